@@ -12,7 +12,7 @@ import tempfile
 import numpy as np
 
 import smpc_dp
-from smpc_dp.net.local import create_local_session
+from smpc_dp.session.local import create_local_session
 
 PARTIES = ("alice", "bob", "carol", "dave")
 ROUNDS, RATE = 20, 0.3

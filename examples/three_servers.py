@@ -20,10 +20,10 @@ from smpc_dp.capabilities.pairs.kernels import Field, kendall_tau
 from smpc_dp.capabilities.pairs.statistics import exact
 from smpc_dp.demo.lenders import DATA
 from smpc_dp.errors import SmpcError
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.pairwise_plan import complete_error
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 
 BORROWERS = tuple(f"borrower-{number:02d}" for number in range(1, 31))
 SERVERS = 3

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from smpc_dp.identity.keys import Identity
     from smpc_dp.logs.audits.audit import audit
     from smpc_dp.logs.audits.audit_selection import CheckpointPolicy
-    from smpc_dp.net.aggregator import serve
-    from smpc_dp.net.session import Session, connect
-    from smpc_dp.net.session_file import write_session
+    from smpc_dp.session.aggregator import serve
+    from smpc_dp.session.session import Session, connect
+    from smpc_dp.session.session_file import write_session
 else:
     # Loaded at their first use: loading takes long, and the command line must catch Ctrl-C before it.
     _HOMES = {
@@ -45,11 +45,11 @@ else:
         "smpc_dp.capabilities.pairs.garbled.evaluation": ("Evaluation",),
         "smpc_dp.capabilities.pairs.ustatistic.result": ("StatisticResult",),
         "smpc_dp.engine.result": ("Result",),
-        "smpc_dp.net.aggregator": ("serve",),
+        "smpc_dp.session.aggregator": ("serve",),
         "smpc_dp.logs.audits.audit": ("audit",),
         "smpc_dp.logs.audits.audit_selection": ("CheckpointPolicy",),
-        "smpc_dp.net.session": ("Session", "connect"),
-        "smpc_dp.net.session_file": ("write_session",),
+        "smpc_dp.session.session": ("Session", "connect"),
+        "smpc_dp.session.session_file": ("write_session",),
     }
     _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

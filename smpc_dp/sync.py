@@ -20,15 +20,15 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
-from smpc_dp.net import session as asynchronous
-from smpc_dp.net.events import OnEvent, ignore
+from smpc_dp.session import session as asynchronous
+from smpc_dp.session.events import OnEvent, ignore
 
 if TYPE_CHECKING:
     from smpc_dp.engine.session_protocol import MakeParty
     from smpc_dp.logs.audits.audit import Report
     from smpc_dp.logs.audits.served_log import ServedLog as AsynchronousLog
-    from smpc_dp.net.planned import SessionPlan
     from smpc_dp.records.table import Source, Table
+    from smpc_dp.session.planned import SessionPlan
     from smpc_dp.trees import Bounds
 
 P = ParamSpec("P")

@@ -6,7 +6,7 @@ import json
 from contextlib import suppress
 
 from smpc_dp.logs.audits.audit_selection import Wanted
-from smpc_dp.protocols.session import session_digest
+from smpc_dp.wire.canonical_session import session_digest
 from smpc_dp_lab.vectors.verifiable_runs import INPUTS, PARAMETERS, Setting
 
 # The parties of the vectors with one coordinate each: the second auditor, in Python, needs half a second for

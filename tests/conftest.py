@@ -128,7 +128,7 @@ _PLANNED: dict[tuple[str, int, str, tuple[str, ...]], tuple[Any, list[ConfigIssu
 
 def _plan_once() -> None:
     """Plan a session's parameters once in all tests that replace nothing, not once for each member."""
-    from smpc_dp.net import session_file
+    from smpc_dp.session import session_file
 
     plan = session_file.plan_parameters
 

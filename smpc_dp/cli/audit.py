@@ -161,7 +161,7 @@ def _policy(checkpoint: Path | None, witness: list[str], least: int | None) -> C
 
 def _audit_certificate(certificate: Path, session: str | None, as_json: bool) -> None:
     """Judge a certificate of cheating, and print the report."""
-    from smpc_dp.net.tasks import CONVICTING
+    from smpc_dp.session.tasks import CONVICTING
 
     report = CONVICTING.find().audit_certificate(certificate, session)
     if as_json:

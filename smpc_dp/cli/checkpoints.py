@@ -73,7 +73,7 @@ def cosign(
     from smpc_dp.identity.keys import Identity
     from smpc_dp.logs.audits.log_session import is_scope
     from smpc_dp.logs.checkpoint import Witness
-    from smpc_dp.net.session_file import load_session
+    from smpc_dp.session.session_file import load_session
 
     loaded = load_session(session, audited=True)
     aggregator = loaded.roster.aggregator

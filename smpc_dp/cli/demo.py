@@ -18,9 +18,9 @@ from smpc_dp.demo.report import announce, as_data, page, report
 from smpc_dp.demo.run import Demonstration, demonstrate, open_folder
 from smpc_dp.demo.verifiable import VerifiableRun, demonstrate_verifiable, report_verifiable
 from smpc_dp.errors import SmpcError
-from smpc_dp.net.events import Event, OnEvent, ignore
-from smpc_dp.net.launcher import run_child
-from smpc_dp.net.local import AGGREGATOR
+from smpc_dp.session.events import Event, OnEvent, ignore
+from smpc_dp.session.launcher import run_child
+from smpc_dp.session.local import AGGREGATOR
 
 
 def demo(

@@ -14,10 +14,10 @@ from smpc_dp.demo.regression import INTERCEPT
 from smpc_dp.demo.report import COUNT, SUM, not_protected, protected, rate_sum
 from smpc_dp.demo.run import Demonstration
 from smpc_dp.demo.verifiable import CHEATS, PROTECTED, VerifiableRun
-from smpc_dp.net.local import AGGREGATOR
 from smpc_dp.report import sections
 from smpc_dp.report.document import Section, Sentences, Text, section
 from smpc_dp.report.table import Table
+from smpc_dp.session.local import AGGREGATOR
 
 
 def write_demo_report(reporting: Reporting, ended: Demonstration) -> None:

@@ -12,7 +12,7 @@ from smpc_dp.cli.output import print_json
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
 from smpc_dp.identity.roster import Role, split_address
-from smpc_dp.net.session_file import roster_entry
+from smpc_dp.session.session_file import roster_entry
 
 
 def keygen(

@@ -13,7 +13,7 @@ from rich.text import Text
 from smpc_dp.cli.output import progress_console
 from smpc_dp.engine.phases.messages import AGGREGATOR_STEPS, PARTY_STEPS
 from smpc_dp.engine.registry import built_in_protocols
-from smpc_dp.net.events import Event
+from smpc_dp.session.events import Event
 
 _WAITS = "waits for "
 _STYLES = {"done": "green", "failed": "red", "ended": "red", "lost": "yellow", "refused": "red"}

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from smpc_dp.cli.output import progress_console, report_error
 from smpc_dp.cli.reporting import Reporting, reported_below
 from smpc_dp.errors import SmpcError
-from smpc_dp.net.events import Event
-from smpc_dp.net.launcher import print_event
+from smpc_dp.session.events import Event
+from smpc_dp.session.launcher import print_event
 
 if TYPE_CHECKING:
     from smpc_dp.logs.audits.audit import Report
-    from smpc_dp.net.host import HostMember
-    from smpc_dp.net.session_file import SessionFile
-    from smpc_dp.net.tasks import Task
+    from smpc_dp.session.host import HostMember
+    from smpc_dp.session.session_file import SessionFile
+    from smpc_dp.session.tasks import Task
 
 
 @contextlib.contextmanager

@@ -24,18 +24,18 @@ from smpc_dp.cli.output import (
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.cli.statistics import plan_lines
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.net.events import Event, OnEvent
-from smpc_dp.net.host import HostMember
-from smpc_dp.net.launcher import print_event, run_child
-from smpc_dp.net.member import Membership
-from smpc_dp.net.session_file import load_session
-from smpc_dp.net.tasks import find_task, task_of
-from smpc_dp.net.tolerance import tolerances
+from smpc_dp.session.events import Event, OnEvent
+from smpc_dp.session.host import HostMember
+from smpc_dp.session.launcher import print_event, run_child
+from smpc_dp.session.member import Membership
+from smpc_dp.session.session_file import load_session
+from smpc_dp.session.tasks import find_task, task_of
+from smpc_dp.session.tolerance import tolerances
 
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
     from smpc_dp.logs.audits.audit import Report
-    from smpc_dp.net.session_file import SessionFile
+    from smpc_dp.session.session_file import SessionFile
 
 Operation = Literal["sum", "average"]
 

@@ -141,8 +141,8 @@ def _check_session(
     path: Path, samples: int | None, epsilon: float | None, delta: float | None, *, as_json: bool
 ) -> None:
     """Audit the release of a session file, and print the result; exit code 1 for a violation."""
-    from smpc_dp.net.session_file import load_session
-    from smpc_dp.net.tasks import task_of
+    from smpc_dp.session.session_file import load_session
+    from smpc_dp.session.tasks import task_of
 
     loaded = load_session(path)
     with Bar("releases", quiet=as_json) as bar:

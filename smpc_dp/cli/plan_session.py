@@ -9,9 +9,9 @@ import typer
 
 from smpc_dp.cli.output import console, print_json
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.net.planned import session_plan
-from smpc_dp.net.session_file import load_session
-from smpc_dp.net.tolerance import tolerances
+from smpc_dp.session.planned import session_plan
+from smpc_dp.session.session_file import load_session
+from smpc_dp.session.tolerance import tolerances
 
 
 def session(

@@ -15,9 +15,9 @@ from smpc_dp.cli.output import check_can_write, report_error
 from smpc_dp.errors import LocalError
 
 if TYPE_CHECKING:
-    from smpc_dp.net.events import Event, OnEvent
     from smpc_dp.report.document import Report, Section
     from smpc_dp.report.trace import Trace
+    from smpc_dp.session.events import Event, OnEvent
 
 ReportPath = Annotated[Path | None, typer.Option("--report", help="Write an HTML report there.")]
 # What every report has within its first bytes.

@@ -28,14 +28,14 @@ from smpc_dp.cli.party import Operation
 from smpc_dp.cli.reporting import Reporting, ReportPath, reported_below
 from smpc_dp.cli.statistics import plan_lines
 from smpc_dp.errors import ConfigCheck, ConfigError, Issues, LocalError, SmpcError
-from smpc_dp.net.events import Event, OnEvent, ignore
-from smpc_dp.net.inputs import find_input, read_weights
-from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, run_child
-from smpc_dp.net.local import check_free
-from smpc_dp.net.member import Membership, default_key
-from smpc_dp.net.session_file import SessionFile, load_session
-from smpc_dp.net.tasks import GivenInputs, Task, find_task, task_of
-from smpc_dp.net.tolerance import tolerances
+from smpc_dp.session.events import Event, OnEvent, ignore
+from smpc_dp.session.inputs import find_input, read_weights
+from smpc_dp.session.launcher import Launcher, ProcessOutcome, member_command, run_child
+from smpc_dp.session.local import check_free
+from smpc_dp.session.member import Membership, default_key
+from smpc_dp.session.session_file import SessionFile, load_session
+from smpc_dp.session.tasks import GivenInputs, Task, find_task, task_of
+from smpc_dp.session.tolerance import tolerances
 
 
 def run(

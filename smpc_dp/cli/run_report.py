@@ -10,14 +10,14 @@ from typing import Any
 
 from smpc_dp.cli.reporting import ONE_MACHINE, Reporting, make_report
 from smpc_dp.errors import SmpcError
-from smpc_dp.net.launcher import ProcessOutcome
-from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.tasks import Task
-from smpc_dp.net.tolerance import tolerances
 from smpc_dp.report import sections
 from smpc_dp.report.document import Section, Sentences, section
 from smpc_dp.report.sections import number
 from smpc_dp.report.table import Table
+from smpc_dp.session.launcher import ProcessOutcome
+from smpc_dp.session.session_file import SessionFile
+from smpc_dp.session.tasks import Task
+from smpc_dp.session.tolerance import tolerances
 
 # Names in a sentence.
 SHOWN = 5

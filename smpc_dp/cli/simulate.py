@@ -60,8 +60,8 @@ def average(
     """
     # They load all capabilities.
     from smpc_dp import simulate as simulation
+    from smpc_dp.session.memory.randomness import checked_seed
     from smpc_dp.simulate.average import METHODS
-    from smpc_dp.simulate.randomness import checked_seed
 
     reporting = Reporting.of(report)
     length = given.pop("length")

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
-from smpc_dp.net.inputs import read_table, read_vector
-from smpc_dp.net.session_file import SessionFile
+from smpc_dp.session.inputs import read_table, read_vector
+from smpc_dp.session.session_file import SessionFile
 
 if TYPE_CHECKING:
     from smpc_dp.capabilities.pairs.kernels.fields import Field
     from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
     from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
-    from smpc_dp.net.host import HostMember
+    from smpc_dp.session.host import HostMember
 
 KernelName = Annotated[
     str | None, typer.Option("--statistic", help="Estimate a pairwise statistic: kendall_tau, auc, gini, …")

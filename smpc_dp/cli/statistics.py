@@ -13,18 +13,18 @@ from smpc_dp.cli.member import exit_code, reported_member
 from smpc_dp.cli.output import check_can_write, deliver, print_note
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.net.host import HostMember
-from smpc_dp.net.launcher import run_child
-from smpc_dp.net.member import Membership
-from smpc_dp.net.planned import session_plan
-from smpc_dp.net.tasks import task_of
 from smpc_dp.records.requests.records_task import check_columns, load_rows, records_text
 from smpc_dp.records.result import estimate_line, level_line
+from smpc_dp.session.host import HostMember
+from smpc_dp.session.launcher import run_child
+from smpc_dp.session.member import Membership
+from smpc_dp.session.planned import session_plan
+from smpc_dp.session.tasks import task_of
 
 if TYPE_CHECKING:
-    from smpc_dp.net.events import Event
-    from smpc_dp.net.session_file import SessionFile
     from smpc_dp.records.record_result import RecordResult
+    from smpc_dp.session.events import Event
+    from smpc_dp.session.session_file import SessionFile
 
 
 def statistics(

@@ -11,9 +11,9 @@ from typing import cast
 import smpc_dp
 from smpc_dp.demo.process import parser, run_member
 from smpc_dp.encoding import RingVector
-from smpc_dp.net.launcher import print_event
-from smpc_dp.net.session_file import load_session
-from smpc_dp.net.tasks import checked_for, task_of
+from smpc_dp.session.launcher import print_event
+from smpc_dp.session.session_file import load_session
+from smpc_dp.session.tasks import checked_for, task_of
 
 
 def main() -> int:

@@ -13,8 +13,8 @@ from pathlib import Path
 import smpc_dp
 from smpc_dp.demo.lenders import lender_vector, read_loans
 from smpc_dp.demo.process import parser, run_member
-from smpc_dp.net.events import Event, OnEvent
-from smpc_dp.net.launcher import print_event
+from smpc_dp.session.events import Event, OnEvent
+from smpc_dp.session.launcher import print_event
 
 # A held lender goes on after this time if nobody kills it; the demonstration then fails.
 HOLD_SECONDS = 10.0

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import smpc_dp
-from smpc_dp.net.events import Event
-from smpc_dp.net.launcher import print_event, run_child
-from smpc_dp.net.planned import UnchargedWarning
+from smpc_dp.session.events import Event
+from smpc_dp.session.launcher import print_event, run_child
+from smpc_dp.session.planned import UnchargedWarning
 
 
 def parser(description: str, *, shard: bool = True) -> argparse.ArgumentParser:

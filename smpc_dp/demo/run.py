@@ -28,11 +28,11 @@ from smpc_dp.demo.lenders import (
 from smpc_dp.demo.regression import Fit, Score, fit, pooled_fit, score
 from smpc_dp.engine.phases.messages import PARTICIPANTS
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, VerificationError
-from smpc_dp.net.events import Event, OnEvent, ignore
-from smpc_dp.net.launcher import Launcher, ProcessOutcome
-from smpc_dp.net.local import AGGREGATOR, create_local_session
-from smpc_dp.net.member import Membership
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.events import Event, OnEvent, ignore
+from smpc_dp.session.launcher import Launcher, ProcessOutcome
+from smpc_dp.session.local import AGGREGATOR, create_local_session
+from smpc_dp.session.member import Membership
+from smpc_dp.session.session_file import Timeouts
 
 VICTIM = "mountain"
 # The victim has dealt the shares of its keys and attested who takes part; its masked vector comes next. The

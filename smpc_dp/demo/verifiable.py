@@ -15,10 +15,10 @@ from smpc_dp.demo.lenders import DATA, LENDERS, MAX_LOANS, Loan, read_loans, sha
 from smpc_dp.demo.run import Files
 from smpc_dp.errors import Check, LocalError, VerificationError
 from smpc_dp.logs.audits.audit import Report, audit
-from smpc_dp.net.events import OnEvent, ignore
-from smpc_dp.net.launcher import Launcher, member_command
-from smpc_dp.net.local import AGGREGATOR, create_local_session
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.events import OnEvent, ignore
+from smpc_dp.session.launcher import Launcher, member_command
+from smpc_dp.session.local import AGGREGATOR, create_local_session
+from smpc_dp.session.session_file import Timeouts
 
 # "range": a negative number of loans. "noise": noise that pulls the average rate up.
 CHEATS: Mapping[str, str] = {

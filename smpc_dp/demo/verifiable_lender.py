@@ -11,7 +11,7 @@ import smpc_dp
 from smpc_dp.demo.cheating_lender import ROLES
 from smpc_dp.demo.process import parser, run_member
 from smpc_dp.engine.registry import make_party
-from smpc_dp.net.launcher import print_event
+from smpc_dp.session.launcher import print_event
 
 
 def main() -> int:

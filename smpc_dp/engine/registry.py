@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
         "secagg": "smpc_dp.secagg.protocol",
-        "exchange": "smpc_dp.protocols.exchange.protocol",
+        "exchange": "smpc_dp.session.exchange.protocol",
         "gopa": f"{CAPABILITIES}.gopa.capability",
         "pairwise": f"{CAPABILITIES}.pairs.capability",
         "mpyc": f"{CAPABILITIES}.servers.capability",

@@ -302,7 +302,7 @@ class Result:
         faults: what went wrong on the way without spoiling the result; each names a party.
     """
 
-    # What has this result, by its name in `smpc_dp.net.tasks`: no field.
+    # What has this result, by its name in `smpc_dp.session.tasks`: no field.
     task = "vector"
     value: NDArray[np.float64] | NDArray[np.int64]
     kind: str

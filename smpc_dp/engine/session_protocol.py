@@ -219,7 +219,7 @@ class SessionProtocol:
         topology: who computes, for parameters as written.
         is_logged: whether runs have a log, for parameters as written.
         task: the name of what the parties of a session compute, for parameters as written
-            (`smpc_dp.net.tasks`).
+            (`smpc_dp.session.tasks`).
         roster_issues: faults of the members for the protocol's name and parameters as written, apart from
             those of every roster.
         check_requests: raises ConfigError for requests, planned from parameters as written, that cannot be
@@ -227,7 +227,7 @@ class SessionProtocol:
         connections: by topology what opens a party's connection to the others, from its membership, the
             observer of events and the address to listen on; those through the aggregator are opened without.
         serving: by role what serves the requests of a session as such a member, as the aggregator's
-            `smpc_dp.net.aggregator.serve` does, from path, name, key, requests, listen_on and on_event.
+            `smpc_dp.session.aggregator.serve` does, from path, name, key, requests, listen_on and on_event.
         opened_once: a party's record, from its membership, of the requests that its rows may be in once;
             None where they may be in any number.
         party, aggregator: make the roles of one request; None where these are no chains of states.

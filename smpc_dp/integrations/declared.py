@@ -7,10 +7,10 @@ import secrets
 from collections.abc import Callable
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
-from smpc_dp.net.charging import open_ledger
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.privacy.guarantee import Relation, Unit
+from smpc_dp.session.charging import open_ledger
 
 RUN_BYTES = 16
 

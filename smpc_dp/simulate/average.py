@@ -25,11 +25,11 @@ from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.report.trace import Trace
 from smpc_dp.secagg.noisy import check_noisy
 from smpc_dp.secagg.params import SecAggParameters
-from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.randomness import checked_seed
-from smpc_dp.simulate.roles import sum_roles
-from smpc_dp.simulate.simulated_run import AGGREGATOR, draw_kills
-from smpc_dp.simulate.tracing import traced
+from smpc_dp.session.memory.drive import drive
+from smpc_dp.session.memory.randomness import checked_seed
+from smpc_dp.session.memory.roles import sum_roles
+from smpc_dp.session.memory.simulated_run import AGGREGATOR, draw_kills
+from smpc_dp.session.memory.tracing import traced
 from smpc_dp.transport.memory import Faults
 from smpc_dp.values import refuse_masked, vector_of
 from smpc_dp.wire.signing import Context

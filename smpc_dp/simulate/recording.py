@@ -14,9 +14,9 @@ from smpc_dp.engine.phases.messages import MASKED, PARTY_STEPS
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.run import RunningRole
 from smpc_dp.secagg.params import SecAggParameters
-from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.roles import sum_roles
-from smpc_dp.simulate.simulated_run import AGGREGATOR
+from smpc_dp.session.memory.drive import drive
+from smpc_dp.session.memory.roles import sum_roles
+from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope

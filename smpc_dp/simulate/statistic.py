@@ -27,8 +27,8 @@ from smpc_dp.capabilities.servers.statistics.result import statistic_result
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution, Raw
-from smpc_dp.simulate.randomness import randomness_of
-from smpc_dp.simulate.simulated_run import draw_signers, public_keys
+from smpc_dp.session.memory.randomness import randomness_of
+from smpc_dp.session.memory.simulated_run import draw_signers, public_keys
 from smpc_dp.wire.signing import Context
 
 Engine = Literal["garbled", "mpyc"]

@@ -15,7 +15,7 @@ from smpc_dp.records.result import Answers
 from smpc_dp.records.schema import Schema, schema_of
 from smpc_dp.records.table import Source, Table, read_table
 from smpc_dp.secagg.records import RecordSumParameters, SteppedParameters, check_records
-from smpc_dp.simulate.randomness import randomness_of
+from smpc_dp.session.memory.randomness import randomness_of
 
 
 def statistics(  # noqa: PLR0913 - the keys of a session file, and what a simulation has beside them

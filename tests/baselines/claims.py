@@ -40,10 +40,10 @@ from smpc_dp.engine.result import Privacy
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.records.schema import read_schema
 from smpc_dp.report.document import Sentences
 from smpc_dp.report.sections import learned_privacy
+from smpc_dp.session.exchange.params import plan_exchange
 from smpc_dp.wire.signing import encode
 
 FILE = Path(__file__).with_name("claims.json")

@@ -21,11 +21,11 @@ import numpy as np
 from smpc_dp import simulate
 from smpc_dp.capabilities.pairs.kernels.fields import Field
 from smpc_dp.identity.keys import Identity
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import roster_entry
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.records.record_result import RecordResult
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import roster_entry
 from tests.command import smpc_dp
 
 ROOT = Path(__file__).resolve().parents[2]

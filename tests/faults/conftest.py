@@ -17,10 +17,10 @@ import pytest
 from smpc_dp.errors import SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member, Roster
-from smpc_dp.protocols.session import session_json
 from smpc_dp.transport import framing, handshake, tls
 from smpc_dp.transport.channel import Channel
 from smpc_dp.transport.endpoint import Endpoint, Listener, dial, listen
+from smpc_dp.wire.canonical_session import session_json
 
 SESSION: dict[str, object] = {"protocol": "secagg", "version": 1, "parameters": {"length": 10}}
 WAIT = 60.0

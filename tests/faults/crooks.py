@@ -11,7 +11,7 @@ from typing import ClassVar
 import msgspec
 
 from smpc_dp.capabilities.pairs.ustatistic.messages import PAIR, RELAY
-from smpc_dp.net.member import from_wire, to_wire
+from smpc_dp.session.member import from_wire, to_wire
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, Signer

@@ -21,8 +21,8 @@ from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.run import Run
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.simulated_run import Signer
 from smpc_dp.wire.abort import ABORT, LEAVE, Abort
 from smpc_dp.wire.envelope import EVERYONE, Envelope
 from smpc_dp.wire.signing import Context, decode

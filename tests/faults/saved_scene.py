@@ -29,7 +29,7 @@ from smpc_dp.engine.saved_collector import SavedCollection, SavedPeer
 from smpc_dp.engine.state import State, Transition
 from smpc_dp.engine.store import Store
 from smpc_dp.errors import Check, LocalError, PrivacyError, SmpcError
-from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.session.memory.simulated_run import Signer
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_set

@@ -24,9 +24,9 @@ from smpc_dp.engine.run import Run
 from smpc_dp.engine.saved import SavedRun
 from smpc_dp.engine.state import State
 from smpc_dp.logs.keeping import MemoryBoard
-from smpc_dp.protocols.exchange import states as exchange
-from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.secagg import states as secagg
+from smpc_dp.session.exchange import states as exchange
+from smpc_dp.session.exchange.params import plan_exchange
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Signer, decode, encode_envelope

@@ -25,8 +25,8 @@ from smpc_dp.engine.run import Run, RunningRole
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.simulated_run import Signer
 from smpc_dp.wire.abort import ABORT, BLAMES, LEAVE, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode

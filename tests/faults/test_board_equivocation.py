@@ -23,7 +23,7 @@ from smpc_dp.engine.phases.messages import Begun
 from smpc_dp.engine.state import Transition
 from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
 from smpc_dp.logs.followed import Followed
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode, encode
 from smpc_dp_lab.vectors.verifiable_runs import PARTIES, RELAY, Host, RecordedRun, execute, honest

@@ -36,7 +36,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.ot import BaseSender, Receiver, Sender, base_respond
 from smpc_dp.errors import Check, ConfigError, PeerFault, SmpcError, VerificationError
 from smpc_dp.identity.keys import Identity
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.signing import Context, decode, decode_envelope, encode
 from smpc_dp_verify import ristretto as group
 from tests.reference import covert_twin, ot_twin

@@ -10,7 +10,7 @@ from smpc_dp.capabilities.gopa import direct_messages as d
 from smpc_dp.capabilities.gopa.direct_states import party
 from smpc_dp.engine.events import Message, PeersLost, Start
 from smpc_dp.engine.phases import messages as m
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
 from tests.faults.direct_simulated import DirectRow

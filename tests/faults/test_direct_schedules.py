@@ -15,7 +15,7 @@ from smpc_dp.capabilities.gopa.simulation.direct import DirectRoles, direct_role
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError
-from smpc_dp.simulate.drive import drive
+from smpc_dp.session.memory.drive import drive
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from tests.faults.test_schedules import batches, check_error
 

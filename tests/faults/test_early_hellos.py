@@ -23,14 +23,14 @@ from smpc_dp.engine.events import Cancellation, Start
 from smpc_dp.engine.phases.messages import HELLO
 from smpc_dp.engine.registry import make_party
 from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.net.aggregator import RequestServer, log_folder
-from smpc_dp.net.connection import AggregatorConnection, Connection
-from smpc_dp.net.connection_pool import ConnectionPool
-from smpc_dp.net.events import ignore
-from smpc_dp.net.local import AGGREGATOR, create_local_session
-from smpc_dp.net.member import Membership, to_wire
-from smpc_dp.net.session_file import Timeouts
-from smpc_dp.net.tasks import BESIDE
+from smpc_dp.session.aggregator import RequestServer, log_folder
+from smpc_dp.session.connection import AggregatorConnection, Connection
+from smpc_dp.session.connection_pool import ConnectionPool
+from smpc_dp.session.events import ignore
+from smpc_dp.session.local import AGGREGATOR, create_local_session
+from smpc_dp.session.member import Membership, to_wire
+from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.tasks import BESIDE
 from smpc_dp.wire.abort import LEAVE, QUIT, abort_of
 from smpc_dp.wire.envelope import Envelope
 from tests.faults.test_mesh_schedules import Room, no_charge

@@ -14,11 +14,11 @@ from smpc_dp.capabilities.learn.simulation.exchanging import drive_exchange
 from smpc_dp.crypto import agree
 from smpc_dp.engine.events import Message, Start
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.exchange import messages as m
-from smpc_dp.protocols.exchange import states
-from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
-from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.simulated_run import AGGREGATOR, SimulatedRun, simulated_run
+from smpc_dp.session.exchange import messages as m
+from smpc_dp.session.exchange import states
+from smpc_dp.session.exchange.params import ExchangeParameters, plan_exchange
+from smpc_dp.session.memory.drive import drive
+from smpc_dp.session.memory.simulated_run import AGGREGATOR, SimulatedRun, simulated_run
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set

@@ -26,16 +26,16 @@ from smpc_dp.encoding import RingVector, fixed_point_sum
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.result import Outcome
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.net.aggregator import RequestServer, log_folder
-from smpc_dp.net.connection import AggregatorConnection
-from smpc_dp.net.connection_pool import ConnectionPool
-from smpc_dp.net.deadline import aggregator_run_seconds, party_run_seconds
-from smpc_dp.net.events import ignore
-from smpc_dp.net.local import AGGREGATOR, create_local_session
-from smpc_dp.net.member import Membership
-from smpc_dp.net.session_file import Timeouts
-from smpc_dp.protocols.exchange.params import plan_exchange
-from smpc_dp.protocols.exchange.states import Relayed
+from smpc_dp.session.aggregator import RequestServer, log_folder
+from smpc_dp.session.connection import AggregatorConnection
+from smpc_dp.session.connection_pool import ConnectionPool
+from smpc_dp.session.deadline import aggregator_run_seconds, party_run_seconds
+from smpc_dp.session.events import ignore
+from smpc_dp.session.exchange.params import plan_exchange
+from smpc_dp.session.exchange.states import Relayed
+from smpc_dp.session.local import AGGREGATOR, create_local_session
+from smpc_dp.session.member import Membership
+from smpc_dp.session.session_file import Timeouts
 from smpc_dp.wire.signing import Context
 from tests.faults.crooks import ACTS, CrookedPipe
 from tests.faults.restoring import restored_if_drawn

@@ -20,7 +20,7 @@ from smpc_dp.crypto import agree
 from smpc_dp.engine.phases import key_graph, keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Check, PeerFault, VerificationError
-from smpc_dp.protocols.exchange import messages as e
+from smpc_dp.session.exchange import messages as e
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.verifiable_runs import execute

@@ -25,10 +25,10 @@ from smpc_dp.capabilities.servers.secret_sharing.server import Job
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.net.deadline import direct_run_seconds, servers_run_seconds
-from smpc_dp.net.events import ignore
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.member import Membership
+from smpc_dp.session.deadline import direct_run_seconds, servers_run_seconds
+from smpc_dp.session.events import ignore
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.member import Membership
 from tests.faults.crooks import ACTS, CrookedPipe
 from tests.faults.restoring import restored_if_drawn
 from tests.faults.test_fault_schedules import BOUNDS, NOISY, TIMEOUTS, Reported, draw_crooks

@@ -22,12 +22,12 @@ from smpc_dp.engine.events import Start
 from smpc_dp.engine.phases.messages import HELLO, Hello
 from smpc_dp.engine.registry import make_party
 from smpc_dp.errors import Check, Code, OtherRequestError, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.net.asked import ASKED, SUM_HELLO, Asked, AskedRequests, OwnRequest, needed_signers
-from smpc_dp.net.connection_pool import SMALL_MESSAGE
-from smpc_dp.net.events import ignore
-from smpc_dp.net.local import AGGREGATOR, create_local_session
-from smpc_dp.net.member import Membership
-from smpc_dp.net.party_requests import MOST_REQUESTS
+from smpc_dp.session.asked import ASKED, SUM_HELLO, Asked, AskedRequests, OwnRequest, needed_signers
+from smpc_dp.session.connection_pool import SMALL_MESSAGE
+from smpc_dp.session.events import ignore
+from smpc_dp.session.local import AGGREGATOR, create_local_session
+from smpc_dp.session.member import Membership
+from smpc_dp.session.party_requests import MOST_REQUESTS
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode

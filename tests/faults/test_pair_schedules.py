@@ -23,13 +23,13 @@ from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.logs.seen import SeenRuns, StoredRun
-from smpc_dp.net.aggregator import RequestServer, log_folder
-from smpc_dp.net.connection import AggregatorConnection
-from smpc_dp.net.connection_pool import ConnectionPool
-from smpc_dp.net.deadline import aggregator_run_seconds
-from smpc_dp.net.events import ignore
-from smpc_dp.net.local import AGGREGATOR, create_local_session
-from smpc_dp.net.member import Membership
+from smpc_dp.session.aggregator import RequestServer, log_folder
+from smpc_dp.session.connection import AggregatorConnection
+from smpc_dp.session.connection_pool import ConnectionPool
+from smpc_dp.session.deadline import aggregator_run_seconds
+from smpc_dp.session.events import ignore
+from smpc_dp.session.local import AGGREGATOR, create_local_session
+from smpc_dp.session.member import Membership
 from smpc_dp.transport.blocking import Halt
 from tests.faults.crooks import CrookedPipe
 from tests.faults.restoring import restored_if_drawn

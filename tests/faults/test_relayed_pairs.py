@@ -22,11 +22,11 @@ from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.capabilities.pairs.ustatistic.serving import Aggregator
 from smpc_dp.capabilities.pairs.ustatistic.terms import Draw
 from smpc_dp.errors import PeerFault, VerificationError
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.simulated_run import Signer
+from smpc_dp.session.session_file import Timeouts
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode, decode_envelope, encode_envelope
 

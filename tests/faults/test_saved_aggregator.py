@@ -29,8 +29,8 @@ from smpc_dp.engine.saved_collector import SavedCollection
 from smpc_dp.engine.saved_inbox import SavedError
 from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
 from smpc_dp.logs.keeping import MemoryBoard
-from smpc_dp.protocols.exchange import states as exchange
 from smpc_dp.secagg import states as secagg
+from smpc_dp.session.exchange import states as exchange
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope
 from smpc_dp_lab.vectors import runs

@@ -24,7 +24,7 @@ from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.saved import SavedRun, abandon
 from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check, LocalError, PeerFault, PrivacyError, SmpcError, VerificationError
-from smpc_dp.protocols.exchange import messages as exchange
+from smpc_dp.session.exchange import messages as exchange
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from tests.faults.saved_direct import CoordinatorScene, DirectScene

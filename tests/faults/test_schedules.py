@@ -14,9 +14,9 @@ from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
-from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.roles import Roles, sum_roles
-from smpc_dp.simulate.simulated_run import AGGREGATOR
+from smpc_dp.session.memory.drive import drive
+from smpc_dp.session.memory.roles import Roles, sum_roles
+from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 SCHEDULES = 2_000

@@ -20,9 +20,9 @@ from smpc_dp.capabilities.servers.requests.wiring import FRAME, MAX_PAYLOAD, Pee
 from smpc_dp.capabilities.servers.secret_sharing import messages as m
 from smpc_dp.engine.events import Cancellation, Deadline, Message, PeersLost, Report
 from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.requests import ends_session
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.requests import ends_session
+from smpc_dp.session.session_file import Timeouts
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set

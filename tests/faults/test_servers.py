@@ -46,9 +46,9 @@ from smpc_dp.errors import (
     VerificationError,
 )
 from smpc_dp.identity.keys import Identity
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.member import Membership, default_key
-from smpc_dp.net.session_file import Timeouts, load_session, write_session
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.member import Membership, default_key
+from smpc_dp.session.session_file import Timeouts, load_session, write_session
 from smpc_dp.wire.abort import LEAVE, TEXTS, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode, encode

@@ -31,8 +31,8 @@ from smpc_dp.capabilities.pairs.ustatistic.wire import PairWire
 from smpc_dp.engine.events import Cancellation, Deadline, Message, PeersLost, Report, Start
 from smpc_dp.engine.run import Run
 from smpc_dp.errors import Check, Code, ConfigError, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.simulated_run import Signer
 from smpc_dp.wire.abort import TEXTS
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set

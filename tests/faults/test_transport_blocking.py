@@ -24,7 +24,7 @@ from smpc_dp.capabilities.pairs.requests.pairwise import PairwiseMember, create_
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster, split_address
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.session_file import Timeouts
 from smpc_dp.transport import blocking, handshake
 from smpc_dp.transport import connect as connecting
 from smpc_dp.transport.blocking import DEPTH, SEND_BYTES, BlockingChannel, Halt

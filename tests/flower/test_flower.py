@@ -41,7 +41,7 @@ from smpc_dp.integrations.flower.averages import task_of
 from smpc_dp.integrations.flower.mod import app_hash, node_file, running_app_hash
 from smpc_dp.integrations.flower.node import TRUSTED
 from smpc_dp.integrations.flower.records import ENVELOPES, HEAD, task_parts
-from smpc_dp.net.local import create_local_session
+from smpc_dp.session.local import create_local_session
 from tests.snippets import block
 
 PARTIES = ("alice", "bob", "carol", "dave")

@@ -40,7 +40,7 @@ from smpc_dp.logs.log import Entry, Header, decode_line, read_header
 from smpc_dp.logs.opinion import Opinion
 from smpc_dp.logs.receipt import read_receipt
 from smpc_dp.logs.signed_note import COSIGNATURE, NoteKey
-from smpc_dp.protocols.session import canonical_session, session_digest, session_json
+from smpc_dp.wire.canonical_session import canonical_session, session_digest, session_json
 from smpc_dp.wire.signing import Context, group_operation
 from smpc_dp_lab.vectors import verifiable_runs as lab
 from smpc_dp_lab.vectors.verifiable_openings import OPEN_2, THIRD, to_something_else, too_far_out

@@ -41,7 +41,7 @@ from smpc_dp.logs.hash_tree import HashTree
 from smpc_dp.logs.log import FORMAT, VERSION, Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.logs.runs import head_after, start_of
 from smpc_dp.logs.signed_note import COSIGNATURE, NoteKey, cosigned
-from smpc_dp.protocols.session import session_json
+from smpc_dp.wire.canonical_session import session_json
 from smpc_dp.wire.sets import PartySet, pack_list
 from smpc_dp.wire.signing import Context
 

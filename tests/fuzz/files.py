@@ -18,16 +18,16 @@ from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.packed_roster import RosterPacker
 from smpc_dp.identity.roster import check_members, entry_of, is_name, split_address
 from smpc_dp.logs.audits.log_session import parse_session_text
-from smpc_dp.net.inputs import read_vector
-from smpc_dp.net.session_file import (
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.privacy.gopa.graphs import read_edges
+from smpc_dp.session.inputs import read_vector
+from smpc_dp.session.session_file import (
     check_document,
     load_session,
     parse_session,
     read_member,
     write_session,
 )
-from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.privacy.gopa.graphs import read_edges
 from tests.fuzz.target import Decoder, Target
 
 _NAMES = ("alice", "bob", "carol", "hub")

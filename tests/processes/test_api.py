@@ -18,9 +18,9 @@ import pytest
 
 import smpc_dp
 from smpc_dp.engine.result import Result
-from smpc_dp.net.events import Event
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts, load_session
+from smpc_dp.session.events import Event
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts, load_session
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin")
 REAL: dict[str, object] = {

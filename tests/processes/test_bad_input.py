@@ -14,8 +14,8 @@ import pytest
 
 from smpc_dp.cli.output import check_can_write
 from smpc_dp.errors import LocalError
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from tests.command import smpc_dp
 
 PARTIES = ("alice", "bob", "carol", "dave")

@@ -17,10 +17,10 @@ from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.party import _show as show_event
 from smpc_dp.engine.result import Result
 from smpc_dp.identity.roster import split_address
-from smpc_dp.net import awaited
-from smpc_dp.net.events import Event
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts, load_session
+from smpc_dp.session import awaited
+from smpc_dp.session.events import Event
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts, load_session
 from smpc_dp.transport import channel as channels
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin")

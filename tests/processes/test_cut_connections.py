@@ -12,7 +12,7 @@ import pytest
 
 from smpc_dp.capabilities.pairs.requests.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.errors import SmpcError, TimeoutFault
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.session_file import Timeouts
 from smpc_dp.transport import endpoint as endpoints
 from smpc_dp.transport.blocking import BlockingChannel
 from smpc_dp.transport.channel import Channel, ChannelClosed

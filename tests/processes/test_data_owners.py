@@ -15,11 +15,11 @@ from smpc_dp.capabilities.learn.registry import check_learn
 from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
 from smpc_dp.capabilities.learn.requirements import Learned
 from smpc_dp.errors import ConfigError
-from smpc_dp.net.connection import AggregatorConnection
-from smpc_dp.net.events import Event
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.connection import AggregatorConnection
+from smpc_dp.session.events import Event
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 
 NAMES = ("bank", "ann", "ben", "cat")
 SIZES = [20, 10, 30]

@@ -23,10 +23,10 @@ from smpc_dp.capabilities.learn.registry import check_learn
 from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
 from smpc_dp.capabilities.learn.requirements import Learned
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy import factorisation
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.session.local import create_local_session
 from tests.command import smpc_dp
 from tests.deadlines import HOURS
 from tests.processes.supply import supply

@@ -26,8 +26,8 @@ from smpc_dp.capabilities.pairs.garbled.params import Output
 from smpc_dp.capabilities.pairs.published.library import find
 from smpc_dp.capabilities.pairs.requests.audit_certificate import CertificateReport, audit_certificate
 from smpc_dp.errors import Check
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from tests.command import smpc_dp as smpc_dp_command
 from tests.documents import fields_below
 from tests.signals import DEFAULT_SIGNALS
@@ -409,7 +409,7 @@ async def test_a_caller_that_is_cancelled_or_stopped_while_it_judges_still_convi
 STOPPED = """
 import asyncio, os, sys, time
 import smpc_dp
-from smpc_dp.net.launcher import run_child
+from smpc_dp.session.launcher import run_child
 from smpc_dp.capabilities.pairs.covert.evaluator import CovertEvaluatorRole
 from tests.processes.test_evaluate import Cheat, RecordedRun
 import smpc_dp.capabilities.pairs.covert.roles as roles

@@ -38,10 +38,6 @@ from smpc_dp.engine.result import Result
 from smpc_dp.engine.session_protocol import ParameterChecker
 from smpc_dp.errors import ConfigError, LocalError, SmpcError, TimeoutFault
 from smpc_dp.extensions import Group
-from smpc_dp.net.aggregator import serve
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session import connect
-from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.asked import Statistic as Asked
 from smpc_dp.records.composed import FIRST_ORDER, NO_ANSWER
@@ -51,6 +47,10 @@ from smpc_dp.records.result import WITHIN_NOISE, Answers
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table
 from smpc_dp.secagg.records import RecordSumParameters, check_records
+from smpc_dp.session.aggregator import serve
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session import connect
+from smpc_dp.session.session_file import Timeouts, load_session
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.record_plan import read_request
 from smpc_dp_verify.session import Session

@@ -10,9 +10,9 @@ import pytest
 
 import smpc_dp
 from smpc_dp.engine.result import Result
-from smpc_dp.net.events import Event
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.events import Event
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 
 HONEST = ("alice", "bob", "carol", "dave")
 PARAMETERS: dict[str, object] = {"length": 2, "lower": -1.0, "upper": 1.0, "precision": 1e-3, "dropout": 0.25}
@@ -24,9 +24,9 @@ import numpy as np
 from smpc_dp.errors import SmpcError
 from smpc_dp.engine.events import Start
 from smpc_dp.engine.registry import make_party
-from smpc_dp.net.events import ignore
-from smpc_dp.net.connection import AggregatorConnection
-from smpc_dp.net.member import Membership
+from smpc_dp.session.events import ignore
+from smpc_dp.session.connection import AggregatorConnection
+from smpc_dp.session.member import Membership
 
 async def main():
     member = Membership.load(sys.argv[1], "mallory")

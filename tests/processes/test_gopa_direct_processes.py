@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import smpc_dp
-from smpc_dp.net.events import Event
-from smpc_dp.net.launcher import Launcher, member_command
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.member import Membership
-from smpc_dp.net.session_file import Timeouts, load_session
+from smpc_dp.session.events import Event
+from smpc_dp.session.launcher import Launcher, member_command
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.member import Membership
+from smpc_dp.session.session_file import Timeouts, load_session
 from smpc_dp.transport.endpoint import dial
 from tests import command
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import smpc_dp
-from smpc_dp.net.local import create_local_session
+from smpc_dp.session.local import create_local_session
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hospitals.py"
 

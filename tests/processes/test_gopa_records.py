@@ -21,9 +21,9 @@ from smpc_dp.crypto import commit
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.state import Transition
 from smpc_dp.logs.audits.second import audit_twice
-from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.records.record_result import RecordResult
+from smpc_dp.session.local import create_local_session
 from smpc_dp.wire.signing import decode
 from tests.processes.test_records import FAST, PARTIES, REAL, changed, result_of, rows, values
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import smpc_dp
-from smpc_dp.net.events import Event
-from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.events import Event
+from smpc_dp.session.local import create_local_session
 from tests.processes.test_records import FAST, PARTIES, changed, rows
 
 ROOT = Path(__file__).parents[2]

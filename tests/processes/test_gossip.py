@@ -14,11 +14,11 @@ from smpc_dp.capabilities.learn.requests.learning import learn
 from smpc_dp.capabilities.learn.requirements import Learned
 from smpc_dp.capabilities.learn.simulation.learning import learn as simulated_learn
 from smpc_dp.errors import Code, ConfigError, PrivacyError, TimeoutFault
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from smpc_dp.wire.abort import TEXTS
 from tests.command import smpc_dp
 from tests.processes.test_diffusion import everybody_in

@@ -14,9 +14,9 @@ from smpc_dp.capabilities.learn.requests.learning import learn
 from smpc_dp.capabilities.learn.simulation.learning import learn as simulated_learn
 from smpc_dp.cli import app
 from smpc_dp.errors import PrivacyError, TimeoutFault
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from tests.command import smpc_dp
 from tests.processes.supply import supply
 

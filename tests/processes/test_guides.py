@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smpc_dp.net.local import create_local_session, free_port
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.local import create_local_session, free_port
 from tests.snippets import block, execute, run_as
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin", "frank")

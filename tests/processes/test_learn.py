@@ -37,17 +37,17 @@ from smpc_dp.errors import ConfigError, ConfigIssue, PeerFault, PrivacyError, Sm
 from smpc_dp.logs.audits.audit import audit
 from smpc_dp.logs.audits.log_session import is_scope
 from smpc_dp.logs.log import FORMAT, VERSION, Header
-from smpc_dp.net.aggregator import serve
-from smpc_dp.net.events import Event
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.member import Membership
-from smpc_dp.net.requests import AggregatorLostError
-from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.session import session_json
 from smpc_dp.secagg import states as secagg
 from smpc_dp.secagg.noisy import NoisySumParameters
+from smpc_dp.session.aggregator import serve
+from smpc_dp.session.events import Event
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.member import Membership
+from smpc_dp.session.requests import AggregatorLostError
+from smpc_dp.session.session_file import Timeouts, load_session
+from smpc_dp.wire.canonical_session import session_json
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp_verify import verify
 from smpc_dp_verify.run import Audit as SecondAudit

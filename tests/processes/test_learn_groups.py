@@ -18,9 +18,9 @@ from smpc_dp.capabilities.learn.requirements import Learned
 from smpc_dp.errors import SmpcError
 from smpc_dp.logs.audits.audit import audit
 from smpc_dp.logs.audits.log_session import is_scope
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts, load_session
 from smpc_dp_verify.run import Audit as SecondAudit
 
 NAMES = ("ann", "bob", "cas", "dan", "eve", "fay", "gus")

@@ -19,13 +19,13 @@ from smpc_dp.capabilities.servers.requests import computing_server
 from smpc_dp.capabilities.servers.requests.computing_server import ComputingServer
 from smpc_dp.capabilities.servers.requests.engine import Engine
 from smpc_dp.errors import ConfigError, SmpcError
-from smpc_dp.net.events import Event
-from smpc_dp.net.launcher import Launcher, member_command
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.member import Membership
-from smpc_dp.net.requests import ServerLostError
-from smpc_dp.net.session_file import Timeouts, parse_session
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.events import Event
+from smpc_dp.session.launcher import Launcher, member_command
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.member import Membership
+from smpc_dp.session.requests import ServerLostError
+from smpc_dp.session.session_file import Timeouts, parse_session
 from tests.command import smpc_dp
 from tests.processes.supply import supply
 

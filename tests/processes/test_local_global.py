@@ -11,9 +11,9 @@ import pytest
 from smpc_dp import simulate
 from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
 from smpc_dp.capabilities.learn.requirements import Learned
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from tests.processes.supply import create_ledgers
 
 NAMES = ("ann", "ben", "cat")

@@ -19,12 +19,12 @@ from smpc_dp.capabilities.reports.local_names import NamedCategories
 from smpc_dp.capabilities.reports.reports import REPORT, STORED, LocalReport, Sent, SentReport, lost_error
 from smpc_dp.capabilities.reports.requests.reporting import collect_reports, report_parameters
 from smpc_dp.identity.keys import Identity
-from smpc_dp.net.connection import AggregatorConnection
-from smpc_dp.net.events import ignore
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.member import Membership, from_wire
-from smpc_dp.net.session_file import Timeouts, load_session, write_session
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.connection import AggregatorConnection
+from smpc_dp.session.events import ignore
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.member import Membership, from_wire
+from smpc_dp.session.session_file import Timeouts, load_session, write_session
 from smpc_dp.transport.channel import Channel
 from smpc_dp.transport.endpoint import listen
 from smpc_dp.wire.signing import decode, encode
@@ -45,7 +45,7 @@ AUC: Mapping[str, object] = {
     "fields": [{"lower": 0.0, "upper": 1.0, "step": 0.01}],
     "labels": LABELS,
 }
-pytestmark = pytest.mark.filterwarnings("ignore::smpc_dp.net.planned.NoiseWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::smpc_dp.session.planned.NoiseWarning")
 
 
 def new(folder: Path, parameters: Mapping[str, object], connect: float = 20.0, epsilon: float = 4.0) -> Path:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from smpc_dp.identity.roster import split_address
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts, load_session
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts, load_session
 
 PARTIES = ("ann", "ben", "cat")
 PARAMETERS = {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 0.5}
@@ -45,12 +45,12 @@ def test_all_members_of_a_run_log(session: Path) -> None:
     claimed = [match.groups() for match in lines if match is not None]
     assert {level for level, *_ in claimed} >= {"DEBUG", "INFO"}
     for name in (*PARTIES, "aggregator"):
-        assert ("INFO", "smpc_dp.net", f"{name}: request 1: begins") in claimed
-        assert ("INFO", "smpc_dp.net", f"{name}: request 1: done, 3 took part") in claimed
+        assert ("INFO", "smpc_dp.session", f"{name}: request 1: begins") in claimed
+        assert ("INFO", "smpc_dp.session", f"{name}: request 1: done, 3 took part") in claimed
         assert ("DEBUG", "smpc_dp.identity", f"opens the identity, {name}.key") in claimed
     for name in PARTIES:
-        assert ("INFO", "smpc_dp.net", f"{name}: connected to aggregator") in claimed
-        assert ("INFO", "smpc_dp.net", f"aggregator: connected to {name}") in claimed
+        assert ("INFO", "smpc_dp.session", f"{name}: connected to aggregator") in claimed
+        assert ("INFO", "smpc_dp.session", f"aggregator: connected to {name}") in claimed
 
 
 def test_a_run_that_fails_says_why_beside_its_log(session: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from smpc_dp.capabilities.pairs.published.library import find
 from smpc_dp.capabilities.pairs.requests.pairwise import AGGREGATOR, create_pairwise_session
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.session_file import Timeouts
 from tests.deadlines import HOURS
 
 MEMBER = Path(__file__).with_name("pairwise_member.py")

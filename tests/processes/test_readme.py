@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import smpc_dp
 from smpc_dp.cli import app
-from smpc_dp.net.local import create_local_session, free_port
+from smpc_dp.session.local import create_local_session, free_port
 from tests.snippets import block, execute, run_as
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import smpc_dp
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.planned import session_plan
-from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.records.record_result import RecordResult
 from smpc_dp.records.requests.record_requests import request_step
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.planned import session_plan
+from smpc_dp.session.session_file import Timeouts, load_session
 from tests import command
 from tests.processes.supply import create_ledgers
 from tests.processes.test_records import write_tables

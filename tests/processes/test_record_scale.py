@@ -14,11 +14,11 @@ import pytest
 
 import smpc_dp
 from smpc_dp.cli.reporting import add_event
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.planned import session_plan
-from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.records.record_result import RecordResult
 from smpc_dp.report.trace import Trace
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.planned import session_plan
+from smpc_dp.session.session_file import Timeouts, load_session
 
 PARTIES = tuple(f"party-{number:03d}" for number in range(100))
 COLUMNS = tuple(f"v{number:02d}" for number in range(50))

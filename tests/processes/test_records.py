@@ -21,18 +21,18 @@ from typer.testing import CliRunner
 
 import smpc_dp
 from smpc_dp.cli import app
-from smpc_dp.net.events import Event, ignore
-from smpc_dp.net.host import HostMember
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.member import Membership
-from smpc_dp.net.planned import NoiseWarning, RowsWarning, session_plan
-from smpc_dp.net.session_file import Timeouts, load_session, write_session
 from smpc_dp.privacy.accountant.events import Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.records.plan import Plan
 from smpc_dp.records.record_result import RecordResult
 from smpc_dp.records.requests.records_task import load_rows
 from smpc_dp.records.table import Table
+from smpc_dp.session.events import Event, ignore
+from smpc_dp.session.host import HostMember
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.member import Membership
+from smpc_dp.session.planned import NoiseWarning, RowsWarning, session_plan
+from smpc_dp.session.session_file import Timeouts, load_session, write_session
 from tests import command
 from tests.accessibility import check_accessible
 from tests.pages import Page
@@ -300,7 +300,7 @@ async def test_more_rows_than_max_rows_are_refused_before_anything_is_sent(
         )
 
 
-@pytest.mark.filterwarnings("error::smpc_dp.net.planned.RowsWarning")
+@pytest.mark.filterwarnings("error::smpc_dp.session.planned.RowsWarning")
 async def test_a_table_given_to_connect_is_that_of_every_request(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
     seen: list[str] = []

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from smpc_dp.cli.reporting import add_event
-from smpc_dp.net.events import Event
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.report.document import MOST_BYTES
 from smpc_dp.report.sections import written
 from smpc_dp.report.trace import Trace
+from smpc_dp.session.events import Event
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from tests.accessibility import check_accessible
 from tests.command import smpc_dp
 from tests.pages import Page

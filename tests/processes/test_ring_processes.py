@@ -19,12 +19,12 @@ from smpc_dp.capabilities.learn.requests.exchanging import PartyExchange
 from smpc_dp.capabilities.learn.requests.learning import learn_parameters
 from smpc_dp.capabilities.learn.tokens import Token
 from smpc_dp.errors import ConfigError, LocalError
-from smpc_dp.net.connection import AggregatorConnection
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.member import Membership
-from smpc_dp.net.requests import Counter
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.connection import AggregatorConnection
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.member import Membership
+from smpc_dp.session.requests import Counter
+from smpc_dp.session.session_file import Timeouts
 from tests.command import smpc_dp
 from tests.processes.supply import supply
 

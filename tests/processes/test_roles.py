@@ -11,8 +11,8 @@ import pytest
 import smpc_dp
 from smpc_dp.engine.registry import make_aggregator, make_party
 from smpc_dp.engine.run import Run
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 
 PARTIES = ("alice", "bob", "carol")
 PARAMETERS: dict[str, object] = {"length": 1, "kind": "integer", "lower": 0, "upper": 9, "corrupt": 0.0}

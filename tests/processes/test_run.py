@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from smpc_dp.net import launcher as launcher_module
-from smpc_dp.net.events import Event
-from smpc_dp.net.launcher import Launcher, member_command
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session import launcher as launcher_module
+from smpc_dp.session.events import Event
+from smpc_dp.session.launcher import Launcher, member_command
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from tests.signals import DEFAULT_SIGNALS
 
 PARTIES = tuple(f"party{number}" for number in range(1, 7))
@@ -184,7 +184,7 @@ def start_run_that_waits(session: Path) -> subprocess.Popen[bytes]:
     }
     script = (
         "import asyncio, json, sys\n"
-        "from smpc_dp.net.launcher import Launcher\n"
+        "from smpc_dp.session.launcher import Launcher\n"
         "commands = json.loads(sys.argv[1])\n"
         "try:\n"
         "    asyncio.run(Launcher().run(commands, 'aggregator'))\n"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from smpc_dp.logs.audits.audit import audit
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from tests.command import smpc_dp
 
 PARTIES = ("alice", "bob", "carol", "dave")

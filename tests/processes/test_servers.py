@@ -30,11 +30,11 @@ from smpc_dp.capabilities.servers.secret_sharing.agreement import Opened
 from smpc_dp.capabilities.servers.secret_sharing.params import SharedParameters
 from smpc_dp.capabilities.servers.statistics.plan import Program
 from smpc_dp.errors import ConfigError, PeerFault, PrivacyError, SmpcError
-from smpc_dp.net.events import Event, OnEvent, ignore
-from smpc_dp.net.launcher import Launcher, member_command
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.events import Event, OnEvent, ignore
+from smpc_dp.session.launcher import Launcher, member_command
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 
 PARTIES = ("alice", "bob", "carol", "dave")
 SERVERS = ("server1", "server2", "server3")

@@ -16,9 +16,9 @@ from smpc_dp import simulate
 from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
 from smpc_dp.capabilities.learn.requirements import Learned, Step
 from smpc_dp.errors import ConfigCheck, ConfigError, PrivacyError
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from tests.command import smpc_dp as command
 from tests.threads import in_thread
 

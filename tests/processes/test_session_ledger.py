@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import smpc_dp
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.planned import UnchargedWarning
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.adaptive_clipping import AdaptiveClipping
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.planned import UnchargedWarning
+from smpc_dp.session.session_file import Timeouts
 from tests import command
 
 PARTIES = ("alice", "bob", "carol", "dave", "eve")
@@ -145,7 +145,7 @@ async def test_a_session_with_epsilon_warns_without_a_ledger(tmp_path: Path, pri
         assert named == ["alice"] * (private and book is None)
 
 
-@pytest.mark.filterwarnings("ignore::smpc_dp.net.planned.NoiseWarning")
+@pytest.mark.filterwarnings("ignore::smpc_dp.session.planned.NoiseWarning")
 async def test_rounds_of_adaptive_clipping_are_charged_one_by_one(tmp_path: Path) -> None:
     """One that is repeated too; a party with another bound is excluded by name, its peers go on."""
     clipping = AdaptiveClipping(length=2, first=8.0, rate=1.0)
@@ -173,7 +173,7 @@ async def test_rounds_of_adaptive_clipping_are_charged_one_by_one(tmp_path: Path
     assert len(Ledger.open(ledger).entries()) == 3
 
 
-@pytest.mark.filterwarnings("ignore::smpc_dp.net.planned.NoiseWarning")
+@pytest.mark.filterwarnings("ignore::smpc_dp.session.planned.NoiseWarning")
 async def test_an_attempt_that_stops_is_charged_and_the_next_one_at_the_same_bound_again(
     tmp_path: Path,
 ) -> None:

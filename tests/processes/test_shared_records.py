@@ -12,13 +12,13 @@ import pytest
 
 import smpc_dp
 from smpc_dp.capabilities.servers.requests.computing_server import serve_shares
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.member import Membership
-from smpc_dp.net.planned import NoiseWarning
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.records.record_result import RecordResult
 from smpc_dp.records.requests.records_task import records_text
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.member import Membership
+from smpc_dp.session.planned import NoiseWarning
+from smpc_dp.session.session_file import Timeouts
 from tests.processes.test_records import PARTIES, REAL, rows, values
 
 SHARED: dict[str, Any] = {key: value for key, value in REAL.items() if key != "corrupt"}

@@ -11,9 +11,9 @@ import pytest
 import smpc_dp
 from smpc_dp.capabilities.pairs.statistics.similarity import Similarities
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from tests.processes.supply import create_ledgers
 from tests.processes.test_evaluate import FAST, PARAMETERS, PARTIES
 

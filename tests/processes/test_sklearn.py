@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression
 
 import smpc_dp
 from smpc_dp.integrations.sklearn import SecureAveraged
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from tests.snippets import block
 from tests.threads import in_thread
 

@@ -29,12 +29,12 @@ from smpc_dp.capabilities.pairs.ustatistic.messages import RelayEnd
 from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.errors import Check, Code, certificate_of
 from smpc_dp.logs.audits.audit import audit
-from smpc_dp.net.aggregator import RequestServer
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
-from smpc_dp.net.tasks import Beside
-from smpc_dp.net.threads import run_in_loop
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.aggregator import RequestServer
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.tasks import Beside
+from smpc_dp.session.threads import run_in_loop
 from tests.deadlines import HOURS
 
 PARTIES = ("alice", "bob", "carol", "dave", "eve")

@@ -18,9 +18,9 @@ import pytest
 import smpc_dp
 from smpc_dp.engine.result import Result
 from smpc_dp.errors import Check, ConfigCheck
-from smpc_dp.net.events import Event
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.events import Event
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from smpc_dp.sync import _Background
 from tests.threads import in_thread
 

@@ -26,9 +26,9 @@ from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
 from smpc_dp.capabilities.pairs.kernels import Field, kendall_tau
 from smpc_dp.capabilities.servers.requests.computing_server import serve_shares
 from smpc_dp.errors import Code
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from smpc_dp.transport.blocking import BlockingChannel
 from smpc_dp.transport.channel import Channel
 from smpc_dp.wire.abort import LEAVE, TEXTS, Abort

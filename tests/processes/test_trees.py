@@ -12,9 +12,9 @@ import pytest
 import smpc_dp
 from smpc_dp.engine.result import Result
 from smpc_dp.errors import Code
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 
 PARTIES = ("alice", "bob", "carol", "dave")
 REAL: dict[str, object] = {

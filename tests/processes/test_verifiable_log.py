@@ -24,14 +24,14 @@ from smpc_dp.engine.state import State
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, TimeoutFault
 from smpc_dp.logs import board
 from smpc_dp.logs.log_messages import FETCH
-from smpc_dp.net import aggregator
-from smpc_dp.net.awaited import Awaited
-from smpc_dp.net.connection_pool import InboundEvent
-from smpc_dp.net.deadline import StepTimer
-from smpc_dp.net.driver import Drive
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session import Session
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session import aggregator
+from smpc_dp.session.awaited import Awaited
+from smpc_dp.session.connection_pool import InboundEvent
+from smpc_dp.session.deadline import StepTimer
+from smpc_dp.session.driver import Drive
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session import Session
+from smpc_dp.session.session_file import Timeouts
 from smpc_dp.wire.envelope import Envelope
 
 NAMES = ("alice", "bob", "carol", "dave")

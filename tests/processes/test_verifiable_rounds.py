@@ -20,9 +20,9 @@ from smpc_dp.engine.registry import make_party
 from smpc_dp.engine.result import Result
 from smpc_dp.errors import PeerFault, PrivacyError, SmpcError
 from smpc_dp.logs.audits.audit import Report
-from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.local import create_local_session
 from smpc_dp_lab.vectors.verifiable_runs import Cheater
 
 NAMES = ("alice", "bob", "carol", "dave", "erin")

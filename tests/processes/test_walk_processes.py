@@ -17,12 +17,12 @@ from smpc_dp.capabilities.learn.requirements import Learned, LearnerContext, Tab
 from smpc_dp.capabilities.learn.token_learners import WalkLearner, planned_walk
 from smpc_dp.capabilities.learn.tokens import PlainTokens
 from smpc_dp.errors import ConfigError, PrivacyError, SmpcError
-from smpc_dp.net.events import Event
-from smpc_dp.net.launcher import Launcher, member_command
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.session.events import Event
+from smpc_dp.session.launcher import Launcher, member_command
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from tests.command import smpc_dp
 from tests.processes.supply import supply
 

@@ -18,10 +18,10 @@ from smpc_dp.engine.phases.messages import PARTY_STEPS
 from smpc_dp.errors import ConfigError, PeerFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
-from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.roles import sum_roles
-from smpc_dp.simulate.simulated_run import AGGREGATOR
+from smpc_dp.session.memory.drive import drive
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.roles import sum_roles
+from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.sets import PartySet, pack_list, pack_set, unpack_list
 from tests.examples import examples

@@ -27,7 +27,7 @@ from smpc_dp.capabilities.pairs.ustatistic.estimate import estimate
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.local_pairwise import zetas
 from smpc_dp.privacy.pairwise_plan import sampling_error
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.statistic import pairwise, through_gates
 from tests.examples import examples
 

@@ -12,7 +12,7 @@ import pytest
 from smpc_dp.crypto import commit as commitments
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import VerificationError
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.vectors import forged
 from smpc_dp_verify import proofs as twin
 from smpc_dp_verify import ristretto

@@ -23,9 +23,9 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError
 from smpc_dp.integrations.declared import DeclaredPrivacy
 from smpc_dp.integrations.torch import Averaging
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from smpc_dp.trees import flatten
 from tests.threads import in_thread
 

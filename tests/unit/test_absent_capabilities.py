@@ -34,13 +34,13 @@ from smpc_dp.extensions import CAPABILITIES
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.logs.audits.audit import _audit_of
-from smpc_dp.net import tasks
-from smpc_dp.net.aggregator import RequestServer
-from smpc_dp.net.connection_pool import InboundEvent
-from smpc_dp.net.events import Event
-from smpc_dp.net.member import CERTIFICATES
-from smpc_dp.net.session_file import load_session, parse_session, write_session
-from smpc_dp.net.tasks import Beside
+from smpc_dp.session import tasks
+from smpc_dp.session.aggregator import RequestServer
+from smpc_dp.session.connection_pool import InboundEvent
+from smpc_dp.session.events import Event
+from smpc_dp.session.member import CERTIFICATES
+from smpc_dp.session.session_file import load_session, parse_session, write_session
+from smpc_dp.session.tasks import Beside
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 from tests.baselines import help

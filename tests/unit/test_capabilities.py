@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from smpc_dp.engine import registry
-from smpc_dp.net import tasks
+from smpc_dp.session import tasks
 from tests.unit.kinds import Kinds, kinds_in
 from tests.unit.test_layers import (
     FILES,
@@ -41,23 +41,23 @@ SOURCES = [file for file in FILES if file.is_relative_to(PACKAGE)]
 
 # The modules that name types of all capabilities, and import them for type checkers alone: the public names,
 # and in the core the types of the calls of `Session` and `serve`: users' checkers must know their fields.
-PUBLIC, CALL_TYPES = "smpc_dp", "smpc_dp.net.call_types"
+PUBLIC, CALL_TYPES = "smpc_dp", "smpc_dp.session.call_types"
 # Who has such calls, or passes on what they are given.
-HAVE_CALLS = frozenset({"smpc_dp.net.aggregator", "smpc_dp.net.session", "smpc_dp.net.tasks"})
+HAVE_CALLS = frozenset({"smpc_dp.session.aggregator", "smpc_dp.session.session", "smpc_dp.session.tasks"})
 # Of a method of `Session`.
 MOST_STATEMENTS = 8
 
 # A class with such a name is of parameters, members or results; so is what sessions return, what is derived
 # from one, and what stands in a union with one.
 KIND = re.compile(r"(Parameters|Membership|Result)$")
-SESSION = "smpc_dp.net.session"
+SESSION = "smpc_dp.session.session"
 
 # The capability or part of the core where names of protocols and tasks may be compared; `exchange` has none.
 OWNERS: Mapping[str, str] = {"pairwise-statistic": "pairs"}
 # Where all of them may be: the registry, and the objects that are registered.
 REGISTRIES = frozenset(
     {
-        "smpc_dp.net.tasks",
+        "smpc_dp.session.tasks",
         "smpc_dp.engine.registry",
         "smpc_dp.engine.session_protocol",
         *registry.BUILT_IN.values(),
@@ -114,7 +114,7 @@ def test_every_name_in_the_list_of_parts_is_a_module() -> None:
 
 
 def test_a_new_module_of_several_subjects_belongs_to_no_part() -> None:
-    assert part_of("smpc_dp.net.new") is None
+    assert part_of("smpc_dp.session.new") is None
     assert part_of("smpc_dp.capabilities.servers.requests.new") == "servers"
     assert part_of("smpc_dp.engine.new.states") is None
     assert part_of("smpc_dp.capabilities.new.capability") is None
@@ -162,7 +162,7 @@ def test_each_listed_import_of_a_capability_is_needed() -> None:
 @pytest.mark.parametrize(
     ("module", "imported"),
     [
-        ("smpc_dp.net.driver", "smpc_dp.capabilities.gopa.params"),
+        ("smpc_dp.session.driver", "smpc_dp.capabilities.gopa.params"),
         ("smpc_dp.records.plan", "smpc_dp.capabilities.pairs.kernels.fields"),
         ("smpc_dp.crypto.prg", "smpc_dp.capabilities.gopa.capability"),
         ("smpc_dp.logs.log", "smpc_dp.cli.party"),
@@ -171,9 +171,9 @@ def test_each_listed_import_of_a_capability_is_needed() -> None:
         ("smpc_dp.capabilities.pairs.kernels.fields", "smpc_dp.capabilities.servers.statistics.plan"),
         ("smpc_dp.capabilities.learn.sgd", "smpc_dp.simulate.average"),
         ("smpc_dp.capabilities.learn.sgd", "smpc_dp"),
-        ("smpc_dp.net.driver", "smpc_dp.net.call_types"),
-        ("smpc_dp.net.call_types", "smpc_dp.simulate.average"),
-        ("smpc_dp.net.session", "smpc_dp.capabilities.learn.requirements"),
+        ("smpc_dp.session.driver", "smpc_dp.session.call_types"),
+        ("smpc_dp.session.call_types", "smpc_dp.simulate.average"),
+        ("smpc_dp.session.session", "smpc_dp.capabilities.learn.requirements"),
     ],
 )
 def test_the_rule_of_imports_refuses(module: str, imported: str) -> None:
@@ -183,14 +183,14 @@ def test_the_rule_of_imports_refuses(module: str, imported: str) -> None:
 @pytest.mark.parametrize(
     ("module", "imported"),
     [
-        ("smpc_dp.net.driver", "smpc_dp.engine.run"),
+        ("smpc_dp.session.driver", "smpc_dp.engine.run"),
         ("smpc_dp.capabilities.learn.sgd", "smpc_dp.capabilities.pairs.kernels.named"),
         ("smpc_dp.capabilities.gopa.states", "smpc_dp.secagg.states"),
         ("smpc_dp.capabilities.servers.statistics.plan", "smpc_dp.capabilities.pairs.kernels.fields"),
         ("smpc_dp.cli.run", "smpc_dp.capabilities.learn.sgd"),
         ("smpc_dp.simulate.average", "smpc_dp.capabilities.gopa.params"),
-        ("smpc_dp.net.session", "smpc_dp.net.call_types"),
-        ("smpc_dp.net.call_types", "smpc_dp.capabilities.learn.requirements"),
+        ("smpc_dp.session.session", "smpc_dp.session.call_types"),
+        ("smpc_dp.session.call_types", "smpc_dp.capabilities.learn.requirements"),
     ],
 )
 def test_the_rule_of_imports_accepts(module: str, imported: str) -> None:
@@ -312,7 +312,7 @@ def test_the_classes_of_parameters_members_and_results_are_found() -> None:
     assert classes() >= {
         "smpc_dp.capabilities.learn.registry.LearnParameters",
         "smpc_dp.capabilities.learn.requirements.Learned",
-        "smpc_dp.net.member.Membership",
+        "smpc_dp.session.member.Membership",
         "smpc_dp.capabilities.pairs.garbled.evaluation.Evaluation",
         "smpc_dp.capabilities.gopa.records.DirectRecordParameters",
         "smpc_dp.records.record_result.RecordResult",
@@ -321,7 +321,7 @@ def test_the_classes_of_parameters_members_and_results_are_found() -> None:
     }
 
 
-def kinds_of(code: str, module: str = "smpc_dp.net.example") -> Kinds:
+def kinds_of(code: str, module: str = "smpc_dp.session.example") -> Kinds:
     return kinds_in(nodes_of(ast.parse(code)), module)
 
 
@@ -367,18 +367,21 @@ def found_in(code: str, module: str) -> Counter[str]:
     ],
 )
 def test_the_rule_of_kinds_refuses(code: str) -> None:
-    assert found_in(code, "smpc_dp.net.example")
+    assert found_in(code, "smpc_dp.session.example")
 
 
 @pytest.mark.parametrize(
     ("code", "module"),
     [
-        ("isinstance(x, int)", "smpc_dp.net.tasks"),
-        ("match x:\n    case int():\n        pass", "smpc_dp.net.tasks"),
-        ("x = Given(1)", "smpc_dp.net.tasks"),
-        ("x == Given.protocol", "smpc_dp.net.tasks"),
-        ("class LearnParameters:\n    x: Given\nisinstance(x, other.LearnParameters)", "smpc_dp.net.tasks"),
-        ("type(x) is type(y)", "smpc_dp.net.tasks"),
+        ("isinstance(x, int)", "smpc_dp.session.tasks"),
+        ("match x:\n    case int():\n        pass", "smpc_dp.session.tasks"),
+        ("x = Given(1)", "smpc_dp.session.tasks"),
+        ("x == Given.protocol", "smpc_dp.session.tasks"),
+        (
+            "class LearnParameters:\n    x: Given\nisinstance(x, other.LearnParameters)",
+            "smpc_dp.session.tasks",
+        ),
+        ("type(x) is type(y)", "smpc_dp.session.tasks"),
         ("isinstance(x, Given)", "smpc_dp.capabilities.gopa.example"),
         ("isinstance(x, LearnParameters)", "smpc_dp.capabilities.learn.example"),
     ],
@@ -470,19 +473,19 @@ def named_in(code: str, module: str) -> Counter[str]:
     ],
 )
 def test_the_rule_of_names_refuses(code: str) -> None:
-    assert named_in(code, "smpc_dp.net.example")
+    assert named_in(code, "smpc_dp.session.example")
 
 
 @pytest.mark.parametrize(
     ("code", "module"),
     [
-        ("session.protocol == other.protocol", "smpc_dp.net.example"),
-        ("session.protocol == 'unanimous'", "smpc_dp.net.example"),
-        ("make(protocol='gopa')", "smpc_dp.net.example"),
-        ("FOLDERS['gopa']", "smpc_dp.net.example"),
-        ("'records' in parameters", "smpc_dp.net.example"),
-        ("'learner' in task.parameters", "smpc_dp.net.example"),
-        ("terms.kind == 'pairs'", "smpc_dp.net.example"),
+        ("session.protocol == other.protocol", "smpc_dp.session.example"),
+        ("session.protocol == 'unanimous'", "smpc_dp.session.example"),
+        ("make(protocol='gopa')", "smpc_dp.session.example"),
+        ("FOLDERS['gopa']", "smpc_dp.session.example"),
+        ("'records' in parameters", "smpc_dp.session.example"),
+        ("'learner' in task.parameters", "smpc_dp.session.example"),
+        ("terms.kind == 'pairs'", "smpc_dp.session.example"),
         ("method == 'gopa'", "smpc_dp.capabilities.gopa.example"),
         ("method == 'gopa'", "smpc_dp.engine.registry"),
         ("task_of(session).name == 'records'", "smpc_dp.records.example"),
@@ -494,7 +497,7 @@ def test_the_rule_of_names_accepts(code: str, module: str) -> None:
 
 
 def test_no_module_of_the_session_compares_the_name_of_the_exchange() -> None:
-    assert named_in("parameters.protocol == 'exchange'", "smpc_dp.net.session")
+    assert named_in("parameters.protocol == 'exchange'", "smpc_dp.session.session")
 
 
 def test_a_list_that_is_too_long_or_too_short_is_refused() -> None:

@@ -17,8 +17,8 @@ from smpc_dp.capabilities.pairs.published.library import PUBLISHED
 from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.files import lock_folder, read_bounded
-from smpc_dp.net import inputs, session_file
 from smpc_dp.privacy.gopa import graphs
+from smpc_dp.session import inputs, session_file
 from smpc_dp_lab import vectors
 
 MOST = 1000

@@ -40,9 +40,9 @@ from smpc_dp.errors import (
     VerificationError,
     printable,
 )
-from smpc_dp.net.events import Event, with_logging
-from smpc_dp.net.launcher import ProcessOutcome, print_event
 from smpc_dp.report.pages import visible
+from smpc_dp.session.events import Event, with_logging
+from smpc_dp.session.launcher import ProcessOutcome, print_event
 from smpc_dp.wire.signing import decode
 from smpc_dp_verify.__main__ import _text
 from smpc_dp_verify.answers import Answer
@@ -302,7 +302,7 @@ class Collects(logging.Handler):
 def test_events_and_logs_of_them_are_lines() -> None:
     handler, lines = Collects(), Collects()
     lines.setFormatter(LineFormatter("%(levelname)s %(message)s"))
-    logger = logging.getLogger("smpc_dp.net")
+    logger = logging.getLogger("smpc_dp.session")
     level = logger.level
     seen: list[Event] = []
     for each in (handler, lines):

@@ -29,11 +29,11 @@ from smpc_dp.logs.audits.audit_selection import read_session_log
 from smpc_dp.logs.board import FileSessionLog
 from smpc_dp.logs.seen import SeenRuns
 from smpc_dp.logs.store import Store
-from smpc_dp.net.session_file import load_session
 from smpc_dp.privacy.accountant import ledger
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.seen import Seen
+from smpc_dp.session.session_file import load_session
 from smpc_dp.transport import handshake
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"

@@ -256,7 +256,7 @@ def test_imports_go_downwards() -> None:
     ("module", "imported"),
     [
         ("smpc_dp.crypto.prg", "smpc_dp.wire.envelope"),
-        ("smpc_dp.net.session", "smpc_dp.simulate.average"),
+        ("smpc_dp.session.session", "smpc_dp.simulate.average"),
         ("smpc_dp.demo.run", "smpc_dp.transport.memory"),
         ("smpc_dp.simulate.average", "smpc_dp_lab.vectors.runs"),
         ("smpc_dp_lab.bench.secagg", "smpc_dp.transport.memory"),

@@ -25,8 +25,8 @@ from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.run import Run
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.session.memory.drive import drive
+from smpc_dp.session.memory.simulated_run import Signer
 from smpc_dp.transport.memory import Faults
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set

@@ -30,7 +30,7 @@ from smpc_dp.capabilities.servers.statistics.kernels import Way
 from smpc_dp.capabilities.servers.statistics.plan import read_answer, statistic_program
 from smpc_dp.crypto.noise import NoiseSource
 from smpc_dp.errors import ConfigCheck, ConfigIssue
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.bench.figures import (
     Figure,
     Peer,

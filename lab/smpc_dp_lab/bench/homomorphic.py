@@ -24,7 +24,7 @@ from smpc_dp.capabilities.learn.topology import Topology, erdos_renyi, mixing_ga
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.diffusion import DiffusionNoise, Kind
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.bench.figures import refuse, within
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.capabilities.pairs.kernels import Field, Kernel, kendall_tau
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from smpc_dp.engine.phases.key_graph import Edges
 from smpc_dp.engine.phases.parameters import add_uniform_terms
 from smpc_dp.engine.phases.recovery import Recovery
 from smpc_dp.privacy.secagg_plan import SecAggPlan
-from smpc_dp.simulate.simulated_run import SimulatedRun, simulated_run
+from smpc_dp.session.memory.simulated_run import SimulatedRun, simulated_run
 from smpc_dp.wire.sets import pack_list
 
 _BLOCKS = (16 << 10, 64 << 10, 256 << 10, 1 << 20)

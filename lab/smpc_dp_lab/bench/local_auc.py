@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.capabilities.pairs.kernels import Field, auc
 from smpc_dp.capabilities.pairs.statistics.exact import auc as exact_auc
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.bench.figures import refuse, within
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 

@@ -21,7 +21,7 @@ from smpc_dp.capabilities.learn.walk_sgd import Logistic, SgdNoise, WalkSgd
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.dp_sgd import SgdPlan, plan_sgd
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.bench.figures import refuse, within
 from smpc_dp_lab.bench.houses import Houses, load_houses, synthetic_houses
 from smpc_dp_lab.bench.plots import BESIDE, finish_axes, write_plot

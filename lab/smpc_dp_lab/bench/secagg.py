@@ -12,8 +12,8 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
+from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.simulate.recording import Recording, record
-from smpc_dp.simulate.simulated_run import AGGREGATOR
 from smpc_dp_lab.bench import kernels, memory
 from smpc_dp_lab.bench.figures import (
     Figure,

@@ -18,8 +18,8 @@ from smpc_dp.capabilities.servers.secret_sharing.sharing import field_bytes, spl
 from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
 from smpc_dp.capabilities.servers.statistics.kernels import Way
 from smpc_dp.errors import LocalError
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from smpc_dp_lab.bench.servers_worker import Reported, Work
 from smpc_dp_lab.bench.workers import together
 

@@ -21,8 +21,8 @@ from smpc_dp.capabilities.servers.secret_sharing.server import Job
 from smpc_dp.capabilities.servers.secret_sharing.sharing import mpyc_arguments
 from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
 from smpc_dp.capabilities.servers.statistics.kernels import Way
-from smpc_dp.net.events import ignore
-from smpc_dp.net.member import Membership
+from smpc_dp.session.events import ignore
+from smpc_dp.session.member import Membership
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,8 +6,8 @@ import json
 import tempfile
 from pathlib import Path
 
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 from smpc_dp_lab.bench.figures import Figure, Limit, Progress, Report, Steps, cost, refuse, versions, within
 from smpc_dp_lab.bench.workers import together
 

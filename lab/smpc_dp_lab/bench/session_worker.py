@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import smpc_dp
-from smpc_dp.net.events import Event
+from smpc_dp.session.events import Event
 from smpc_dp_lab.bench.resident import peak_bytes
 
 # Values of a leaf.

@@ -18,7 +18,7 @@ from smpc_dp.capabilities.gopa.params import GopaParameters, check_parameters
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.secagg.noisy import DEFAULT_STEPS
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:

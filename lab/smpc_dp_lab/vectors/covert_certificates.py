@@ -19,7 +19,7 @@ from smpc_dp.capabilities.pairs.garbled.messages import PAIRWISE
 from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
 from smpc_dp.crypto.ot import BaseSender
 from smpc_dp.errors import PeerFault
-from smpc_dp.protocols.session import session_digest, session_json
+from smpc_dp.wire.canonical_session import session_digest, session_json
 from smpc_dp_lab.vectors.covert_negative import CONVICTED, COVERT_KINDS, all_faults
 from smpc_dp_lab.vectors.covert_runs import SCENARIOS
 from smpc_dp_lab.vectors.fault import flip

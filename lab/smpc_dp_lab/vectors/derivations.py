@@ -15,8 +15,8 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.draws import draw_neighbours
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.simulated_run import Signer
 from smpc_dp.wire.sets import pack_list, pack_set
 from smpc_dp.wire.signing import Context, encode
 from smpc_dp_lab.vectors.runs import Recording, header

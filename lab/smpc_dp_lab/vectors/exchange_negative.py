@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from smpc_dp.protocols.exchange import messages as m
+from smpc_dp.session.exchange import messages as m
 from smpc_dp.wire.sets import pack_set
 from smpc_dp_lab.vectors import fault
 from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, new_run

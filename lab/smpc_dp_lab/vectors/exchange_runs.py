@@ -9,8 +9,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from smpc_dp.encoding import RingVector
-from smpc_dp.protocols.exchange import states
-from smpc_dp.protocols.exchange.params import Edges, ExchangeParameters, plan_exchange
+from smpc_dp.session.exchange import states
+from smpc_dp.session.exchange.params import Edges, ExchangeParameters, plan_exchange
 from smpc_dp_lab.vectors.runs import (
     RecordedRun,
     Row,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.crypto import garble
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.vectors.runs import header
 
 JsonObject = dict[str, object]

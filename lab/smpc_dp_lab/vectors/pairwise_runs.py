@@ -15,8 +15,8 @@ from smpc_dp.capabilities.pairs.garbled.plan import Plan
 from smpc_dp.capabilities.pairs.garbled.transfers import Transfers
 from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
 from smpc_dp.errors import SmpcError
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.simulated_run import Signer, draw_signers, public_keys
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.simulated_run import Signer, draw_signers, public_keys
 from smpc_dp.wire.signing import Context, decode_envelope
 from smpc_dp_lab.vectors.runs import Recording, context_json, draws_json, header, identities_json
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from smpc_dp.crypto import proofs
 from smpc_dp.crypto.commit import VALUE_LIMIT, commit, fresh_blinding
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.vectors import forged
 
 RUN = bytes(range(32))

@@ -21,9 +21,9 @@ from smpc_dp.errors import LocalError
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
-from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.simulated_run import Signer, draw_signers, public_keys
+from smpc_dp.session.memory.drive import drive
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.simulated_run import Signer, draw_signers, public_keys
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import EVERYONE, Envelope
 from smpc_dp.wire.signing import Context, decode

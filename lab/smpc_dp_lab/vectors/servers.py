@@ -19,8 +19,8 @@ from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
 from smpc_dp.capabilities.servers.statistics.plan import sum_program
 from smpc_dp.engine.events import Cancellation, Deadline, Message, Report, Start
 from smpc_dp.errors import Code, PeerFault, SmpcError
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.simulated_run import draw_signers, public_keys
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.simulated_run import draw_signers, public_keys
 from smpc_dp.wire.envelope import EVERYONE, Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, decode

@@ -13,7 +13,7 @@ from smpc_dp.capabilities.pairs.kernels.on_bits import Record
 from smpc_dp.capabilities.servers.simulation.shared import run_ideal
 from smpc_dp.capabilities.servers.statistics.plan import statistic_program
 from smpc_dp.capabilities.servers.statistics.program import design_pairs, way_of
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.vectors.runs import SCHEMA
 
 SEED = bytes(range(32))

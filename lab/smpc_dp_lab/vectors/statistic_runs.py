@@ -26,8 +26,8 @@ from smpc_dp.capabilities.pairs.ustatistic.terms import draw
 from smpc_dp.capabilities.pairs.ustatistic.wire import PairWire
 from smpc_dp.engine.events import Deadline, Message, Report, Start
 from smpc_dp.logs.keeping import MemoryBoard
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.simulated_run import draw_signers, public_keys
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.simulated_run import draw_signers, public_keys
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, encode_envelope
 from smpc_dp_lab.vectors.runs import Recording, context_json, draws_json, header, identities_json

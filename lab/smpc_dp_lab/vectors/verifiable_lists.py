@@ -13,7 +13,7 @@ from smpc_dp.engine.phases.messages import Begin
 from smpc_dp.identity.keys import Identity
 from smpc_dp.logs.log import encode_line
 from smpc_dp.logs.runs import CertifiedLine, start_of
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.sets import pack_set
 from smpc_dp_lab.vectors.verifiable_listed import QUORUM, listed, packed, shown_line, with_fields
 

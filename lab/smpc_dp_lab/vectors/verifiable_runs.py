@@ -38,11 +38,11 @@ from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.logs.log import Chain, Entry, Header, decode_line, encode_line
-from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.seen import NOTHING_SEEN, Seen
-from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.drive import drive
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.transport.memory import Faults, MemoryNetwork
+from smpc_dp.wire.canonical_session import canonical_session, session_digest, session_json
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_list
 from smpc_dp.wire.signing import Context, decode

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from smpc_dp.logs.auditing import LogAuditor
     from smpc_dp.logs.audits.log_watch import LogView
     from smpc_dp.logs.log import Header
-    from smpc_dp.net.connection import Connection
-    from smpc_dp.net.events import OnEvent
-    from smpc_dp.net.member import Membership
+    from smpc_dp.session.connection import Connection
+    from smpc_dp.session.events import OnEvent
+    from smpc_dp.session.member import Membership
     from smpc_dp.wire.signing import Context
 
 

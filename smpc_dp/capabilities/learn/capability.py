@@ -13,8 +13,8 @@ from smpc_dp.engine.registry import find_protocol
 from smpc_dp.engine.session_protocol import Audit, SessionProtocol, Topology, no_servers
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, PrivacyError
 from smpc_dp.identity.roster import Member
-from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.tasks import SUM_OPTIONS, GivenInputs, Json, Ledgers, Task
+from smpc_dp.session.session_file import SessionFile
+from smpc_dp.session.tasks import SUM_OPTIONS, GivenInputs, Json, Ledgers, Task
 
 if TYPE_CHECKING:
     from smpc_dp.capabilities.learn.registry import LearnParameters
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
     from smpc_dp.logs.audits.log_session import LogSession
     from smpc_dp.logs.log import Header
-    from smpc_dp.net.connection import Connection
-    from smpc_dp.net.events import OnEvent
-    from smpc_dp.net.host import HostMember
-    from smpc_dp.net.launcher import ProcessOutcome
-    from smpc_dp.net.member import Membership
-    from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.report.document import Section
+    from smpc_dp.session.connection import Connection
+    from smpc_dp.session.events import OnEvent
+    from smpc_dp.session.host import HostMember
+    from smpc_dp.session.launcher import ProcessOutcome
+    from smpc_dp.session.member import Membership
+    from smpc_dp.session.party_requests import PartyRequests
 
 # Averages of the method that alone has verifiable ones: sessions with them have versions and logs of its
 # protocol. None where its capability is absent.
@@ -186,7 +186,7 @@ class LearnerTask(Task):
         Else those that do would be charged for a run that cannot end.
         """
         from smpc_dp.capabilities.learn.requests.learning import check_budget
-        from smpc_dp.net.charging import open_ledger
+        from smpc_dp.session.charging import open_ledger
 
         checked, refused = cast("LearnParameters", session.checked_parameters), []
         for party, (name, file) in enumerate(ledgers.items()):

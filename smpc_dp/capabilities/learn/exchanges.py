@@ -22,7 +22,7 @@ from smpc_dp.capabilities.learn.averager import (
 from smpc_dp.capabilities.learn.methods import STEPS, calibrate, total_guarantee
 from smpc_dp.capabilities.learn.requirements import PrivateMessages
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
+from smpc_dp.session.exchange.params import ExchangeParameters, plan_exchange
 
 if TYPE_CHECKING:
     from scipy import sparse

@@ -29,8 +29,8 @@ from smpc_dp.engine.registry import checker_of, find_protocol, session_protocol
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
-from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.secagg.params import SAME
+from smpc_dp.session.exchange.params import plan_exchange
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

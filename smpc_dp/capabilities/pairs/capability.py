@@ -10,8 +10,8 @@ from smpc_dp.capabilities.pairs.garbled.messages import PAIRWISE, VERSION
 from smpc_dp.capabilities.pairs.ustatistic import messages as statistic
 from smpc_dp.engine.session_protocol import Audit, Roles, SessionProtocol, Topology
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.tasks import BesideTask, Json, Task
+from smpc_dp.session.session_file import SessionFile
+from smpc_dp.session.tasks import BesideTask, Json, Task
 
 if TYPE_CHECKING:
     from smpc_dp.capabilities.pairs.garbled.evaluation import Evaluation
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from smpc_dp.logs.audits.log_watch import LogView
     from smpc_dp.logs.keeping import Board
     from smpc_dp.logs.log import Header
-    from smpc_dp.net.member import Membership
-    from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.report.document import Section
+    from smpc_dp.session.member import Membership
+    from smpc_dp.session.party_requests import PartyRequests
     from smpc_dp.wire.signing import Context
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from smpc_dp.engine.session_protocol import SessionProtocol
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.tasks import SUM_OPTIONS, AuditedRelease, GivenInputs, Json, Task
+from smpc_dp.session.session_file import SessionFile
+from smpc_dp.session.tasks import SUM_OPTIONS, AuditedRelease, GivenInputs, Json, Task
 
 if TYPE_CHECKING:
     from smpc_dp.capabilities.reports.name_parameters import NameParameters
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from smpc_dp.capabilities.reports.reports import SentReport
     from smpc_dp.engine.phases.cost import Cost
     from smpc_dp.identity.roster import Role
-    from smpc_dp.net.host import HostMember
-    from smpc_dp.net.member import Membership
-    from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.privacy.empirical import Progress
+    from smpc_dp.session.host import HostMember
+    from smpc_dp.session.member import Membership
+    from smpc_dp.session.party_requests import PartyRequests
 
 
 def _check(parameters: Mapping[str, object], parties: int) -> tuple[AnyReport | None, list[ConfigIssue]]:
@@ -78,7 +78,7 @@ class ReportTask(Task):
 
     def suffixes(self, session: SessionFile) -> tuple[str, ...]:
         """Return the suffixes of records, or of the tables that names are in."""
-        from smpc_dp.net.inputs import TABLE_SUFFIXES
+        from smpc_dp.session.inputs import TABLE_SUFFIXES
 
         return TABLE_SUFFIXES if _parameters(session).reads_table else super().suffixes(session)
 
@@ -159,7 +159,7 @@ def _parameters(session: SessionFile) -> AnyReport:
 
 def _record(parameters: AnyReport, file: Path) -> Any:
     """Return a party's record, or the path of its table."""
-    from smpc_dp.net.inputs import read_vector
+    from smpc_dp.session.inputs import read_vector
 
     return file if parameters.reads_table else read_vector(file)
 

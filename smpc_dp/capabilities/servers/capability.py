@@ -10,7 +10,7 @@ from smpc_dp.engine.averaging import Averaging, OnShares
 from smpc_dp.engine.session_protocol import SessionProtocol, Topology
 from smpc_dp.errors import ConfigIssue, SmpcError
 from smpc_dp.identity.roster import Member
-from smpc_dp.net.tasks import Task
+from smpc_dp.session.tasks import Task
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from smpc_dp.capabilities.servers.secret_sharing.params import SharedParameters, VectorParameters
     from smpc_dp.encoding import Encoding
     from smpc_dp.engine.phases.cost import Cost
-    from smpc_dp.net.connection import Connection
-    from smpc_dp.net.events import OnEvent
-    from smpc_dp.net.member import Membership
-    from smpc_dp.net.party_requests import PartyRequests
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.session.connection import Connection
+    from smpc_dp.session.events import OnEvent
+    from smpc_dp.session.member import Membership
+    from smpc_dp.session.party_requests import PartyRequests
 
 
 def _check(

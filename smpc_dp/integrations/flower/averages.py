@@ -15,9 +15,9 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
-from smpc_dp.net.member import Membership
-from smpc_dp.net.tolerance import Tolerance, tolerances
 from smpc_dp.privacy.guarantee import BUDGET
+from smpc_dp.session.member import Membership
+from smpc_dp.session.tolerance import Tolerance, tolerances
 from smpc_dp.trees import Bounds, Tree, flatten
 
 TRAIN, EVALUATE = "train", "evaluate"

@@ -48,7 +48,7 @@ from smpc_dp.logs.log_http import HTTP_SECONDS
 from smpc_dp.logs.log_source import Reopen, make_rereadable, open_log
 from smpc_dp.logs.reader import BadLog, LogReader
 from smpc_dp.logs.receipt import LogReceipt
-from smpc_dp.net.tasks import BESIDE, Beside
+from smpc_dp.session.tasks import BESIDE, Beside
 from smpc_dp.wire.batch_verifier import EarlierFault, at_once
 from smpc_dp.wire.signing import Context
 

@@ -20,8 +20,8 @@ from smpc_dp.logs.log import MAX_LINE_BYTES, Header
 from smpc_dp.logs.receipt import LogReceipt, read_receipt
 from smpc_dp.logs.runs import SessionLog, read_all
 from smpc_dp.logs.signed_note import COSIGNATURE, MAX_BYTES, NoteKey
-from smpc_dp.net.session_file import load_session
-from smpc_dp.net.tasks import BESIDE
+from smpc_dp.session.session_file import load_session
+from smpc_dp.session.tasks import BESIDE
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context
 

@@ -22,7 +22,8 @@ from smpc_dp.errors import (
 from smpc_dp.identity.packed_roster import Names, RosterPacker
 from smpc_dp.identity.roster import Member
 from smpc_dp.logs.header import SessionText
-from smpc_dp.net.session_file import (
+from smpc_dp.privacy.accountant.work import TooMuchWorkError, limit_work
+from smpc_dp.session.session_file import (
     SessionFile,
     check_outline,
     check_protocol,
@@ -30,9 +31,8 @@ from smpc_dp.net.session_file import (
     read_member,
     read_parameters,
 )
-from smpc_dp.net.tasks import find_task
-from smpc_dp.privacy.accountant.work import TooMuchWorkError, limit_work
-from smpc_dp.protocols.session import session_digest, session_json
+from smpc_dp.session.tasks import find_task
+from smpc_dp.wire.canonical_session import session_digest, session_json
 
 # Longest member, and longest table of parameters that is parsed by itself, in characters.
 VALUE_CHARACTERS = 1 << 16

@@ -23,9 +23,9 @@ from smpc_dp.logs.audits.audit_selection import Wanted
 from smpc_dp.logs.board import BoardFolder
 from smpc_dp.logs.followed import Followed
 from smpc_dp.logs.log_messages import FETCH, LINES, Fetch, Lines
-from smpc_dp.net.connection import AggregatorConnection, Connection
-from smpc_dp.net.connection_pool import InboundEvent
-from smpc_dp.net.member import Membership
+from smpc_dp.session.connection import AggregatorConnection, Connection
+from smpc_dp.session.connection_pool import InboundEvent
+from smpc_dp.session.member import Membership
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 

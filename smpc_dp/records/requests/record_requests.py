@@ -11,17 +11,17 @@ from numbers import Integral
 from typing import TYPE_CHECKING, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError, OtherRequestError
-from smpc_dp.net.events import Event
-from smpc_dp.net.party_requests import PartyRequests, check_label
-from smpc_dp.net.planned import RowsWarning
-from smpc_dp.net.tasks import checked_for
 from smpc_dp.records.record_result import BEYOND_ROWS, KIND, RecordResult
+from smpc_dp.session.events import Event
+from smpc_dp.session.party_requests import PartyRequests, check_label
+from smpc_dp.session.planned import RowsWarning
+from smpc_dp.session.tasks import checked_for
 
 if TYPE_CHECKING:
     from smpc_dp.encoding import RingVector
-    from smpc_dp.net.member import Membership
     from smpc_dp.records.parameters import RecordParameters
     from smpc_dp.records.table import Source, Table
+    from smpc_dp.session.member import Membership
 
 
 async def request_statistics(

@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.tasks import SUM_OPTIONS, AuditedRelease, GivenInputs, Json
 from smpc_dp.secagg.requests.vector_task import VectorTask
+from smpc_dp.session.session_file import SessionFile
+from smpc_dp.session.tasks import SUM_OPTIONS, AuditedRelease, GivenInputs, Json
 
 if TYPE_CHECKING:
-    from smpc_dp.net.host import HostMember
-    from smpc_dp.net.member import Membership
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.empirical import Progress
     from smpc_dp.records.parameters import RecordParameters
     from smpc_dp.records.requests.record_requests import ReadyRows
     from smpc_dp.records.table import Table
     from smpc_dp.report.document import Section
+    from smpc_dp.session.host import HostMember
+    from smpc_dp.session.member import Membership
 
 
 class RecordsTask(VectorTask):
@@ -47,7 +47,7 @@ class RecordsTask(VectorTask):
 
     def suffixes(self, _session: SessionFile) -> tuple[str, ...]:
         """Return the suffixes of tables."""
-        from smpc_dp.net.inputs import TABLE_SUFFIXES
+        from smpc_dp.session.inputs import TABLE_SUFFIXES
 
         return TABLE_SUFFIXES
 
@@ -117,8 +117,8 @@ def load_rows(host: HostMember, membership: Membership) -> ReadyRows:
 
     Raises ConfigError for more rows than `max_rows`, besides the errors of `read_rows`.
     """
-    from smpc_dp.net.inputs import TABLE_SUFFIXES
     from smpc_dp.records.requests.record_requests import ready_rows, record_parameters
+    from smpc_dp.session.inputs import TABLE_SUFFIXES
 
     path = host.input_among(TABLE_SUFFIXES)
     ready = ready_rows(path, record_parameters(membership), membership)

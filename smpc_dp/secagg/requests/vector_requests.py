@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from smpc_dp.engine.result import Result
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.net.party_requests import PartyRequests, check_label
+from smpc_dp.session.party_requests import PartyRequests, check_label
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
-from smpc_dp.net.session_file import SessionFile, load_session
-from smpc_dp.net.tasks import GivenInputs, Json, Task
+from smpc_dp.session.session_file import SessionFile, load_session
+from smpc_dp.session.tasks import GivenInputs, Json, Task
 
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
     from smpc_dp.logs.audits.audit import Report
-    from smpc_dp.net.host import HostMember
-    from smpc_dp.net.member import Membership
     from smpc_dp.report.document import Section
+    from smpc_dp.session.host import HostMember
+    from smpc_dp.session.member import Membership
 
 # Of the interval of a sum or an average.
 LEVEL = 0.95
@@ -33,7 +33,7 @@ class VectorTask(Task):
 
     def check_inputs(self, session: SessionFile, given: GivenInputs) -> None:
         """Encode the vectors of all parties; raises the errors of `read_vector` and `Encoding.encode`."""
-        from smpc_dp.net.inputs import read_vector
+        from smpc_dp.session.inputs import read_vector
 
         encoding = cast("Any", session.checked_parameters).sum_encoding
         for name, file in given.files.items():
@@ -56,7 +56,7 @@ class VectorTask(Task):
         }
         served: Sequence[Any]
         if role == "aggregator":
-            from smpc_dp.net.aggregator import serve
+            from smpc_dp.session.aggregator import serve
 
             served = await serve(host.session, **named, board=host.board)
         else:
@@ -74,7 +74,7 @@ class VectorTask(Task):
         self, host: HostMember, membership: Membership, options: Mapping[str, Any], results: list[Any]
     ) -> Report | None:
         """Encode the party's vector, then connect and compute; audits the log if that is requested."""
-        from smpc_dp.net.inputs import read_vector
+        from smpc_dp.session.inputs import read_vector
 
         if host.audit is not None and not membership.session.is_logged:
             raise ConfigError.at(

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.net.events import Event
-from smpc_dp.net.launcher import ProcessOutcome
 from smpc_dp.report.texts import result_text
+from smpc_dp.session.events import Event
+from smpc_dp.session.launcher import ProcessOutcome
 from tests.command import smpc_dp
 from tests.signals import DEFAULT_SIGNALS
 

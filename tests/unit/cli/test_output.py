@@ -21,9 +21,9 @@ from smpc_dp.capabilities.pairs.commands.statistic_text import statistic_text
 from smpc_dp.cli.output import deliver, progress_console, report_line, writable_streams
 from smpc_dp.cli.reporting import make_report
 from smpc_dp.cli.run import results_of
-from smpc_dp.net.events import Event
-from smpc_dp.net.launcher import ProcessOutcome, print_event
 from smpc_dp.report.sections import pairs_section
+from smpc_dp.session.events import Event
+from smpc_dp.session.launcher import ProcessOutcome, print_event
 
 RESULT = {"value": [1.5]}
 

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from smpc_dp.cli import app
 from smpc_dp.errors import LocalError
-from smpc_dp.net.host import HostMember
-from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.host import HostMember
+from smpc_dp.session.local import create_local_session
 from tests.command import smpc_dp
 from tests.pages import Page
 

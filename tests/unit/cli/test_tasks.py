@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from smpc_dp.cli import app
 from smpc_dp.cli.run import _report as report_run
 from smpc_dp.errors import LocalError
-from smpc_dp.net import tasks
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import SessionFile, load_session
-from smpc_dp.net.tasks import find_task, task_of
 from smpc_dp.report.roles import VIEWS
+from smpc_dp.session import tasks
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import SessionFile, load_session
+from smpc_dp.session.tasks import find_task, task_of
 from tests.baselines.claims import BITS, FITTED, FORMS, RECORDS, SUM, checked
 
 PARTIES = ("alice", "bob", "carol")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from smpc_dp.crypto import commit as c
 from smpc_dp.errors import VerificationError
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from tests.examples import examples
 
 ORDER = 2**252 + 27742317777372353535851937790883648493

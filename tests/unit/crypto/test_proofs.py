@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from smpc_dp.crypto import proofs as p
 from smpc_dp.crypto.commit import VALUE_LIMIT, check_opening, combine, commit, fresh_blinding
 from smpc_dp.errors import LocalError, VerificationError
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from tests.examples import examples
 
 RANDOMNESS = SeededRandomnessForSimulation(6, "proofs")

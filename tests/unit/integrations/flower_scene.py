@@ -16,7 +16,7 @@ from smpc_dp.integrations.flower.averages import TRAIN, Answer, Average, SecureA
 from smpc_dp.integrations.flower.node import Contribution, Node
 from smpc_dp.integrations.flower.requests import Requests
 from smpc_dp.integrations.flower.rounds import Aggregation
-from smpc_dp.net.local import create_local_session
+from smpc_dp.session.local import create_local_session
 
 PARTIES = ("alice", "bob", "carol", "dave")
 REAL: dict[str, object] = {

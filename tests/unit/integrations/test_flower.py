@@ -22,9 +22,9 @@ from smpc_dp.identity.keys import Identity
 from smpc_dp.integrations.flower.averages import TRAIN, Answer, Average, SecureAverage, task_of
 from smpc_dp.integrations.flower.node import TRUSTED, Contribution, Node, read_node_file
 from smpc_dp.integrations.flower.rounds import losses_text
-from smpc_dp.net.session_file import load_session, write_session
-from smpc_dp.net.tolerance import Tolerance
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.session_file import load_session, write_session
+from smpc_dp.session.tolerance import Tolerance
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode, decode_envelope, encode_envelope

@@ -19,7 +19,7 @@ from smpc_dp.capabilities.gopa.params import GopaParameters, check_parameters
 from smpc_dp.encoding import RingVector
 from smpc_dp.engine.phases.draws import draw_neighbours
 from smpc_dp.privacy.empirical import Claim, audit
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 
 PARTIES, REPETITIONS = 10_000, 20_000
 SAMPLES = 400_000

@@ -20,7 +20,7 @@ from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.secagg.noisy import sensitivity_of
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 
 GROUP = np.array([0, 1, 0, 1, -1, 0, 1, 1, 0])
 METHODS = ("secagg", "gopa", "local", "mpyc")

@@ -30,8 +30,8 @@ from smpc_dp.capabilities.pairs.kernels.fields import Cells
 from smpc_dp.capabilities.pairs.statistics import exact
 from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.errors import ConfigError, PeerFault
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import load_session
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import load_session
 
 N = 12
 RECORDS = np.random.default_rng(3).integers(0, 10, (N, 1)).astype(np.float64)

@@ -32,13 +32,13 @@ from smpc_dp.capabilities.learn.token_learners import WalkLearner, WalkSumLearne
 from smpc_dp.capabilities.learn.tokens import PlainTokens, Token, TokenPassing, Values
 from smpc_dp.capabilities.learn.walk import Visit, _Adder
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
-from smpc_dp.net.connection import AggregatorConnection
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.member import Membership
-from smpc_dp.net.requests import Counter as Requests
 from smpc_dp.privacy.network.grid import Grid
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.exchange.messages import SEND, Send
+from smpc_dp.session.connection import AggregatorConnection
+from smpc_dp.session.exchange.messages import SEND, Send
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.member import Membership
+from smpc_dp.session.requests import Counter as Requests
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode
 from tests.examples import examples

@@ -34,7 +34,7 @@ from smpc_dp.logs.checkpoint import (
 from smpc_dp.logs.hash_tree import HashTree, check_consistency, check_inclusion
 from smpc_dp.logs.runs import NO_HEAD, MemorySessionLog
 from smpc_dp.logs.signed_note import COSIGNATURE, NOTE, NoteKey, SignedNote, cosigned, sign_note
-from smpc_dp.net.session_file import load_session
+from smpc_dp.session.session_file import load_session
 from smpc_dp_verify.checkpoint import check_checkpoint, tree_hash, witness_key
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.session_log import SessionLog as SecondLog

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from smpc_dp.net.askers import Askers
-from smpc_dp.net.connection_pool import InboundEvent
-from smpc_dp.net.deadline import StepTimer
-from smpc_dp.net.session_file import Timeouts
-from smpc_dp.protocols.exchange.params import plan_exchange
+from smpc_dp.session.askers import Askers
+from smpc_dp.session.connection_pool import InboundEvent
+from smpc_dp.session.deadline import StepTimer
+from smpc_dp.session.exchange.params import plan_exchange
+from smpc_dp.session.session_file import Timeouts
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Plan:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the time, in a list of one."""
     time = [0.0]
-    for name in ("smpc_dp.net.deadline.now", "smpc_dp.net.askers.now"):
+    for name in ("smpc_dp.session.deadline.now", "smpc_dp.session.askers.now"):
         monkeypatch.setattr(name, lambda: time[0])
     return time
 

@@ -28,7 +28,7 @@ from smpc_dp.logs.audits.audit import audit, audit_stream
 from smpc_dp.logs.audits.audit_selection import read_session_log
 from smpc_dp.logs.audits.log_session import LogSession, parse_session_text
 from smpc_dp.logs.serve import BoardServer
-from smpc_dp.simulate.simulated_run import RememberingVerifier
+from smpc_dp.session.memory.simulated_run import RememberingVerifier
 from smpc_dp.wire.signing import Context
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import execute, honest

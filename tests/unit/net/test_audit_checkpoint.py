@@ -25,7 +25,7 @@ from smpc_dp.logs.checkpoint import Checkpoint, Witness, log_key, sign_checkpoin
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.logs.runs import MemorySessionLog
 from smpc_dp.logs.signed_note import sign_note
-from smpc_dp.protocols.session import canonical_session, session_json
+from smpc_dp.wire.canonical_session import canonical_session, session_json
 from smpc_dp_lab.vectors import verifiable_runs as lab
 from tests.audits import ONE
 from tests.fuzz.audits import judge

@@ -23,7 +23,7 @@ from smpc_dp.logs.audits.audit import Report, audit, audit_stream
 from smpc_dp.logs.audits.audit_selection import Wanted
 from smpc_dp.logs.audits.log_session import parse_session_text
 from smpc_dp.logs.log import encode_line
-from smpc_dp.protocols.session import MAX_DEPTH
+from smpc_dp.wire.canonical_session import MAX_DEPTH
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import execute, honest
 from tests.unit.net.hostile_headers import with_session

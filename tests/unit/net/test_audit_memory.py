@@ -29,8 +29,8 @@ from smpc_dp.logs import header as long_header
 from smpc_dp.logs.audits import log_session
 from smpc_dp.logs.audits.audit import audit_stream
 from smpc_dp.logs.log import Chain, encode_line
-from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.wire import batch_verifier
+from smpc_dp.wire.canonical_session import canonical_session, session_digest, session_json
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context
 from tests.unit.net.test_audit import write_log

@@ -16,7 +16,7 @@ from smpc_dp.logs.audits.audit import Report, audit_stream
 from smpc_dp.logs.audits.audit_selection import Wanted, read_session_log
 from smpc_dp.logs.log import MAX_LINE_BYTES, Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, MemorySessionLog, SessionLog
-from smpc_dp.protocols.session import canonical_session, session_json
+from smpc_dp.wire.canonical_session import canonical_session, session_json
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.verifiable_parties import off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import NINE, RecordedRun, execute, honest, members

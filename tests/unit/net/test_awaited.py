@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from smpc_dp.errors import TimeoutFault
-from smpc_dp.net.awaited import Awaited
-from smpc_dp.net.connection import AggregatorConnection
-from smpc_dp.net.events import Event
-from smpc_dp.net.local import AGGREGATOR, create_local_session
-from smpc_dp.net.member import Membership
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.awaited import Awaited
+from smpc_dp.session.connection import AggregatorConnection
+from smpc_dp.session.events import Event
+from smpc_dp.session.local import AGGREGATOR, create_local_session
+from smpc_dp.session.member import Membership
+from smpc_dp.session.session_file import Timeouts
 from tests.faults.virtual import connect, run_virtually
 
 NAMES = ("ann", "bob", "eve")

@@ -12,11 +12,11 @@ import pytest
 from smpc_dp.capabilities.learn.requests.averaging import PartyAverager
 from smpc_dp.capabilities.learn.requests.learning import learn_parameters
 from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.net.connection import AggregatorConnection
-from smpc_dp.net.events import ignore
-from smpc_dp.net.local import AGGREGATOR, create_local_session
-from smpc_dp.net.member import Membership, to_wire
-from smpc_dp.net.requests import AggregatorLostError, Counter
+from smpc_dp.session.connection import AggregatorConnection
+from smpc_dp.session.events import ignore
+from smpc_dp.session.local import AGGREGATOR, create_local_session
+from smpc_dp.session.member import Membership, to_wire
+from smpc_dp.session.requests import AggregatorLostError, Counter
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.wire.abort import ABORT, abort_of, error_of
 from tests.faults.virtual import Pipe, connect, run_virtually

@@ -12,17 +12,17 @@ import pytest
 
 from smpc_dp.engine.phases.messages import HELLO
 from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault
-from smpc_dp.net.connection_pool import SMALL_MESSAGE, ConnectionPool, FairQueue, InboundEvent
-from smpc_dp.net.events import Event, ignore
-from smpc_dp.net.local import AGGREGATOR, create_local_session
-from smpc_dp.net.member import Membership, _budget, from_wire, to_wire
+from smpc_dp.session.connection_pool import SMALL_MESSAGE, ConnectionPool, FairQueue, InboundEvent
+from smpc_dp.session.events import Event, ignore
+from smpc_dp.session.local import AGGREGATOR, create_local_session
+from smpc_dp.session.member import Membership, _budget, from_wire, to_wire
 from smpc_dp.wire.abort import ABORT
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode_envelope, encode_envelope
 from tests.faults.virtual import connect, run_virtually
 
 if TYPE_CHECKING:
-    from smpc_dp.net.member import ConnectedMember
+    from smpc_dp.session.member import ConnectedMember
     from smpc_dp.transport.channel import Channel
 
 

@@ -12,7 +12,7 @@ import pytest
 from smpc_dp.capabilities.pairs.requests.convictions import Convictions
 from smpc_dp.errors import Check, LocalError, PeerFault, certificate_of
 from smpc_dp.identity.roster import Roster
-from smpc_dp.net.member import CERTIFICATES as FOLDER
+from smpc_dp.session.member import CERTIFICATES as FOLDER
 from tests.faults.test_covert import IDENTITIES, certificate
 
 ROSTER = Roster([IDENTITIES[name].entry("party") for name in ("alice", "bob")], requires_aggregator=False)

@@ -33,12 +33,12 @@ from smpc_dp.errors import (
     TimeoutFault,
     certificate_of,
 )
-from smpc_dp.net import aggregator
-from smpc_dp.net.deadline import pair_seconds, pairs_seconds
-from smpc_dp.net.driver import Drive
-from smpc_dp.net.member import CERTIFICATES as FOLDER
-from smpc_dp.net.session_file import Timeouts
-from smpc_dp.net.tasks import BESIDE
+from smpc_dp.session import aggregator
+from smpc_dp.session.deadline import pair_seconds, pairs_seconds
+from smpc_dp.session.driver import Drive
+from smpc_dp.session.member import CERTIFICATES as FOLDER
+from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.tasks import BESIDE
 from smpc_dp.transport.blocking import Halt
 from smpc_dp.transport.channel import ChannelClosed
 from tests.faults.test_covert import IDENTITIES, certificate

@@ -11,7 +11,7 @@ import pytest
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, PrivacyError
-from smpc_dp.net.inputs import read_vector, read_weights
+from smpc_dp.session.inputs import read_vector, read_weights
 
 
 @pytest.mark.parametrize("suffix", [".json", ".txt", ".npy"])

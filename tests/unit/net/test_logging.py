@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from smpc_dp.cli import app
 from smpc_dp.cli.logs import LineFormatter, shown_logs
-from smpc_dp.net.events import Event, with_logging
-from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.accountant.events import exact_release
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.events import Event, with_logging
+from smpc_dp.session.local import create_local_session
 
 PACKAGE = Path(__file__).resolve().parents[3] / "smpc_dp"
 
@@ -84,7 +84,7 @@ def test_an_event_is_logged_and_told(
     reported: list[Event] = []
     with_logging(reported.append)(event)
     assert reported == [event]
-    assert caplog.record_tuples == [("smpc_dp.net", logging.getLevelNamesMapping()[level], text)]
+    assert caplog.record_tuples == [("smpc_dp.session", logging.getLevelNamesMapping()[level], text)]
 
 
 def test_a_request_begins_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -116,13 +116,13 @@ def test_a_record_is_one_line_whatever_is_in_it() -> None:
 
 
 def test_what_is_shown_ends_with_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    log = logging.getLogger("smpc_dp.net")
+    log = logging.getLogger("smpc_dp.session")
     with shown_logs("info"):
         log.debug("one")
         log.info("two")
     log.error("three")
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith(" INFO smpc_dp.net: two")
+    assert line.endswith(" INFO smpc_dp.session: two")
 
 
 @pytest.mark.parametrize(("level", "count"), [("debug", 1), ("info", 0), ("warning", 0)])

@@ -18,7 +18,7 @@ from smpc_dp.logs.audits.audit import audit_stream
 from smpc_dp.logs.audits.log_session import parse_session_text, read_long_session
 from smpc_dp.logs.log import Chain, encode_line
 from smpc_dp.logs.reader import BadLog, LogReader
-from smpc_dp.protocols.session import session_digest
+from smpc_dp.wire.canonical_session import session_digest
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, execute, honest, members
 

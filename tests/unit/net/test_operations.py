@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from smpc_dp.net.connection_pool import SMALL_MESSAGE, InboundEvent
-from smpc_dp.net.operations import HELLOS, MAX_HELD, Operations, is_hello
+from smpc_dp.session.connection_pool import SMALL_MESSAGE, InboundEvent
+from smpc_dp.session.operations import HELLOS, MAX_HELD, Operations, is_hello
 from smpc_dp.wire.envelope import Envelope
 
 SUM, STATISTIC, _ = HELLOS

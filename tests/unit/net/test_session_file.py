@@ -19,13 +19,7 @@ from smpc_dp.engine.session_protocol import SessionProtocol
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
-from smpc_dp.net.session_file import (
-    SessionFile,
-    Timeouts,
-    load_session,
-    parse_session,
-    write_session,
-)
+from smpc_dp.session.session_file import SessionFile, Timeouts, load_session, parse_session, write_session
 from smpc_dp.transport.difference import MAX_DESCRIPTION, DescribedSession, Description, Part
 
 IDENTITIES = {

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import smpc_dp
-from smpc_dp.net.local import create_local_session
+from smpc_dp.session.local import create_local_session
 
 PARTIES = ("alice", "bob", "carol")
 SUM: Mapping[str, object] = {"length": 2, "lower": 0.0, "upper": 1.0, "dropout": 0.0, "corrupt": 0.0}
 # A party that has read its session file and its key, ready to call the others.
 LOADED = (
     "import smpc_dp; smpc_dp.connect\n"
-    "from smpc_dp.net import member, opening\n"
+    "from smpc_dp.session import member, opening\n"
     "member.Membership.load({path!r}, 'alice').endpoint()"
 )
 # What no import of a party needs.
@@ -46,7 +46,7 @@ def heavy_of(modules: set[str]) -> set[str]:
 
 def test_importing_connect_loads_neither_learners_nor_numpy() -> None:
     loaded = modules_after("import smpc_dp; smpc_dp.connect")
-    assert "smpc_dp.net" in loaded
+    assert "smpc_dp.session" in loaded
     assert not heavy_of(loaded)
     assert not loaded & {"numpy", "cryptography"}
 
@@ -55,7 +55,7 @@ def test_members_are_started_without_the_distributions_of_scipy() -> None:
     """They take a second to load, in every process of a session."""
     members = "import smpc_dp; smpc_dp.serve; import smpc_dp.capabilities.learn.requests.learning, smpc_dp.cli.run, smpc_dp.capabilities.learn.commands.learn"
     loaded = modules_after(members)
-    assert {"smpc_dp.net", "smpc_dp.cli"} <= loaded
+    assert {"smpc_dp.session", "smpc_dp.cli"} <= loaded
     assert not loaded & {"scipy.stats", "scipy.optimize"}
 
 

@@ -21,10 +21,10 @@ from smpc_dp.logs.keeping import Board, MemoryBoard
 from smpc_dp.logs.log import Chain, Entry, Header, encode_line
 from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, MemorySessionLog, Shown, check_shown, read_all, start_of
 from smpc_dp.logs.seen import SeenRuns
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.member import Membership, default_key
-from smpc_dp.net.session_file import load_session
 from smpc_dp.seen import NOTHING_SEEN, Seen, scope_of_group
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.member import Membership, default_key
+from smpc_dp.session.session_file import load_session
 
 SESSION = b"s" * 32
 RUNS = [bytes([number]) * 32 for number in range(1, 7)]

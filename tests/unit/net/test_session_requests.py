@@ -11,11 +11,11 @@ import pytest
 import smpc_dp
 from smpc_dp.capabilities.pairs.requests import pair_requests
 from smpc_dp.errors import Code, ConfigCheck
-from smpc_dp.net.events import ignore
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.member import Membership
-from smpc_dp.net.party_requests import MOST_REQUESTS
-from smpc_dp.net.session import Session
+from smpc_dp.session.events import ignore
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.member import Membership
+from smpc_dp.session.party_requests import MOST_REQUESTS
+from smpc_dp.session.session import Session
 from tests.unit.records.test_fit import FITS, SCHEMA, hospital
 
 PARTIES = ("alice", "bob", "carol", "dave")

@@ -54,8 +54,8 @@ from smpc_dp.logs.audits.log_page import LogPages
 from smpc_dp.logs.audits.log_watch import LogWatch
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.logs.log import Chain, Entry, Header, decode_line, encode_line
-from smpc_dp.protocols.session import canonical_session, session_digest, session_json
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
+from smpc_dp.wire.canonical_session import canonical_session, session_digest, session_json
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, decode, encode

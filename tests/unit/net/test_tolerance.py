@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from smpc_dp.cli import app
-from smpc_dp.net.local import create_local_session
+from smpc_dp.session.local import create_local_session
 
 NAMES = tuple(f"p{number}" for number in range(1, 11))
 SUM: dict[str, object] = {"length": 1, "lower": 0.0, "upper": 1.0}

@@ -12,9 +12,9 @@ import smpc_dp
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.registry import checker_of
 from smpc_dp.engine.result import Result
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
 
 BUDGET = {"epsilon": 2.0, "delta": 1e-6, "requests": 10}
 SUM: dict[str, Any] = {"length": 2, "lower": 0.0, "upper": 1.0, "dropout": 0.0, "corrupt": 0.0}

@@ -28,7 +28,7 @@ from smpc_dp.capabilities.servers.statistics.program import design_pairs
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.central_pairwise import design_central, plan_central, split, sum_sensitivity
 from smpc_dp.privacy.pairwise_plan import complete_error
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 
 SMALL = Field(0, 2)
 

@@ -23,9 +23,9 @@ from smpc_dp.privacy import certificates
 from smpc_dp.privacy.certificates import expected_samples, proof_nodes
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
-from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.roles import sum_roles
-from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
+from smpc_dp.session.memory.drive import drive
+from smpc_dp.session.memory.roles import sum_roles
+from smpc_dp.session.memory.simulated_run import AGGREGATOR, simulated_run
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, encode

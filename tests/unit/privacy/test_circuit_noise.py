@@ -24,7 +24,7 @@ from smpc_dp.privacy import circuit_noise
 from smpc_dp.privacy.circuit_gaussian import TableGaussian, total_delta
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, NoiseKind, RandomisedResponse
 from smpc_dp.privacy.empirical import Claim, Sampler, audit
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from tests.reference.coin_streams import coin_gates, streamed_coins
 
 # One chi-square test alarms falsely once in 10^5; there are fewer than ten, with fixed seeds.

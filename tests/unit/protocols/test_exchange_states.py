@@ -7,7 +7,7 @@ import pytest
 
 from smpc_dp.engine.events import Message
 from smpc_dp.engine.party import PartyRole
-from smpc_dp.protocols.exchange import states
+from smpc_dp.session.exchange import states
 from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, ExchangeScenario, new_run
 from tests.unit.protocols.engine.test_states import contents
 from tests.unit.protocols.recorded import Step, assert_in_table, recorded

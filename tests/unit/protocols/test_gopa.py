@@ -21,7 +21,7 @@ from smpc_dp.errors import ConfigError, TimeoutFault
 from smpc_dp.privacy.gaussian import gaussian_delta
 from smpc_dp.privacy.gopa import exact_privacy, honest_graph
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from tests.examples import examples
 
 GIVEN = {"length": 3, "lower": 0.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-6}

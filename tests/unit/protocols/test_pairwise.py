@@ -26,7 +26,7 @@ from smpc_dp.crypto.ot import Receiver, Rows
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError
 from smpc_dp.identity.keys import Identity
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.signing import Context
 from tests.examples import examples
 

@@ -15,11 +15,11 @@ from smpc_dp.capabilities.gopa.params import GopaParameters
 from smpc_dp.engine.registry import checker_of
 from smpc_dp.engine.weighted_encoding import WeightedEncoding
 from smpc_dp.errors import ConfigCheck
-from smpc_dp.net.local import create_local_session
-from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.secagg.noisy import NoisySumParameters
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.session_file import Timeouts
 
 PARTIES = 12
 BOX: dict[str, Any] = {

@@ -14,12 +14,12 @@ from smpc_dp.capabilities.gopa.records import GopaRecordParameters
 from smpc_dp.capabilities.gopa.verifiable.records import VerifiableRecordParameters
 from smpc_dp.engine.registry import checker_of
 from smpc_dp.errors import ConfigError
-from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.record_audit import RecordAudit, audit_records
 from smpc_dp.records.schema import Number
 from smpc_dp.secagg.records import RecordSumParameters, SteppedSumParameters
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from tests import command
 from tests.unit.protocols.test_record_parameters import GIVEN, given
 

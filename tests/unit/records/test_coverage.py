@@ -32,7 +32,7 @@ from smpc_dp.records.plan import Plan, plan_request
 from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.table import read_table
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from tests.unit.records import test_effects, test_fit, test_heterogeneity, test_survival
 from tests.unit.records.test_release import ASK, SCHEMA, Columns, contains, hospitals, pooled, truth_of
 from tests.unit.statistics.test_statistics_local_auc import auc_of

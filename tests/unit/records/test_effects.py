@@ -23,7 +23,7 @@ from smpc_dp.records.record_audit import audit_records
 from smpc_dp.records.result import WITHIN_NOISE, Estimate
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.table import Table, read_table
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 
 ASK = "random_effects(v, 300)"
 SIZES = (800, 1500, 3000, 700, 2000, 400, 900, 1200, 300, 2500)

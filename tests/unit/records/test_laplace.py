@@ -24,7 +24,7 @@ from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, l1_sensitivity
 from smpc_dp.records.table import read_table
 from smpc_dp.secagg.records import RecordSumParameters, check_records
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from tests.unit.records.brute_force import features, rows_of
 
 WARDS = ["a", "b", "c", "d"]

@@ -22,7 +22,7 @@ from smpc_dp.records.record_audit import audit_records
 from smpc_dp.records.schema import RowNorm, Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, sensitivity_of
 from smpc_dp.records.table import Table, read_table
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 
 NAMES = ("a", "b", "c")
 

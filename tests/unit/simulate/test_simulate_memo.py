@@ -13,9 +13,9 @@ from smpc_dp.engine.result import Outcome
 from smpc_dp.errors import VerificationError
 from smpc_dp.privacy.secagg_plan import check_plan
 from smpc_dp.secagg.params import SecAggParameters
-from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.roles import sum_roles
-from smpc_dp.simulate.simulated_run import AGGREGATOR, RememberingVerifier, Signer
+from smpc_dp.session.memory.drive import drive
+from smpc_dp.session.memory.roles import sum_roles
+from smpc_dp.session.memory.simulated_run import AGGREGATOR, RememberingVerifier, Signer
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope

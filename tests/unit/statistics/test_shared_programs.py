@@ -39,7 +39,7 @@ from smpc_dp.capabilities.servers.statistics.program import design_pairs, run_pr
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.central_noise import CoarseGaussian, FlooredLaplace
 from smpc_dp.privacy.circuit_noise import Coin
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from tests.examples import examples
 
 # The chance that a sound implementation fails one of the chi-square tests.

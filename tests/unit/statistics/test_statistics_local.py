@@ -41,7 +41,7 @@ from smpc_dp.privacy.local_pairwise import (
     variance_bound,
 )
 from smpc_dp.privacy.response import ResponseDistribution
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 
 Floats = NDArray[np.float64]
 

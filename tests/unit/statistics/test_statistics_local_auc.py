@@ -25,7 +25,7 @@ from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.local_auc import Split, exact_variance, node_variance, published_error_bound
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from tests.examples import examples
 
 Integers = NDArray[np.int64]

@@ -11,7 +11,7 @@ import pytest
 
 from smpc_dp.errors import SmpcError
 from smpc_dp.logs.audits.log_session import LogSession, parse_session_text
-from smpc_dp.protocols.session import session_json
+from smpc_dp.wire.canonical_session import session_json
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.session import Session, read_session
 from smpc_dp_verify.terms import corrupt_of

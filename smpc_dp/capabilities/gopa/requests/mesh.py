@@ -31,15 +31,15 @@ from smpc_dp.errors import (
     SmpcError,
     TimeoutFault,
 )
-from smpc_dp.net.asked import Hellos, OwnRequest
-from smpc_dp.net.charging import Charge
-from smpc_dp.net.connection import Connection
-from smpc_dp.net.connection_pool import OUTBOX_LIMIT, ConnectionPool, InboundEvent
-from smpc_dp.net.deadline import PATIENCE, StepTimer, now
-from smpc_dp.net.driver import Drive
-from smpc_dp.net.events import OnEvent
-from smpc_dp.net.member import Membership
 from smpc_dp.privacy.accountant.receipt import Receipt
+from smpc_dp.session.asked import Hellos, OwnRequest
+from smpc_dp.session.charging import Charge
+from smpc_dp.session.connection import Connection
+from smpc_dp.session.connection_pool import OUTBOX_LIMIT, ConnectionPool, InboundEvent
+from smpc_dp.session.deadline import PATIENCE, StepTimer, now
+from smpc_dp.session.driver import Drive
+from smpc_dp.session.events import OnEvent
+from smpc_dp.session.member import Membership
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint, Listener, dial, listen
 from smpc_dp.wire.abort import ABORT, Abort

@@ -13,9 +13,9 @@ from smpc_dp.capabilities.gopa.direct_params import DirectParameters
 from smpc_dp.engine.result import Outcome, Result
 from smpc_dp.engine.run import Run
 from smpc_dp.report.trace import Trace
-from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.simulated_run import draw_kills, simulated_run
-from smpc_dp.simulate.tracing import traced
+from smpc_dp.session.memory.drive import drive
+from smpc_dp.session.memory.simulated_run import draw_kills, simulated_run
+from smpc_dp.session.memory.tracing import traced
 from smpc_dp.transport.memory import Faults
 from smpc_dp.wire.envelope import EVERYONE
 from smpc_dp.wire.signing import Context

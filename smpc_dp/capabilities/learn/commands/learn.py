@@ -11,7 +11,7 @@ import typer
 
 from smpc_dp.capabilities.learn.requirements import privacy_text
 from smpc_dp.cli.output import deliver, report_line
-from smpc_dp.net.launcher import ProcessOutcome
+from smpc_dp.session.launcher import ProcessOutcome
 
 # Coordinates of a model that are printed.
 SHOWN = 12

@@ -13,11 +13,11 @@ from smpc_dp.capabilities.learn.averager import Averaged, Groups, Parties, Rows,
 from smpc_dp.capabilities.learn.methods import PlannedAverages
 from smpc_dp.engine.result import Outcome, Result
 from smpc_dp.errors import SmpcError
-from smpc_dp.net.charging import charge_run
-from smpc_dp.net.connection import Connection
-from smpc_dp.net.events import Event, OnEvent
-from smpc_dp.net.member import Membership
-from smpc_dp.net.requests import Counter, EverybodyLeftError, ServerLostError, ends_session
+from smpc_dp.session.charging import charge_run
+from smpc_dp.session.connection import Connection
+from smpc_dp.session.events import Event, OnEvent
+from smpc_dp.session.member import Membership
+from smpc_dp.session.requests import Counter, EverybodyLeftError, ServerLostError, ends_session
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger

@@ -25,10 +25,10 @@ from smpc_dp.capabilities.learn.exchanges import (
 )
 from smpc_dp.capabilities.learn.requests.averaging import LearnerRequests
 from smpc_dp.errors import SmpcError
-from smpc_dp.net.charging import charge_run
-from smpc_dp.net.connection import Connection
-from smpc_dp.net.member import Membership
-from smpc_dp.net.requests import Counter
+from smpc_dp.session.charging import charge_run
+from smpc_dp.session.connection import Connection
+from smpc_dp.session.member import Membership
+from smpc_dp.session.requests import Counter
 
 if TYPE_CHECKING:
     from scipy import sparse

@@ -20,21 +20,21 @@ from smpc_dp.capabilities.learn.requests.averaging import LearnerRequests, Party
 from smpc_dp.capabilities.learn.requests.exchanging import AggregatorExchange, PartyExchange
 from smpc_dp.capabilities.learn.requirements import Learned, LearnerContext, OnStep, Step, ignore_step
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
-from smpc_dp.net.aggregator import log_folder, open_aggregator
-from smpc_dp.net.charging import open_ledger
-from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
-from smpc_dp.net.member import Membership, aggregator_name
-from smpc_dp.net.opening import open_connection
-from smpc_dp.net.party_requests import PartyRequests
-from smpc_dp.net.requests import Counter, EverybodyLeftError
-from smpc_dp.net.session_file import load_session
-from smpc_dp.net.tasks import checked_for
+from smpc_dp.session.aggregator import log_folder, open_aggregator
+from smpc_dp.session.charging import open_ledger
+from smpc_dp.session.events import Event, OnEvent, ignore, with_logging
+from smpc_dp.session.member import Membership, aggregator_name
+from smpc_dp.session.opening import open_connection
+from smpc_dp.session.party_requests import PartyRequests
+from smpc_dp.session.requests import Counter, EverybodyLeftError
+from smpc_dp.session.session_file import load_session
+from smpc_dp.session.tasks import checked_for
 
 if TYPE_CHECKING:
     from smpc_dp.capabilities.learn.own import LocalFunction, Metric, OwnModel
-    from smpc_dp.net.connection import Connection
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.session.connection import Connection
 
 
 def learn_parameters(membership: Membership) -> LearnParameters:

@@ -9,8 +9,8 @@ from smpc_dp.capabilities.learn.written import is_verifiable
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.logs.audits.log_session import LogSession
-from smpc_dp.net.session_file import SessionFile
 from smpc_dp.seen import scope_of_group
+from smpc_dp.session.session_file import SessionFile
 from smpc_dp.wire.signing import group_operation
 
 # Learners take long to load, and most sessions have none.

@@ -34,9 +34,9 @@ from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.result import Result
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.roles import sum_roles
-from smpc_dp.simulate.simulated_run import AGGREGATOR
+from smpc_dp.session.memory.drive import drive
+from smpc_dp.session.memory.roles import sum_roles
+from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import MemoryNetwork
 
 if TYPE_CHECKING:

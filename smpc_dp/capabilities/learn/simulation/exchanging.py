@@ -14,10 +14,10 @@ from smpc_dp.encoding import RingVector
 from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.run import Run
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
-from smpc_dp.protocols.exchange import states
-from smpc_dp.protocols.exchange.params import ExchangeParameters
-from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
+from smpc_dp.session.exchange import states
+from smpc_dp.session.exchange.params import ExchangeParameters
+from smpc_dp.session.memory.drive import drive
+from smpc_dp.session.memory.simulated_run import AGGREGATOR, simulated_run
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 

@@ -19,7 +19,7 @@ from smpc_dp.capabilities.learn.simulation.averagers import IdealAverager, Ideal
 from smpc_dp.capabilities.learn.simulation.exchanging import MemoryRelay
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.simulate.randomness import checked_seed, randomness_of
+from smpc_dp.session.memory.randomness import checked_seed, randomness_of
 
 Fidelity = Literal["ideal", "machines", "plain"]
 

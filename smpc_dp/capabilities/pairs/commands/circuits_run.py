@@ -26,8 +26,8 @@ from smpc_dp.capabilities.pairs.requests.pairwise import (
 )
 from smpc_dp.cli.output import deliver, report_error
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
-from smpc_dp.net.events import Event
-from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, print_event, run_child
+from smpc_dp.session.events import Event
+from smpc_dp.session.launcher import Launcher, ProcessOutcome, member_command, print_event, run_child
 
 GARBLER, EVALUATOR = "garbler", "evaluator"
 _CIRCUIT = "circuit.txt"

@@ -25,7 +25,7 @@ from smpc_dp.decoding import decode_msgpack
 from smpc_dp.errors import Check, ConfigError, PeerFault, VerificationError
 from smpc_dp.identity.keys import verify
 from smpc_dp.identity.roster import is_name
-from smpc_dp.protocols.session import session_digest
+from smpc_dp.wire.canonical_session import session_digest
 from smpc_dp.wire.envelope import Body
 from smpc_dp.wire.signing import Context, encode
 

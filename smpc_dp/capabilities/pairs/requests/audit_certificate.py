@@ -12,7 +12,7 @@ from smpc_dp.capabilities.pairs.covert.certificate import MAX_CERTIFICATE_BYTES,
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.files import read_bounded
 from smpc_dp.logs.audits.audit_selection import FAILS, HOLDS, NO_SESSION
-from smpc_dp.net.session_file import SessionFile, load_session
+from smpc_dp.session.session_file import SessionFile, load_session
 
 
 class CertificateReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,8 +23,8 @@ from smpc_dp.capabilities.pairs.requests.pairwise import (
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
-from smpc_dp.net.deadline import now
-from smpc_dp.net.session_file import SessionFile
+from smpc_dp.session.deadline import now
+from smpc_dp.session.session_file import SessionFile
 from smpc_dp.transport.acceptor import Acceptor, call
 from smpc_dp.transport.blocking import BlockingChannel, Halt
 from smpc_dp.transport.channel import ChannelClosed

@@ -16,9 +16,9 @@ from smpc_dp.capabilities.pairs.requests.similarity import compare
 from smpc_dp.capabilities.pairs.requests.statistic import StatisticRequest, estimate
 from smpc_dp.capabilities.pairs.ustatistic.messages import HELLO
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.net.events import Event
-from smpc_dp.net.party_requests import PartyRequests, check_label
-from smpc_dp.net.tasks import BESIDE, find_task
+from smpc_dp.session.events import Event
+from smpc_dp.session.party_requests import PartyRequests, check_label
+from smpc_dp.session.tasks import BESIDE, find_task
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from smpc_dp.capabilities.pairs.statistics.similarity import Similarities
     from smpc_dp.capabilities.pairs.ustatistic.plan import Engine
     from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
-    from smpc_dp.net.connection import AggregatorConnection
     from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
+    from smpc_dp.session.connection import AggregatorConnection
     from smpc_dp.transport.tls import Contexts
 
 # What a session without an aggregator does not have.

@@ -35,11 +35,11 @@ from smpc_dp.errors import (
 )
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
-from smpc_dp.net.local import ON_ONE_MACHINE, free_port
-from smpc_dp.net.member import CERTIFICATES, default_key, load_identity
-from smpc_dp.net.session_file import SessionFile, Timeouts, load_session, write_session
-from smpc_dp.net.tasks import checked_for
-from smpc_dp.net.threads import start_in_thread
+from smpc_dp.session.local import ON_ONE_MACHINE, free_port
+from smpc_dp.session.member import CERTIFICATES, default_key, load_identity
+from smpc_dp.session.session_file import SessionFile, Timeouts, load_session, write_session
+from smpc_dp.session.tasks import checked_for
+from smpc_dp.session.threads import start_in_thread
 from smpc_dp.transport.blocking import BlockingChannel
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.connect import accept_blocking, dial_blocking, listen_at_own_address

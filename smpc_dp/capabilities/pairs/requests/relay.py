@@ -16,7 +16,7 @@ from smpc_dp.capabilities.pairs.garbled.effects import RETAINED, Buffer
 from smpc_dp.capabilities.pairs.garbled.relay import SealedConnection
 from smpc_dp.capabilities.pairs.ustatistic.messages import WINDOW, Relay, RelayEnd
 from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.net.threads import run_in_loop
+from smpc_dp.session.threads import run_in_loop
 
 # Most queued messages of a role for the partner: more than the number at which two roles could block each
 # other.

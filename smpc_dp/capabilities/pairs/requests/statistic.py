@@ -49,15 +49,15 @@ from smpc_dp.errors import (
 from smpc_dp.extensions import called
 from smpc_dp.identity.keys import Identity
 from smpc_dp.logs.seen import StoredRun
-from smpc_dp.net.charging import charge_run
-from smpc_dp.net.connection import AggregatorConnection, AggregatorWaits
-from smpc_dp.net.connection_pool import InboundEvent
-from smpc_dp.net.deadline import PATIENCE, hello_seconds, now, pair_seconds, pairs_seconds
-from smpc_dp.net.driver import Drive
-from smpc_dp.net.session_file import Timeouts
-from smpc_dp.net.threads import run_in_loop
 from smpc_dp.privacy.circuit_noise import NoiseKind
 from smpc_dp.seen import Seen
+from smpc_dp.session.charging import charge_run
+from smpc_dp.session.connection import AggregatorConnection, AggregatorWaits
+from smpc_dp.session.connection_pool import InboundEvent
+from smpc_dp.session.deadline import PATIENCE, hello_seconds, now, pair_seconds, pairs_seconds
+from smpc_dp.session.driver import Drive
+from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.threads import run_in_loop
 from smpc_dp.transport.blocking import Halt
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context

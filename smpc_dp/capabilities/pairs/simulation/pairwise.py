@@ -19,8 +19,8 @@ from smpc_dp.capabilities.pairs.garbled.messages import PAIRWISE, VERSION
 from smpc_dp.capabilities.pairs.garbled.params import Mode, Output
 from smpc_dp.capabilities.pairs.garbled.participant import Evaluated, Participant
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError
-from smpc_dp.simulate.randomness import randomness_of
-from smpc_dp.simulate.simulated_run import draw_signers, public_keys
+from smpc_dp.session.memory.randomness import randomness_of
+from smpc_dp.session.memory.simulated_run import draw_signers, public_keys
 from smpc_dp.wire.signing import Context
 
 GARBLER, EVALUATOR = "garbler", "evaluator"

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from smpc_dp.capabilities.pairs.kernels.cosine import unit_codes
 from smpc_dp.capabilities.pairs.statistics.similarity import plan_similarities
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.simulate.randomness import randomness_of
+from smpc_dp.session.memory.randomness import randomness_of
 from smpc_dp.values import vector_of
 
 

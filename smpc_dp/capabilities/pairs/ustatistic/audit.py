@@ -39,7 +39,7 @@ from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.logs.auditing import Excluded
 from smpc_dp.logs.log import Entry, Header
 from smpc_dp.logs.opinion import Findings, Opinion
-from smpc_dp.protocols.session import is_plain, session_json
+from smpc_dp.wire.canonical_session import is_plain, session_json
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context, decode
 

@@ -27,18 +27,18 @@ from smpc_dp.capabilities.reports.reports import (
 )
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFault
 from smpc_dp.files import read_bounded
-from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
-from smpc_dp.net.deadline import now
-from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
-from smpc_dp.net.member import Membership, aggregator_name
-from smpc_dp.net.tasks import checked_for
 from smpc_dp.privacy.accountant.store import write_durably
+from smpc_dp.session.connection_pool import ConnectionPool, InboundEvent
+from smpc_dp.session.deadline import now
+from smpc_dp.session.events import Event, OnEvent, ignore, with_logging
+from smpc_dp.session.member import Membership, aggregator_name
+from smpc_dp.session.tasks import checked_for
 from smpc_dp.transport.endpoint import listen
 from smpc_dp.wire.signing import decode
 
 if TYPE_CHECKING:
-    from smpc_dp.net.connection import AggregatorConnection, Connection
     from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.session.connection import AggregatorConnection, Connection
 
 # Beside a party's key.
 FOLDER = "reports"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 
 if TYPE_CHECKING:
     from smpc_dp.capabilities.reports.local_names import NamedCategories

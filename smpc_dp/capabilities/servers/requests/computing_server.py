@@ -35,14 +35,14 @@ from smpc_dp.errors import (
     SmpcError,
     TimeoutFault,
 )
-from smpc_dp.net.asked import AskedRequests
-from smpc_dp.net.askers import Askers
-from smpc_dp.net.connection_pool import SMALL_MESSAGE, ConnectionPool, InboundEvent
-from smpc_dp.net.deadline import PATIENCE, StepTimer
-from smpc_dp.net.driver import Drive
-from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
-from smpc_dp.net.member import Membership
-from smpc_dp.net.requests import ServerLostError, ends_session
+from smpc_dp.session.asked import AskedRequests
+from smpc_dp.session.askers import Askers
+from smpc_dp.session.connection_pool import SMALL_MESSAGE, ConnectionPool, InboundEvent
+from smpc_dp.session.deadline import PATIENCE, StepTimer
+from smpc_dp.session.driver import Drive
+from smpc_dp.session.events import Event, OnEvent, ignore, with_logging
+from smpc_dp.session.member import Membership
+from smpc_dp.session.requests import ServerLostError, ends_session
 from smpc_dp.transport.channel import Channel
 from smpc_dp.transport.endpoint import Listener, dial, listen
 from smpc_dp.wire.abort import NOT_CONNECTED

@@ -25,16 +25,16 @@ from smpc_dp.encoding import RingVector
 from smpc_dp.engine import events
 from smpc_dp.engine.result import Outcome
 from smpc_dp.errors import LocalError, OtherRequestError, SmpcError
-from smpc_dp.net.asked import OwnRequest
-from smpc_dp.net.charging import Charge, charge_run
-from smpc_dp.net.connection import Connection, Waits
-from smpc_dp.net.connection_pool import InboundEvent
-from smpc_dp.net.deadline import PATIENCE, StepTimer, hello_seconds
-from smpc_dp.net.driver import Drive
-from smpc_dp.net.events import OnEvent
-from smpc_dp.net.member import Membership
-from smpc_dp.net.requests import ServerLostError, ends_session
 from smpc_dp.privacy.accountant.receipt import Receipt
+from smpc_dp.session.asked import OwnRequest
+from smpc_dp.session.charging import Charge, charge_run
+from smpc_dp.session.connection import Connection, Waits
+from smpc_dp.session.connection_pool import InboundEvent
+from smpc_dp.session.deadline import PATIENCE, StepTimer, hello_seconds
+from smpc_dp.session.driver import Drive
+from smpc_dp.session.events import OnEvent
+from smpc_dp.session.member import Membership
+from smpc_dp.session.requests import ServerLostError, ends_session
 from smpc_dp.transport.endpoint import dial
 from smpc_dp.wire.abort import ABORT
 from smpc_dp.wire.signing import Context

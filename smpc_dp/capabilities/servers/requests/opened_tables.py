@@ -14,7 +14,7 @@ from smpc_dp.database import Kind, open_database
 from smpc_dp.errors import PrivacyError
 
 if TYPE_CHECKING:
-    from smpc_dp.net.member import Membership
+    from smpc_dp.session.member import Membership
 
 SUFFIX = ".tables"
 # "SDPT": distinguishes it from other databases.

@@ -10,7 +10,7 @@ from smpc_dp.capabilities.servers.secret_sharing.agreement import MakeTerms
 from smpc_dp.capabilities.servers.secret_sharing.messages import HELLO, Hello
 from smpc_dp.capabilities.servers.secret_sharing.params import RECORDS, SharedParameters
 from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
-from smpc_dp.net.asked import HelloKind
+from smpc_dp.session.asked import HelloKind
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from smpc_dp.capabilities.pairs.kernels.named import find_kernel
 from smpc_dp.capabilities.servers.requests.programs import operation_of
-from smpc_dp.net.party_requests import PartyRequests
+from smpc_dp.session.party_requests import PartyRequests
 
 if TYPE_CHECKING:
     from smpc_dp.capabilities.pairs.kernels.kernel import Kernel

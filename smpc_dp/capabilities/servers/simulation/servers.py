@@ -19,9 +19,9 @@ from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
 from smpc_dp.capabilities.servers.simulation.shared import run_alone
 from smpc_dp.capabilities.servers.statistics.vectors import vector_program
 from smpc_dp.engine.events import Event, Report
-from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.randomness import randomness_of
-from smpc_dp.simulate.simulated_run import draw_signers, public_keys, simulated_run
+from smpc_dp.session.memory.drive import drive
+from smpc_dp.session.memory.randomness import randomness_of
+from smpc_dp.session.memory.simulated_run import draw_signers, public_keys, simulated_run
 from smpc_dp.transport.memory import MemoryNetwork
 from smpc_dp.wire.envelope import EVERYONE, Envelope
 

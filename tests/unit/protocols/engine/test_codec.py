@@ -21,8 +21,8 @@ from smpc_dp.engine.codec import Codec, Record
 from smpc_dp.engine.collector import CollectorRole
 from smpc_dp.engine.party import PartyRole, PartyState, Progress, Stopped
 from smpc_dp.errors import Code, LocalError, VerificationError
-from smpc_dp.protocols.exchange.states import PARTY as EXCHANGE
 from smpc_dp.secagg.states import PARTY as SECAGG
+from smpc_dp.session.exchange.states import PARTY as EXCHANGE
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_set
 

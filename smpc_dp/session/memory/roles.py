@@ -14,8 +14,8 @@ from smpc_dp.engine.run import Run, RunningRole
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.identity.roster import Role
 from smpc_dp.logs.keeping import MemoryBoard
-from smpc_dp.protocols.session import canonical_session, session_digest, session_json
-from smpc_dp.simulate.simulated_run import AGGREGATOR, SimulatedRun, simulated_run
+from smpc_dp.session.memory.simulated_run import AGGREGATOR, SimulatedRun, simulated_run
+from smpc_dp.wire.canonical_session import canonical_session, session_digest, session_json
 from smpc_dp.wire.signing import Context
 
 

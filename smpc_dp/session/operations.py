@@ -11,10 +11,10 @@ import msgspec
 
 from smpc_dp.engine.phases.messages import HELLO, Hello
 from smpc_dp.errors import LocalError, PeerFault
-from smpc_dp.net.connection_pool import SMALL_MESSAGE, InboundEvent
-from smpc_dp.net.member import Membership
-from smpc_dp.net.tasks import BESIDE
-from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
+from smpc_dp.session.connection_pool import SMALL_MESSAGE, InboundEvent
+from smpc_dp.session.exchange.messages import HELLO as EXCHANGE_HELLO
+from smpc_dp.session.member import Membership
+from smpc_dp.session.tasks import BESIDE
 from smpc_dp.wire.abort import QUIT, TEXTS, Abort
 from smpc_dp.wire.signing import decode
 

@@ -19,14 +19,14 @@ from smpc_dp.engine.run import Run
 from smpc_dp.engine.session_protocol import MakeParty
 from smpc_dp.errors import Check, Code, OtherRequestError, SmpcError, TimeoutFault, check_of
 from smpc_dp.logs.seen import StoredRun
-from smpc_dp.net.asked import ASKED, OwnRequest
-from smpc_dp.net.charging import Charge
-from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
-from smpc_dp.net.deadline import PATIENCE, StepTimer, hello_seconds
-from smpc_dp.net.driver import Drive
-from smpc_dp.net.events import OnEvent
-from smpc_dp.net.requests import AggregatorLostError, ends_session
 from smpc_dp.seen import NOTHING_SEEN, Seen
+from smpc_dp.session.asked import ASKED, OwnRequest
+from smpc_dp.session.charging import Charge
+from smpc_dp.session.connection_pool import ConnectionPool, InboundEvent
+from smpc_dp.session.deadline import PATIENCE, StepTimer, hello_seconds
+from smpc_dp.session.driver import Drive
+from smpc_dp.session.events import OnEvent
+from smpc_dp.session.requests import AggregatorLostError, ends_session
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint, dial
 from smpc_dp.transport.tls import Contexts
@@ -36,10 +36,10 @@ from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
     from smpc_dp.logs.followed import Followed
-    from smpc_dp.net.member import Membership
-    from smpc_dp.net.session_file import Timeouts
-    from smpc_dp.net.tasks import Beside
     from smpc_dp.privacy.accountant.receipt import Receipt
+    from smpc_dp.session.member import Membership
+    from smpc_dp.session.session_file import Timeouts
+    from smpc_dp.session.tasks import Beside
 
 
 class Connection(ABC):

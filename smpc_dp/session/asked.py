@@ -16,10 +16,10 @@ from msgspec import Meta
 
 from smpc_dp.engine.phases.messages import HELLO, Hello
 from smpc_dp.errors import Check, Code, OtherRequestError, PeerFault, TimeoutFault
-from smpc_dp.net.askers import Tolerant
-from smpc_dp.net.connection_pool import SMALL_MESSAGE, InboundEvent
-from smpc_dp.net.driver import Drive
-from smpc_dp.net.member import Membership
+from smpc_dp.session.askers import Tolerant
+from smpc_dp.session.connection_pool import SMALL_MESSAGE, InboundEvent
+from smpc_dp.session.driver import Drive
+from smpc_dp.session.member import Membership
 from smpc_dp.wire.abort import TEXTS
 from smpc_dp.wire.envelope import Body, Envelope
 from smpc_dp.wire.signing import Context, Signer, decode

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 from smpc_dp.engine.registry import origin_of
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.extensions import CAPABILITIES, imported
-from smpc_dp.net.session_file import SessionFile
+from smpc_dp.session.session_file import SessionFile
 
 if TYPE_CHECKING:
     from smpc_dp.engine.run import Run
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from smpc_dp.errors import PeerFault
     from smpc_dp.identity.roster import Role, Roster
     from smpc_dp.logs.keeping import Board
-    from smpc_dp.net.call_types import Kernel
-    from smpc_dp.net.launcher import ProcessOutcome
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.empirical import Progress, ReleaseAudit
     from smpc_dp.report.document import Section
+    from smpc_dp.session.call_types import Kernel
+    from smpc_dp.session.launcher import ProcessOutcome
     from smpc_dp.wire.signing import Context
 
 # Classes of those who ask a task: to import them here would be a circle.
@@ -165,7 +165,7 @@ class Task:
     def suffixes(self, session: SessionFile) -> tuple[str, ...]:  # noqa: ARG002
         """Return the suffixes of the files that parties' inputs are in."""
         # Not at the top: NumPy, which reads them, takes a while to load.
-        from smpc_dp.net.inputs import SUFFIXES
+        from smpc_dp.session.inputs import SUFFIXES
 
         return SUFFIXES
 
@@ -195,9 +195,9 @@ class Task:
         return 1
 
     async def serve(self, host: Any, role: Role, requests: int | None, results: list[Any]) -> list[str]:
-        """Serve so many requests (None: until all have left), as of `net.aggregator.serve`; add the results.
+        """Serve so many requests (None: until all have left), as of `session.aggregator.serve`; add the results.
 
-        `host`: the aggregator or server, a `net.host.HostMember`. Returns the errors of requests that do not
+        `host`: the aggregator or server, a `session.host.HostMember`. Returns the errors of requests that do not
         end the others, and raises the first other one.
         """
         raise NotImplementedError
@@ -208,7 +208,7 @@ class Task:
         """Check everything of one party, then connect it and compute; add the result.
 
         Args:
-            host: the party, a `net.host.HostMember`.
+            host: the party, a `session.host.HostMember`.
             options: --operation, --weight, --clip and --number, None where they are not given.
 
         Returns the auditor's report (`logs.audits.audit.Report`), where an audit is asked for.

@@ -14,7 +14,7 @@ from textwrap import shorten
 import msgspec
 
 from smpc_dp.errors import LocalError
-from smpc_dp.net.events import Event, OnEvent, ignore
+from smpc_dp.session.events import Event, OnEvent, ignore
 from smpc_dp.signals import STOP_SIGNALS
 
 # Seconds that a process may take to end after the aggregator has succeeded, or failed; and after SIGTERM.

@@ -20,8 +20,8 @@ from smpc_dp.errors import Check, ConfigCheck, ConfigError, Issues, Verification
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.privacy.secagg_plan import SecAggPlan
-from smpc_dp.protocols.exchange.messages import PARTY_STEPS
 from smpc_dp.secagg.noisy import check_room, decode_noisy, sensitivity_of
+from smpc_dp.session.exchange.messages import PARTY_STEPS
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

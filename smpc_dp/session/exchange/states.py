@@ -28,9 +28,9 @@ from smpc_dp.engine.result import Certificate, Evidence, Outcome
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError, check_of
-from smpc_dp.protocols.exchange import messages as m
-from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.seen import NOTHING_SEEN, Seen
+from smpc_dp.session.exchange import messages as m
+from smpc_dp.session.exchange.params import ExchangeParameters
 from smpc_dp.wire.abort import ABORT, abort_of, code_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_set

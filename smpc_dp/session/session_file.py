@@ -25,15 +25,15 @@ from smpc_dp.engine.session_protocol import CheckedParameters, SessionProtocol, 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.identity.roster import ROLES, Member, Role, Roster, entry_of
-from smpc_dp.net.toml_text import toml, toml_key
-from smpc_dp.protocols.session import (
+from smpc_dp.session.toml_text import toml, toml_key
+from smpc_dp.values import decoded
+from smpc_dp.wire.canonical_session import (
     MAX_DEPTH,
     SURROGATE,
     canonical_session,
     session_digest,
     session_json,
 )
-from smpc_dp.values import decoded
 
 __all__ = ["SessionFile", "Timeouts", "load_session", "parse_session", "write_session"]
 

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.net.awaited import Awaited
-from smpc_dp.net.deadline import now
-from smpc_dp.net.events import Event, OnEvent, warning
-from smpc_dp.net.member import ConnectedMember, from_wire, to_wire
+from smpc_dp.session.awaited import Awaited
+from smpc_dp.session.deadline import now
+from smpc_dp.session.events import Event, OnEvent, warning
+from smpc_dp.session.member import ConnectedMember, from_wire, to_wire
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.envelope import Envelope

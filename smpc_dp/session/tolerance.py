@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from smpc_dp.net.session_file import SessionFile
+from smpc_dp.session.session_file import SessionFile
 
 
 class Tolerance(msgspec.Struct, frozen=True):

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.net.events import OnEvent, ignore, with_logging
-from smpc_dp.net.party_requests import PartyRequests
+from smpc_dp.session.events import OnEvent, ignore, with_logging
+from smpc_dp.session.party_requests import PartyRequests
 
 if TYPE_CHECKING:
     # `connect` loads the modules that the session needs; those that only some requests need are loaded by
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from smpc_dp.engine.result import Result
     from smpc_dp.engine.session_protocol import MakeParty
     from smpc_dp.logs.audits.served_log import ServedLog
-    from smpc_dp.net.call_types import (
+    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
+    from smpc_dp.records.record_result import RecordResult
+    from smpc_dp.records.requests.record_requests import ReadyRows
+    from smpc_dp.records.table import Source, Table
+    from smpc_dp.secagg.requests.vector_requests import Kind
+    from smpc_dp.session.call_types import (
         AnyCircuit,
         Engine,
         Evaluation,
@@ -38,15 +44,9 @@ if TYPE_CHECKING:
         Similarities,
         StatisticResult,
     )
-    from smpc_dp.net.connection import Connection
-    from smpc_dp.net.member import Membership
-    from smpc_dp.net.planned import SessionPlan
-    from smpc_dp.privacy.accountant.ledger import Ledger
-    from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution
-    from smpc_dp.records.record_result import RecordResult
-    from smpc_dp.records.requests.record_requests import ReadyRows
-    from smpc_dp.records.table import Source, Table
-    from smpc_dp.secagg.requests.vector_requests import Kind
+    from smpc_dp.session.connection import Connection
+    from smpc_dp.session.member import Membership
+    from smpc_dp.session.planned import SessionPlan
     from smpc_dp.trees import Bounds
 
 
@@ -85,7 +85,7 @@ class Session:
         errors as of `connect`.
         """
         # Not at the top: a program that may connect does not yet pay for what a party needs.
-        from smpc_dp.net.opening import open_connection, prepare
+        from smpc_dp.session.opening import open_connection, prepare
 
         on_event = with_logging(on_event)
         membership, book, rows = await prepare(session, party, key, ledger, table)
@@ -291,7 +291,7 @@ class Session:
 
         None for a session with servers, but for statistics of records.
         """
-        from smpc_dp.net.planned import session_plan
+        from smpc_dp.session.planned import session_plan
 
         return session_plan(self._requests.membership.session)
 
@@ -507,7 +507,7 @@ class Session:
 
     async def _asked(self, task: str, *arguments: Any, **named: Any) -> Any:
         """Run the request of a registered task; arguments as of its `request`."""
-        from smpc_dp.net.tasks import find_task
+        from smpc_dp.session.tasks import find_task
 
         return await find_task(task).request(self._requests, *arguments, **named)
 

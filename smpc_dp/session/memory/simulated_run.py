@@ -11,7 +11,7 @@ from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.identity.keys import verify
-from smpc_dp.simulate.randomness import checked_seed, randomness_of
+from smpc_dp.session.memory.randomness import checked_seed, randomness_of
 from smpc_dp.wire.signing import Context
 
 AGGREGATOR = "aggregator"

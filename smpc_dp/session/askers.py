@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection
 from typing import Protocol
 
-from smpc_dp.net.connection_pool import InboundEvent
-from smpc_dp.net.deadline import StepTimer, now
+from smpc_dp.session.connection_pool import InboundEvent
+from smpc_dp.session.deadline import StepTimer, now
 
 
 class Tolerant(Protocol):

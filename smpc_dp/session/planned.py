@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from msgspec.structs import asdict
 
 from smpc_dp.engine.phases.cost import Cost
-from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.tolerance import tolerances
+from smpc_dp.session.session_file import SessionFile
+from smpc_dp.session.tolerance import tolerances
 
 # What the time of a plan is stated for: seconds of a round trip, and bits a second of a party's line.
 ROUND_TRIP, LINE = 0.05, 10e6

@@ -20,20 +20,20 @@ from smpc_dp.errors import (
     SmpcError,
     TimeoutFault,
 )
-from smpc_dp.net.charging import charge_run
-from smpc_dp.net.events import Event, OnEvent
 from smpc_dp.privacy.guarantee import BUDGET
+from smpc_dp.session.charging import charge_run
+from smpc_dp.session.events import Event, OnEvent
 
 if TYPE_CHECKING:
     from smpc_dp.encoding import RingVector
     from smpc_dp.engine.result import Outcome
-    from smpc_dp.net.connection import Connection
-    from smpc_dp.net.member import Membership
-    from smpc_dp.net.tasks import Beside
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
     from smpc_dp.privacy.budget import Budget
+    from smpc_dp.session.connection import Connection
+    from smpc_dp.session.member import Membership
+    from smpc_dp.session.tasks import Beside
 
 LABEL_LIMIT = 200
 # Requests are numbered in 31 bits: servers tag mpyc's bytes with one more. There is a number after the last.

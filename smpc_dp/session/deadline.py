@@ -11,7 +11,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 
-from smpc_dp.net.session_file import Timeouts
+from smpc_dp.session.session_file import Timeouts
 
 # Steps in which a collector may wait for others, and then compute, before it answers.
 PATIENCE = 4.0

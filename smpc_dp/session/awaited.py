@@ -9,8 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
-from smpc_dp.net.deadline import now
-from smpc_dp.net.events import Event, OnEvent
+from smpc_dp.session.deadline import now
+from smpc_dp.session.events import Event, OnEvent
 
 # Seconds between two reports of the expected members, and the number of names in one.
 WAITING_SECONDS = 5.0

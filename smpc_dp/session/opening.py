@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from smpc_dp.engine.session_protocol import MakeParty
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.net.charging import open_ledger
-from smpc_dp.net.connection import AggregatorConnection, Connection
-from smpc_dp.net.events import OnEvent
-from smpc_dp.net.member import Membership
-from smpc_dp.net.planned import UnchargedWarning, warn_of_noise
-from smpc_dp.net.tasks import task_of
 from smpc_dp.privacy.guarantee import BUDGET
+from smpc_dp.session.charging import open_ledger
+from smpc_dp.session.connection import AggregatorConnection, Connection
+from smpc_dp.session.events import OnEvent
+from smpc_dp.session.member import Membership
+from smpc_dp.session.planned import UnchargedWarning, warn_of_noise
+from smpc_dp.session.tasks import task_of
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger

@@ -19,30 +19,30 @@ from smpc_dp.engine.session_protocol import MakeAggregator
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, certificate_of
 from smpc_dp.logs.audits.served_log import answer, is_log_request
 from smpc_dp.logs.board import BoardFolder
-from smpc_dp.net.asked import SUM_HELLO, AskedRequests
-from smpc_dp.net.askers import Askers
-from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
-from smpc_dp.net.deadline import StepTimer, aggregator_step_seconds, now
-from smpc_dp.net.driver import Drive
-from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
-from smpc_dp.net.member import Membership, aggregator_name, requests_of
-from smpc_dp.net.operations import HELLOS, Operations, is_hello, leaving_error
-from smpc_dp.net.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
-from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.records.record_result import RecordResult
+from smpc_dp.session.asked import SUM_HELLO, AskedRequests
+from smpc_dp.session.askers import Askers
+from smpc_dp.session.connection_pool import ConnectionPool, InboundEvent
+from smpc_dp.session.deadline import StepTimer, aggregator_step_seconds, now
+from smpc_dp.session.driver import Drive
+from smpc_dp.session.events import Event, OnEvent, ignore, with_logging
+from smpc_dp.session.exchange.states import Relayed
+from smpc_dp.session.member import Membership, aggregator_name, requests_of
+from smpc_dp.session.operations import HELLOS, Operations, is_hello, leaving_error
+from smpc_dp.session.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
 from smpc_dp.transport.endpoint import listen
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
-    from smpc_dp.net.call_types import Kernel, StatisticResult
+    from smpc_dp.session.call_types import Kernel, StatisticResult
 
 # After the last request logs are shown for at most so many step times: no party can keep an aggregator for
 # ever.
 LINGER_STEPS = 10
 
-_LOG = logging.getLogger("smpc_dp.net")
+_LOG = logging.getLogger("smpc_dp.session")
 
 
 class RequestServer:

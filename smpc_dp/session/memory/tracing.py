@@ -9,7 +9,7 @@ from smpc_dp.engine.driver import Driver
 from smpc_dp.engine.events import Event
 from smpc_dp.engine.run import RunningRole
 from smpc_dp.report.trace import Trace
-from smpc_dp.simulate.drive import MakeDriver
+from smpc_dp.session.memory.drive import MakeDriver
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope

@@ -75,7 +75,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
 OnEvent = Callable[[Event], None]
 
-_LOG = logging.getLogger("smpc_dp.net")
+_LOG = logging.getLogger("smpc_dp.session")
 _LEVELS: dict[Kind, int] = {
     "connected": logging.INFO,
     "refused": logging.WARNING,

@@ -13,8 +13,8 @@ from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault
 from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
 from smpc_dp.identity.roster import split_address
 from smpc_dp.logs.seen import SUFFIX, SeenRuns
-from smpc_dp.net.session_file import SessionFile, load_session
-from smpc_dp.net.tasks import task_of
+from smpc_dp.session.session_file import SessionFile, load_session
+from smpc_dp.session.tasks import task_of
 from smpc_dp.transport.endpoint import SMALL_BUDGET, Endpoint
 from smpc_dp.transport.framing import MAX_FRAME, InflightBudget
 from smpc_dp.wire.envelope import EVERYONE, Envelope

@@ -12,19 +12,19 @@ if TYPE_CHECKING:
 
 
 def _party(*arguments: Any, **named: Any) -> Run[Any]:
-    from smpc_dp.protocols.exchange import states
+    from smpc_dp.session.exchange import states
 
     return states.party(*arguments, **named)
 
 
 def _aggregator(*arguments: Any, **named: Any) -> Run[Any]:
-    from smpc_dp.protocols.exchange import states
+    from smpc_dp.session.exchange import states
 
     return states.aggregator(*arguments, **named)
 
 
 def _tables() -> Roles:
-    from smpc_dp.protocols.exchange import states
+    from smpc_dp.session.exchange import states
 
     return states.PARTY, states.AGGREGATOR
 

@@ -8,10 +8,10 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from smpc_dp.net.events import OnEvent
-from smpc_dp.net.inputs import SUFFIXES, find_input
-from smpc_dp.net.planned import NoiseWarning, UnchargedWarning
-from smpc_dp.net.session import Session, connect
+from smpc_dp.session.events import OnEvent
+from smpc_dp.session.inputs import SUFFIXES, find_input
+from smpc_dp.session.planned import NoiseWarning, UnchargedWarning
+from smpc_dp.session.session import Session, connect
 
 
 def _ignore(_line: str) -> None:
@@ -47,7 +47,7 @@ class HostMember:
         return self.input_among(SUFFIXES)
 
     def connect(self) -> AbstractAsyncContextManager[Session]:
-        """Connect a party as `net.session.connect` does; what it warns of is printed with plan or result."""
+        """Connect a party as `session.session.connect` does; what it warns of is printed with plan or result."""
         for kind in (NoiseWarning, UnchargedWarning):
             warnings.simplefilter("ignore", kind)
         return connect(

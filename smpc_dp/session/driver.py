@@ -16,10 +16,10 @@ from smpc_dp.engine.driver import Driver
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.errors import SmpcError
 from smpc_dp.logs.seen import StoredRun
-from smpc_dp.net.charging import Charge
-from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
-from smpc_dp.net.deadline import StepTimer
-from smpc_dp.net.events import Event, OnEvent, notify
+from smpc_dp.session.charging import Charge
+from smpc_dp.session.connection_pool import ConnectionPool, InboundEvent
+from smpc_dp.session.deadline import StepTimer
+from smpc_dp.session.events import Event, OnEvent, notify
 from smpc_dp.wire.envelope import Envelope
 
 if TYPE_CHECKING:
