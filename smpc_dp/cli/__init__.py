@@ -10,7 +10,7 @@ import typer
 import smpc_dp
 from smpc_dp.cli.commands import CommandGroup
 from smpc_dp.cli.logs import Level, shown_logs
-from smpc_dp.cli.output import abandon_output, report_error, report_line, writable_streams
+from smpc_dp.console.output import abandon_output, report_error, report_line, writable_streams
 from smpc_dp.errors import SmpcError
 from smpc_dp.signals import unwind_on_signals
 

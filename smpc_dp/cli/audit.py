@@ -10,9 +10,9 @@ import msgspec
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-from smpc_dp.cli.output import console, print_json, progress_console, report_line
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.cli.statistics import answer_lines
+from smpc_dp.console.output import console, print_json, progress_console, report_line
 from smpc_dp.errors import ConfigCheck, ConfigError, printable
 
 # The auditors take long to load: each function imports what it needs.

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from smpc_dp.cli import checkpoints
-from smpc_dp.cli.output import console
+from smpc_dp.console.output import console
 from smpc_dp.errors import LocalError
 
 app = typer.Typer(name="board", help="The bulletin board of verifiable runs.", no_args_is_help=True)

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 
 from smpc_dp.cli.live import LiveBoard
-from smpc_dp.cli.output import print_json, progress_console, report_error
 from smpc_dp.cli.reporting import Reporting, ReportPath
+from smpc_dp.console.output import print_json, progress_console, report_error
 from smpc_dp.demo.lenders import LENDERS
 from smpc_dp.demo.report import announce, as_data, page, report
 from smpc_dp.demo.run import Demonstration, demonstrate, open_folder

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from smpc_dp.cli.output import print_json
+from smpc_dp.console.output import print_json
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
 from smpc_dp.identity.roster import Role, split_address

@@ -9,7 +9,7 @@ import msgspec
 import typer
 from rich.table import Table
 
-from smpc_dp.cli.output import console, print_json
+from smpc_dp.console.output import console, print_json
 
 app = typer.Typer(name="ledger", help="A party's privacy ledger.", no_args_is_help=True)
 

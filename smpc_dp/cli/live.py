@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from smpc_dp.cli.output import progress_console
+from smpc_dp.console.output import progress_console
 from smpc_dp.engine.phases.messages import AGGREGATOR_STEPS, PARTY_STEPS
 from smpc_dp.engine.registry import built_in_protocols
 from smpc_dp.session.events import Event

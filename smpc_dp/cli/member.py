@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from smpc_dp.cli.output import progress_console, report_error
 from smpc_dp.cli.reporting import Reporting, reported_below
+from smpc_dp.console.output import progress_console, report_error
 from smpc_dp.errors import SmpcError
 from smpc_dp.session.events import Event
 from smpc_dp.session.launcher import print_event

@@ -12,17 +12,10 @@ import typer
 
 from smpc_dp.cli import statistic as statistics
 from smpc_dp.cli.member import exit_code, reported_member
-from smpc_dp.cli.options import refuse_given
-from smpc_dp.cli.output import (
-    UNCHARGED,
-    check_can_write,
-    console,
-    deliver,
-    print_note,
-    report_line,
-)
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.cli.statistics import plan_lines
+from smpc_dp.console.options import refuse_given
+from smpc_dp.console.output import UNCHARGED, check_can_write, console, deliver, print_note, report_line
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.session.events import Event, OnEvent
 from smpc_dp.session.host import HostMember

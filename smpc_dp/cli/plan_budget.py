@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from smpc_dp.cli.output import print_json, print_table
+from smpc_dp.console.output import print_json, print_table
 from smpc_dp.errors import ConfigError
 
 

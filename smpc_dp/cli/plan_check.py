@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from smpc_dp.cli.output import print_json, print_table
-from smpc_dp.cli.progress import Bar
+from smpc_dp.console.output import print_json, print_table
+from smpc_dp.console.progress import Bar
 from smpc_dp.errors import ConfigCheck, ConfigError
 
 MechanismName = Literal[

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from smpc_dp.cli.options import option, with_settings
-from smpc_dp.cli.output import print_json, print_plan
+from smpc_dp.console.options import option, with_settings
+from smpc_dp.console.output import print_json, print_plan
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.secagg_plan import communication
 from smpc_dp.secagg.params import SAME, ExactSettings, check_parameters

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from smpc_dp.cli.output import console, print_json
+from smpc_dp.console.output import console, print_json
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.session.planned import session_plan
 from smpc_dp.session.session_file import load_session

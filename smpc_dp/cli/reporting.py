@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import smpc_dp
-from smpc_dp.cli.output import check_can_write, report_error
+from smpc_dp.console.output import check_can_write, report_error
 from smpc_dp.errors import LocalError
 
 if TYPE_CHECKING:

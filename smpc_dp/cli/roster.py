@@ -9,7 +9,7 @@ import msgspec
 import typer
 from rich.table import Table
 
-from smpc_dp.cli.output import console, print_json
+from smpc_dp.console.output import console, print_json
 from smpc_dp.session.planned import session_plan
 from smpc_dp.session.session_file import load_session
 from smpc_dp.session.tolerance import tolerances

@@ -15,18 +15,11 @@ import typer
 from smpc_dp.cli import statistic as statistics
 from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.logs import log_options
-from smpc_dp.cli.options import refuse_given
-from smpc_dp.cli.output import (
-    UNCHARGED,
-    check_can_write,
-    console,
-    deliver,
-    report_error,
-    report_line,
-)
 from smpc_dp.cli.party import Operation
 from smpc_dp.cli.reporting import Reporting, ReportPath, reported_below
 from smpc_dp.cli.statistics import plan_lines
+from smpc_dp.console.options import refuse_given
+from smpc_dp.console.output import UNCHARGED, check_can_write, console, deliver, report_error, report_line
 from smpc_dp.errors import ConfigCheck, ConfigError, Issues, LocalError, SmpcError
 from smpc_dp.session.events import Event, OnEvent, ignore
 from smpc_dp.session.inputs import find_input, read_weights

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from smpc_dp.cli.options import option, with_settings
-from smpc_dp.cli.output import console, print_json
-from smpc_dp.cli.progress import Bar
 from smpc_dp.cli.reporting import Reporting, ReportPath, make_report
+from smpc_dp.console.options import option, with_settings
+from smpc_dp.console.output import console, print_json
+from smpc_dp.console.progress import Bar
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.engine.phases.messages import PARTY_STEPS
 from smpc_dp.engine.result import Result

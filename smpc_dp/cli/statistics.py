@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smpc_dp.cli.member import exit_code, reported_member
-from smpc_dp.cli.output import check_can_write, deliver, print_note
 from smpc_dp.cli.reporting import Reporting, ReportPath
+from smpc_dp.console.output import check_can_write, deliver, print_note
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.requests.records_task import check_columns, load_rows, records_text
 from smpc_dp.records.result import estimate_line, level_line

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from smpc_dp.cli.output import check_can_write
+from smpc_dp.console.output import check_can_write
 from smpc_dp.errors import LocalError
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.session_file import Timeouts

@@ -23,7 +23,7 @@ from msgspec import inspect as shapes
 
 import smpc_dp
 from smpc_dp.cli.logs import LineFormatter
-from smpc_dp.cli.output import print_json, report_error, report_line
+from smpc_dp.console.output import print_json, report_error, report_line
 from smpc_dp.decoding import decode_json
 from smpc_dp.errors import (
     MOST_ERROR,

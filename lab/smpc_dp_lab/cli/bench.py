@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from smpc_dp.cli.output import console, print_json
-from smpc_dp.cli.progress import Bar
+from smpc_dp.console.output import console, print_json
+from smpc_dp.console.progress import Bar
 
 if TYPE_CHECKING:
     # Loaded by the commands: all benchmarks together take a while.

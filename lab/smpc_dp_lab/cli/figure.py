@@ -10,8 +10,8 @@ import msgspec
 import typer
 from rich.table import Table
 
-from smpc_dp.cli.output import console, print_json
-from smpc_dp.cli.progress import Bar
+from smpc_dp.console.output import console, print_json
+from smpc_dp.console.progress import Bar
 
 T = TypeVar("T", bound=msgspec.Struct)
 # Of a table: headings, with a field of the points or a function of a point.

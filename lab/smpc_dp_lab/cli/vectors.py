@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from smpc_dp.cli.output import print_json
+from smpc_dp.console.output import print_json
 from smpc_dp.errors import LocalError
 
 app = typer.Typer(name="vectors", help="Make or check the published test vectors.", no_args_is_help=True)

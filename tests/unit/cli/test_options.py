@@ -10,7 +10,7 @@ import typer
 from msgspec import Meta
 from typer.testing import CliRunner
 
-from smpc_dp.cli.options import option, with_settings
+from smpc_dp.console.options import option, with_settings
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,9 +18,9 @@ import pytest
 
 import smpc_dp
 from smpc_dp.capabilities.pairs.commands.statistic_text import statistic_text
-from smpc_dp.cli.output import deliver, progress_console, report_line, writable_streams
 from smpc_dp.cli.reporting import make_report
 from smpc_dp.cli.run import results_of
+from smpc_dp.console.output import deliver, progress_console, report_line, writable_streams
 from smpc_dp.report.sections import pairs_section
 from smpc_dp.session.events import Event
 from smpc_dp.session.launcher import ProcessOutcome, print_event

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from smpc_dp.cli.options import with_settings
-from smpc_dp.cli.output import print_plan
+from smpc_dp.console.options import with_settings
+from smpc_dp.console.output import print_plan
 from smpc_dp.privacy.gopa_request import FAMILIES, GopaRequest
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from smpc_dp.capabilities.learn.requirements import privacy_text
-from smpc_dp.cli.output import deliver, report_line
+from smpc_dp.console.output import deliver, report_line
 from smpc_dp.session.launcher import ProcessOutcome
 
 # Coordinates of a model that are printed.

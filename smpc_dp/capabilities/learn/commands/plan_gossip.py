@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from smpc_dp.cli.output import print_plan
+from smpc_dp.console.output import print_plan
 
 
 def gossip(

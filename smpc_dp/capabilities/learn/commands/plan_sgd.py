@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from smpc_dp.cli.output import print_plan
+from smpc_dp.console.output import print_plan
 
 
 def sgd(

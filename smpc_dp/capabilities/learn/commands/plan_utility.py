@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from smpc_dp.capabilities.learn.commands.plan_collaboration import numbers
-from smpc_dp.cli.output import print_plan
+from smpc_dp.console.output import print_plan
 from smpc_dp.errors import ConfigError
 
 Shape = Annotated[Literal["ring", "complete"], typer.Option(help="Who is a neighbour of whom.")]

@@ -15,7 +15,7 @@ from smpc_dp.capabilities.pairs.published.check import RANDOM_INPUTS
 from smpc_dp.capabilities.pairs.published.entry import Published
 from smpc_dp.capabilities.pairs.published.library import PUBLISHED, find
 from smpc_dp.capabilities.pairs.published.publish import Finding, check_folder, check_published, export
-from smpc_dp.cli.output import console, print_json, progress_console
+from smpc_dp.console.output import console, print_json, progress_console
 
 app = typer.Typer(
     name="circuits", help="List, export and check the published circuits.", no_args_is_help=True

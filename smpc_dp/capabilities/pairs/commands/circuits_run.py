@@ -24,7 +24,7 @@ from smpc_dp.capabilities.pairs.requests.pairwise import (
     evaluate,
     run_role,
 )
-from smpc_dp.cli.output import deliver, report_error
+from smpc_dp.console.output import deliver, report_error
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.session.events import Event
 from smpc_dp.session.launcher import Launcher, ProcessOutcome, member_command, print_event, run_child

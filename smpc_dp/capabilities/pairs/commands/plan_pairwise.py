@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 import typer
 
-from smpc_dp.cli.output import print_json, print_plan
+from smpc_dp.console.output import print_json, print_plan
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.files import read_bounded
 from smpc_dp.values import decoded

@@ -7,7 +7,7 @@ from typing import Self
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from smpc_dp.cli.output import progress_console
+from smpc_dp.console.output import progress_console
 
 
 class Bar:

@@ -1,0 +1,1 @@
+"""Console of `smpc_dp`."""
