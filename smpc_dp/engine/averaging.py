@@ -70,7 +70,8 @@ class OnShares:
             members may be missing, and epsilon and delta of this average, None for an exact one; raises
             ConfigError.
         assumption: returns the assumption of the noise, in words.
-        open_server: opens a server; arguments as of `capabilities.servers.requests.computing_server.open_computing_server`.
+        open_server: opens a server; arguments as of
+            `capabilities.servers.requests.computing_server.open_computing_server`.
         simulate: runs an average in one process.
     """
 

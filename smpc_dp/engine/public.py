@@ -1,4 +1,4 @@
-"""Steps and tables of roles by protocol name; public as `step` and `table` of `smpc_dp.protocols`."""
+"""Steps and tables of roles by protocol name; public as `step` and `table` of `smpc_dp.engine`."""
 
 from __future__ import annotations
 

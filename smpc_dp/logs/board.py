@@ -18,7 +18,7 @@ from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, RunLine, SessionLog, check
 from smpc_dp.logs.signed_note import MAX_BYTES
 from smpc_dp.logs.store import Store, is_begun
 
-_LOG = logging.getLogger("smpc_dp.session")
+_LOG = logging.getLogger("smpc_dp.logs")
 
 
 class FileSessionLog(SessionLog):

@@ -87,10 +87,11 @@ class Coin(NamedTuple):
 
 
 class Randomiser(NamedTuple):
-    """Description of a noise circuit for `capabilities.pairs.circuits.randomisers.randomise`: its kind and its coins.
+    """Description of a noise circuit: its kind and its coins.
 
-    Laplace: the coins of G, the lowest bit first, and of the sign. Randomised response: the coin that
-    exchanges, and the cuts of `bits` each. Gaussian: the table's cuts, of `LOOKUP_BITS` each.
+    `capabilities.pairs.circuits.randomisers.randomise` builds it. Laplace: the coins of G, the lowest bit
+    first, and of the sign. Randomised response: the coin that exchanges, and the cuts of `bits` each.
+    Gaussian: the table's cuts, of `LOOKUP_BITS` each.
     """
 
     kind: NoiseKind

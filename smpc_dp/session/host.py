@@ -47,7 +47,7 @@ class HostMember:
         return self.input_among(SUFFIXES)
 
     def connect(self) -> AbstractAsyncContextManager[Session]:
-        """Connect a party as `session.session.connect` does; what it warns of is printed with plan or result."""
+        """Connect a party as `smpc_dp.connect` does; what it warns of is printed with plan or result."""
         for kind in (NoiseWarning, UnchargedWarning):
             warnings.simplefilter("ignore", kind)
         return connect(

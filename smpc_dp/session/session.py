@@ -466,10 +466,12 @@ class Session:
         aggregator, sealed. Experimental: docs/proofs/statistics.md.
 
         Args:
-            kernel: a name of `capabilities.pairs.kernels.named`, on integers of 32 bits, or a kernel on grids of your own.
+            kernel: a name of `capabilities.pairs.kernels.named`, on integers of 32 bits, or a kernel on grids
+                of your own.
             data: this party's record, a number or a tuple of one for each field.
             epsilon, delta: for the record, all P evaluations together; delta above 0 for "gaussian".
-            P: evaluations of each party; None, noise, zetas: see `capabilities.pairs.statistics.compiled.plan_statistic`.
+            P: evaluations of each party; None, noise, zetas: see
+                `capabilities.pairs.statistics.compiled.plan_statistic`.
             public_label: 0 or 1, where the kernel has public labels.
             engine: "garbled", as above; "mpyc" in a session with servers: they compute it on shares over all
                 pairs, or P of each party, and add one noise, "laplace" or "gaussian", to the whole; or

@@ -30,21 +30,22 @@ from tests.fuzz.target import Decoder, Target
 
 PARTIES = 19
 
-_MESSAGES = (
-    "net.asked",
-    "protocols.exchange.messages",
-    "protocols.gopa.direct_messages",
-    "protocols.gopa.messages",
-    "protocols.gopa.verifiable.messages",
-    "protocols.log_messages",
-    "protocols.secret_sharing.messages",
-    "protocols.garbled.messages",
-    "protocols.garbled.relay",
-    "protocols.ustatistic.messages",
-    "protocols.phases.messages",
-    "statistics.reports",
-    "wire.abort",
-)
+# By the first part of a target's name the module of its messages.
+_MESSAGES = {
+    "asked": "session.asked",
+    "exchange": "session.exchange.messages",
+    "gopa.direct_messages": "capabilities.gopa.direct_messages",
+    "gopa": "capabilities.gopa.messages",
+    "gopa.verifiable": "capabilities.gopa.verifiable.messages",
+    "log_messages": "logs.log_messages",
+    "secret_sharing": "capabilities.servers.secret_sharing.messages",
+    "garbled": "capabilities.pairs.garbled.messages",
+    "garbled.relay": "capabilities.pairs.garbled.relay",
+    "ustatistic": "capabilities.pairs.ustatistic.messages",
+    "phases": "engine.phases.messages",
+    "reports": "capabilities.reports.reports",
+    "abort": "wire.abort",
+}
 
 
 def _is_struct(value: object) -> bool:
@@ -62,9 +63,9 @@ def _message(kind: type[msgspec.Struct]) -> Decoder:
 
 def _messages() -> list[Target]:
     targets = []
-    for name in _MESSAGES:
+    for subject, name in _MESSAGES.items():
         for kind in _structs(importlib.import_module(f"smpc_dp.{name}")):
-            label = f"{name.partition('.')[2].removesuffix('.messages')}.{kind.__name__}"
+            label = f"{subject}.{kind.__name__}"
             targets.append(Target(label, _message(kind), tuple(samples(kind)), "msgpack"))
     return targets
 

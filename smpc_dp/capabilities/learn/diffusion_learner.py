@@ -63,7 +63,7 @@ MessageNoise = Literal["iid", "homomorphic", "correlated", "none"]
 
 
 class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """Settings of diffusion, adapt then combine: see `capabilities.learn.diffusion`. Every message is needed."""
+    """Settings of diffusion, adapt then combine: see `diffusion`. Every message is needed."""
 
     kind: ClassVar[str] = "diffusion"
     features: Annotated[

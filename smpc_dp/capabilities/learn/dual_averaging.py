@@ -1,7 +1,7 @@
 """Gossip dual averaging: minimise a pairwise objective over a network [Bellet 2021, section 3.2].
 
 A party has its own record, an auxiliary one that moves through the network by swaps, and a sum of gradients
-that it averages with its partners. The receiver of a record sees it: see `capabilities.learn.local_reports` for private
+that it averages with its partners. The receiver of a record sees it: see `local_reports` for private
 records.
 
 In groups (`dual_averaging_in_groups`) the sums travel in averages of three or more, and no record moves

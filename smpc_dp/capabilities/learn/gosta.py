@@ -1,7 +1,7 @@
 """Gossip estimation of U-statistics: GoSta [Bellet 2021, section 3.1] and the baseline U2-gossip.
 
 A party has its own record and an auxiliary one, which moves through the network by swaps. The receiver of a
-record sees it: see `capabilities.learn.local_reports` for records that are reports under local differential privacy.
+record sees it: see `local_reports` for records that are reports under local differential privacy.
 
 Where a round of the papers has all parties add h(x_u, a_u) although two of them meet, here they add what has
 accumulated when they meet the next time: the same numbers, from a step that costs 2 and not n evaluations.

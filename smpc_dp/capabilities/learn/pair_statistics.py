@@ -193,7 +193,7 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
     ) -> Floats:
         """Run gossip to the last tick; return the statistic over pairs of different parties.
 
-        See `capabilities.learn.gosta`. Shape (rows, 1); for auc over the pairs of a label 1 and a label 0.
+        See `gosta`. Shape (rows, 1); for auc over the pairs of a label 1 and a label 0.
         """
         run: Callable[..., Awaitable[Estimates]] = u2_gossip
         if self.method == "gosta":

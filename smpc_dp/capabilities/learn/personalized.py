@@ -1,4 +1,4 @@
-"""Personalised models over a known graph as a learner of a session: see `capabilities.learn.coordinate_descent`.
+"""Personalised models over a known graph as a learner of a session: see `coordinate_descent`.
 
 The neighbours of a party see its model at each of its ticks; where the graph is learned (`graph`), all
 parties do. With `epsilon` each ONE RECORD of a party is

@@ -27,7 +27,7 @@ _ABOVE = 1 + 2e-6
 
 
 class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
-    """Settings of a model by T noisy gradient steps on a walking token: see `capabilities.learn.walk_sgd`."""
+    """Settings of a model by T noisy gradient steps on a walking token: see `walk_sgd`."""
 
     kind: ClassVar[str] = "walk-sgd"
     features: Features

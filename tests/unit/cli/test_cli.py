@@ -129,7 +129,7 @@ def test_keygen_checks_before_it_writes_and_shows_again(tmp_path: Path) -> None:
                 "numpy",
                 "cryptography",
                 "pydantic",
-                "smpc_dp.protocols",
+                "smpc_dp.engine",
             ],
         ),
         (["keygen", "bob", "--show", "--out", "keys"], ["pydantic", "smpc_dp.demo"]),

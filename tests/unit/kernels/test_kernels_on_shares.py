@@ -39,6 +39,7 @@ from smpc_dp.capabilities.pairs.statistics import exact
 from smpc_dp.capabilities.servers.kernels.on_shares import Bilinear, Column, Distance, OnShares
 from smpc_dp.capabilities.servers.requests.programs import operation_of
 from smpc_dp.capabilities.servers.secret_sharing.messages import MAX_OPERATION
+from smpc_dp.capabilities.servers.simulation import shared
 from smpc_dp.capabilities.servers.simulation.shared import run_alone
 from smpc_dp.capabilities.servers.statistics.kernels import compiled_layers
 from smpc_dp.capabilities.servers.statistics.plan import read_answer, statistic_program
@@ -163,7 +164,7 @@ def test_a_users_kernel_is_the_same_on_shares(data: st.DataObject) -> None:
     pairs = design_pairs(program.terms)
     wanted = int(kernel.integer(codes[pairs[:, 0]], codes[pairs[:, 1]]).sum())
     assert run_alone(program, codes.tolist()) == [wanted]
-    assert simulate.shared.run_ideal(program, codes, None) == [wanted]  # type: ignore[arg-type]
+    assert shared.run_ideal(program, codes, None) == [wanted]  # type: ignore[arg-type]
 
 
 def test_every_way_of_a_users_kernel_is_taken() -> None:

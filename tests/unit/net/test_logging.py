@@ -25,7 +25,7 @@ def test_each_logger_is_that_of_its_package() -> None:
     result: dict[str, set[str]] = {}
     for file in sorted(PACKAGE.rglob("*.py")):
         folders = file.relative_to(PACKAGE).parts[:-1]
-        expected = ".".join(["smpc_dp", *folders[: 2 if "transport" in folders else 1]])
+        expected = ".".join(["smpc_dp", *folders[: 2 if "capabilities" in folders else 1]])
         text = file.read_text("utf-8")
         for node in ast.walk(ast.parse(text)) if "getLogger" in text else ():
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "logging.getLogger" and node.args:
@@ -36,7 +36,8 @@ def test_each_logger_is_that_of_its_package() -> None:
     # A node's operator reads Flower's own logger.
     assert result.pop("flwr") == {"smpc_dp.integrations"}
     assert set(result) >= {
-        f"smpc_dp.{name}" for name in ("kernels", "privacy", "net", "net.transport", "identity")
+        f"smpc_dp.{name}"
+        for name in ("capabilities.pairs", "identity", "logs", "privacy", "session", "transport")
     }
     assert result == {name: {name} for name in result}
 

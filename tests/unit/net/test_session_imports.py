@@ -6,11 +6,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-import smpc_dp
 from smpc_dp.session.local import create_local_session
 
 PARTIES = ("alice", "bob", "carol")
@@ -22,26 +22,34 @@ LOADED = (
     "member.Membership.load({path!r}, 'alice').endpoint()"
 )
 # What no import of a party needs.
-HEAVY = ("learn", "statistics", "log", "simulate", "circuits", "kernels", "published")
+HEAVY = (
+    "capabilities.gopa",
+    "capabilities.learn",
+    "capabilities.pairs",
+    "capabilities.reports",
+    "capabilities.servers",
+    "logs.audits",
+    "logs.log",
+    "simulate",
+)
 FOREIGN = ("dp_accounting", "mpyc", "networkx", "scipy")
 
 
 def test_what_is_heavy_exists() -> None:
-    package = Path(smpc_dp.__file__).parent
-    assert all((package / room).is_dir() for room in HEAVY)
+    assert all(find_spec(f"smpc_dp.{name}") is not None for name in HEAVY)
 
 
 def modules_after(code: str) -> set[str]:
-    """Return the modules that a process has loaded after the code: packages outside, two names of ours."""
+    """Return the modules that a process has loaded after the code."""
     notify = "\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
     reported = subprocess.run(
         [sys.executable, "-c", code + notify], capture_output=True, text=True, check=True, timeout=300
     )
-    return {".".join(name.split(".")[:2]) for name in json.loads(reported.stdout.splitlines()[-1])}
+    return {*json.loads(reported.stdout.splitlines()[-1])}
 
 
 def heavy_of(modules: set[str]) -> set[str]:
-    return modules & {*(f"smpc_dp.{room}" for room in HEAVY), *FOREIGN}
+    return modules & {*(f"smpc_dp.{name}" for name in HEAVY), *FOREIGN}
 
 
 def test_importing_connect_loads_neither_learners_nor_numpy() -> None:
@@ -53,7 +61,10 @@ def test_importing_connect_loads_neither_learners_nor_numpy() -> None:
 
 def test_members_are_started_without_the_distributions_of_scipy() -> None:
     """They take a second to load, in every process of a session."""
-    members = "import smpc_dp; smpc_dp.serve; import smpc_dp.capabilities.learn.requests.learning, smpc_dp.cli.run, smpc_dp.capabilities.learn.commands.learn"
+    members = (
+        "import smpc_dp; smpc_dp.serve; import smpc_dp.cli.run\n"
+        "import smpc_dp.capabilities.learn.requests.learning, smpc_dp.capabilities.learn.commands.learn"
+    )
     loaded = modules_after(members)
     assert {"smpc_dp.session", "smpc_dp.cli"} <= loaded
     assert not loaded & {"scipy.stats", "scipy.optimize"}
@@ -64,23 +75,23 @@ def test_a_party_of_a_secure_sum_loads_no_other_protocol(tmp_path: Path, epsilon
     private = {} if epsilon is None else {"epsilon": epsilon, "delta": 1e-6}
     path = create_local_session(tmp_path, PARTIES, {**SUM, "precision": 1e-3, **private})
     loaded = modules_after(LOADED.format(path=str(path)))
-    assert {"numpy", "smpc_dp.protocols"} <= loaded
+    assert {"numpy", "smpc_dp.secagg"} <= loaded
     assert not heavy_of(loaded) - ({"scipy", "dp_accounting"} if private else set())
 
 
 @pytest.mark.parametrize(
-    ("protocol", "parameters", "rooms"),
+    ("protocol", "parameters", "needed"),
     [
-        ("gopa", {"epsilon": 2.0, "delta": 1e-6}, {"log"}),
-        ("mpyc", {"precision": 1e-3}, {"statistics", "circuits", "kernels", "published"}),
+        ("gopa", {"epsilon": 2.0, "delta": 1e-6}, {"capabilities.gopa", "logs.log"}),
+        ("mpyc", {"precision": 1e-3}, {"capabilities.pairs", "capabilities.servers"}),
     ],
 )
 def test_a_party_of_another_protocol_loads_what_that_needs(
-    tmp_path: Path, protocol: str, parameters: Mapping[str, object], rooms: set[str]
+    tmp_path: Path, protocol: str, parameters: Mapping[str, object], needed: set[str]
 ) -> None:
     given = {**SUM, **parameters}
     if protocol == "mpyc":
         del given["corrupt"]
     path = create_local_session(tmp_path, PARTIES, given, protocol=protocol)
     loaded = heavy_of(modules_after(LOADED.format(path=str(path))))
-    assert loaded - {"scipy"} <= {f"smpc_dp.{room}" for room in rooms}
+    assert loaded - {"scipy"} <= {f"smpc_dp.{name}" for name in needed}

@@ -12,7 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import smpc_dp.capabilities
 import smpc_dp.engine
+import smpc_dp.logs
+import smpc_dp.secagg
+import smpc_dp.session
 import smpc_dp.transport
 import smpc_dp.wire
 from smpc_dp.errors import (
@@ -55,7 +59,15 @@ TEXT_FIELDS = {
 def structs() -> set[type[msgspec.Struct]]:
     """Return every struct that is sent: those of the modules that hold messages."""
     result: set[type[msgspec.Struct]] = set()
-    for package in (smpc_dp.wire, smpc_dp.protocols, smpc_dp.transport):
+    for package in (
+        smpc_dp.wire,
+        smpc_dp.engine,
+        smpc_dp.secagg,
+        smpc_dp.session,
+        smpc_dp.logs,
+        smpc_dp.capabilities,
+        smpc_dp.transport,
+    ):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not info.name.endswith(("messages", ".abort", ".envelope", ".handshake", ".relay")):
                 continue

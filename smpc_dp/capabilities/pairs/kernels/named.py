@@ -68,7 +68,7 @@ ALIASES: Mapping[str, str] = {
 MAX_NAME = 40
 NAMES = (*FORMS, *ALIASES)
 
-_LOG = logging.getLogger("smpc_dp.kernels")
+_LOG = logging.getLogger("smpc_dp.capabilities.pairs")
 
 
 def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:

@@ -15,7 +15,7 @@ SUFFIX = ".certificate"
 # A judge garbles a copy for each.
 MAX_CERTIFICATES = 1000
 
-_LOG = logging.getLogger("smpc_dp.session")
+_LOG = logging.getLogger("smpc_dp.capabilities.pairs")
 
 
 class Convictions:

@@ -33,8 +33,9 @@ def local_pairwise(
     """Estimate a pairwise statistic from local reports [Bellet 2021, Algorithm 3.3].
 
     Args:
-        kernel: from `smpc_dp.kernels`, its fields have the bounds and grids of a record; or a name
-            of `capabilities.pairs.kernels.named`, on integers of 32 bits, which are too many categories without `bins`.
+        kernel: from `smpc_dp.capabilities.pairs.kernels`, its fields have the bounds and grids of a record;
+            or a name of `kernels.named` there, on integers of 32 bits, which are too many categories
+            without `bins`.
         data: one record for each party, shape (n, fields), or a tuple of one array (n,) for each field.
         epsilon: of each report, above 0, at most 100.
         labels: (n,) of 0 and 1, for a kernel with public labels.

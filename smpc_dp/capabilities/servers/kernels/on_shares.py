@@ -47,9 +47,10 @@ class Distance:
 
 
 class OnShares:
-    """Arithmetic of programs on shares: `capabilities.pairs.kernels.definitions.Arithmetic` on columns of pairs.
+    """Arithmetic of programs on shares, on columns of pairs.
 
-    A sign is shares of -1, 0 and 1, or a product of two.
+    See `capabilities.pairs.kernels.definitions.Arithmetic`. A sign is shares of -1, 0 and 1, or a product
+    of two.
     """
 
     def sign(self, x: Column, y: Column) -> Bilinear:

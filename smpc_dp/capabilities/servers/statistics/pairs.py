@@ -1,8 +1,8 @@
 """Outputs of single pairs on shares, each with noise of its own, by the randomiser of the two-party protocol.
 
-The circuit of kernel and noise is that of `capabilities.pairs.statistics.compiled`, with random bits that no t servers know in
-the place of the XOR of both parties'. So an output has the same distribution as there; all outputs are
-opened.
+The circuit of kernel and noise is that of `capabilities.pairs.statistics.compiled`, with random bits that no
+t servers know in the place of the XOR of both parties'. So an output has the same distribution as there; all
+outputs are opened.
 """
 
 from __future__ import annotations
