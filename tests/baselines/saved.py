@@ -34,10 +34,10 @@ from smpc_dp.engine.seal import Position, open_state, seal_state
 from smpc_dp.engine.store import Row, Store
 from smpc_dp.errors import SmpcError
 from smpc_dp.wire.envelope import Envelope
-from tests.faults import saved_scene, test_saved_aggregator, test_saved_statistic
-from tests.faults import test_saved_statistic_aggregator as statistic_aggregator
+from tests.faults import saved_scene, test_saved_aggregator, test_saved_pairs_statistic
+from tests.faults import test_saved_pairs_statistic_aggregator as statistic_aggregator
 from tests.faults.restoring import MemoryCounter, MemoryKeys, MemoryStore
-from tests.faults.saved_direct import CoordinatorScene, DirectScene
+from tests.faults.saved_gopa_direct import CoordinatorScene, DirectScene
 from tests.faults.saved_sums import ExchangeScene, GopaScene, SumScene, VerifiableScene
 from tests.faults.test_saved_aggregator import handled
 from tests.faults.virtual import Stream
@@ -341,7 +341,7 @@ SCENES: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], object]]] = {
     "verifiable aggregator": (lambda _: test_saved_aggregator.VerifiableHall(), of_hall),
     "exchange party": (lambda _: ExchangeScene(), of_scene),
     "exchange aggregator": (lambda _: test_saved_aggregator.ExchangeHall(), of_hall),
-    "ustatistic party": (lambda _: test_saved_statistic.Hall(), of_hall),
+    "ustatistic party": (lambda _: test_saved_pairs_statistic.Hall(), of_hall),
     "ustatistic aggregator": (lambda media: Statistic("again", media), lambda hall, _: hall.execute()),
 }
 

@@ -20,7 +20,7 @@ from smpc_dp.wire.abort import TEXTS
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_set
 from smpc_dp.wire.signing import encode
-from tests.faults.direct_simulated import LENGTH, DirectRow, by, parameters_for, silent
+from tests.faults.gopa_direct_simulated import LENGTH, DirectRow, by, parameters_for, silent
 
 COORDINATOR, VICTIM, CHEAT = "p1", "p2", "p3"
 EVERYBODY = tuple(f"p{number}" for number in range(1, 9))

@@ -25,12 +25,12 @@ from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.verifiable_runs import execute
 from tests.audits import ONE
-from tests.faults import direct_simulated
-from tests.faults.direct_simulated import DirectRow
+from tests.faults import gopa_direct_simulated
+from tests.faults.gopa_direct_simulated import DirectRow
 from tests.faults.simulated import AGGREGATOR, SimulatedRun, by, only
 from tests.faults.test_exchange import Change, Run, on, parameters, refused, start_of
 from tests.faults.test_gopa import row_of
-from tests.faults.test_pairwise import fault_of, public_key_but, roles
+from tests.faults.test_pairs_evaluation import fault_of, public_key_but, roles
 from tests.faults.test_relayed_pairs import ends
 
 BAD, VICTIM = "p3", "p1"
@@ -128,7 +128,7 @@ def test_without_an_aggregator_every_party_checks_the_keys_on_the_roll(
 
 def test_a_coordinator_leaves_out_who_advertises_a_point_of_small_order() -> None:
     simulated = DirectRow()
-    hand = direct_simulated.by(m.ADVERTISE, BAD, lambda sent: (simulated.change(sent, mask_key=WEAK),))
+    hand = gopa_direct_simulated.by(m.ADVERTISE, BAD, lambda sent: (simulated.change(sent, mask_key=WEAK),))
     outcomes = simulated.execute(hand).outcomes()
     assert {BAD in outcome.survivors for outcome in outcomes.values()} == {False}
     assert any(BAD in fault and "small order" in fault for fault in outcomes["p1"].faults)

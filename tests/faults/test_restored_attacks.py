@@ -10,19 +10,19 @@ import pytest
 
 from smpc_dp_lab.vectors import verifiable_openings
 from tests.faults import (
-    test_direct_restarts,
     test_exchange,
     test_gopa_direct,
-    test_verifiable_rounds,
+    test_gopa_direct_restarts,
+    test_gopa_verifiable_rounds,
 )
 from tests.faults.restoring import restore_every_step
 
 # Those without parameters of their own. They look at what a run does, not at how its states are kept.
 MODULES: tuple[ModuleType, ...] = (
     test_gopa_direct,
-    test_direct_restarts,
+    test_gopa_direct_restarts,
     test_exchange,
-    test_verifiable_rounds,
+    test_gopa_verifiable_rounds,
 )
 # These play no run.
 ALONE = ("test_a_lone_coordinator_cannot_be_what_two_quorums_share", "test_claim_speaks_of_no_aggregator")

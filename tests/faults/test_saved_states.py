@@ -27,7 +27,7 @@ from smpc_dp.errors import Check, LocalError, PeerFault, PrivacyError, SmpcError
 from smpc_dp.session.exchange import messages as exchange
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
-from tests.faults.saved_direct import CoordinatorScene, DirectScene
+from tests.faults.saved_gopa_direct import CoordinatorScene, DirectScene
 from tests.faults.saved_scene import (
     AwaitCount,
     Crash,

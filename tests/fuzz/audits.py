@@ -79,7 +79,7 @@ from tests.fuzz.drafts import (
 )
 from tests.fuzz.files import file_of
 from tests.fuzz.target import Decoder, Target
-from tests.unit.net import test_statistic_audit as statistics
+from tests.unit.pairs import test_statistic_audit as statistics
 
 RECORDS: dict[str, Any] = {
     "verifiable": True,

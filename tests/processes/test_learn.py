@@ -55,7 +55,7 @@ from smpc_dp_verify.session_log import SessionLog
 from tests.accessibility import check_accessible
 from tests.command import smpc_dp
 from tests.pages import Page
-from tests.unit.net.hostile_headers import with_run_id
+from tests.unit.logs.hostile_headers import with_run_id
 
 NAMES = ("ann", "bob", "cas", "dan", "eve")
 GIVEN: dict[str, Any] = {

@@ -27,7 +27,7 @@ from smpc_dp.session.member import Membership
 from smpc_dp.session.requests import ServerLostError
 from smpc_dp.session.session_file import Timeouts, parse_session
 from tests.command import smpc_dp
-from tests.processes.supply import supply
+from tests.processes.learn_supply import supply
 
 NAMES = ("ann", "bob", "cas", "dan")
 SERVERS = ("server1", "server2", "server3")

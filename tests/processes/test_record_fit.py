@@ -17,7 +17,7 @@ from smpc_dp.session.local import create_local_session
 from smpc_dp.session.planned import session_plan
 from smpc_dp.session.session_file import Timeouts, load_session
 from tests import command
-from tests.processes.supply import create_ledgers
+from tests.processes.learn_supply import create_ledgers
 from tests.processes.test_records import write_tables
 from tests.unit.records.test_effects import settings, sites, textbook
 from tests.unit.records.test_fit import FITS, SCHEMA, hospital, pooled, reference

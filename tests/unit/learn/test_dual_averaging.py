@@ -22,7 +22,7 @@ from smpc_dp.capabilities.learn.pairwise_losses import PairwiseLoss, logistic_au
 from smpc_dp.capabilities.learn.schedule import EdgeClock, ManyClocks, PoissonClock
 from smpc_dp.errors import ConfigError
 from smpc_dp_lab.bench.dual_averaging import AucObjective, standardised
-from tests.reference import gossip_twin
+from tests.reference import learn_gossip_twin
 
 N = 20
 GRAPH = topology.watts_strogatz(N, 4, 0.3, 1)
@@ -38,7 +38,7 @@ PROXES: list[Callable[..., Any]] = [
 ]
 
 
-def one(prox: Callable[..., Any]) -> gossip_twin.Point:
+def one(prox: Callable[..., Any]) -> learn_gossip_twin.Point:
     return lambda point, factor: prox(point[None], np.array([factor]))[0]
 
 
@@ -55,14 +55,14 @@ def test_against_the_loops_of_the_papers(loss: PairwiseLoss, prox: Callable[...,
     settings: dict[str, Any] = {"dimension": p, "step_size": gamma, "prox": prox, "every": 40}
     got = asyncio.run(dual_averaging(there, RECORDS, loss.gradient, EdgeClock(GRAPH, 3), 90, **settings))
     pairs = EdgeClock(GRAPH, 3).draw(90)
-    want = gossip_twin.dual_averaging(RECORDS, gradient, pairs, p, gamma, one(prox))
+    want = learn_gossip_twin.dual_averaging(RECORDS, gradient, pairs, p, gamma, one(prox))
     np.testing.assert_allclose(got.final, want, atol=1e-10)
     assert got.ticks.tolist() == [40, 80, 90]
     clock = PoissonClock(GRAPH, 3)
     got = asyncio.run(
         dual_averaging_asynchronous(there, RECORDS, loss.gradient, PoissonClock(GRAPH, 3), 90, **settings)
     )
-    want = gossip_twin.dual_averaging_asynchronous(
+    want = learn_gossip_twin.dual_averaging_asynchronous(
         RECORDS, gradient, clock.draw(90), clock.chances, gamma, one(prox), p
     )
     np.testing.assert_allclose(got.final, want, atol=1e-10)
@@ -168,7 +168,7 @@ def test_objective_and_bias_with_classes_apart() -> None:
     np.testing.assert_allclose([aim.value(row) for row in theta], values, rtol=1e-12)
     auxiliary = RECORDS[RNG.permutation(N)]
     taken = loss.gradient(theta, RECORDS, auxiliary).mean(axis=0)
-    want = gossip_twin.mean_bias(loss.gradient, theta, RECORDS, auxiliary)
+    want = learn_gossip_twin.mean_bias(loss.gradient, theta, RECORDS, auxiliary)
     np.testing.assert_allclose(taken - aim.mean_gradient(theta), want, atol=1e-14)
     first = aim.gradient(theta[0])
     np.testing.assert_allclose(aim.mean_gradient(np.tile(theta[0], (N, 1))), first, atol=1e-14)
@@ -197,7 +197,7 @@ def test_theorem_3_2_bounds_the_mean_excess() -> None:
             )
             excess.append(np.mean([aim.value(row) for row in got.final]) - aim.value(optimum))
             wrong = [
-                gossip_twin.mean_bias(loss.gradient, got.current[index], RECORDS, got.auxiliary[index])
+                learn_gossip_twin.mean_bias(loss.gradient, got.current[index], RECORDS, got.auxiliary[index])
                 @ (optimum + got.dual[index].mean(axis=0) / np.sqrt(index + 1))
                 for index in range(0, ticks - 1, 10)
             ]

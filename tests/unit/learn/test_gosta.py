@@ -17,7 +17,7 @@ from smpc_dp.capabilities.learn.schedule import EdgeClock, ManyClocks, PoissonCl
 from smpc_dp.capabilities.learn.topology import Topology
 from smpc_dp.capabilities.pairs.kernels import auc_private_labels, kendall_tau
 from smpc_dp.errors import ConfigError
-from tests.reference import gossip_twin
+from tests.reference import learn_gossip_twin
 
 GRAPH = topology.watts_strogatz(24, 4, 0.3, 1)
 RECORDS = np.random.default_rng(1).normal(size=(24, 2)).round(1)
@@ -32,7 +32,7 @@ def gini(own: Any, other: Any) -> Any:
 def test_against_the_loops_of_the_papers(ticks: int, kernel: Any) -> None:
     there = PlainExchange(24)
     got = asyncio.run(gosta(there, RECORDS, kernel, EdgeClock(GRAPH, 3), ticks, every=50))
-    want = gossip_twin.gosta(RECORDS, kernel, EdgeClock(GRAPH, 3).draw(ticks))
+    want = learn_gossip_twin.gosta(RECORDS, kernel, EdgeClock(GRAPH, 3).draw(ticks))
     np.testing.assert_allclose(got.final, want, atol=1e-12)
     assert got.ticks[-1] == ticks
     assert got.values.shape == (len(got.ticks), 24)
@@ -40,11 +40,11 @@ def test_against_the_loops_of_the_papers(ticks: int, kernel: Any) -> None:
 
     clock = PoissonClock(GRAPH, 3)
     got = asyncio.run(gosta_asynchronous(there, RECORDS, kernel, PoissonClock(GRAPH, 3), ticks, every=7))
-    want = gossip_twin.gosta_asynchronous(RECORDS, kernel, clock.draw(ticks), clock.chances)
+    want = learn_gossip_twin.gosta_asynchronous(RECORDS, kernel, clock.draw(ticks), clock.chances)
     np.testing.assert_allclose(got.final, want, atol=1e-12)
 
     got = asyncio.run(u2_gossip(there, RECORDS, kernel, EdgeClock(GRAPH, 3), ticks, every=7))
-    want = gossip_twin.u2_gossip(RECORDS, kernel, EdgeClock(GRAPH, 3).draw(2 * ticks))
+    want = learn_gossip_twin.u2_gossip(RECORDS, kernel, EdgeClock(GRAPH, 3).draw(2 * ticks))
     np.testing.assert_allclose(got.final, want, atol=1e-12)
 
 

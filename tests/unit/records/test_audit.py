@@ -21,7 +21,7 @@ from smpc_dp.secagg.records import RecordSumParameters, SteppedSumParameters
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from tests import command
-from tests.unit.protocols.test_record_parameters import GIVEN, given
+from tests.unit.records.test_record_parameters import GIVEN, given
 
 Audited = RecordSumParameters | SteppedSumParameters | GopaRecordParameters | VerifiableRecordParameters
 PERSON = {"unit": "person", "id": "patient", "rows_per_person": 3, "parties_per_person": 2}

@@ -35,7 +35,7 @@ from smpc_dp.records.table import read_table
 from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from tests.unit.records import test_effects, test_fit, test_heterogeneity, test_survival
 from tests.unit.records.test_release import ASK, SCHEMA, Columns, contains, hospitals, pooled, truth_of
-from tests.unit.statistics.test_statistics_local_auc import auc_of
+from tests.unit.reports.test_statistics_local_auc import auc_of
 
 THINNED = 100
 FULL = 2000
