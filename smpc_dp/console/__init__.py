@@ -1,1 +1,1 @@
-"""Console of `smpc_dp`."""
+"""What all commands share: options, output, progress."""

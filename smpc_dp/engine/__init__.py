@@ -1,4 +1,4 @@
-"""Protocols as state machines without I/O, one folder each."""
+"""Protocols as state machines without input and output: roles, runs, saved states, their registry."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING

@@ -1,1 +1,1 @@
-"""The bulletin board: an append-only log of signed entries, its store, readers and server."""
+"""Logs of signed entries: their format, store, readers and servers, checkpoints and receipts."""

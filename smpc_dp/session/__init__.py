@@ -1,1 +1,1 @@
-"""Runs protocol roles over real channels: sessions, party processes, the localhost launcher."""
+"""Sessions: their file, members, calls and tasks, the aggregator, connections by socket and in memory."""

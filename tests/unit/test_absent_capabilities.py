@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from importlib.abc import MetaPathFinder
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,14 +45,12 @@ from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 from tests.baselines import help
 from tests.command import smpc_dp as run_command
+from tests.unit.blocked import Blocked
+from tests.unit.test_capabilities import MAY_IMPORT
 
-# By capability those that build on it.
+# By capability those that build on it, which are absent with it.
 BUILT_ON: Mapping[str, frozenset[str]] = {
-    "gopa": frozenset(),
-    "learn": frozenset(),
-    "pairs": frozenset(),
-    "reports": frozenset(),
-    "servers": frozenset(),
+    name: frozenset(other for other, listed in MAY_IMPORT.items() if name in listed) for name in MAY_IMPORT
 }
 # By name of a protocol the capability that has it.
 NAMED = {
@@ -65,18 +63,6 @@ MEMBERS = [
     Identity.from_seed("agg", b"agg".ljust(32)).entry("aggregator", "127.0.0.1:7000"),
     *(Identity.from_seed(f"p{n}", bytes([n]) * 32).entry() for n in range(1, 9)),
 ]
-
-
-class Blocked(MetaPathFinder):
-    """Finds nothing of a package, as if its folder were absent."""
-
-    def __init__(self, package: str) -> None:
-        self._package = package
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
-        del path, target
-        if f"{name}.".startswith(f"{self._package}."):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 def clear(monkeypatch: pytest.MonkeyPatch, *finders: MetaPathFinder) -> None:
@@ -162,14 +148,17 @@ def test_learners_average_by_what_is_there(
     steps, version = 3 + sorted(BUILT_ON).index(absent), 3 if verifiable else 1
     parameters = AVERAGED | {"steps": steps, "averager": averager}
     members = [*SERVERS, *MEMBERS[1:]] if method == "mpyc" else MEMBERS
-    if absent not in {"learn", "gopa" if method == "gopa" else "", "servers" if method == "mpyc" else ""}:
+    of_learners = {"learn"} | {name for name in BUILT_ON if "learn" in BUILT_ON[name]}
+    of_averages = {"gopa": "gopa", "mpyc": "servers"}.get(method)
+    without_averages = of_averages is not None and of_averages in {absent, *BUILT_ON[absent]}
+    if absent not in of_learners and not without_averages:
         write_session(path, "learn", version, parameters, members)
         assert load_session(path).is_logged == verifiable
         return
     with pytest.raises(ConfigError) as caught:
         write_session(path, "learn", version, parameters, members)
     reasons = [issue.reason for issue in caught.value.issues]
-    if absent == "learn":
+    if absent in of_learners:
         assert any("'learn' is unknown" in reason for reason in reasons)
     elif verifiable:
         assert any("reads version 1 of 'learn'" in reason for reason in reasons)
@@ -189,7 +178,9 @@ def test_the_name_of_an_absent_capability_stays_reserved(
         assert registry.origin_of(name) == ""
         protocol = find_protocol(name)
         assert protocol is None or protocol in built_in_protocols()
-    assert all(find_protocol(name) is None for name, home in NAMED.items() if home == absent)
+    gone = [name for name, home in NAMED.items() if home in {absent, *BUILT_ON[absent]}]
+    assert gone
+    assert all(find_protocol(name) is None for name in gone)
 
 
 def test_the_tasks_of_an_absent_capability_are_absent(absent: str) -> None:
@@ -276,8 +267,9 @@ def check_pages(text: str, *absent: str) -> None:
 
 
 def test_the_commands_of_an_absent_capability_are_unknown(absent: str) -> None:
-    check_pages(help.text(), absent)
-    for command in commands_of(absent):
+    gone = {absent, *BUILT_ON[absent]}
+    check_pages(help.text(), *gone)
+    for command in commands_of(*gone):
         done, name = run_command(*command.split(), "--help"), command.split()[-1]
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"smpc-dp: No such command '{name}'")
@@ -285,8 +277,8 @@ def test_the_commands_of_an_absent_capability_are_unknown(absent: str) -> None:
 
 def test_the_core_has_commands_without_any_capability() -> None:
     """In a process of its own: none of their modules is loaded before."""
-    blocked = f"import sys; sys.modules |= dict.fromkeys({[f'{CAPABILITIES}.{name}' for name in BUILT_ON]})"
-    code = f"{blocked}; from tests.baselines import help; print(help.text(), end='')"
+    blocked = f"from tests.unit.blocked import Blocked; sys.meta_path[:0] = [Blocked('{CAPABILITIES}')]"
+    code = f"import sys; {blocked}; from tests.baselines import help; print(help.text(), end='')"
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=root)
     assert done.returncode == 0, done.stderr
@@ -306,7 +298,7 @@ def test_progress_is_shown_of_protocols_that_are_there(
     absent: str, capability: str, step: str, place: int
 ) -> None:
     event = Event("alice", "step", 1, step)
-    assert _index(event) == (0 if absent == capability else place)
+    assert _index(event) == (0 if capability in {absent, *BUILT_ON[absent]} else place)
 
 
 def test_another_module_that_a_capability_lacks_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:

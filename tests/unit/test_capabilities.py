@@ -100,6 +100,12 @@ def test_each_folder_of_a_capability_is_listed() -> None:
     assert folders == CAPABILITIES
 
 
+@pytest.mark.parametrize("name", sorted(CAPABILITIES))
+def test_a_capability_is_absent_with_those_that_it_builds_on(name: str) -> None:
+    """Its package imports theirs, which have nothing else at their top."""
+    assert {part_of(imported) for imported in loaded_by(f"smpc_dp.capabilities.{name}")} == MAY_IMPORT[name]
+
+
 def test_capabilities_do_not_import_in_circles() -> None:
     graphlib.TopologicalSorter(MAY_IMPORT).prepare()
 

@@ -486,11 +486,11 @@ def test_every_command_is_documented() -> None:
 # Where the tables of roles are, each of a party and of this one.
 ROLES = {
     "secagg.states": "AGGREGATOR",
-    "gopa.states": "AGGREGATOR",
-    "gopa.verifiable.states": "AGGREGATOR",
-    "gopa.direct_states": "COORDINATOR",
-    "exchange.states": "AGGREGATOR",
-    "ustatistic.states": "AGGREGATOR",
+    "capabilities.gopa.states": "AGGREGATOR",
+    "capabilities.gopa.verifiable.states": "AGGREGATOR",
+    "capabilities.gopa.direct_states": "COORDINATOR",
+    "session.exchange.states": "AGGREGATOR",
+    "capabilities.pairs.ustatistic.states": "AGGREGATOR",
 }
 
 
@@ -504,6 +504,6 @@ def test_states_in_specifications_are_those_of_the_code(page: Path) -> None:
 
 def test_the_states_of_all_message_driven_roles_are_in_specifications() -> None:
     pages = "".join(page.read_text("utf-8") for page in (ROOT / "protocols").glob("*/*.md"))
-    marked = re.findall(r"<!-- states: smpc_dp\.protocols\.([\w.]+)\.(\w+) -->", pages)
+    marked = re.findall(r"<!-- states: smpc_dp\.([\w.]+)\.(\w+) -->", pages)
     roles = {(module, role) for module in ROLES for role in ("PARTY", ROLES[module])}
     assert set(marked) == roles

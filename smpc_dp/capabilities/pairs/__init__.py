@@ -1,1 +1,4 @@
-"""Two-party computation by garbled circuits, and statistics of pairs by it."""
+"""Pairs of parties: circuits, kernels, two-party evaluations and U-statistics.
+
+Specification: `protocols/pairwise/README.md`.
+"""

@@ -1,1 +1,1 @@
-"""Phases of `engine`."""
+"""Phases that protocols share: key graphs, masks, recovery, certified sets, the begin of logged runs."""

@@ -1,1 +1,1 @@
-"""Requests of `records`."""
+"""Requests of sessions for statistics of records."""

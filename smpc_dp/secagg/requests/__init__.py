@@ -1,1 +1,1 @@
-"""Requests of `secagg`."""
+"""Requests of sessions for secure sums and averages."""

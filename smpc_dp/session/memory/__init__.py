@@ -1,1 +1,1 @@
-"""Memory of `session`."""
+"""Sessions in one process: roles driven over connections in memory."""

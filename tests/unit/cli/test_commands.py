@@ -12,7 +12,6 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from smpc_dp.capabilities.pairs.garbled.messages import PAIR_COPIES
 from smpc_dp.cli import app
 from smpc_dp.cli.commands import COMMANDS, Command, Commands
 from smpc_dp.cli.plan import PLANS
@@ -26,12 +25,6 @@ def test_the_table_has_the_help_of_each_command(name: str) -> None:
 @pytest.mark.parametrize("name", PLANS)
 def test_the_table_of_plans_has_the_first_sentence_of_each(name: str) -> None:
     assert Commands(PLANS, are_all=True)[name].get_short_help_str(1000) == PLANS[name].help
-
-
-def test_the_help_of_statistics_has_the_default_number_of_copies() -> None:
-    (covert,) = [one for one in Commands()["run"].params if one.name == "covert"]
-    assert covert.help is not None
-    assert covert.help.endswith(f"default {PAIR_COPIES}.")
 
 
 def test_lists_of_commands_fit_the_terminal() -> None:

@@ -1,1 +1,1 @@
-"""Commands of `gopa`."""
+"""Commands of GOPA."""

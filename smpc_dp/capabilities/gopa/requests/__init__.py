@@ -1,1 +1,1 @@
-"""Requests of `gopa`."""
+"""Requests of sessions for GOPA."""

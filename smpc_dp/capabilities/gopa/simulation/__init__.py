@@ -1,1 +1,1 @@
-"""Simulation of `gopa`."""
+"""Simulations of GOPA in one process."""

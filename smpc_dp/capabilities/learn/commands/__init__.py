@@ -1,1 +1,1 @@
-"""Commands of `learn`."""
+"""Commands of learners."""

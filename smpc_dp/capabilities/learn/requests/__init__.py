@@ -1,1 +1,1 @@
-"""Requests of `learn`."""
+"""Requests of sessions for learners."""

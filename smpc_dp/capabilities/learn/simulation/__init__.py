@@ -1,1 +1,1 @@
-"""Simulation of `learn`."""
+"""Simulations of learners in one process."""

@@ -1,1 +1,1 @@
-"""Commands of `pairs`."""
+"""Commands of statistics and evaluations of pairs."""

@@ -1,1 +1,1 @@
-"""Requests of `pairs`."""
+"""Requests of sessions for statistics and evaluations of pairs."""

@@ -1,1 +1,1 @@
-"""Simulation of `pairs`."""
+"""Simulations of statistics and evaluations of pairs in one process."""

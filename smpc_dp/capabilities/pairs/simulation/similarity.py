@@ -20,7 +20,7 @@ def similarities(
     Args:
         vectors: shape (n, length), one of each party.
         epsilon: for a party's vector, its n - 1 comparisons together.
-        levels, seed_for_simulation: as of `Session.similarities` and `simulation.pairwise`.
+        levels, seed_for_simulation: as of `Session.similarities` and `simulate.pairwise`.
 
     Returns:
         shape (n, n), symmetric, NaN on the diagonal.

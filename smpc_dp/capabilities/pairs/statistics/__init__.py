@@ -1,1 +1,1 @@
-"""Statistics of pairs of records: exact values, estimators under local DP, and plans for the protocols."""
+"""Statistics of pairs of records: plans for their evaluation, exact and ideal values, similarities."""

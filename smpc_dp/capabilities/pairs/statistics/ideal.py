@@ -1,6 +1,6 @@
 """The ideal functionality of the two-party protocol as arithmetic: kernel values of pairs with exact noise.
 
-For figures, at any epsilon: coins in a circuit, which `simulation.pairwise` tosses, allow at most 12 per
+For figures, at any epsilon: coins in a circuit, which `simulate.pairwise` tosses, allow at most 12 per
 evaluation.
 """
 

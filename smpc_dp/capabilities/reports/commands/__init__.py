@@ -1,1 +1,1 @@
-"""Commands of `reports`."""
+"""Commands of local reports."""

@@ -1,1 +1,1 @@
-"""Requests of `reports`."""
+"""Requests of sessions for local reports."""

@@ -1,1 +1,1 @@
-"""Simulation of `reports`."""
+"""Simulations of local reports in one process."""

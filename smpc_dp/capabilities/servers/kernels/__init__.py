@@ -1,1 +1,1 @@
-"""Kernels of `servers`."""
+"""Kernels of pairs on shares."""

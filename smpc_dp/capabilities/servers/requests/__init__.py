@@ -1,1 +1,1 @@
-"""Requests of `servers`."""
+"""Requests of sessions to servers, and the processes of these."""

@@ -1,1 +1,1 @@
-"""Simulation of `servers`."""
+"""Simulations of servers in one process."""
