@@ -19,6 +19,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import Encoding, is_outside
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, PrivacyError
+from smpc_dp.values import is_masked_array
 
 # A structure of at most so many characters stands in the operation as it is; a longer one as a sketch.
 READABLE = 80
@@ -331,7 +332,7 @@ def _leaves(
             yield from _leaves(child, path + key, issues, depth + 1)
         return
     name, array, rebuild = _leaf(node)
-    if isinstance(node, np.ma.MaskedArray) and np.ma.is_masked(node):
+    if is_masked_array(node) and np.ma.is_masked(node):
         issues.append(ConfigIssue(f"tree{path}", "has masked values: none may be missing", ConfigCheck.TYPE))
     elif array is None:
         reason = f"{name} is no leaf: floating-point numbers, arrays and tensors are"

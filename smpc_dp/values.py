@@ -8,11 +8,12 @@ from __future__ import annotations
 import csv
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,14 @@ _BYTE_ORDERS = (
     (b"\xff\xfe", "UTF-16"),
     (b"\xfe\xff", "UTF-16"),
 )
+
+
+def is_masked_array(value: object) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
+    """Tell whether a value is a masked array of NumPy.
+
+    The module of these is not imported for this, which takes 30 ms: who has made one has imported it.
+    """
+    return "numpy.ma" in sys.modules and isinstance(value, np.ma.MaskedArray)
 
 
 def parse_number(text: str) -> float | None:
@@ -76,7 +85,7 @@ def category_of(value: object) -> str | None:
 
     1, 1.0, "1" and "1.00" have one text; so have true, "True" and "TRUE".
     """
-    if value is None or value is np.ma.masked:
+    if value is None or (is_masked_array(value) and value is np.ma.masked):
         return None
     if isinstance(value, int) and value.bit_length() > _MAX_BITS:
         return hex(value)
@@ -106,7 +115,7 @@ def column_of(values: Any) -> NDArray[Any]:
     """
     if isinstance(values, list | tuple):
         return _objects(values)
-    if isinstance(values, np.ma.MaskedArray):
+    if is_masked_array(values):
         return _without(np.asarray(values.data), np.ma.getmaskarray(values))
     if hasattr(values, "to_numpy") and not isinstance(values.dtype, np.dtype):
         # pandas' own types: their missing values are none of numpy's
@@ -158,7 +167,7 @@ def categories_of(column: NDArray[Any]) -> list[str | None]:
 
 def filled(values: Any) -> Any:
     """Return an array, or lists of them, with missing numbers as NaN: of masked arrays the masked ones."""
-    if isinstance(values, np.ma.MaskedArray):
+    if is_masked_array(values):
         return (
             np.ma.filled(values.astype(np.float64), np.nan)
             if values.dtype.kind in "fiub"
@@ -171,12 +180,12 @@ def filled(values: Any) -> Any:
 
 def refuse_masked(where: str, values: Any) -> None:
     """Raise PrivacyError for masked values, also within lists: NumPy would take what they hide."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+    if is_masked_array(values) and np.ma.is_masked(values):
         hidden = int(np.ma.getmaskarray(values).sum())
         raise PrivacyError(f"{where}: {hidden} values are masked: none may be missing")
     if isinstance(values, list | tuple):
         for value in values:
-            if isinstance(value, list | tuple | np.ma.MaskedArray):
+            if isinstance(value, list | tuple) or is_masked_array(value):
                 refuse_masked(where, value)
 
 
@@ -208,7 +217,7 @@ def _has_truths(values: Any) -> bool:
 
 def plain_value(value: Any) -> Any:
     """Return a setting with Python's numbers and lists in the place of NumPy's, which mean the same."""
-    if isinstance(value, np.ndarray) and not np.ma.is_masked(value):
+    if isinstance(value, np.ndarray) and not (is_masked_array(value) and np.ma.is_masked(value)):
         return value.tolist()
     if isinstance(value, np.generic):
         return value.item()

@@ -192,11 +192,11 @@ def chances(scores: NDArray[np.int64], sensitivity: int, epsilon: float) -> Floa
 
 
 def test_choices_have_the_chances_of_the_exponential_mechanism() -> None:
-    """8,000 choices; a deviation is at most .0056: six of them, and the seed is fixed."""
+    """2,000 choices; a deviation is at most .0112: six of them, and the seed is fixed."""
     scores, source = np.array([0, 5, 9, 10, -200]), NoiseSource.keyed(bytes(32), b"test")
-    drawn = [choose(scores, 4, 2.0, source) for _ in range(8_000)]
-    measured = np.bincount(drawn, minlength=5) / 8_000
-    assert np.abs(measured - chances(scores, 4, 2.0)).max() < 0.034
+    drawn = [choose(scores, 4, 2.0, source) for _ in range(2_000)]
+    measured = np.bincount(drawn, minlength=5) / 2_000
+    assert np.abs(measured - chances(scores, 4, 2.0)).max() < 0.067
     with pytest.raises(ConfigError, match="there is no candidate"):
         choose(np.zeros(0, np.int64), 1, 1.0, source)
 

@@ -184,16 +184,16 @@ def test_one_record_moves_an_answer_within_the_planned_sensitivity(
 
 
 def test_an_answer_has_the_noise_of_its_owner() -> None:
-    """3,000 answers of each owner's budget; six deviations of chi-squared of 9,000 degrees are .09."""
+    """1,000 answers of each owner's budget; six deviations of chi-squared of 3,000 degrees are .155."""
     settings = learner(PRIVATE | {"ticks": 9_000, "answers": 3_000})
     gaussian = [one for one in settings.noise if isinstance(one, GradientNoise)]
     for party in (1, 3):
         answers = OwnerAnswers(settings, np.array([party]), [tables()[party]])
         source = NoiseSource.keyed(bytes(32), party.to_bytes(1, "big"))
-        drawn = np.array([answers.answer(party, np.zeros(3), source) for _ in range(3_000)])
+        drawn = np.array([answers.answer(party, np.zeros(3), source) for _ in range(1_000)])
         noise = gaussian[party - 1]
         units = np.ldexp(drawn - drawn.mean(axis=0), settings.bits)
-        assert abs(float(np.mean(units**2)) / float(noise.variances[0]) - 1) < 0.1
+        assert abs(float(np.mean(units**2)) / float(noise.variances[0]) - 1) < 0.16
     planned = [math.sqrt(float(one.variances[0])) * size for one, size in zip(gaussian, SIZES, strict=True)]
     assert planned[0] > 1.8 * planned[1] > 3.2 * planned[2]
 

@@ -181,7 +181,7 @@ def test_theorem_3_2_bounds_the_mean_excess() -> None:
     loss, aim = logistic_auc(), AucObjective(RECORDS)
     optimum = aim.minimise()
     for graph in (GRAPH, topology.complete(N), topology.ring(N)):
-        ticks, runs = 300, 4
+        ticks, runs = 300, 2
         excess, bias = [], []
         for stream in range(runs):
             got = asyncio.run(

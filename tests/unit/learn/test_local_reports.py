@@ -105,8 +105,8 @@ def test_blocks_of_gradients_are_all_there(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_gossip_on_reports_estimates_the_statistic_of_the_records() -> None:
-    """Mean over 1,200 runs of all parties' estimates within 5 standard errors: false-alarm rate 6e-7."""
-    n, copies = 20, 1_200
+    """Mean over 400 runs of all parties' estimates within 5 standard errors: false-alarm rate 6e-7."""
+    n, copies = 20, 400
     categories = np.where(np.arange(n) < 16, 0, 2)
     matrix = np.abs(np.subtract.outer(np.arange(K), np.arange(K))) / 2.0
     truth = matrix[categories[:, None], categories[None]].sum() / (n * (n - 1))
@@ -118,7 +118,7 @@ def test_gossip_on_reports_estimates_the_statistic_of_the_records() -> None:
     got = asyncio.run(gosta(PlainExchange(n * copies), records, REPORTS.kernel(matrix), clock, 1_000))
     runs = got.final.reshape(copies, n).mean(axis=1) * n / (n - 1)
     error = runs.std() / np.sqrt(copies)
-    assert error < 0.02
+    assert error < 0.035
     # What is left after 1,000 ticks: the start, at which every party held its own report.
     left = 1.5 / (graph.spectral_gap / len(graph.edges) * 1_000) * truth
     assert abs(runs.mean() - truth) < 5 * error + left

@@ -202,15 +202,15 @@ def test_histogram_plans_are_ordered() -> None:
 
 
 def test_histograms_are_unbiased() -> None:
-    """300 runs: 3 means within 5 standard errors: 2e-6."""
+    """100 runs: 3 means within 5 standard errors: 2e-6."""
     plan = plan_walk_histogram(30, 200, 3, 3.0, 1e-4)
     values = np.random.default_rng(2).choice(3, 30, p=[0.7, 0.3, 0.0])
     ring = WalkHistogram(plan, 3)
-    counts = np.array([asyncio.run(ring.run(PlainTokens(30), values, source(k))).counts for k in range(300)])
+    counts = np.array([asyncio.run(ring.run(PlainTokens(30), values, source(k))).counts for k in range(100)])
     truth = np.bincount(values, minlength=3) / 30 * 199
     spread = math.hypot(plan.error_std, math.sqrt(199) / 2)
-    assert np.all(np.abs(counts.mean(axis=0) - truth) < 5 * spread / math.sqrt(300))
-    assert counts.sum(axis=1) == pytest.approx(np.full(300, 199.0))
+    assert np.all(np.abs(counts.mean(axis=0) - truth) < 5 * spread / math.sqrt(100))
+    assert counts.sum(axis=1) == pytest.approx(np.full(100, 199.0))
 
     async def run() -> list[NDArray[np.float64]]:
         indices = PlainTokens.apart(30)

@@ -190,11 +190,10 @@ def test_messages_carry_the_walk_of_the_simulation_to_the_last_bit(
     settings: dict[str, Any], tables: str
 ) -> None:
     learner, exchanging = planned(settings)
-    for seed in (1, 2):
-        wanted = apart(learner, TABLES[tables], PlainTokens.apart(4), seed)
-        result = by_messages(learner, exchanging, TABLES[tables], seed)
-        np.testing.assert_array_equal(result, wanted)
-        np.testing.assert_array_equal(wanted, [wanted[0]] * 4)
+    wanted = apart(learner, TABLES[tables], PlainTokens.apart(4), 1)
+    result = by_messages(learner, exchanging, TABLES[tables], 1)
+    np.testing.assert_array_equal(result, wanted)
+    np.testing.assert_array_equal(wanted, [wanted[0]] * 4)
 
 
 @settings(max_examples=examples(10))

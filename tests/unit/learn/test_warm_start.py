@@ -211,8 +211,9 @@ def test_a_released_local_model_has_the_planned_noise() -> None:
 
 
 def test_parties_that_send_messages_start_as_one_process_does() -> None:
-    plain = simulate.learn(GIVEN, tables(), fidelity="plain")
-    sent = simulate.learn(GIVEN, tables(), fidelity="machines", seed_for_simulation=1)
+    short = GIVEN | {"ticks": 10, "start": {"ridge": 0.3, "rounds": 30}}
+    plain = simulate.learn(short, tables(), fidelity="plain")
+    sent = simulate.learn(short, tables(), fidelity="machines", seed_for_simulation=1)
     np.testing.assert_allclose(sent.values, plain.values, atol=1e-9, rtol=0)
 
 

@@ -70,7 +70,7 @@ def test_one_count_has_the_noise_of_a_central_gaussian() -> None:
 
 
 def test_the_stated_error_is_that_of_repeated_releases() -> None:
-    """The deviation of 1,000 releases is within 10 % of the stated one: false alarms below 1e-4 an answer."""
+    """The deviation of 350 releases is within 17 % of the stated one: false alarms below 1e-4 an answer."""
     known = schema()
     plan = planned(known, ["count", "mean(age)", "sum(bmi)", "age x sex"])
     rng = np.random.default_rng(3)
@@ -82,17 +82,17 @@ def test_the_stated_error_is_that_of_repeated_releases() -> None:
     exact = 10 * plan.vector(read_table(rows, known))
     source = NoiseSource.keyed(bytes(32), b"stated")
     released = []
-    for _ in range(1000):
+    for _ in range(350):
         noise = plan.mechanism.share.noise(source, 10 * plan.length).reshape(10, -1).sum(axis=0)
         estimates = estimate(plan, exact + noise, 10, hide=0.0).estimates
         released.append([one.value for one in (*estimates[:3], estimates[-1])])
     stated = [one.standard_error for one in plan.errors(10)]
     measured = np.std(np.array(released, dtype=float), axis=0)
-    assert measured[0] == pytest.approx(stated[0], rel=0.1)
-    assert measured[2] == pytest.approx(stated[2], rel=0.1)
-    assert measured[3] == pytest.approx(stated[3], rel=0.1)
+    assert measured[0] == pytest.approx(stated[0], rel=0.17)
+    assert measured[2] == pytest.approx(stated[2], rel=0.17)
+    assert measured[3] == pytest.approx(stated[3], rel=0.17)
     # values above the range are projected: the mean is at its bound, so half of the releases are
-    assert measured[1] <= 1.1 * stated[1]  # type: ignore[operator]
+    assert measured[1] <= 1.17 * stated[1]  # type: ignore[operator]
 
 
 def test_a_coarse_grid_rounds_sums_once_and_costs_what_the_rounding_may_move() -> None:
