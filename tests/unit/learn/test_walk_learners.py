@@ -252,15 +252,15 @@ def test_a_user_who_is_killed_stops_the_walk_and_is_named(when: int) -> None:
 
 
 class Forger(PlainExchange):
-    """Party 1 of three alone; what it is sent is what `changed` makes of nothing."""
+    """Party 1 of four alone; what it is sent is what `changed` makes of nothing."""
 
     def __init__(self, changed: Callable[[int, Boxes], None]) -> None:
-        super().__init__(3)
+        super().__init__(4)
         self._changed, self.calls, self.sent = changed, 0, 0
 
     @property
     def parties(self) -> int:
-        return 3
+        return 4
 
     @property
     def here(self) -> Parties:
@@ -275,11 +275,11 @@ class Forger(PlainExchange):
         return result
 
 
-def hold(changed: Callable[[int, Boxes], None] | Forger, steps: int = 4) -> None:
+def hold(changed: Callable[[int, Boxes], None] | Forger, steps: int = 12) -> None:
     """Let party 1 take part in a walk of these messages."""
     exchange = changed if isinstance(changed, Forger) else Forger(changed)
-    learner, _ = planned(SUM | {"steps": steps}, 3)
-    protocol = planned_walk(learner, 3)
+    learner, _ = planned(SUM | {"steps": steps}, 4)
+    protocol = planned_walk(learner, 4)
     tokens: TokenPassing = CoveredTokens(exchange, steps, np.zeros(1, np.int64))
     asyncio.run(learner.run_protocol(protocol, tokens, [np.array([[0.5]])], source(8)))
 
@@ -316,11 +316,11 @@ def test_a_token_that_nobody_honest_makes_names_its_sender(
     settings: dict[str, Any], tables: str, bad: Token
 ) -> None:
     """Not the step size of who holds it next; and nothing is added to it."""
-    learner, _ = planned(settings, 3)
+    learner, _ = planned(settings, 4)
     forger = Forger(sent(bad.step, 2, bad))
     tokens = CoveredTokens(forger, learner.steps, learner.start)
     with pytest.raises(PeerFault, match=f"no {bad.step} steps make the token that it sent") as raised:
-        asyncio.run(learner.run_protocol(planned_walk(learner, 3), tokens, TABLES[tables][1:2], source(8)))
+        asyncio.run(learner.run_protocol(planned_walk(learner, 4), tokens, TABLES[tables][1:2], source(8)))
     assert raised.value.culprit == "party 2"
     assert forger.sent == 0
 
@@ -387,12 +387,12 @@ def test_the_hub_makes_the_calls_of_all_steps() -> None:
             return np.zeros(0, dtype=np.intp)
 
         async def all_to_all(self, vectors: Boxes) -> Boxes:
-            assert vectors.shape == (0, 3, width(1))
+            assert vectors.shape == (0, 4, width(1))
             self.calls += 1
             return vectors
 
     aggregator = Aggregator()
-    learner, _ = planned(SUM, 3)
+    learner, _ = planned(SUM, 4)
     result = asyncio.run(learner.run(LearnerContext(exchange=aggregator), []))
     assert aggregator.calls == SUM["steps"] + 1
     assert result.values.shape == (0, 1)
