@@ -20,7 +20,7 @@ from smpc_dp.transport.memory import Faults, MemoryNetwork
 from tests.faults.test_schedules import batches, check_error
 
 SCHEDULES = 400
-BATCH = 50
+BATCH = 25
 LENGTH = 2
 
 

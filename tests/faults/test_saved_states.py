@@ -92,14 +92,14 @@ def attested(wire: Wire) -> bool:
 
 
 def thinned(scene: Scene, indices: Sequence[T], stride: int, first: int = 0) -> Sequence[T]:
-    """Return a third of the places of the small protocol, fewer of a slower one, or with --all all.
+    """Return a fifth of the places of the small protocol, fewer of a slower one, or with --all all.
 
     `first` is below `stride`: the cases of a test begin at different places.
     """
     if stride == 1:
         return indices
     if isinstance(scene, SmallScene):
-        return indices[first % 3 :: 3]
+        return indices[first % 5 :: 5]
     # All parties of these play, and each letter is a write.
     every = stride * (5 if isinstance(scene, DirectScene) else 4)
     return indices[first * every // stride :: every]
@@ -513,7 +513,7 @@ def test_damage_is_refused(scene: Scene, tmp_path: Path) -> None:
     assert len(files) == 3
     for path in files:
         content = path.read_bytes()
-        indices = sorted({*range(0, len(content), max(1, len(content) // 150)), len(content) - 1})
+        indices = sorted({*range(0, len(content), max(1, len(content) // 75)), len(content) - 1})
         damaged = [content[:position] for position in indices]
         damaged += [content[:p] + bytes([content[p] ^ 0x41]) + content[p + 1 :] for p in indices]
         for broken in damaged:

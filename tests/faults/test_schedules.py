@@ -20,7 +20,7 @@ from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 SCHEDULES = 2_000
-BATCH = 100
+BATCH = 50
 LENGTH = 3
 
 

@@ -119,7 +119,7 @@ def test_worst_case_of_larger_graphs_is_bounded(n: int, k: int, removed: int, cl
 
 def test_badly_connected_sparse_graphs() -> None:
     """A path and a caterpillar, where sparse factors stand in for conjugate gradients."""
-    n = 150
+    n = 90
     path = [(v, v + 1) for v in range(n - 1)]
     for edges, size in ((path, n), ([*path, *((v, n + v) for v in range(n))], 2 * n)):
         graph = honest_graph(size, np.array(edges))

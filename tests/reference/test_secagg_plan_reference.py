@@ -161,6 +161,7 @@ def opened_components(graph: Graph, survivors: frozenset[int], corrupt: frozense
     return sizes
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize(
     ("n", "c", "k", "t"), [(5, 1, 2, 2), (5, 1, 3, 2), (5, 2, 2, 2), (6, 2, 2, 2), (6, 2, 4, 3), (6, 3, 3, 2)]
 )
