@@ -221,7 +221,7 @@ def test_fewer_leaves_than_points_have_no_bound_on_the_bias(levels: int, known: 
 @pytest.mark.parametrize("split", ["users", "budget"])
 @pytest.mark.parametrize("ties", [0.5, 0.0])
 def test_without_threshold_unbiased_and_as_far_off_as_the_exact_variance(split: Split, ties: float) -> None:
-    values, errors = runs_of(SCORES, LABELS, 3.0, 3, "hadamard", split, 1_400, ties=ties, threshold=0.0)
+    values, errors = runs_of(SCORES, LABELS, 3.0, 3, "hadamard", split, 800, ties=ties, threshold=0.0)
     truth = auc_of(SCORES, LABELS, ties)
     assert agrees(values, truth)
     up, down = (np.bincount(SCORES[label == LABELS], minlength=8).astype(np.float64) for label in (1, 0))

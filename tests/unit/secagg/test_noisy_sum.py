@@ -61,10 +61,10 @@ def with_variance(parameters: NoisySumParameters, variance: Fraction) -> NoisySu
 @pytest.mark.thin(2)
 @pytest.mark.parametrize("mechanism", ["discrete-gaussian", "skellam"])
 def test_noise_of_the_sum_is_as_stated(mechanism: str) -> None:
-    """30 runs of 20 coordinates: 600 degrees of freedom; five deviations of the mean square: 6e-7."""
-    values = np.full((6, 20), 0.25)
+    """10 runs of 60 coordinates: 600 degrees of freedom; five deviations of the mean square: 6e-7."""
+    values = np.full((6, 60), 0.25)
     squares = []
-    for seed in range(30):
+    for seed in range(10):
         result = simulate.average(
             values,
             lower=0.0,
