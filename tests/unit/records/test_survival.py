@@ -175,7 +175,7 @@ def test_intervals_have_at_least_their_level() -> None:
 
 
 def test_the_noise_of_curves_and_of_the_difference_is_that_of_repeated_releases() -> None:
-    """The deviation of 150 releases is within 24.5 % of the stated one: false alarms below 1e-4 each, of 5."""
+    """The deviation of 150 releases is within 24.5 % of the stated: false alarms below 1e-4 each, of 5."""
     rows = trial(3, 4000)
     planned = plan(1.0)
     exact = planned.vector(read_table(rows, SCHEMA))
