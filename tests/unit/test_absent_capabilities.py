@@ -20,10 +20,7 @@ import pytest
 import smpc_dp.capabilities
 from smpc_dp import extensions
 from smpc_dp.capabilities.pairs.ustatistic import messages as statistic
-
-# With all options of simulations, which later tests need.
-from smpc_dp.cli import simulate as _simulate  # noqa: F401
-from smpc_dp.cli.commands import COMMANDS
+from smpc_dp.cli.commands import COMMANDS, Commands
 from smpc_dp.cli.live import _index
 from smpc_dp.cli.plan import PLANS
 from smpc_dp.engine import registry
@@ -81,6 +78,8 @@ def clear(monkeypatch: pytest.MonkeyPatch, *finders: MetaPathFinder) -> None:
 def absent(request: pytest.FixtureRequest) -> Iterator[str]:
     """A capability that is absent."""
     name: str = request.param
+    # Its options are made of settings in a module of a capability, which must still be there.
+    Commands()["simulate"]
     before = {key: value for key, value in sys.modules.items() if key.startswith(f"{CAPABILITIES}.")}
     with pytest.MonkeyPatch.context() as monkeypatch:
         clear(monkeypatch, Blocked(f"{CAPABILITIES}.{name}"))
