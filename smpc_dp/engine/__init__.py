@@ -17,7 +17,7 @@ else:
 
     def __getattr__(name):
         if name not in _HOME_OF:
-            raise AttributeError(f"module 'smpc_dp.protocols' has no attribute {name!r}")
+            raise AttributeError(f"module 'smpc_dp.engine' has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
         return value
 

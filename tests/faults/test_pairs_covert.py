@@ -1044,7 +1044,7 @@ def test_no_certificate_arises_from_honest_runs_with_crashes_losses_replays_and_
 ) -> None:
     for kind in (Sender, Receiver):
         monkeypatch.setattr(
-            f"smpc_dp.protocols.covert.copies.{kind.__name__}", functools.partial(Remembered, kind)
+            f"smpc_dp.capabilities.pairs.covert.copies.{kind.__name__}", functools.partial(Remembered, kind)
         )
     ends = Counter(play(seed) for seed in schedules)
     print(f"covert: {len(schedules)} schedules, {dict(ends)}")

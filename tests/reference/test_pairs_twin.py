@@ -105,7 +105,7 @@ def test_blocks_and_chunks(output: Output, monkeypatch: pytest.MonkeyPatch) -> N
     limits = twin.Limits(block_labels=48, transfers=10)
     monkeypatch.setattr("smpc_dp.capabilities.pairs.garbled.plan.BLOCK_LABELS", limits.block_labels)
     for module in ("plan", "garbler", "evaluator"):
-        monkeypatch.setattr(f"smpc_dp.protocols.garbled.{module}.TRANSFERS", limits.transfers)
+        monkeypatch.setattr(f"smpc_dp.capabilities.pairs.garbled.{module}.TRANSFERS", limits.transfers)
     run = runs.new_run(runs.Scenario("blocks", "", output, 40)).execute()
     assert [block.count for block in run.plan.blocks()] == [16, 16, 8]
     agrees(runs.run_json(run), limits)

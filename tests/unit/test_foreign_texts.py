@@ -116,7 +116,7 @@ def made(kind: type[SmpcError], text: str) -> SmpcError:
 
 def import_all() -> None:
     """Import the packages that read what others send."""
-    for package in ("wire", "protocols", "net", "log", "statistics", "kernels", "learn", "identity"):
+    for package in ("wire", "engine", "secagg", "session", "transport", "logs", "capabilities", "identity"):
         importlib.import_module(f"smpc_dp.{package}")
         for info in pkgutil.walk_packages([f"{smpc_dp.__path__[0]}/{package}"], f"smpc_dp.{package}."):
             importlib.import_module(info.name)

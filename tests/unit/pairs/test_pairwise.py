@@ -139,7 +139,7 @@ def test_random_circuits(circuit: Circuit, data: st.DataObject) -> None:
 def test_a_batch_is_cut_into_blocks_and_transfers_into_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "BLOCK_LABELS", 32 * 64)
     for module in ("garbler", "evaluator"):
-        monkeypatch.setattr(f"smpc_dp.protocols.garbled.{module}.TRANSFERS", 1000)
+        monkeypatch.setattr(f"smpc_dp.capabilities.pairs.garbled.{module}.TRANSFERS", 1000)
     circuit = find("less_u32").build()
     plan = plan_of(circuit, 5000, output="aggregator")
     assert plan.tile == 64
@@ -182,7 +182,7 @@ def test_more_transfers_than_one_setup_has_are_refused() -> None:
 
 def test_the_transfers_of_a_run_take_as_many_indices_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("garbler", "evaluator", "plan"):
-        monkeypatch.setattr(f"smpc_dp.protocols.garbled.{module}.TRANSFERS", 1000)
+        monkeypatch.setattr(f"smpc_dp.capabilities.pairs.garbled.{module}.TRANSFERS", 1000)
     monkeypatch.setattr(planning, "BLOCK_LABELS", 32 * 64)
     taken: list[int] = []
 
