@@ -21,6 +21,19 @@ LOADED = (
     "from smpc_dp.session import member, opening\n"
     "member.Membership.load({path!r}, 'alice').endpoint()"
 )
+# Aggregator and parties of a whole sum, in one process.
+SUMMED = """
+import asyncio, smpc_dp
+async def party(name):
+    async with smpc_dp.connect({path!r}, party=name) as session:
+        return await session.sum([1.0, 2.0])
+async def run():
+    served = asyncio.create_task(smpc_dp.serve({path!r}, requests=1))
+    results = await asyncio.gather(*map(party, {names!r}))
+    await served
+    assert all(result.value.tolist() == [3.0, 6.0] for result in results), results
+asyncio.run(run())
+"""
 # What no import of a party needs.
 HEAVY = (
     "capabilities.gopa",
@@ -98,3 +111,10 @@ def test_a_party_of_another_protocol_loads_what_that_needs(
     path = create_local_session(tmp_path, PARTIES, given, protocol=protocol)
     loaded = heavy_of(modules_after(LOADED.format(path=str(path))))
     assert loaded - {"scipy"} <= {f"smpc_dp.{name}" for name in needed}
+
+
+def test_a_whole_sum_loads_no_capability(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, {**SUM, "upper": 10.0, "precision": 1e-3})
+    loaded = modules_after(SUMMED.format(path=str(path), names=PARTIES))
+    assert {"smpc_dp.secagg.states", "smpc_dp.session.aggregator"} <= loaded
+    assert not [name for name in loaded if name.startswith("smpc_dp.capabilities.")]
