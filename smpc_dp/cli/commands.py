@@ -8,11 +8,9 @@ with commands of its own.
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
-from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, get_args, get_origin
+from typing import Any, ClassVar, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -131,10 +129,6 @@ class CommandGroup(TyperGroup):
         self._lazy = Commands(self.own, are_all=self.are_all)
         self.commands = self._lazy
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, `--help` included."""
-        return _with_plain_values(super().get_params(ctx))
-
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - given by Typer
         """Write the list of commands."""
         lines = {name: self._lazy.help_of(name) for name in self._lazy}
@@ -148,14 +142,6 @@ class CommandGroup(TyperGroup):
             formatter.write_dl([*lines.items()])
 
 
-class Command(TyperCommand):
-    """A command of one function."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, `--help` included."""
-        return _with_plain_values(super().get_params(ctx))
-
-
 # Made once also where one process runs many commands: typer reads the hints of all options.
 @functools.cache
 def _command(name: str, target: Any) -> Any:
@@ -164,48 +150,5 @@ def _command(name: str, target: Any) -> Any:
     if isinstance(target, typer.Typer):
         parent.add_typer(target, name=name)
     else:
-        parent.command(name, cls=Command)(target)
+        parent.command(name)(target)
     return get_group(parent).commands[name]
-
-
-def _with_plain_values(parameters: Sequence[Any]) -> list[Any]:
-    """Let parameters take texts, paths and small numbers as they are, and Typer convert the rest.
-
-    It does so by pydantic, which it loads for options that are not given too: a fifth of a command's start.
-    Versions of it that convert by themselves are left alone.
-    """
-    for parameter in parameters:
-        if hasattr(parameter, "type_descriptor") and "process_value" not in vars(parameter):
-            parameter.process_value = functools.partial(_processed, parameter, parameter.process_value)
-    return [*parameters]
-
-
-def _processed(parameter: Any, process: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
-    """Return the value of a parameter, by Typer's `process` if it is not plain."""
-    several = parameter.nargs != 1 or getattr(parameter, "multiple", False)
-    converted: Any
-    if value is None and not parameter.required:
-        converted = () if several else None
-    elif type(value) is str and not several and (plain := _plain_value(parameter, value)) is not None:
-        converted = plain
-    else:
-        return process(context, value)
-    return converted if parameter.callback is None else parameter.callback(context, parameter, converted)
-
-
-def _plain_value(parameter: Any, text: str) -> str | int | Path | None:
-    """Return a text as what a parameter takes, or None for what Typer converts or refuses."""
-    info, kind = parameter.type_descriptor.parameter_info, parameter.type_descriptor.annotation
-    if info.parser is not None:
-        return None
-    if kind is str or (get_origin(kind) is Literal and text in get_args(kind)):
-        return text
-    if kind is int:
-        # As int() and pydantic read alike.
-        is_number = len(text) < 10 and text.isascii() and text.isdigit() and info.max is None
-        return int(text) if is_number and int(text) >= (info.min or 0) else None
-    if kind is Path:
-        checks = (info.exists, info.writable, info.resolve_path, info.allow_dash, info.path_type)
-        takes_any = info.file_okay and info.dir_okay and info.readable and not any(checks)
-        return Path(text) if takes_any and (not os.path.exists(text) or os.access(text, os.R_OK)) else None
-    return None

@@ -6,14 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from smpc_dp.cli import app
-from smpc_dp.cli.commands import COMMANDS, Command, Commands
+from smpc_dp.cli.commands import COMMANDS, Commands
 from smpc_dp.cli.plan import PLANS
 
 
@@ -50,64 +48,6 @@ def test_a_plan_loads_no_other_one() -> None:
     assert {name for name in loaded if name.rpartition(".")[2].startswith("plan_")} == {
         "smpc_dp.cli.plan_secagg"
     }
-
-
-def ways_to_take(
-    path: Annotated[Path, typer.Argument()],
-    text: str | None = None,
-    count: Annotated[int | None, typer.Option(min=1)] = None,
-    few: Annotated[int | None, typer.Option(max=9)] = None,
-    texts: Annotated[list[str] | None, typer.Option()] = None,
-    real: float | None = None,
-    kind: Literal["sum", "average"] = "sum",
-    there: Annotated[Path | None, typer.Option(exists=True, dir_okay=False)] = None,
-    sure: bool = False,
-) -> None:
-    typer.echo(repr((path, text, count, few, texts, real, kind, there, sure)))
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        "",
-        "a.txt",
-        "- --text= --sure",
-        "a/../b/ --text=3 --count=1 --few=9",
-        ". --count=007 --few=-3 --real=1e3 --kind=average --texts=a --texts=b",
-        "a --count=0",
-        "a --count=-1",
-        "a --count=1_000",
-        "a --count=x",
-        "a --count=1.0",
-        "a --count=",
-        "a --count=\u0663",
-        "a --count=\u00b2",
-        "a --count=12345678901234567890",
-        "a --few=10",
-        "a --real=x",
-        "a --kind=x",
-        "a --kind=SUM",
-        "a --there=nowhere",
-        "a --there=.",
-        "closed",
-        "closed --text=b",
-    ],
-)
-def test_plain_values_are_what_typer_makes_of_them(
-    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "closed").touch()
-    # For root every file can be read.
-    can = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != "closed" and can(path, mode))
-    outcomes = []
-    for kind in (Command, None):
-        one = typer.Typer(rich_markup_mode=None)
-        one.command(cls=kind)(ways_to_take)
-        outcomes.append(CliRunner().invoke(one, given.split()))
-    ours, typers = [(outcome.exit_code, outcome.output, outcome.stderr) for outcome in outcomes]
-    assert ours == typers
 
 
 def test_the_lab_adds_its_commands() -> None:
