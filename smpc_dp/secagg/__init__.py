@@ -1,1 +1,4 @@
-"""Secagg of `smpc_dp`."""
+"""The secure sum: pairwise masks cancel in the total, which an aggregator computes.
+
+Specification: `protocols/secagg/README.md`.
+"""
