@@ -17,6 +17,7 @@ from smpc_dp.console.progress import Bar
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.engine.phases.messages import PARTY_STEPS
 from smpc_dp.engine.result import Result
+from smpc_dp.errors import LocalError
 from smpc_dp.extensions import imported
 from smpc_dp.secagg.noisy import PrivateSettings
 
@@ -59,7 +60,9 @@ def average(
     of the parties to drop out, with gopa for a hundredth, or for --dropout if that is more.
     """
     # They load all capabilities.
-    from smpc_dp import simulate as simulation
+    simulation = imported("smpc_dp.simulate")
+    if simulation is None:
+        raise LocalError("simulations need all capabilities, of which one is not in this installation")
     from smpc_dp.session.memory.randomness import checked_seed
     from smpc_dp.simulate.average import METHODS
 

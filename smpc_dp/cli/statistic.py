@@ -12,6 +12,7 @@ import typer
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.session.inputs import read_table, read_vector
 from smpc_dp.session.session_file import SessionFile
+from smpc_dp.session.tasks import find_task
 
 if TYPE_CHECKING:
     from smpc_dp.capabilities.pairs.kernels.fields import Field
@@ -75,6 +76,7 @@ class Statistic:
             return None
         if epsilon is None:
             raise ConfigError.at("--epsilon", "a statistic needs one", ConfigCheck.MISSING)
+        find_task("pairs")
         # Not at the top: most calls are sums.
         from smpc_dp.capabilities.pairs.kernels.named import find_kernel, requires_fields
 

@@ -98,6 +98,11 @@ def find_protocol(name: str) -> SessionProtocol | None:
     return replace(_of_sums(name, checked, added), task=task_of_vectors)
 
 
+def is_absent(name: str) -> bool:
+    """Tell whether a protocol is one of this package whose capability is not in this installation."""
+    return name in BUILT_IN and _built_in(name) is None
+
+
 def protocol_in(name: str, version: int) -> SessionProtocol | None:
     """Return the protocol of this name if it has this version, also of an earlier release; else None."""
     result = find_protocol(name)

@@ -42,7 +42,7 @@ DATA = {name: (index % 4, (3 * index) % 4) for index, name in enumerate(NAMES)}
 
 
 class Evaluations:
-    """Channels between partners in memory: what `net.evaluation` does in threads.
+    """Channels between partners in memory: what `requests.evaluation` does in threads.
 
     `begun`: grows with the matching, the party and its partner of each evaluation that a party begins.
     """

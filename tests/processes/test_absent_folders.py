@@ -81,6 +81,11 @@ def test_all_else_works_without_the_folder_of_a_capability(name: str, tmp_path: 
     assert len(modules) > 300
     check_pages(python("-c", IMPORTING, *modules), *gone)
 
+    simulated = [sys.executable, "-m", "smpc_dp", "simulate", "average", "--parties", "10"]
+    done = subprocess.run(simulated, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "simulations need all capabilities, of which one is not in this installation" in done.stderr
+
     session = create_local_session(tmp_path, PARTIES, SUM)
     (tmp_path / "inputs").mkdir()
     for place, party in enumerate(PARTIES):

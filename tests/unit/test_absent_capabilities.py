@@ -5,6 +5,7 @@ The names of its protocols stay reserved.
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,7 @@ from smpc_dp.extensions import CAPABILITIES
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.logs.audits.audit import _audit_of
+from smpc_dp.logs.audits.log_session import parse_session_text
 from smpc_dp.session import tasks
 from smpc_dp.session.aggregator import RequestServer
 from smpc_dp.session.connection_pool import InboundEvent
@@ -312,3 +314,23 @@ def test_another_module_that_a_capability_lacks_is_a_fault(monkeypatch: pytest.M
             patch.delitem(sys.modules, f"{CAPABILITIES}.{name}", raising=False)
             patch.setattr(sys, "meta_path", [Blocked(f"{CAPABILITIES}.{name}"), *sys.meta_path])
             assert extensions.imported(f"{CAPABILITIES}.{name}") is None
+
+
+VERIFIABLE = Path(__file__).parents[2] / "protocols" / "gopa" / "vectors" / "verifiable-run-honest.json"
+
+
+def test_a_log_of_an_absent_capability_is_not_called_wrong(absent: str) -> None:
+    session = json.loads(json.loads(VERIFIABLE.read_text("utf-8"))["log"][0])["session"]
+    if absent != "gopa":
+        assert parse_session_text(session).protocol == "gopa"
+        return
+    with pytest.raises(LocalError, match="the log needs the protocol 'gopa', which is not in this install"):
+        parse_session_text(session)
+
+
+def test_a_statistic_of_an_absent_capability_is_refused(absent: str, tmp_path: Path) -> None:
+    write_session(tmp_path / "s.toml", "secagg", 1, SUM, MEMBERS)
+    given = ("--statistic", "gini", "--field", "0:9", "--epsilon", "1")
+    done = run_command("run", "s.toml", *given, cwd=tmp_path)
+    assert done.returncode == 1
+    assert ("task: 'pairs' is not in this installation" in done.stderr) == (absent == "pairs")

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import Digest
-from smpc_dp.engine.registry import find_protocol, protocol_in, session_protocol
+from smpc_dp.engine.registry import find_protocol, is_absent, protocol_in, session_protocol
 from smpc_dp.errors import (
     Check,
     ConfigIssue,
@@ -100,7 +100,7 @@ class LogSession:
 
 
 def parse_session_text(text: str) -> LogSession:
-    """Parse the canonical JSON of a session in a header; raise ConfigError or VerificationError.
+    """Parse the canonical JSON of a session in a header; raise ConfigError, LocalError or VerificationError.
 
     The parameters are not planned.
     """
@@ -133,8 +133,13 @@ def parse_session_text(text: str) -> LogSession:
 
 
 def _check_session(document: Mapping[str, object]) -> None:
-    """Raise VerificationError for a session whose protocol says that its runs cannot be audited."""
+    """Raise VerificationError for a session whose protocol says that its runs cannot be audited.
+
+    LocalError where its capability is absent: that is no fault of the log.
+    """
     protocol, parameters, roster = (document.get(key) for key in ("protocol", "parameters", "roster"))
+    if isinstance(protocol, str) and is_absent(protocol):
+        raise LocalError(f"the log needs the protocol '{protocol}', which is not in this installation")
     described = find_protocol(protocol) if isinstance(protocol, str) else None
     if described is not None and described.audit is not None and isinstance(parameters, dict):
         described.audit.check_session(parameters, len(roster) if isinstance(roster, list) else 0)
