@@ -312,7 +312,7 @@ def at_step(hall: Hall, media: Media, number: int) -> SavedCollection[Any]:
     return run
 
 
-@pytest.mark.thin(7)
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("parts", [(), ("store",), ("keys",), ("store", "keys")], ids="+".join)
 def test_a_fork_of_an_aggregator_at_every_step(
     media: Media, kind: type[Hall], tmp_path: Path, stride: int, parts: tuple[str, ...]
@@ -498,7 +498,7 @@ def test_an_error_is_saved(error: SmpcError) -> None:
         assert vars(again) == vars(error)
 
 
-@pytest.mark.thin(7)
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("parts", [(), ("store",), ("keys",), ("store", "keys")], ids="+".join)
 def test_a_fork_before_the_last_message_of_a_step(
     media: Media, kind: type[Hall], tmp_path: Path, parts: tuple[str, ...]

@@ -513,7 +513,7 @@ def test_damage_is_refused(scene: Scene, tmp_path: Path) -> None:
     assert len(files) == 3
     for path in files:
         content = path.read_bytes()
-        indices = sorted({*range(0, len(content), max(1, len(content) // 75)), len(content) - 1})
+        indices = sorted({*range(0, len(content), max(1, len(content) // 150)), len(content) - 1})
         damaged = [content[:position] for position in indices]
         damaged += [content[:p] + bytes([content[p] ^ 0x41]) + content[p + 1 :] for p in indices]
         for broken in damaged:

@@ -318,8 +318,8 @@ def test_an_update_has_the_planned_noise() -> None:
         drawn.append(seen[0][4])
     units = np.ldexp(np.array(drawn).ravel(), noise[0].bits)
     variance = float(np.mean(units**2)) / planned
-    # Chi-squared of 750 degrees: six standard deviations are 0.31.
-    assert abs(variance - 1) < 0.31
+    # Chi-squared of 750 degrees: six standard deviations are 0.31; their tail is skewed.
+    assert abs(variance - 1) < 0.32
 
 
 def simulate_with(settings: Personalized, seed: int, seen: list[Rows], tick: int) -> None:

@@ -43,7 +43,7 @@ def test_counts_that_are_shown_have_intervals_of_their_level(true: float) -> Non
 
 
 @pytest.mark.thin(3)
-@pytest.mark.parametrize(("shape", "least"), [(None, 0.5), (None, LEAST), (1.0, LEAST), (1.25, 0.5)])
+@pytest.mark.parametrize(("shape", "least"), [(None, LEAST), (None, 0.5), (1.0, LEAST), (1.25, 0.5)])
 def test_counts_that_are_shown_or_hidden_have_intervals_of_their_level(
     shape: float | None, least: float
 ) -> None:

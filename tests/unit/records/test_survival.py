@@ -175,20 +175,20 @@ def test_intervals_have_at_least_their_level() -> None:
 
 
 def test_the_noise_of_curves_and_of_the_difference_is_that_of_repeated_releases() -> None:
-    """The deviation of 150 releases is within 24.5 % of the stated: false alarms below 1e-4 each, of 5."""
+    """The deviation of 400 releases is within 15 % of the stated one: false alarms below 1e-4 each, of 5."""
     rows = trial(3, 4000)
     planned = plan(1.0)
     exact = planned.vector(read_table(rows, SCHEMA))
     source = NoiseSource.keyed(hashlib.sha256(b"difference").digest(), b"noise")
     values, stated = [], []
-    for _ in range(150):
+    for _ in range(400):
         noise = planned.mechanism.share.noise(source, 3 * planned.length).reshape(3, -1).sum(axis=0)
         answers = estimate(planned, exact + noise, 3)
         chosen = (answers.of(ASK[1])[0], *answers.of(ASK[0])[:4])
         assert all(one.value is not None and one.standard_error is not None for one in chosen)
         values.append([one.value or 0.0 for one in chosen])
         stated.append([one.standard_error or 0.0 for one in chosen])
-    assert np.std(values, axis=0) == pytest.approx(np.mean(stated, axis=0), rel=0.245)
+    assert np.std(values, axis=0) == pytest.approx(np.mean(stated, axis=0), rel=0.15)
 
 
 def releases(rows: dict[str, NDArray[Any]], label: bytes, count: int) -> list[list[Estimate]]:
@@ -235,14 +235,14 @@ def test_a_log_rank_without_an_event_has_a_value_and_its_z_is_normal() -> None:
 
 
 def test_a_sampling_error_clear_of_its_noise_is_that_without_noise() -> None:
-    """Means of 100 releases within 2.8 %; errors of the noise in them are below 10 % each, 1 % of a mean."""
+    """Means of 200 releases within 2 %; errors of the noise in them are below 10 % each, 0.7 % of a mean."""
     rows = trial(5, 12_000)
     planned = plan(100.0)
     without = estimate(planned, planned.vector(read_table(rows, SCHEMA)), 3)
     expected = [one.sampling_error for one in (*without.of(ASK[0])[:5], without.of(ASK[1])[0])]
-    noisy = [[one.sampling_error for one in each[:6]] for each in releases(rows, b"events", 100)]
+    noisy = [[one.sampling_error for one in each[:6]] for each in releases(rows, b"events", 200)]
     means = np.array(noisy, dtype=np.float64).mean(axis=0)
-    assert means == pytest.approx(np.array(expected, dtype=np.float64), rel=0.028)
+    assert means == pytest.approx(np.array(expected, dtype=np.float64), rel=0.02)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -221,13 +221,13 @@ def test_fewer_leaves_than_points_have_no_bound_on_the_bias(levels: int, known: 
 @pytest.mark.parametrize("split", ["users", "budget"])
 @pytest.mark.parametrize("ties", [0.5, 0.0])
 def test_without_threshold_unbiased_and_as_far_off_as_the_exact_variance(split: Split, ties: float) -> None:
-    values, errors = runs_of(SCORES, LABELS, 3.0, 3, "hadamard", split, 800, ties=ties, threshold=0.0)
+    values, errors = runs_of(SCORES, LABELS, 3.0, 3, "hadamard", split, 1_400, ties=ties, threshold=0.0)
     truth = auc_of(SCORES, LABELS, ties)
     assert agrees(values, truth)
     up, down = (np.bincount(SCORES[label == LABELS], minlength=8).astype(np.float64) for label in (1, 0))
     exact = exact_variance(up, down, 3.0, split=split, ties=ties)
     assert agrees((values - truth) ** 2, exact)
-    # The comparison would see a third more.
+    # The comparison would see a third more, in at least 93 of 100 seeds.
     assert not agrees((values - truth) ** 2, exact / 0.75)
     # Negative covariances are left out of the estimated error.
     assert (errors**2).mean() + 5 * (errors**2).std() / math.sqrt(len(errors)) > exact

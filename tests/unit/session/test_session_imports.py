@@ -43,6 +43,8 @@ HEAVY = (
     "capabilities.servers",
     "logs.audits",
     "logs.log",
+    "logs.store",
+    "session.memory",
     "simulate",
 )
 FOREIGN = ("dp_accounting", "mpyc", "networkx", "scipy")
