@@ -68,8 +68,9 @@ def imported(module: str) -> Any:
     """Import a module of this package; None for a capability that is absent, or builds on an absent one."""
     try:
         result = import_module(module)
-        # A folder without modules is a namespace package, which has no file.
-        return result if getattr(result, "__file__", None) else None
+        # A folder that is left without modules is a namespace package, which has a path and no file.
+        is_empty = hasattr(result, "__path__") and getattr(result, "__file__", None) is None
+        return None if is_empty else result
     except ModuleNotFoundError as error:
         # Of its folder, or of one that it builds on; another module that is missing in one is a fault.
         if error.name is None or not _OF_CAPABILITY.fullmatch(error.name):
