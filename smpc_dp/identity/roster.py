@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Literal, Self, TypeVar, get_args
 
 import msgspec
@@ -73,13 +74,26 @@ class Roster:
     number of aggregators is wrong (`requires_aggregator`: exactly one, otherwise at most one).
     """
 
-    __slots__ = ("_by_name", "_index", "aggregator", "digest", "members", "parties", "servers")
+    __slots__ = (
+        "_by_name",
+        "_index",
+        "aggregator",
+        "digest",
+        "keys",
+        "members",
+        "parties",
+        "party_names",
+        "servers",
+    )
 
     members: tuple[Member, ...]
     parties: tuple[Member, ...]
     servers: tuple[Member, ...]
     aggregator: Member | None
     digest: bytes
+    # The names of the parties, and the public keys of all members by name: one object for all requests.
+    party_names: tuple[str, ...]
+    keys: Mapping[str, bytes]
 
     def __init__(self, members: Iterable[Member], *, requires_aggregator: bool = True) -> None:
         listed = tuple(members)
@@ -91,7 +105,9 @@ class Roster:
         self.servers = tuple(member for member in listed if member.role == "server")
         self.aggregator = next((member for member in listed if member.role == "aggregator"), None)
         self._by_name = {member.name: member for member in listed}
-        self._index = {member.name: number for number, member in enumerate(self.parties, start=1)}
+        self.party_names = tuple(member.name for member in self.parties)
+        self._index = {name: number for number, name in enumerate(self.party_names, start=1)}
+        self.keys = MappingProxyType({member.name: member.public_key for member in listed})
         self.digest = _digest(listed)
 
     @classmethod

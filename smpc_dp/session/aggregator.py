@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -30,7 +30,6 @@ from smpc_dp.session.exchange.states import Relayed
 from smpc_dp.session.member import Membership, aggregator_name, requests_of
 from smpc_dp.session.operations import HELLOS, Operations, is_hello, leaving_error
 from smpc_dp.session.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
-from smpc_dp.transport.endpoint import listen
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
@@ -59,7 +58,7 @@ class RequestServer:
         role: MakeAggregator = make_aggregator,
     ) -> None:
         self._membership = membership
-        self._make = role
+        self._make = membership.maker(role)
         self._kernels = kernels
         self._pool = pool
         self._board = board
@@ -432,13 +431,27 @@ async def serve(
         raise ConfigError.at("requests", f"must be at least 1, is {requests}", ConfigCheck.RANGE)
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
     membership.refuse_others("vector", "records")
-    logs = log_folder(membership, session, board)
-    on_event = with_logging(on_event)
+    opening = open_aggregator(
+        membership,
+        listen_on,
+        logs=log_folder(membership, session, board),
+        on_event=with_logging(on_event),
+        watch=watch,
+        kernels=kernels,
+        role=role,
+    )
+    return await serve_requests(membership, opening, requests)
+
+
+async def serve_requests(
+    membership: Membership,
+    opening: AbstractAsyncContextManager[RequestServer],
+    requests: int | None = None,
+) -> list[Result | RecordResult | StatisticResult | SmpcError]:
+    """Serve requests for sums, and beside them; arguments and results as of `serve`."""
     results: list[Result | RecordResult | StatisticResult | SmpcError] = []
     following = membership.parameters
-    async with open_aggregator(
-        membership, listen_on, logs=logs, on_event=on_event, watch=watch, kernels=kernels, role=role
-    ) as server:
+    async with opening as server:
         while requests is None or len(results) < requests:
             ended = await server.request(len(results) + 1)
             if ended is None:
@@ -499,7 +512,8 @@ async def open_aggregator(
     """Listen for the parties of a session, and close all connections at the end; arguments as of `serve`."""
     host, port = membership.address(listen_on)
     pool = ConnectionPool(membership, on_event)
-    listener = await listen(membership.endpoint(aggregator=True), host, port, pool.welcome, pool.refused)
+    endpoint = membership.endpoint(aggregator=True)
+    listener = await endpoint.listen(host, port, pool.welcome, pool.refused)
     try:
         yield RequestServer(membership, pool, on_event, watch, kernels, logs, role)
         await pool.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
@@ -28,7 +27,7 @@ from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import OnEvent
 from smpc_dp.session.requests import AggregatorLostError, ends_session
 from smpc_dp.transport.channel import ChannelClosed
-from smpc_dp.transport.endpoint import Endpoint, dial
+from smpc_dp.transport.memory_connections import PeerEndpoint
 from smpc_dp.transport.tls import Contexts
 from smpc_dp.wire.abort import LEAVE, QUIT, abort_of
 from smpc_dp.wire.envelope import Envelope
@@ -206,7 +205,7 @@ class AggregatorConnection(Connection):
     async def open(
         cls,
         membership: Membership,
-        endpoint: Endpoint,
+        endpoint: PeerEndpoint,
         on_event: OnEvent,
         role: MakeParty | None = None,
     ) -> AggregatorConnection:
@@ -214,7 +213,7 @@ class AggregatorConnection(Connection):
         connection = cls(membership, on_event, role, endpoint.contexts)
         pool = connection.connections
         pool.awaited.begin(0, "", lambda: [membership.aggregator])
-        calling = dial(endpoint, membership.aggregator)
+        calling = endpoint.dial(membership.aggregator)
         pool.welcome(await pool.awaited.follow(calling, endpoint.connect_timeout))
         return connection
 
@@ -325,7 +324,7 @@ class AggregatorConnection(Connection):
         """Return the party's role in a request."""
         context = membership.context(request, operation)
         parameters, identity = membership.parameters, membership.identity
-        make: Callable[..., Run[Any]] = self._role or make_party
+        make = membership.maker(self._role or make_party)
         chosen = {}
         if parameters.is_logged and not self.check_total:
             chosen["check_total"], self.check_total = False, True

@@ -7,13 +7,15 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.session.awaited import Awaited
 from smpc_dp.session.deadline import now
 from smpc_dp.session.events import Event, OnEvent, warning
-from smpc_dp.session.member import ConnectedMember, from_wire, to_wire
-from smpc_dp.transport.channel import Channel, ChannelClosed
+from smpc_dp.session.member import ConnectedMember
+from smpc_dp.transport.channel import ChannelClosed
+from smpc_dp.transport.memory_connections import PeerChannel
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
@@ -38,8 +40,8 @@ class Connection:
     it before it is `heard`, when its first message is taken.
     """
 
-    channel: Channel
-    outbox: asyncio.Queue[tuple[bytes, bytes] | None]
+    channel: PeerChannel
+    outbox: asyncio.Queue[tuple[Any, ...] | None]
     heard: bool
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -147,7 +149,7 @@ class ConnectionPool:
         self._excluded: set[str] = set()
         self._largest = self._heard = membership.largest_message()
 
-    def welcome(self, channel: Channel, *, resumes: bool = False) -> Connection:
+    def welcome(self, channel: PeerChannel, *, resumes: bool = False) -> Connection:
         """Add a channel; the last one of a party counts.
 
         `resumes`: whether the peer goes on where its last connection ended, and is no new process.
@@ -193,7 +195,7 @@ class ConnectionPool:
                 message = await channel.receive()
                 if self._divert is not None and await self._divert(channel.peer, message):
                     continue
-                request, envelope = from_wire(message, channel.peer)
+                request, envelope = self._membership.from_wire(message, channel.peer)
                 inbound = InboundEvent(channel.peer, request, envelope, connection=connection)
                 await self.inbound.put(inbound)
         except ChannelClosed as closed:
@@ -235,7 +237,7 @@ class ConnectionPool:
                 self._excluded.add(envelope.receiver)
                 connection.channel.max_received = self._longest(envelope.receiver)
             try:
-                connection.outbox.put_nowait(to_wire(request, envelope))
+                connection.outbox.put_nowait(self._membership.to_wire(request, envelope))
             except asyncio.QueueFull:
                 connection.channel.abort()
 
@@ -267,7 +269,7 @@ class ConnectionPool:
         for envelope in envelopes:
             channel = self.connections[envelope.receiver].channel
             with contextlib.suppress(ChannelClosed):
-                await channel.send(*to_wire(request, envelope))
+                await channel.send(*self._membership.to_wire(request, envelope))
 
     async def next(self, until: float) -> InboundEvent | None:
         """Return the next inbound event, or None at the deadline; report the expected members meanwhile."""

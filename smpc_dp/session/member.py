@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,13 +18,16 @@ from smpc_dp.session.session_file import SessionFile, load_session
 from smpc_dp.session.tasks import task_of
 from smpc_dp.transport.endpoint import SMALL_BUDGET, Endpoint
 from smpc_dp.transport.framing import MAX_FRAME, InflightBudget
+from smpc_dp.transport.memory_connections import PeerEndpoint
 from smpc_dp.wire.envelope import EVERYONE, Envelope
 from smpc_dp.wire.signing import Context, decode_envelope, encode_envelope, group_operation
 
 if TYPE_CHECKING:
     from smpc_dp.encoding import Encoding
+    from smpc_dp.engine.run import Run
     from smpc_dp.engine.session_protocol import OpenedOnce
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.session.memory.one_process import OneProcess
 
 # Bytes of large messages that a member holds at a time, or four messages if that is more.
 MIN_BUDGET = 64 << 20
@@ -51,13 +55,17 @@ class ConnectedMember(Protocol):
 
     def largest_message(self) -> int: ...
 
+    def to_wire(self, request: int, envelope: Envelope) -> tuple[Any, ...]: ...
+
+    def from_wire(self, message: Any, sender: str) -> tuple[int, Envelope]: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Membership:
     """Checked session file and identity of the member that this process acts for.
 
     `parameters`: of the session's sums, as of `requests_of`. `group`: the parties of a group's request, in
-    roster order; None: all parties.
+    roster order; None: all parties. `one_process`: what the members of a simulation share.
     """
 
     session: SessionFile
@@ -65,6 +73,7 @@ class Membership:
     parameters: Any
     key_file: Path
     group: tuple[str, ...] | None = None
+    one_process: OneProcess | None = None
 
     @classmethod
     def load(
@@ -123,7 +132,7 @@ class Membership:
         """Names of the parties of a request, in roster order."""
         if self.group is not None:
             return self.group
-        return tuple(member.name for member in self.session.roster.parties)
+        return self.session.roster.party_names
 
     def of_group(self, parameters: Any, names: tuple[str, ...]) -> Membership:
         """Return the membership for a group's request, with parameters planned for its size.
@@ -139,12 +148,14 @@ class Membership:
         except ValueError as error:
             raise ConfigError.at("listen_on", str(error), ConfigCheck.FORMAT) from None
 
-    def endpoint(self, *, aggregator: bool = False) -> Endpoint:
+    def endpoint(self, *, aggregator: bool = False) -> PeerEndpoint:
         """Return the member's endpoint, with limits that fit the session.
 
         An aggregator bounds the memory of large messages, and with it the time of each.
         """
         timeouts = self.session.timeouts
+        if self.one_process is not None:
+            return self.one_process.connections.endpoint(self.name, timeouts.connect)
         largest, others = self.largest_message(), max(1, len(self.session.roster) - 1)
         return Endpoint(
             identity=self.identity,
@@ -203,13 +214,14 @@ class Membership:
 
     def context(self, request: int, operation: str = "") -> Context:
         """Return the context of request number `request`, with the operation of a party."""
-        roster, names = self.session.roster, self.names
+        names, keys = self.names, self.session.roster.keys
         protocol, version = self.session.protocol, self.session.version
         if self.group is not None:
             # A party that takes this request for another group's has another operation, and is not added up.
             operation = group_operation(operation, names)
             protocol, version = self.parameters.protocol, self.parameters.version
-        speakers = {*names, self.aggregator, *self.servers}
+            speakers = {*names, self.aggregator, *self.servers}
+            keys = {name: key for name, key in keys.items() if name in speakers}
         return Context(
             protocol=protocol,
             version=version,
@@ -217,7 +229,7 @@ class Membership:
             request=request,
             names=names,
             aggregator=self.aggregator,
-            keys={member.name: member.public_key for member in roster if member.name in speakers},
+            keys=keys,
             operation=operation,
             grouped=self.group is not None,
         )
@@ -225,6 +237,19 @@ class Membership:
     def event(self) -> Event:
         """Return the privacy event of one request."""
         return self.session.described.event(self.parameters)
+
+    def maker(self, make: Callable[..., Run[Any]]) -> Callable[..., Run[Any]]:
+        """Return what makes this member's roles: `make`, or in a simulation what is given its seed too."""
+        return make if self.one_process is None else self.one_process.maker(self.name, make)
+
+    def to_wire(self, request: int, envelope: Envelope) -> tuple[Any, ...]:
+        """Return what this member's channels carry for an envelope: its buffers, or in memory itself."""
+        return to_wire(request, envelope) if self.one_process is None else (request, envelope)
+
+    def from_wire(self, message: Any, sender: str) -> tuple[int, Envelope]:
+        """Return request number and envelope of a message; raises PeerFault as `from_wire` does."""
+        received: tuple[int, Envelope] = from_wire(message, sender) if self.one_process is None else message
+        return received
 
     def largest_message(self) -> int:
         """Return a bound in bytes on any message of a run, from the plan; larger messages are refused."""

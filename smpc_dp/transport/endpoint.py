@@ -93,6 +93,14 @@ class Endpoint:
         """Seconds after which a silent peer is gone: it may hold a sender back for a frame's time or two."""
         return max(SILENCE_SECONDS, 2 * self.frame_timeout)
 
+    async def dial(self, peer: str) -> Channel:
+        """Return a channel to a member; see `dial`."""
+        return await dial(self, peer)
+
+    async def listen(self, host: str, port: int, on_channel: OnChannel, on_refused: OnRefused) -> Listener:
+        """Accept channels of other members; see `listen`."""
+        return await listen(self, host, port, on_channel, on_refused)
+
     def channel(self, peer: str, stream: Stream, transport: asyncio.Transport) -> Channel:
         """Return the channel of a connection whose TLS handshake is done."""
         loop = asyncio.get_running_loop()

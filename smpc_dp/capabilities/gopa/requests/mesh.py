@@ -40,8 +40,8 @@ from smpc_dp.session.deadline import PATIENCE, StepTimer, now
 from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import OnEvent
 from smpc_dp.session.member import Membership
-from smpc_dp.transport.channel import Channel, ChannelClosed
-from smpc_dp.transport.endpoint import Endpoint, Listener, dial, listen
+from smpc_dp.transport.channel import ChannelClosed
+from smpc_dp.transport.memory_connections import PeerChannel, PeerEndpoint, PeerListener
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
@@ -58,7 +58,7 @@ class Mesh(Connection):
         super().__init__(
             membership, on_event, ConnectionPool(membership, on_event, outbox=outbox, aggregator=False)
         )
-        self._listener: Listener | None = None
+        self._listener: PeerListener | None = None
         self._calls: list[asyncio.Task[None]] = []
         self._names = [member.name for member in membership.session.roster.parties]
         self._index = self._names.index(membership.name)
@@ -87,7 +87,7 @@ class Mesh(Connection):
         """
         mesh, (host, port) = cls(membership, on_event), membership.address(listen_on)
         endpoint = membership.endpoint()
-        mesh._listener = await listen(endpoint, host, port, mesh._called, mesh._refused)
+        mesh._listener = await endpoint.listen(host, port, mesh._called, mesh._refused)
         loop = asyncio.get_running_loop()
         mesh._calls = [loop.create_task(mesh._call(endpoint, name)) for name in mesh._names[: mesh._index]]
         try:
@@ -165,7 +165,7 @@ class Mesh(Connection):
         detail = f"{len(self._names) - len(missing)} parties are connected, {needed} are needed"
         raise TimeoutFault(missing, "connect", detail)
 
-    def _called(self, channel: Channel) -> None:
+    def _called(self, channel: PeerChannel) -> None:
         """Add a channel that another party has opened."""
         if channel.peer not in self._names[self._index + 1 :]:
             self._refused(
@@ -186,7 +186,7 @@ class Mesh(Connection):
         self._settled[name] = error
         self._inbound.set()
 
-    def _welcome(self, channel: Channel) -> asyncio.Task[None]:
+    def _welcome(self, channel: PeerChannel) -> asyncio.Task[None]:
         """Add a channel to the pool, and send it the current hello."""
         reader = self.connections.welcome(channel, resumes=True).tasks[0]
         self._settle(channel.peer, None)
@@ -195,11 +195,11 @@ class Mesh(Connection):
             self.connections.send(drive.request, again)
         return reader
 
-    async def _call(self, endpoint: Endpoint, name: str) -> None:
+    async def _call(self, endpoint: PeerEndpoint, name: str) -> None:
         """Keep a channel to a party that listens: call it again after each loss."""
         while True:
             try:
-                channel = await dial(endpoint, name)
+                channel = await endpoint.dial(name)
             except ConfigError as error:
                 self._refused(name, error)
                 return
@@ -226,7 +226,8 @@ class Mesh(Connection):
         """Return the party's role in a request."""
         context = membership.context(request, operation)
         parameters = cast("DirectParameters", membership.parameters)
-        return direct_states.party(context, parameters, membership.identity, ring_vector)
+        make = membership.maker(direct_states.party)
+        return make(context, parameters, membership.identity, ring_vector)
 
     def _declined(self, membership: Membership, request: int) -> Run[Outcome]:
         encoding = membership.parameters.encoding

@@ -33,7 +33,6 @@ from smpc_dp.session.deadline import now
 from smpc_dp.session.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.session.member import Membership, aggregator_name
 from smpc_dp.session.tasks import checked_for
-from smpc_dp.transport.endpoint import listen
 from smpc_dp.wire.signing import decode
 
 if TYPE_CHECKING:
@@ -190,7 +189,8 @@ async def _receive(
     """Store what parties send until none is missing, or the time is over; `there`: whose report is stored."""
     host, port = membership.address(listen_on)
     pool = ConnectionPool(membership, on_event)
-    listener = await listen(membership.endpoint(aggregator=True), host, port, pool.welcome, pool.refused)
+    endpoint = membership.endpoint(aggregator=True)
+    listener = await endpoint.listen(host, port, pool.welcome, pool.refused)
     until = now() + membership.session.timeouts.connect
     try:
         pool.awaited.begin(REQUEST, REPORT, lambda: set(membership.names) - there)

@@ -43,8 +43,7 @@ from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.session.member import Membership
 from smpc_dp.session.requests import ServerLostError, ends_session
-from smpc_dp.transport.channel import Channel
-from smpc_dp.transport.endpoint import Listener, dial, listen
+from smpc_dp.transport.memory_connections import PeerChannel, PeerListener
 from smpc_dp.wire.abort import NOT_CONNECTED
 
 # Message of the bridge: this bit and the request with which mpyc's process began, then bytes of mpyc's.
@@ -73,7 +72,7 @@ class ComputingServer:
         self._pool = ConnectionPool(
             membership, on_event, outbox=64 + 4 * parties, aggregator=False, divert=self._divert
         )
-        self._listener: Listener | None = None
+        self._listener: PeerListener | None = None
         self._others = [name for name in membership.servers if name != membership.name]
         self._earlier = set(membership.servers[: membership.servers.index(membership.name)])
         self._refusals: dict[str, str] = {}
@@ -104,10 +103,10 @@ class ComputingServer:
         """
         aggregator, (host, port) = cls(membership, on_event, keep), membership.address(listen_on)
         endpoint = membership.endpoint()
-        aggregator._listener = await listen(endpoint, host, port, aggregator._called, aggregator._refused)
+        aggregator._listener = await endpoint.listen(host, port, aggregator._called, aggregator._refused)
         try:
             for channel in await asyncio.gather(
-                *(dial(endpoint, name) for name in sorted(aggregator._earlier))
+                *(endpoint.dial(name) for name in sorted(aggregator._earlier))
             ):
                 aggregator._pool.welcome(channel)
             await aggregator._gather()
@@ -133,7 +132,7 @@ class ComputingServer:
         """Return the servers without a connection."""
         return [name for name in self._others if not self._pool.is_live(name)]
 
-    def _called(self, channel: Channel) -> None:
+    def _called(self, channel: PeerChannel) -> None:
         """Add a channel that another member has opened."""
         if channel.peer in self._earlier:
             self._refused(

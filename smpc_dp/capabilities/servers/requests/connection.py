@@ -35,7 +35,6 @@ from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import OnEvent
 from smpc_dp.session.member import Membership
 from smpc_dp.session.requests import ServerLostError, ends_session
-from smpc_dp.transport.endpoint import dial
 from smpc_dp.wire.abort import ABORT
 from smpc_dp.wire.signing import Context
 
@@ -109,7 +108,7 @@ class ServersConnection(Connection):
         """Connect to all servers; raises the errors of `dial`."""
         connection = cls(membership, on_event)
         endpoint = membership.endpoint()
-        dialled = [asyncio.ensure_future(dial(endpoint, name)) for name in membership.servers]
+        dialled = [asyncio.ensure_future(endpoint.dial(name)) for name in membership.servers]
         try:
             pool = connection.connections
             called = dict(zip(membership.servers, dialled, strict=True))

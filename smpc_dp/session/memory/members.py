@@ -1,0 +1,173 @@
+"""A whole session in one process: all its members, each with the `Session` or the server of a real one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Generic, TypeVar
+
+from smpc_dp.engine.registry import find_protocol
+from smpc_dp.errors import SmpcError
+from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.roster import Role, entry_of
+from smpc_dp.session.aggregator import log_folder, open_aggregator, serve_requests
+from smpc_dp.session.events import OnEvent, ignore
+from smpc_dp.session.member import Membership, default_key, requests_of
+from smpc_dp.session.memory.one_process import OneProcess
+from smpc_dp.session.memory.randomness import randomness_of
+from smpc_dp.session.memory.simulated_run import AGGREGATOR
+from smpc_dp.session.opening import open_connection
+from smpc_dp.session.session import Session
+from smpc_dp.session.session_file import SessionFile, check_document
+from smpc_dp.transport.memory_connections import MemoryConnections
+
+T = TypeVar("T")
+
+# Serves the requests of a session as its aggregator: membership, folder of logs, observer of events.
+Serve = Callable[[Membership, Path, OnEvent], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSession:
+    """A session of this process: its content, and its members' keys.
+
+    Attributes:
+        session: the checked content of its file.
+        identities: by member.
+        shared: what the members share.
+    """
+
+    session: SessionFile
+    identities: Mapping[str, Identity]
+    shared: OneProcess
+
+    @property
+    def parties(self) -> list[str]:
+        """The names of the parties, in the roster's order."""
+        return [member.name for member in self.session.roster.parties]
+
+    def membership(self, name: str, folder: Path) -> Membership:
+        """Return a member whose files, if there are any, are in a folder."""
+        parameters = requests_of(self.session)[0]
+        key_file = default_key(folder / "session.toml", name)
+        return Membership(self.session, self.identities[name], parameters, key_file, one_process=self.shared)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Generic[T]):
+    """How a simulated session has ended.
+
+    Attributes:
+        results: by party, what it has computed, or the error that ended it.
+        served: what the aggregator has served; None without one.
+    """
+
+    results: Mapping[str, T | SmpcError]
+    served: Any
+
+
+def simulated_session(
+    protocol: str,
+    parameters: Mapping[str, object],
+    parties: int,
+    *,
+    seed_for_simulation: int | None = None,
+    shared: OneProcess | None = None,
+) -> SimulatedSession:
+    """Return a session of so many parties, "party-00001" to "party-N", and an aggregator if it needs one.
+
+    Args:
+        protocol, parameters: as in a session file.
+        seed_for_simulation: determines every secret, so that nothing is secret; None: real randomness.
+        shared: what the members share but for their sources.
+
+    Raises:
+        ConfigError: every fault of the parameters.
+    """
+    described = find_protocol(protocol)
+    topology = "aggregator" if described is None else described.topology(parameters)
+    names = [f"party-{number:05d}" for number in range(1, parties + 1)]
+    roles: dict[str, Role] = dict.fromkeys(names, "party")
+    if topology != "direct":
+        roles = {AGGREGATOR: "aggregator", **roles}
+    sources = {name: randomness_of(seed_for_simulation, name) for name in roles}
+    identities = {name: Identity.from_seed(name, source.bytes(32)) for name, source in sources.items()}
+    members = [
+        identities[name].entry(role, f"{name}:1" if role != "party" or topology == "direct" else None)
+        for name, role in roles.items()
+    ]
+    document: dict[str, object] = {
+        "protocol": protocol,
+        "version": 1 if described is None else described.version_for(parameters),
+        "parameters": dict(parameters),
+        "roster": [entry_of(member) for member in members],
+    }
+    shared = shared or OneProcess(MemoryConnections())
+    if seed_for_simulation is not None:
+        shared = replace(shared, sources=sources)
+    return SimulatedSession(check_document(document), identities, shared)
+
+
+async def serve_sums(membership: Membership, folder: Path, on_event: OnEvent) -> Sequence[Any]:
+    """Serve requests for sums as the aggregator, until every party has left; results as of `serve`."""
+    logs = log_folder(membership, folder / "session.toml", None)
+    return await serve_requests(membership, open_aggregator(membership, logs=logs, on_event=on_event))
+
+
+async def run_members(
+    simulated: SimulatedSession,
+    compute: Callable[[Session], Awaitable[T]],
+    *,
+    serve: Serve = serve_sums,
+    folder: Path | None = None,
+    on_event: OnEvent = ignore,
+) -> Ended[T]:
+    """Open the session of every party, call `compute` with each, and serve their requests meanwhile.
+
+    Run it in a simulation's event loop: with `run_simulation`.
+
+    Args:
+        compute: what a party does in its session, which is closed afterwards.
+        serve: what the aggregator does.
+        folder: where the files of the members are, in `keys` and `board`; None: in one that is deleted.
+        on_event: called with every event of every member.
+
+    Raises what `compute` raises but for `SmpcError`, and the errors of `serve`.
+    """
+    if folder is None:
+        with TemporaryDirectory(prefix="smpc-dp-") as made:
+            return await run_members(simulated, compute, serve=serve, folder=Path(made), on_event=on_event)
+    (folder / "keys").mkdir(exist_ok=True)
+
+    async def take_part(name: str) -> T | SmpcError:
+        membership = simulated.membership(name, folder)
+        try:
+            connection = await open_connection(membership, on_event)
+            session = Session(membership, connection, on_event)
+            try:
+                return await compute(session)
+            finally:
+                if not session.closed:
+                    await session.close()
+        except SmpcError as error:
+            return error
+
+    tasks: list[asyncio.Future[Any]] = []
+    aggregator = simulated.session.roster.aggregator
+    if aggregator is not None:
+        tasks.append(
+            asyncio.ensure_future(serve(simulated.membership(aggregator.name, folder), folder, on_event))
+        )
+    parties = [asyncio.ensure_future(take_part(name)) for name in simulated.parties]
+    try:
+        results = await asyncio.gather(*parties)
+        served = None if aggregator is None else await tasks[0]
+    except BaseException:
+        for task in [*tasks, *parties]:
+            task.cancel()
+        await asyncio.gather(*tasks, *parties, return_exceptions=True)
+        raise
+    return Ended(dict(zip(simulated.parties, results, strict=True)), served)

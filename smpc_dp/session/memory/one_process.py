@@ -1,0 +1,92 @@
+"""What the members of a session in one process share: connections, seeds, and what all would compute anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.engine.events import Event
+from smpc_dp.engine.run import Run
+from smpc_dp.identity.keys import Identity
+from smpc_dp.session.memory.simulated_run import RememberingVerifier
+from smpc_dp.transport.memory_connections import MemoryConnections
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context
+
+# Called with member, step and the seconds that its role has computed.
+OnSeconds = Callable[[str, str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedSigner:
+    """A member's identity whose signatures are not checked again in this process."""
+
+    identity: Identity
+    verifier: RememberingVerifier
+
+    @property
+    def name(self) -> str:
+        """Name of the member."""
+        return self.identity.name
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of `message`."""
+        signature = self.identity.sign(message)
+        self.verifier.made(self.identity.public_key, message, signature)
+        return signature
+
+
+class _TimedRun(Run[Any]):
+    """Role whose computing time is measured."""
+
+    on_seconds: OnSeconds
+
+    def handle(self, event: Event) -> Sequence[Envelope]:
+        step, begun = self.step, time.process_time()
+        try:
+            return super().handle(event)
+        finally:
+            self.on_seconds(self.name, step, time.process_time() - begun)
+
+
+@dataclass(frozen=True, slots=True)
+class OneProcess:
+    """What the members of a simulation share.
+
+    Attributes:
+        connections: between them.
+        sources: the seeded randomness of each member; empty where all is real.
+        threads: of an aggregator, for the removal of masks.
+        on_seconds: told of each role's computing time.
+    """
+
+    connections: MemoryConnections
+    sources: Mapping[str, Randomness] = field(default_factory=dict)
+    threads: int = 1
+    on_seconds: OnSeconds | None = None
+    verifier: RememberingVerifier = field(default_factory=RememberingVerifier)
+    memo: MutableMapping[tuple[Hashable, ...], Any] = field(default_factory=dict)
+
+    def maker(self, name: str, make: Callable[..., Run[Any]]) -> Callable[..., Run[Any]]:
+        """Return what makes the roles of a member, with its seed."""
+
+        def simulated(
+            context: Context, parameters: Any, identity: Identity, *arguments: Any, **named: Any
+        ) -> Run[Any]:
+            context = replace(context, verify=self.verifier, memo=self.memo)
+            if "threads" in named:
+                named["threads"] = self.threads
+            elif name in self.sources:
+                named["randomness"] = self.sources[name]
+            signer = RememberedSigner(identity, self.verifier)
+            run = make(context, parameters, signer, *arguments, **named)
+            if self.on_seconds is None:
+                return run
+            timed = _TimedRun(run.role, run.member, run.state)
+            timed.on_seconds = self.on_seconds
+            return timed
+
+        return simulated

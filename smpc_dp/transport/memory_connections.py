@@ -1,0 +1,273 @@
+"""Channels between the members of a session that all run in one process and one event loop, without TLS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.transport.channel import ChannelClosed
+from smpc_dp.transport.framing import MAX_MESSAGE
+from smpc_dp.transport.tls import Contexts
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import encode_envelope
+
+# Of the request number before each envelope.
+REQUEST_BYTES = 4
+# A message: its request and its envelope, the same object for its sender and its receiver.
+Message = tuple[int, Envelope]
+# Called with each envelope that is sent, and the bytes that a socket would have carried.
+OnMessage = Callable[[Envelope, int], None]
+# Called with the envelope that a member does not send, because it is killed.
+OnKill = Callable[[Envelope], None]
+
+
+def _size(envelope: Envelope) -> int:
+    """Return the bytes that a socket would carry: request number, envelope, and the head of a long body."""
+    body = len(envelope.body)
+    head = 0 if body < 1 << 8 else 1 if body < 1 << 16 else 3
+    return REQUEST_BYTES + len(encode_envelope(replace(envelope, body=b""))) + head + body
+
+
+class PeerChannel(Protocol):
+    """Interface of a channel to one member: over a socket, or in memory. See `Channel`."""
+
+    @property
+    def peer(self) -> str: ...
+
+    @property
+    def live(self) -> bool: ...
+
+    max_received: int
+    bytes_sent: int
+    bytes_received: int
+    on_twice: Callable[[], None] | None
+
+    async def send(self, *buffers: Any) -> None: ...
+
+    async def receive(self) -> Any: ...
+
+    async def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class PeerListener(Protocol):
+    """Interface of what accepts channels of other members, until it is closed."""
+
+    async def close(self) -> None: ...
+
+
+class PeerEndpoint(Protocol):
+    """Interface of one member's side of all its channels: an `Endpoint`, or a `MemoryEndpoint`."""
+
+    @property
+    def connect_timeout(self) -> float: ...
+
+    @property
+    def contexts(self) -> Contexts | None: ...
+
+    async def dial(self, peer: str) -> PeerChannel: ...
+
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        on_channel: Callable[[PeerChannel], object],
+        on_refused: Callable[[str, SmpcError], None],
+    ) -> PeerListener: ...
+
+
+class MemoryChannel:
+    """One side of a channel in memory; arguments and errors of its methods as of `Channel`."""
+
+    def __init__(self, own: str, peer: str, connections: MemoryConnections) -> None:
+        self.peer = peer
+        self.max_received = MAX_MESSAGE
+        self.bytes_sent = self.bytes_received = 0
+        self.on_twice: Callable[[], None] | None = None
+        self._own = own
+        self._connections = connections
+        # Messages, the last entry being whether the other side said goodbye.
+        self._inbox: asyncio.Queue[Message | bool] = asyncio.Queue()
+        self._other: MemoryChannel = self
+        self._ended: SmpcError | None = None
+        # Whether the peer has closed or cut the channel; what it sent before is still received.
+        self._over = False
+
+    def __repr__(self) -> str:
+        return f"MemoryChannel({self.peer!r}, {'live' if self.live else 'ended'})"
+
+    @staticmethod
+    def pair(one: str, other: str, connections: MemoryConnections) -> tuple[MemoryChannel, MemoryChannel]:
+        """Return both sides of a new channel: that of `one`, and that of `other`."""
+        first, second = MemoryChannel(one, other, connections), MemoryChannel(other, one, connections)
+        first._other, second._other = second, first
+        return first, second
+
+    @property
+    def live(self) -> bool:
+        """False once either side has closed or cut the channel."""
+        return self._ended is None and not self._over
+
+    async def send(self, request: int, envelope: Envelope) -> None:
+        """Send one message; raise ChannelClosed if the channel is over, or this member is killed."""
+        size = _size(envelope)
+        if not self.live or not self._connections.admits(envelope, size):
+            raise ChannelClosed(self.peer, clean=False)
+        self.bytes_sent += size
+        self._other._inbox.put_nowait((request, envelope))
+
+    async def receive(self) -> Message:
+        """Return the next message; raise ChannelClosed at the end, PeerFault for one that is too long."""
+        if self._ended is not None:
+            raise self._ended
+        message = await self._inbox.get()
+        if isinstance(message, bool):
+            self._ended = self._ended or ChannelClosed(self.peer, clean=message)
+            raise self._ended
+        size = _size(message[1])
+        if size > self.max_received:
+            reason = f"announced a message of {size} bytes, the limit is {self.max_received}"
+            fault = PeerFault(self.peer, reason, Check.TOO_LONG)
+            self._end(fault, clean=False)
+            raise fault
+        self.bytes_received += size
+        return message
+
+    async def close(self) -> None:
+        """Say goodbye and close."""
+        self._end(ChannelClosed(self.peer, clean=True), clean=True)
+
+    def abort(self) -> None:
+        """Cut the channel: the peer sees a cut, not a goodbye."""
+        self._end(ChannelClosed(self.peer, clean=False), clean=False)
+
+    def _end(self, error: SmpcError, clean: bool) -> None:
+        """End the channel on both sides."""
+        if self._ended is not None:
+            return
+        self._ended = error
+        # A task of this side that receives ends too.
+        self._inbox.put_nowait(clean)
+        if not self._over:
+            self._other._over = True
+            self._other._inbox.put_nowait(clean)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryListener:
+    """A member that accepts channels until it is closed."""
+
+    name: str
+    on_channel: Callable[[PeerChannel], object]
+    connections: MemoryConnections = field(repr=False)
+
+    async def close(self) -> None:
+        """Stop accepting; channels stay open."""
+        self.connections.listeners.pop(self.name, None)
+
+
+@dataclass(slots=True)
+class MemoryConnections:
+    """The channels between the members of one process.
+
+    Attributes:
+        kill: by member, the number of the message (1 is its first) in whose place all its channels are cut,
+            for good.
+        on_message, on_kill: watch what is sent, and who is killed.
+        listeners: the members that accept channels.
+    """
+
+    kill: Mapping[str, int] = field(default_factory=dict)
+    on_message: OnMessage | None = None
+    on_kill: OnKill | None = None
+    listeners: dict[str, MemoryListener] = field(default_factory=dict)
+    _sent: dict[str, int] = field(default_factory=dict)
+    _channels: dict[str, list[MemoryChannel]] = field(default_factory=dict)
+    _killed: set[str] = field(default_factory=set)
+    _listened: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def endpoint(self, name: str, connect_timeout: float) -> MemoryEndpoint:
+        """Return a member's side of its channels; `connect_timeout` in seconds."""
+        return MemoryEndpoint(name, connect_timeout, self)
+
+    def admits(self, envelope: Envelope, size: int) -> bool:
+        """Count a message that its sender is about to send; return False if the sender is killed."""
+        sender = envelope.sender
+        if sender in self._killed:
+            return False
+        if sender in self.kill:
+            self._sent[sender] = self._sent.get(sender, 0) + 1
+            if self._sent[sender] >= self.kill[sender]:
+                self._kill(sender, envelope)
+                return False
+        if self.on_message is not None:
+            self.on_message(envelope, size)
+        return True
+
+    def _kill(self, name: str, envelope: Envelope) -> None:
+        """Cut all channels of a member, for good."""
+        self._killed.add(name)
+        self.listeners.pop(name, None)
+        if self.on_kill is not None:
+            self.on_kill(envelope)
+        for channel in self._channels.pop(name, []):
+            channel.abort()
+
+    def accept(self, listener: MemoryListener) -> None:
+        """Add a member that accepts channels."""
+        self.listeners[listener.name] = listener
+        self._listened.set()
+        self._listened = asyncio.Event()
+
+    async def open(self, own: str, peer: str, timeout: float) -> MemoryChannel:
+        """Return a channel to a member, once it accepts channels; raise TimeoutFault if it does not."""
+        try:
+            async with asyncio.timeout(timeout):
+                while peer not in self.listeners or own in self._killed:
+                    await self._listened.wait()
+        except TimeoutError:
+            raise TimeoutFault({peer}, "connect", f"not reached in {timeout} s") from None
+        ours, theirs = MemoryChannel.pair(own, peer, self)
+        for name, channel in ((own, ours), (peer, theirs)):
+            if name in self.kill:
+                self._channels.setdefault(name, []).append(channel)
+        self.listeners[peer].on_channel(theirs)
+        return ours
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEndpoint:
+    """One member's side of its channels in memory; methods as of `Endpoint`."""
+
+    name: str
+    connect_timeout: float
+    connections: MemoryConnections = field(repr=False)
+
+    @property
+    def contexts(self) -> None:
+        """No TLS."""
+
+    async def dial(self, peer: str) -> PeerChannel:
+        """Return a channel to a member; raise TimeoutFault if it does not accept it in time."""
+        return await self.connections.open(self.name, peer, self.connect_timeout)
+
+    async def listen(
+        self,
+        host: str,  # noqa: ARG002 - members are found by their names
+        port: int,  # noqa: ARG002
+        on_channel: Callable[[PeerChannel], object],
+        on_refused: Callable[[str, SmpcError], None],  # noqa: ARG002 - all are accepted
+    ) -> MemoryListener:
+        """Accept channels of other members; raise ConfigError if this one accepts them already."""
+        if self.name in self.connections.listeners:
+            reason = f"'{self.name}' accepts channels already"
+            raise ConfigError.at("listen_on", reason, ConfigCheck.CONFLICT)
+        listener = MemoryListener(self.name, on_channel, self.connections)
+        self.connections.accept(listener)
+        return listener
