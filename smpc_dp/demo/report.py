@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
+from textwrap import fill
 
 from rich import table as printed
 from rich.console import Console
@@ -89,11 +90,12 @@ def _heading(console: Console, text: str) -> None:
 
 
 def _print_table(console: Console, table: Table, heading: str) -> None:
-    """Print a table of the report below a heading; those of its columns are broken where it is too wide."""
+    """Print a table of the report below a heading; no heading of a column is wider than it needs to be."""
     _heading(console, heading)
     shown = printed.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name, kind in table.columns:
-        shown.add_column(name, justify="right" if kind else "left", no_wrap=not kind)
+    for index, (name, kind) in enumerate(table.columns):
+        width = max(len(word) for word in (*name.split(), *(row[index] for row in table.rows)))
+        shown.add_column(fill(name, width), justify="right" if kind else "left", no_wrap=True)
     for row in table.rows:
         shown.add_row(*row)
     console.print(shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -10,9 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from smpc_dp.demo import lenders, regression
 from smpc_dp.demo.lenders import COLUMNS, FEATURES, LENDERS, LENGTH, ROUNDED, TARGET
+from smpc_dp.demo.report import report
+from smpc_dp.demo.run import Demonstration, Scores
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.records.table import read_table
@@ -186,6 +190,40 @@ def test_sums_without_one_best_fit_are_refused(rows: np.ndarray) -> None:
         fit(rows[:1])
     with pytest.raises(ConfigError, match="275 sums, 276 are needed"):
         regression.fit([1] * (LENGTH - 1))
+
+
+def test_the_report_fits_into_80_columns(parts: list[np.ndarray], total: list[int]) -> None:
+    fitted = regression.fit(total)
+    score = regression.score(fitted.coefficients, parts[0])
+    vectors = {name: lenders.statistics(part).tolist() for name, part in zip(LENDERS, parts, strict=True)}
+    demonstration = Demonstration(
+        equal=LENGTH - 1,
+        result={
+            "survivors": list(LENDERS),
+            "absent": ["mountain"],
+            "fixed_point": total,
+            "privacy": {"claim": "a claim", "not_protected": ["a limit"]},
+        },
+        fitted=fitted,
+        scores=Scores(score, score, dict.fromkeys(LENDERS, score), score),
+        largest_gap=0.0,
+        received={name: [2**56 - 1] * LENGTH for name in LENDERS if name != "mountain"},
+        modulus_bits=56,
+        loans={name: len(part) for name, part in zip(LENDERS, parts, strict=True)},
+        true_vectors=vectors,
+        killed="mountain",
+        seconds=1.0,
+    )
+    file = io.StringIO()
+    report(Console(file=file, width=80), demonstration)
+    lines = file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not any("…" in line for line in lines)
+    assert "275 of 276 sums are equal" in file.getvalue()
+    assert "Result NOT EXACT, in 1.0 s." in lines
+    received = next(line for line in lines if line.startswith("pacific "))
+    assert received.split() == ["pacific", "f" * 14, "f" * 14, "1,724", "21,692.77"]
+    assert "mountain (killed)" in file.getvalue()
 
 
 @pytest.mark.parametrize(
