@@ -18,7 +18,7 @@ from smpc_dp.demo.report import announce, as_data, page, report
 from smpc_dp.demo.run import demonstrate, open_folder
 from smpc_dp.demo.verifiable import demonstrate_verifiable, report_verifiable
 from smpc_dp.errors import SmpcError
-from smpc_dp.session.events import Event, OnEvent
+from smpc_dp.session.events import OnEvent
 from smpc_dp.session.launcher import run_child
 from smpc_dp.session.local import AGGREGATOR
 
@@ -93,14 +93,9 @@ def _run(
     """
     results: list[T] = []
 
-    def show(event: Event) -> None:
-        if reporting is not None:
-            reporting.watch(event)
-        board.show(event)
-
     async def run() -> int:
         try:
-            results.append(await act(where, show, board))
+            results.append(await act(where, Reporting.watched(reporting, board.show), board))
         except SmpcError as error:
             report_error(error)
             return 1

@@ -11,7 +11,7 @@ from smpc_dp.cli.run_report import concluded, privacy_facts
 from smpc_dp.demo.lenders import DATA_SOURCE, LENDERS, LENGTH
 from smpc_dp.demo.report import RECEIVED, fit_table, not_protected, protected, received_table, score_table
 from smpc_dp.demo.run import Demonstration
-from smpc_dp.demo.verifiable import CHEATS, PROTECTED, VerifiableRun
+from smpc_dp.demo.verifiable import PROTECTED, VerifiableRun, answers_table, audit_command, reported
 from smpc_dp.report import sections
 from smpc_dp.report.document import Section, Sentences, Text, section
 from smpc_dp.report.table import Table
@@ -64,35 +64,10 @@ def write_verifiable_report(reporting: Reporting, runs: Sequence[VerifiableRun])
     trace.names = (*LENDERS, AGGREGATOR)
     parts: list[Section] = []
     for number, run in enumerate(runs, 1):
-        counted = len(run.audit.verdict.counted) if run.audit.verdict is not None else 0
-        columns = (("answer", ""), ("with noise", "number"), ("low", "number"), ("high", "number"))
-        rows = tuple(
-            (one.name, *(f"{value:,.2f}{one.unit}" for value in (one.value, one.low, one.high, one.truth)))
-            for one in run.answers
-        )
-        shown = Table(
-            f"Answers over the other {counted} lenders, at level 95 %",
-            (*columns, ("without noise, known to this demonstration alone", "number")),
-            rows,
-        )
-        reported = (
-            f"{run.culprit} {CHEATS[run.cheat]}.",
-            f"Excluded by name: {run.culprit}: {run.reason}.",
-            f"The audit: {run.audit.statement}",
-            f"The audit with one bit of byte {run.byte} changed: {run.changed.conclusion}",
-        )
-        parts += section(f"run-{number}", f"Run {number}: {run.culprit} cheats", [Sentences(reported), shown])
+        heading = f"Run {number}: {run.culprit} cheats"
+        parts += section(f"run-{number}", heading, [Sentences(reported(run)), answers_table(run)])
     missing = [f"Not in the result of run {number}: {run.culprit}." for number, run in enumerate(runs, 1)]
     last = runs[-1]
-    command = [
-        "smpc-dp",
-        "audit",
-        str(last.log),
-        "--session",
-        str(last.session),
-        "--head",
-        str(last.audit.head),
-    ]
     # Without --out the log is gone.
     retained = {"limits", "parties", "log", "asked", *(["again"] if last.log.exists() else [])}
     parts += [
@@ -104,7 +79,9 @@ def write_verifiable_report(reporting: Reporting, runs: Sequence[VerifiableRun])
         *sections.traffic_section(trace),
         *(
             replace(one, heading=f"{one.heading} (run {len(runs)})")
-            for one in audit_sections(last.audit, command, "The command that audits the log of this run:")
+            for one in audit_sections(
+                last.audit, audit_command(last), "The command that audits the log of this run:"
+            )
             if one.id in retained
         ),
     ]

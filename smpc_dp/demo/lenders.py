@@ -1,5 +1,6 @@
 """The lenders' public agreement, and the vector that each computes from its own loans.
 
+The columns are declared and read as those of statistics of records, which have noise; here they are exact.
 A loan becomes a row of whole numbers: each column in its unit times a power of ten (an interest rate of
 13.99 % is 1399). A lender's vector is the upper triangle of the cross products of its rows, a column of ones
 included: the number of loans, every sum, every sum of squares, and X'X, X'y and y'y. Means, variances and the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from textwrap import fill
 
 from rich import table as printed
@@ -34,12 +34,12 @@ def page() -> Console:
 
 def announce(console: Console, kill: bool) -> None:
     """Print what the demonstration is going to do."""
-    _prose(
+    print_prose(
         console,
         f"{len(LENDERS)} lenders and 1 aggregator, {len(LENDERS) + 1} processes on this machine",
         style="bold",
     )
-    _prose(
+    print_prose(
         console,
         f"Each lender holds the loans of its region ({DATA_SOURCE}). In one request they compute the means "
         f"and variances of all columns and a linear regression of {TARGET.name}, from one secure sum of "
@@ -53,45 +53,45 @@ def report(console: Console, demonstration: Demonstration) -> None:
     """Print the result of a demonstration."""
     style = "bold green" if demonstration.exact else "bold red"
     received = received_table(demonstration)
-    _print_table(console, received, f"{RECEIVED} ({received.caption})")
-    _heading(console, "Compared with the same loans pooled in one place")
+    print_table(console, replace(received, caption=f"{RECEIVED} ({received.caption})"))
+    print_heading(console, "Compared with the same loans pooled in one place")
     survivors, absent = demonstration.result["survivors"], demonstration.result["absent"]
     without = f" without {', '.join(absent)}" if absent else ""
-    _prose(
+    print_prose(
         console,
         f"{demonstration.equal} of {LENGTH} sums are equal to the last digit, over "
         f"{demonstration.fitted.loans:,} loans of {len(survivors)} lenders{without}.",
         style=style,
     )
-    for table in (fit_table(demonstration), score_table(demonstration)):
-        _print_table(console, table, table.caption)
-    _heading(console, "What was protected")
+    print_table(console, fit_table(demonstration))
+    print_table(console, score_table(demonstration))
+    print_heading(console, "What was protected")
     for line in protected(demonstration):
-        _prose(console, line, "  + ")
-    _heading(console, "What was not")
+        print_prose(console, line, "  + ")
+    print_heading(console, "What was not")
     for line in not_protected(demonstration):
-        _prose(console, line, "  - ")
+        print_prose(console, line, "  - ")
     console.print()
     verdict = "exact" if demonstration.exact else "NOT EXACT"
     console.print(f"Result {verdict}, in {demonstration.seconds:.1f} s.", style=style)
 
 
-def _prose(console: Console, text: str, prefix: str = "", style: str = "") -> None:
+def print_prose(console: Console, text: str, prefix: str = "", style: str = "") -> None:
     """Print a paragraph, or with a mark an item of a list, no wider than the page."""
     for index, line in enumerate(Text(text).wrap(console, max(console.width - len(prefix), 20))):
         start = prefix if index == 0 else " " * len(prefix)
         console.print(start + line.plain.rstrip(), markup=False, style=style)
 
 
-def _heading(console: Console, text: str) -> None:
+def print_heading(console: Console, text: str) -> None:
     """Print a heading."""
     console.print()
-    _prose(console, text, style="bold")
+    print_prose(console, text, style="bold")
 
 
-def _print_table(console: Console, table: Table, heading: str) -> None:
-    """Print a table of the report below a heading; no heading of a column is wider than it needs to be."""
-    _heading(console, heading)
+def print_table(console: Console, table: Table) -> None:
+    """Print a table of the report; the heading of a column is as wide as its values, or a word."""
+    print_heading(console, table.caption)
     shown = printed.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for index, (name, kind) in enumerate(table.columns):
         width = max(len(word) for word in (*name.split(), *(row[index] for row in table.rows)))
@@ -100,7 +100,7 @@ def _print_table(console: Console, table: Table, heading: str) -> None:
         shown.add_row(*row)
     console.print(shown)
     if table.note:
-        _prose(console, table.note)
+        print_prose(console, table.note)
 
 
 def received_table(demonstration: Demonstration) -> Table:

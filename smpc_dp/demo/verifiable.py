@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import time
@@ -14,9 +15,12 @@ import numpy as np
 from rich.console import Console
 
 from smpc_dp.demo.lenders import LENDERS, MAX_LOANS, TARGET, read_loans, rows
+from smpc_dp.demo.report import print_heading, print_prose, print_table
 from smpc_dp.demo.run import Files, run_members
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.logs.audits.audit import Report, audit
+from smpc_dp.report.sections import NUMBER, TEXT
+from smpc_dp.report.table import Table
 from smpc_dp.session.events import OnEvent, ignore
 from smpc_dp.session.launcher import member_command
 from smpc_dp.session.local import AGGREGATOR
@@ -190,21 +194,49 @@ def _change(folder: Path, session: Path, head: str) -> tuple[int, Report]:
     return byte, audit(index, session=session, head=head)
 
 
+def reported(run: VerifiableRun) -> tuple[str, ...]:
+    """Return who cheated in a run, and what the audits say, in sentences."""
+    return (
+        f"{run.culprit} {CHEATS[run.cheat]}.",
+        f"Excluded by name: {run.culprit}: {run.reason}.",
+        f"The audit: {run.audit.statement}",
+        f"The audit with one bit of byte {run.byte} changed: {run.changed.conclusion}",
+    )
+
+
+def answers_table(run: VerifiableRun) -> Table:
+    """Return the answers of a run beside the truth."""
+    counted = len(run.audit.verdict.counted) if run.audit.verdict is not None else 0
+    rows = tuple(
+        (one.name, *(f"{value:,.2f}{one.unit}" for value in (one.value, one.low, one.high, one.truth)))
+        for one in run.answers
+    )
+    columns = (
+        ("answer", TEXT),
+        ("with noise", NUMBER),
+        ("low", NUMBER),
+        ("high", NUMBER),
+        ("without noise", NUMBER),
+    )
+    caption = f"Answers over the other {counted} lenders, at level 95 %"
+    return Table(caption, columns, rows, "Those without noise are known to this demonstration alone.")
+
+
+def audit_command(run: VerifiableRun) -> list[str]:
+    """Return the command that audits the log of a run."""
+    return ["smpc-dp", "audit", str(run.log), "--session", str(run.session), "--head", str(run.audit.head)]
+
+
 def report_verifiable(console: Console, runs: list[VerifiableRun]) -> None:
     """Print the results of the runs."""
-    for run in runs:
-        console.print(f"{run.culprit} {CHEATS[run.cheat]}.", style="bold")
-        console.print(f"  excluded by name: {run.culprit}: {run.reason}")
-        counted = len(run.audit.verdict.counted) if run.audit.verdict is not None else 0
-        for one in run.answers:
-            console.print(
-                f"  {one.name} over the other {counted}: {one.value:,.2f}{one.unit} in "
-                f"[{one.low:,.2f}, {one.high:,.2f}] at level 95 %; without noise, which nobody sees, "
-                f"{one.truth:,.2f}{one.unit}"
-            )
-        console.print(f"  smpc-dp audit {run.log} --session {run.session} --head {run.audit.head}")
-        console.print(f"    {run.audit.statement}")
-        console.print(f"  the same with one bit of byte {run.byte} changed:")
-        console.print(f"    {run.changed.conclusion}")
-        console.print()
-    console.print(PROTECTED)
+    for number, run in enumerate(runs, 1):
+        print_heading(console, f"Run {number}: {run.culprit} cheats")
+        for sentence in reported(run):
+            print_prose(console, sentence, "  ")
+        print_table(console, answers_table(run))
+        # Without --out the log is gone.
+        if run.log.exists():
+            console.print()
+            console.print(shlex.join(audit_command(run)))
+    console.print()
+    print_prose(console, PROTECTED)
