@@ -39,7 +39,8 @@ _BYTE_ORDERS = (
 def is_masked_array(value: object) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
     """Tell whether a value is a masked array of NumPy.
 
-    The module of these is not imported for this, which takes 30 ms: who has made one has imported it.
+    The module of masked arrays is not imported for this, which takes 30 ms: a program that has made one has
+    imported it.
     """
     return "numpy.ma" in sys.modules and isinstance(value, np.ma.MaskedArray)
 

@@ -25,12 +25,16 @@ class Listed(NamedTuple):
     Attributes:
         help: its line in the list of commands.
         module: has `app`, a `typer.Typer`, or a function with the name of the command.
-        capability: that has the command, and may be absent; "" for the core.
     """
 
     help: str
     module: str
-    capability: str = ""
+
+    @property
+    def capability(self) -> str:
+        """The capability that has the command, and may be absent; "" for the core."""
+        folder, _, below = self.module.partition(f"{CAPABILITIES}.")
+        return "" if folder else below.partition(".")[0]
 
     @property
     def is_there(self) -> bool:
@@ -56,7 +60,6 @@ COMMANDS: Mapping[str, Listed] = {
     "circuits": Listed(
         "List, export and check the published circuits.",
         "smpc_dp.capabilities.pairs.commands.circuits",
-        "pairs",
     ),
     "board": Listed("The bulletin board of verifiable runs.", "smpc_dp.cli.board"),
 }

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from smpc_dp.cli.audit_report import audit_sections
 from smpc_dp.cli.reporting import ONE_MACHINE, Reporting, make_report
 from smpc_dp.cli.run_report import concluded, privacy_facts
-from smpc_dp.demo.lenders import COLUMNS, DATA_SOURCE, FEATURES, LENDERS, LENGTH, TARGET
-from smpc_dp.demo.regression import INTERCEPT
-from smpc_dp.demo.report import COUNT, SUM, not_protected, protected, rate_sum
+from smpc_dp.demo.lenders import DATA_SOURCE, LENDERS, LENGTH
+from smpc_dp.demo.report import RECEIVED, fit_table, not_protected, protected, received_table, score_table
 from smpc_dp.demo.run import Demonstration
-from smpc_dp.demo.verifiable import CHEATS, PROTECTED, VerifiableRun
+from smpc_dp.demo.verifiable import PROTECTED, VerifiableRun, answers_table, audit_command, reported
 from smpc_dp.report import sections
 from smpc_dp.report.document import Section, Sentences, Text, section
 from smpc_dp.report.table import Table
@@ -29,8 +27,8 @@ def write_demo_report(reporting: Reporting, ended: Demonstration) -> None:
     facts += [("sums equal to the pooled", f"{ended.equal} of {LENGTH}"), *privacy_facts(result["privacy"])]
     facts += [("time", f"{ended.seconds:.1f} s"), ("sent in all", sections.amount(trace.total))]
     parts = [
-        *section("result", "Result", [_fit(ended), _scores(ended)]),
-        *section("seen", "What the aggregator received, beside what was in it", [_received(ended)]),
+        *section("result", "Result", [Text(f"Data: {DATA_SOURCE}."), fit_table(ended), score_table(ended)]),
+        *section("seen", RECEIVED, [received_table(ended)]),
         *section("protected", "What was protected", [Sentences(tuple(protected(ended)))]),
         *sections.limits_section(not_protected(ended)),
         *sections.privacy_section(result["privacy"], {}),
@@ -45,68 +43,6 @@ def write_demo_report(reporting: Reporting, ended: Demonstration) -> None:
     verdict = "exact" if ended.exact else "NOT EXACT"
     conclusion = f"{concluded(result, present + absent)} The result is {verdict}."
     reporting.write(make_report("Eight lenders pool their statistics", conclusion, facts, parts, state=state))
-
-
-def _fit(ended: Demonstration) -> Table:
-    """Return means, variances and coefficients."""
-    fitted, rows = ended.fitted, []
-    for column in (TARGET, *FEATURES):
-        variance = fitted.variances[column.name]
-        value = None if column is TARGET else fitted.coefficients[column.name]
-        effect = "-" if value is None else f"{value * math.sqrt(variance):+.4f}"
-        mean, spread = f"{fitted.means[column.name]:,.4f}", f"{variance:,.4f}"
-        rows.append((column.name, column.unit, mean, spread, _signed(value), effect))
-    rows.append((INTERCEPT, "", "-", "-", _signed(fitted.coefficients[INTERCEPT]), "-"))
-    columns = (
-        ("column", ""),
-        ("unit", ""),
-        ("mean", "number"),
-        ("variance", "number"),
-        ("coefficient", "number"),
-        ("per standard deviation", "number"),
-    )
-    rounded = ", ".join(f"{column.name} to whole {column.unit}" for column in COLUMNS if column.rounds)
-    note = (
-        f"From the secure sums alone; data: {DATA_SOURCE}. All columns in full precision but {rounded}; an "
-        "unknown emp_length counts as 0. Coefficients differ from those of pooled least squares by at most "
-        f"{ended.largest_gap:.0e} of their size."
-    )
-    return Table(f"Means, variances and the regression of {TARGET.name}", columns, tuple(rows), note)
-
-
-def _signed(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.6g}"
-
-
-def _scores(ended: Demonstration) -> Table:
-    """Return the quality of the fits."""
-    scores = ended.scores
-    fits = [("from the secure sums", scores.secure), ("pooled least squares (numpy)", scores.pooled)]
-    fits += [(f"{name} alone", value) for name, value in scores.alone.items()]
-    if scores.unseen is not None:
-        fits.append((f"from the secure sums, on loans of {', '.join(ended.result['absent'])}", scores.unseen))
-    rows = tuple((name, f"{value.r2:.6f}", f"{value.rmse:.6f}") for name, value in fits)
-    return Table("Score of the regression", (("fit", ""), ("R²", "number"), ("RMSE", "number")), rows)
-
-
-def _received(ended: Demonstration) -> Table:
-    """Return what the aggregator saw of each lender, beside the lender's own numbers."""
-    digits, rows = ended.modulus_bits // 4, []
-    for name, vector in ended.true_vectors.items():
-        masked = ended.received.get(name)
-        seen = ["-", "-"] if masked is None else [f"{masked[index]:0{digits}x}" for index in (COUNT, SUM)]
-        killed = " (killed)" if name == ended.killed else ""
-        rows.append((f"{name}{killed}", *seen, f"{vector[COUNT]:,}", rate_sum(vector[SUM])))
-    sums = ended.result["fixed_point"]
-    rows.append(("result, unmasked", "-", "-", f"{sums[COUNT]:,}", rate_sum(sums[SUM])))
-    columns = (
-        ("lender", ""),
-        ("received for its loans", "code"),
-        (f"received for its sum of {TARGET.name}", "code"),
-        ("lender's own loans", "number"),
-        (f"lender's own sum of {TARGET.name}", "number"),
-    )
-    return Table(f"2 of {LENGTH} numbers", columns, tuple(rows))
 
 
 def _spent(runs: Sequence[VerifiableRun]) -> Table:
@@ -128,35 +64,10 @@ def write_verifiable_report(reporting: Reporting, runs: Sequence[VerifiableRun])
     trace.names = (*LENDERS, AGGREGATOR)
     parts: list[Section] = []
     for number, run in enumerate(runs, 1):
-        counted = len(run.audit.verdict.counted) if run.audit.verdict is not None else 0
-        columns = (("answer", ""), ("with noise", "number"), ("low", "number"), ("high", "number"))
-        rows = tuple(
-            (one.name, *(f"{value:,.2f}{one.unit}" for value in (one.value, one.low, one.high, one.truth)))
-            for one in run.answers
-        )
-        shown = Table(
-            f"Answers over the other {counted} lenders, at level 95 %",
-            (*columns, ("without noise, known to this demonstration alone", "number")),
-            rows,
-        )
-        reported = (
-            f"{run.culprit} {CHEATS[run.cheat]}.",
-            f"Excluded by name: {run.culprit}: {run.reason}.",
-            f"The audit: {run.audit.statement}",
-            f"The audit with one bit of byte {run.byte} changed: {run.changed.conclusion}",
-        )
-        parts += section(f"run-{number}", f"Run {number}: {run.culprit} cheats", [Sentences(reported), shown])
+        heading = f"Run {number}: {run.culprit} cheats"
+        parts += section(f"run-{number}", heading, [Sentences(reported(run)), answers_table(run)])
     missing = [f"Not in the result of run {number}: {run.culprit}." for number, run in enumerate(runs, 1)]
     last = runs[-1]
-    command = [
-        "smpc-dp",
-        "audit",
-        str(last.log),
-        "--session",
-        str(last.session),
-        "--head",
-        str(last.audit.head),
-    ]
     # Without --out the log is gone.
     retained = {"limits", "parties", "log", "asked", *(["again"] if last.log.exists() else [])}
     parts += [
@@ -168,7 +79,9 @@ def write_verifiable_report(reporting: Reporting, runs: Sequence[VerifiableRun])
         *sections.traffic_section(trace),
         *(
             replace(one, heading=f"{one.heading} (run {len(runs)})")
-            for one in audit_sections(last.audit, command, "The command that audits the log of this run:")
+            for one in audit_sections(
+                last.audit, audit_command(last), "The command that audits the log of this run:"
+            )
             if one.id in retained
         ),
     ]

@@ -74,12 +74,6 @@ class LiveBoard:
         if not self._quiet:
             self._console.print(heading)
 
-    def note(self, party: str, text: str) -> None:
-        """Show a remark beside a party."""
-        self._notes[party] = text
-        if self._live is None and not self._quiet:
-            self._console.print(f"{party}: {text}")
-
     def _print(self, event: Event) -> None:
         """Print what changed; a step is printed once, not for each message that it waits for."""
         if event.party != self._names[0] and event.kind in ("step", "connected", "waiting"):

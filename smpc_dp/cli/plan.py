@@ -18,62 +18,50 @@ PLANS: Mapping[str, Listed] = {
     "gopa": Listed(
         "Plan private averaging (GOPA): what is given is checked, what is left out is planned.",
         "smpc_dp.capabilities.gopa.commands.plan_gopa",
-        "gopa",
     ),
     "pairwise": Listed(
         "Plan a private pairwise statistic: how many partners, what error.",
         "smpc_dp.capabilities.pairs.commands.plan_pairwise",
-        "pairs",
     ),
     "network": Listed(
         "Plan a computation by a token that walks among the parties: the least noise for network DP.",
         "smpc_dp.capabilities.learn.commands.plan_network",
-        "learn",
     ),
     "gossip": Listed(
         "Plan noise that is correlated over the steps of gossip, by matrix factorisation.",
         "smpc_dp.capabilities.learn.commands.plan_gossip",
-        "learn",
     ),
     "groups": Listed(
         "Plan learning in rounds of disjoint random groups, whose members average dual variables or models.",
         "smpc_dp.capabilities.learn.commands.plan_groups",
-        "learn",
     ),
     "sgd": Listed(
         "Plan DP-SGD in three settings: local, central, network.",
         "smpc_dp.capabilities.learn.commands.plan_sgd",
-        "learn",
     ),
     "collaboration": Listed(
         "Forecast whether collaboration pays: each owner alone, and all together under differential privacy.",
         "smpc_dp.capabilities.learn.commands.plan_collaboration",
-        "learn",
     ),
     "personalized": Listed(
         "Bound the excess of private coordinate descent by updates [Bellet and others 2018, Theorem 2].",
         "smpc_dp.capabilities.learn.commands.plan_utility",
-        "learn",
     ),
     "boosting": Listed(
         "Count the updates that suffice for boosting without noise [Bellet 2021, Prop.",
         "smpc_dp.capabilities.learn.commands.plan_utility",
-        "learn",
     ),
     "local-global": Listed(
         "Bound the error of SGD without replacement on a local and a global model [Jin, He, Dai, (9), (10)].",
         "smpc_dp.capabilities.learn.commands.plan_utility",
-        "learn",
     ),
     "diffusion": Listed(
         "Bound the error of diffusion with graph-homomorphic noise [Vlaski and Sayed 2020, (28), (31)].",
         "smpc_dp.capabilities.learn.commands.plan_utility",
-        "learn",
     ),
     "verifiable": Listed(
         "Plan the noise of verifiable averaging (experimental), beside Gaussian noise.",
         "smpc_dp.capabilities.gopa.commands.plan_verifiable",
-        "gopa",
     ),
     "session": Listed(
         "Plan a request of a session: what it is charged, and the standard error of each answer.",

@@ -1,34 +1,37 @@
-"""Two lenders that cheat in a verifiable run, for `smpc_dp.connect(role=...)`.
+"""Two lenders that cheat in a verifiable run, by `smpc_dp.connect(role=...)`.
 
 A party can run another program than the agreed one. Nobody can prevent that. The others notice it and exclude
 the party.
+
+python -m smpc_dp.demo.cheating_lender KIND SESSION NAME SHARD.csv RESULT.json
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping
-from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
+import smpc_dp
 from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.capabilities.gopa.verifiable.committing import Secrets
 from smpc_dp.capabilities.gopa.verifiable.follow import VerifiableMember
 from smpc_dp.capabilities.gopa.verifiable.joining import AwaitNeighbours, on_neighbours
-from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.capabilities.gopa.verifiable.states import PARTY, party
+from smpc_dp.capabilities.gopa.verifiable.states import PARTY
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import RingVector
-from smpc_dp.engine.phases.survivors import FixedSurvivors
-from smpc_dp.engine.result import Outcome
+from smpc_dp.demo.member import run_member
+from smpc_dp.engine.registry import make_party
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.session_protocol import MakeParty
 from smpc_dp.engine.state import Transition
-from smpc_dp.seen import NOTHING_SEEN, Seen
-from smpc_dp.wire.signing import Context, Signer, decode
+from smpc_dp.session.launcher import print_event
+from smpc_dp.wire.signing import decode
 
 
 def commit_to_negative_loans(member: VerifiableMember, state: AwaitNeighbours, body: bytes) -> Transition:
@@ -68,36 +71,41 @@ class _ChoosingMember(VerifiableMember):
         return _ChosenNoise(VerifiableMember.noise_secret(self, drawn))
 
 
-def _committing(honest: Run[Outcome]) -> Run[Outcome]:
+def _committing(honest: Run[Any]) -> Run[Any]:
     """Return the lender's run with a false commitment."""
     return Run(PARTY.with_row(AwaitNeighbours, commit_to_negative_loans), honest.member, honest.state)
 
 
-def _choosing(honest: Run[Outcome]) -> Run[Outcome]:
+def _choosing(honest: Run[Any]) -> Run[Any]:
     """Return the lender's run with chosen noise."""
     given = {field.name: getattr(honest.member, field.name) for field in dataclasses.fields(honest.member)}
     return Run(PARTY, _ChoosingMember(**given), honest.state)
 
 
-def _make(
-    cheat: Callable[[Run[Outcome]], Run[Outcome]],
-    context: Context,
-    parameters: VerifiableParameters,
-    identity: Signer,
-    ring_vector: RingVector,
-    randomness: Randomness | None = None,
-    fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of other protocols
-    seen: Seen = NOTHING_SEEN,
-    *,
-    check_total: bool = True,
-) -> Run[Outcome]:
-    """Return the run of a lender that cheats."""
-    return cheat(
-        party(context, parameters, identity, ring_vector, randomness, seen=seen, check_total=check_total)
-    )
+def _role(cheat: Callable[[Run[Any]], Run[Any]]) -> MakeParty:
+    """Return the role of a lender that makes its run as agreed, and then changes it."""
+
+    def make(*arguments: Any, **named: Any) -> Run[Any]:
+        return cheat(make_party(*arguments, **named))
+
+    return make
 
 
-ROLES: Mapping[str, MakeParty] = {
-    "range": partial(_make, _committing),
-    "noise": partial(_make, _choosing),
-}
+ROLES: Mapping[str, MakeParty] = {"range": _role(_committing), "noise": _role(_choosing)}
+
+
+def main() -> int:
+    """Run a lender that cheats, print its events for the launcher, and write its result if it gets one."""
+    kind, session_file, name, shard, out = sys.argv[1:]
+
+    async def act() -> object:
+        async with smpc_dp.connect(
+            session_file, party=name, table=shard, on_event=print_event, role=ROLES[kind]
+        ) as session:
+            return (await session.statistics()).to_json()
+
+    return run_member(name, Path(out), act)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,5 +1,6 @@
 """The lenders' public agreement, and the vector that each computes from its own loans.
 
+The columns are declared and read as those of statistics of records, which have noise; here they are exact.
 A loan becomes a row of whole numbers: each column in its unit times a power of ten (an interest rate of
 13.99 % is 1399). A lender's vector is the upper triangle of the cross products of its rows, a column of ones
 included: the number of loans, every sum, every sum of squares, and X'X, X'y and y'y. Means, variances and the
@@ -8,19 +9,18 @@ least-squares fit all follow from the sum of these vectors, and that sum is exac
 
 from __future__ import annotations
 
-import csv
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError, PrivacyError
-
-Loan = Mapping[str, str]
+from smpc_dp.errors import LocalError, PrivacyError
+from smpc_dp.records.requests.records_task import dropped_lines
+from smpc_dp.records.schema import read_schema
+from smpc_dp.records.table import Table, read_table
 
 DATA = Path(__file__).parent / "data" / "lending_club.csv"
 DATA_SOURCE = "Lending Club, first quarter of 2016, from the R package modeldata (MIT)"
@@ -37,7 +37,6 @@ REGIONS = {
     "pacific": "AK CA HI OR WA",
 }
 LENDERS = tuple(REGIONS)
-_LENDER_OF = {state: name for name, states in REGIONS.items() for state in states.split()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,7 @@ class Column:
         name: what it is called in tables; the CSV column, unless `source` says another.
         unit: of the values, as people read it.
         upper: largest value in that unit; the smallest is 0. Public, and not taken from anyone's data.
-        decimals: digits after the point that are kept.
-        rounds: whether further digits are rounded away; otherwise they are refused.
+        decimals: digits after the point that are kept; further ones are rounded.
         codes: for a category, the number that stands for each of its labels.
     """
 
@@ -57,37 +55,26 @@ class Column:
     unit: str
     upper: int
     decimals: int = 0
-    rounds: bool = False
     source: str = ""
     codes: Mapping[str, int] = field(default_factory=dict)
 
-    def grid(self, loan: Loan) -> int:
-        """Return the column's value in a loan as a whole number of 10^-decimals units.
+    @property
+    def heading(self) -> str:
+        """The CSV column."""
+        return self.source or self.name
 
-        Raises:
-            ConfigError: the loan has no such column, or no number or known label in it.
-            PrivacyError: the value is outside of [0, upper], or has more digits than the agreement keeps.
-        """
-        heading = self.source or self.name
-        text = loan.get(heading)
-        if text is None:
-            raise ConfigError.at(heading, "the loan has no such column", ConfigCheck.UNKNOWN_KEY)
+    @property
+    def declared(self) -> Mapping[str, object]:
+        """What the schema says of the CSV column."""
         if self.codes:
-            if text not in self.codes:
-                raise ConfigError.at(
-                    heading, f"unknown label, the known ones are {', '.join(self.codes)}", ConfigCheck.CHOICE
-                )
-            return self.codes[text]
-        try:
-            scaled = Decimal(text).scaleb(self.decimals)
-        except InvalidOperation:
-            raise ConfigError.at(heading, "not a number", ConfigCheck.TYPE) from None
-        if not scaled.is_finite() or not 0 <= scaled <= self.upper * 10**self.decimals:
-            raise PrivacyError(f"{heading}: a value is outside [0, {self.upper}] {self.unit}".rstrip())
-        whole = round(scaled)
-        if whole != scaled and not self.rounds:
-            raise PrivacyError(f"{heading}: a value has more than {self.decimals} decimals")
-        return whole
+            return {"values": [*self.codes]}
+        return {"lower": 0, "upper": self.upper, "step": 10.0**-self.decimals}
+
+    def values(self, loans: Table) -> NDArray[np.int64]:
+        """Return the column as whole numbers of 10^-decimals units, shape (loans,)."""
+        if self.codes:
+            return np.array([*self.codes.values()])[loans.codes[self.heading]]
+        return loans.grid(self.name)
 
 
 _AMOUNT, _COUNT = 1_000_000, 1_000
@@ -100,13 +87,15 @@ def _indicator(name: str, source: str, label: str, labels: Iterable[str]) -> Col
     return Column(name, "0 or 1", 1, source=source, codes={other: int(other == label) for other in labels})
 
 
+# Its cents are rounded away; no other column has digits beyond those that are kept.
+ROUNDED = "annual_inc"
 TARGET = Column("int_rate", "%", 100, decimals=2)
 
 # All numeric columns of the data but the target, then categories as numbers. `sub_grade` is left out, because
 # the rate follows from it, and `Class`, because it is known only after the loan.
 FEATURES = (
     Column("funded_amnt", "$", _AMOUNT),
-    Column("annual_inc", "$", _AMOUNT, rounds=True),
+    Column(ROUNDED, "$", _AMOUNT),
     Column("delinq_2yrs", "", _COUNT),
     Column("inq_last_6mths", "", _COUNT),
     Column("revol_util", "%", 1_000, decimals=1),
@@ -134,63 +123,45 @@ MAX_LOANS = 2_500
 WIDTH = 1 + len(COLUMNS)
 LENGTH = WIDTH * (WIDTH + 1) // 2
 UPPER = MAX_LOANS * max(column.upper * 10**column.decimals for column in COLUMNS) ** 2
+SCHEMA = read_schema(
+    {
+        "columns": {column.heading: column.declared for column in COLUMNS},
+        "max_rows": MAX_LOANS,
+    }
+)
 
 
-def read_loans(path: str | os.PathLike[str]) -> list[dict[str, str]]:
+def read_loans(path: str | os.PathLike[str], party: str = "lender") -> Table:
     """Return the loans of a CSV file with a heading line.
 
-    Raises LocalError when it cannot be read, ConfigError naming a line that has not one value a column.
+    Raises:
+        LocalError, ConfigError: as of `records.table.read_table`; ConfigError for more than MAX_LOANS loans.
+        PrivacyError: a value is missing, out of bounds or no known label; names each such column.
     """
+    loans = read_table(path, SCHEMA, party=party)
+    loans.check_rows(party)
+    faults = dropped_lines(loans)[1:]
+    if faults:
+        raise PrivacyError(f"{party}: not the agreed loans: {'; '.join(faults)}")
+    return loans
+
+
+def write_shards(folder: Path) -> None:
+    """Write the loans of each lender, those of its region, as NAME.csv; raise LocalError on failure."""
+    heading, *lines = DATA.read_text("utf-8").splitlines(keepends=True)
+    state = heading.split(",").index("addr_state")
     try:
-        with Path(path).open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            loans = []
-            for loan in reader:
-                if None in loan or None in loan.values():
-                    issue = ConfigIssue(
-                        f"{path}:{reader.line_num}", "not one value for each column", ConfigCheck.SHAPE
-                    )
-                    raise ConfigError([issue])
-                loans.append(loan)
-            return loans
+        for name, states in REGIONS.items():
+            own = [line for line in lines if line.split(",")[state] in states.split()]
+            (folder / f"{name}.csv").write_text(heading + "".join(own), "utf-8")
     except OSError as error:
-        raise LocalError(f"{path}: cannot read the loans ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise ConfigError.at(str(path), "not UTF-8", ConfigCheck.FORMAT) from None
+        raise LocalError(f"{folder}: cannot write the loans ({error.strerror})") from None
 
 
-def write_loans(path: str | os.PathLike[str], loans: Sequence[Loan]) -> None:
-    """Write at least one loan as CSV with a heading line; raise LocalError when that fails."""
-    try:
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(loans[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(loans)
-    except OSError as error:
-        raise LocalError(f"{path}: cannot write the loans ({error.strerror})") from None
-
-
-def shards(loans: Sequence[Loan]) -> dict[str, list[Loan]]:
-    """Return each lender's loans: those of the states of its region, in the order given.
-
-    Raises ConfigError when `addr_state` is the state of no region.
-    """
-    parts: dict[str, list[Loan]] = {name: [] for name in LENDERS}
-    for loan in loans:
-        state = loan["addr_state"]
-        if state not in _LENDER_OF:
-            raise ConfigError.at("addr_state", f"{state!r} is in no lender's region", ConfigCheck.CHOICE)
-        parts[_LENDER_OF[state]].append(loan)
-    return parts
-
-
-def rows(loans: Sequence[Loan]) -> NDArray[np.int64]:
-    """Return the loans as whole numbers, shape (loans, WIDTH): a one, the features, the target.
-
-    Raises ConfigError or PrivacyError as `Column.grid` does.
-    """
-    grid = [[1, *(column.grid(loan) for column in COLUMNS)] for loan in loans]
-    return np.array(grid, dtype=np.int64).reshape(len(loans), WIDTH)
+def rows(loans: Table) -> NDArray[np.int64]:
+    """Return the loans as whole numbers, shape (loans, WIDTH): a one, the features, the target."""
+    ones = np.ones(loans.rows, dtype=np.int64)
+    return np.stack([ones, *(column.values(loans) for column in COLUMNS)], axis=1)
 
 
 def statistics(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -199,13 +170,3 @@ def statistics(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
     Exact in int64 for up to MAX_LOANS rows a lender, and for all lenders together.
     """
     return (matrix.T @ matrix)[np.triu_indices(WIDTH)]
-
-
-def lender_vector(loans: Sequence[Loan]) -> NDArray[np.int64]:
-    """Return the vector of one lender, shape (LENGTH,), each value in [0, UPPER].
-
-    Raises ConfigError or PrivacyError as `Column.grid` does, PrivacyError also for more than MAX_LOANS loans.
-    """
-    if len(loans) > MAX_LOANS:
-        raise PrivacyError(f"{len(loans)} loans, a lender may contribute at most {MAX_LOANS}")
-    return statistics(rows(loans))

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict, replace
+from textwrap import fill
 
+from rich import table as printed
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from smpc_dp.demo.lenders import COLUMNS, DATA_SOURCE, FEATURES, LENDERS, LENGTH, TARGET, WIDTH, Column
-from smpc_dp.demo.regression import INTERCEPT, Score
+from smpc_dp.demo.lenders import COLUMNS, DATA_SOURCE, FEATURES, LENDERS, LENGTH, ROUNDED, TARGET, WIDTH
+from smpc_dp.demo.regression import INTERCEPT
 from smpc_dp.demo.run import KILL_STEP, VICTIM, Demonstration
+from smpc_dp.report.sections import CODE, NUMBER, TEXT, number
+from smpc_dp.report.table import Table
 
 PAGE = 100
-# Below it tables leave out what can be spared; they fit into 80 columns.
-FULL_TABLES = 98
 # The indexes of a vector that are shown: the number of loans and the sum of the target.
 COUNT, SUM = 0, WIDTH - 1
 # A column that is zero for most loans, and the index of its sum.
 _RARE = "acc_now_delinq"
 _RARE_SUM = 1 + [column.name for column in COLUMNS].index(_RARE)
+RECEIVED = "What the aggregator received, beside what was in it"
 
 
 def page() -> Console:
@@ -31,12 +34,12 @@ def page() -> Console:
 
 def announce(console: Console, kill: bool) -> None:
     """Print what the demonstration is going to do."""
-    _prose(
+    print_prose(
         console,
         f"{len(LENDERS)} lenders and 1 aggregator, {len(LENDERS) + 1} processes on this machine",
         style="bold",
     )
-    _prose(
+    print_prose(
         console,
         f"Each lender holds the loans of its region ({DATA_SOURCE}). In one request they compute the means "
         f"and variances of all columns and a linear regression of {TARGET.name}, from one secure sum of "
@@ -48,70 +51,78 @@ def announce(console: Console, kill: bool) -> None:
 
 def report(console: Console, demonstration: Demonstration) -> None:
     """Print the result of a demonstration."""
-    _seen(console, demonstration)
-    _comparison(console, demonstration)
-    _fit(console, demonstration)
-    _scores(console, demonstration)
-    _heading(console, "What was protected")
+    style = "bold green" if demonstration.exact else "bold red"
+    received = received_table(demonstration)
+    print_table(console, replace(received, caption=f"{RECEIVED} ({received.caption})"))
+    print_heading(console, "Compared with the same loans pooled in one place")
+    survivors, absent = demonstration.result["survivors"], demonstration.result["absent"]
+    without = f" without {', '.join(absent)}" if absent else ""
+    print_prose(
+        console,
+        f"{demonstration.equal} of {LENGTH} sums are equal to the last digit, over "
+        f"{demonstration.fitted.loans:,} loans of {len(survivors)} lenders{without}.",
+        style=style,
+    )
+    print_table(console, fit_table(demonstration))
+    print_table(console, score_table(demonstration))
+    print_heading(console, "What was protected")
     for line in protected(demonstration):
-        _prose(console, line, "  + ")
-    _heading(console, "What was not")
+        print_prose(console, line, "  + ")
+    print_heading(console, "What was not")
     for line in not_protected(demonstration):
-        _prose(console, line, "  - ")
+        print_prose(console, line, "  - ")
     console.print()
     verdict = "exact" if demonstration.exact else "NOT EXACT"
-    console.print(f"Result {verdict}, in {demonstration.seconds:.1f} s.", style=_style(demonstration))
+    console.print(f"Result {verdict}, in {demonstration.seconds:.1f} s.", style=style)
 
 
-def _style(demonstration: Demonstration) -> str:
-    """Return the style that marks success or failure."""
-    return "bold green" if demonstration.exact else "bold red"
-
-
-def _prose(console: Console, text: str, prefix: str = "", style: str = "") -> None:
+def print_prose(console: Console, text: str, prefix: str = "", style: str = "") -> None:
     """Print a paragraph, or with a mark an item of a list, no wider than the page."""
     for index, line in enumerate(Text(text).wrap(console, max(console.width - len(prefix), 20))):
         start = prefix if index == 0 else " " * len(prefix)
         console.print(start + line.plain.rstrip(), markup=False, style=style)
 
 
-def _heading(console: Console, text: str) -> None:
+def print_heading(console: Console, text: str) -> None:
     """Print a heading."""
     console.print()
-    _prose(console, text, style="bold")
+    print_prose(console, text, style="bold")
 
 
-def _table(*headings: str, left: int = 1) -> Table:
-    """Return an empty table with these headings."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for index, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if index < left else "right", no_wrap=True)
-    return table
+def print_table(console: Console, table: Table) -> None:
+    """Print a table of the report; the heading of a column is as wide as its values, or a word."""
+    print_heading(console, table.caption)
+    shown = printed.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for index, (name, kind) in enumerate(table.columns):
+        width = max(len(word) for word in (*name.split(), *(row[index] for row in table.rows)))
+        shown.add_column(fill(name, width), justify="right" if kind else "left", no_wrap=True)
+    for row in table.rows:
+        shown.add_row(*row)
+    console.print(shown)
+    if table.note:
+        print_prose(console, table.note)
 
 
-def _seen(console: Console, demonstration: Demonstration) -> None:
-    """Print what the aggregator saw."""
-    _heading(console, f"What the aggregator received, beside what was in it (2 of {LENGTH} numbers)")
-    wide = console.width >= FULL_TABLES
-    total = f"sum of {TARGET.name}" if wide else f"sum of\n{TARGET.name}"
-    table = _table(
-        "",
-        "received\nloans",
-        f"received\n{total}",
-        f"{'  ' if wide else ''}lender's own\nloans",
-        f"lender's own\n{total}",
-    )
+def received_table(demonstration: Demonstration) -> Table:
+    """Return what the aggregator received of each lender, beside the lender's own numbers."""
+    rows = []
     for name, vector in demonstration.true_vectors.items():
         masked = demonstration.received.get(name)
         seen = (
             ["-", "-"] if masked is None else [_hex(demonstration, masked[index]) for index in (COUNT, SUM)]
         )
-        own = [f"{vector[COUNT]:,}", rate_sum(vector[SUM])]
-        killed = name == demonstration.killed
-        table.add_row(f"{name} (killed)" if killed else name, *seen, *own, style="yellow" if killed else "")
+        killed = " (killed)" if name == demonstration.killed else ""
+        rows.append((f"{name}{killed}", *seen, f"{vector[COUNT]:,}", _rates(vector[SUM])))
     sums = demonstration.result["fixed_point"]
-    table.add_row("result, unmasked", "", "", f"{sums[COUNT]:,}", rate_sum(sums[SUM]), style="bold green")
-    console.print(table)
+    rows.append(("result, unmasked", "-", "-", f"{sums[COUNT]:,}", _rates(sums[SUM])))
+    columns = (
+        ("lender", TEXT),
+        ("received for its loans", CODE),
+        (f"received for its sum of {TARGET.name}", CODE),
+        ("lender's own loans", NUMBER),
+        (f"lender's own sum of {TARGET.name}", NUMBER),
+    )
+    return Table(f"2 of {LENGTH} numbers", columns, tuple(rows))
 
 
 def _hex(demonstration: Demonstration, value: int) -> str:
@@ -119,86 +130,53 @@ def _hex(demonstration: Demonstration, value: int) -> str:
     return f"{value:0{demonstration.modulus_bits // 4}x}"
 
 
-def rate_sum(value: int) -> str:
+def _rates(value: int) -> str:
     """Format a sum of rates in percent."""
     return f"{value / 10**TARGET.decimals:,.{TARGET.decimals}f}"
 
 
-def _comparison(console: Console, demonstration: Demonstration) -> None:
-    """Print the comparison of secure and pooled sums."""
-    survivors, absent = demonstration.result["survivors"], demonstration.result["absent"]
-    _heading(console, "Compared with the same loans pooled in one place")
-    without = f" without {', '.join(absent)}" if absent else ""
-    _prose(
-        console,
-        f"{demonstration.equal} of {LENGTH} sums are equal to the last digit, over "
-        f"{demonstration.fitted.loans:,} loans of {len(survivors)} lenders{without}.",
-        style=_style(demonstration),
-    )
-
-
-def _fit(console: Console, demonstration: Demonstration) -> None:
-    """Print the coefficients, means and variances."""
-    fitted = demonstration.fitted
-    _heading(console, f"Means, variances and the regression of {TARGET.name}, from the secure sums alone")
-    wide = console.width >= FULL_TABLES
-    unit = ("unit",) if wide else ()
-    effects = "per std. dev." if wide else "per s.d."
-    table = _table("column", *unit, "mean", "variance", "coefficient", effects, left=1 + len(unit))
-
-    def add(column: Column | None, *cells: str, style: str = "") -> None:
-        name = [INTERCEPT, ""] if column is None else [column.name, column.unit]
-        table.add_row(*name[: 1 + len(unit)], *cells, style=style)
-
+def fit_table(demonstration: Demonstration) -> Table:
+    """Return means, variances and coefficients."""
+    fitted, rows = demonstration.fitted, []
     for column in (TARGET, *FEATURES):
-        variance = fitted.variances[column.name]
-        moments = (f"{fitted.means[column.name]:,.4f}", f"{variance:,.4f}" if wide else f"{variance:.4g}")
-        if column is TARGET:
-            add(column, *moments, "", "", style="bold")
-            add(None, "", "", _coefficient(fitted.coefficients[INTERCEPT]), "")
-            continue
-        value = fitted.coefficients[column.name]
-        effect = f"{value * math.sqrt(variance):+.4f}"
-        add(column, *moments, _coefficient(value), effect)
-    console.print(table)
-    rounded = ", ".join(f"{column.name} to whole {column.unit}" for column in COLUMNS if column.rounds)
-    _prose(console, f"All columns in full precision but {rounded}; an unknown emp_length counts as 0.")
-
-
-def _coefficient(value: float) -> str:
-    """Format a coefficient."""
-    return f"{value:+.3e}" if abs(value) < 1e-3 else f"{value:+.6f}"
-
-
-def _scores(console: Console, demonstration: Demonstration) -> None:
-    """Print the quality of the fits."""
-    scores = demonstration.scores
-    _heading(console, "Score of the regression")
-    wide = console.width >= FULL_TABLES
-    table = _table("fit", "on", "R²", "RMSE", left=2) if wide else _table("fit", "R²", "RMSE")
-    survivors = f"the {demonstration.fitted.loans:,} loans"
-
-    def add(text: str, loans: str, value: Score, style: str = "") -> None:
-        cells = [text, loans] if wide else [text]
-        table.add_row(*cells, f"{value.r2:.6f}", f"{value.rmse:.6f}", style=style)
-
-    add("from the secure sums", survivors, scores.secure, "bold green")
-    add("pooled least squares (numpy)", survivors, scores.pooled)
-    ranked = sorted(scores.alone.items(), key=lambda item: item[1].r2)
-    for word, (name, value) in (("best", ranked[-1]), ("worst", ranked[0])):
-        add(f"{word} lender alone: {name}", survivors, value)
-    if scores.unseen is not None:
-        absent = demonstration.result["absent"]
-        count = sum(demonstration.loans[name] for name in absent)
-        unseen = f"{count:,} loans of {', '.join(absent)}"
-        label = "from the secure sums" if wide else f"on {unseen}, not in it"
-        add(label, f"{unseen}, not in it", scores.unseen)
-    console.print(table)
-    _prose(
-        console,
-        "Coefficients differ from those of pooled least squares in float64 by at most "
-        f"{demonstration.largest_gap:.0e} of their size.",
+        variance, slope = fitted.variances[column.name], fitted.coefficients.get(column.name)
+        name = f"{column.name} ({column.unit})" if column.unit else column.name
+        effect = "-" if slope is None else f"{slope * math.sqrt(variance):+.4f}"
+        rows.append((name, f"{fitted.means[column.name]:,.4f}", number(variance), _signed(slope), effect))
+    rows.insert(1, (INTERCEPT, "-", "-", _signed(fitted.coefficients[INTERCEPT]), "-"))
+    columns = (
+        ("column", TEXT),
+        ("mean", NUMBER),
+        ("variance", NUMBER),
+        ("coefficient", NUMBER),
+        ("per standard deviation", NUMBER),
     )
+    [unit] = [column.unit for column in COLUMNS if column.name == ROUNDED]
+    note = f"All columns in full precision but {ROUNDED} to whole {unit}; an unknown emp_length counts as 0."
+    caption = f"Means, variances and the regression of {TARGET.name}, from the secure sums alone"
+    return Table(caption, columns, tuple(rows), note)
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.5g}"
+
+
+def score_table(demonstration: Demonstration) -> Table:
+    """Return the quality of the fits."""
+    scores, absent = demonstration.scores, demonstration.result["absent"]
+    fits = [("from the secure sums", scores.secure), ("pooled least squares (numpy)", scores.pooled)]
+    fits += [(f"{name} alone", value) for name, value in scores.alone.items()]
+    if scores.unseen is not None:
+        count = sum(demonstration.loans[name] for name in absent)
+        fits.append((f"from the secure sums, on {count:,} loans of {', '.join(absent)}", scores.unseen))
+    rows = tuple((name, f"{value.r2:.6f}", f"{value.rmse:.6f}") for name, value in fits)
+    note = (
+        f"On the {demonstration.fitted.loans:,} loans in the result, where no others are named. Coefficients "
+        "differ from those of pooled least squares in float64 by at most "
+        f"{demonstration.largest_gap:.0e} of their size."
+    )
+    columns = (("fit", TEXT), ("R²", NUMBER), ("RMSE", NUMBER))
+    return Table("Score of the regression", columns, rows, note)
 
 
 def _sentence(text: str) -> str:
@@ -251,10 +229,6 @@ def as_data(demonstration: Demonstration) -> dict[str, object]:
         seconds: from the start of the first process to the end of the last.
     """
     result, fitted, scores = demonstration.result, demonstration.fitted, demonstration.scores
-
-    def pair(value: Score) -> dict[str, float]:
-        return {"r2": value.r2, "rmse": value.rmse}
-
     return {
         "exact": demonstration.exact,
         "equal": demonstration.equal,
@@ -269,9 +243,9 @@ def as_data(demonstration: Demonstration) -> dict[str, object]:
         "coefficients": dict(fitted.coefficients),
         "r2": scores.secure.r2,
         "rmse": scores.secure.rmse,
-        "pooled": pair(scores.pooled),
-        "alone": {name: pair(value) for name, value in scores.alone.items()},
-        "unseen": None if scores.unseen is None else pair(scores.unseen),
+        "pooled": asdict(scores.pooled),
+        "alone": {name: asdict(value) for name, value in scores.alone.items()},
+        "unseen": None if scores.unseen is None else asdict(scores.unseen),
         "aggregator_saw": {
             name: [_hex(demonstration, value) for value in vector]
             for name, vector in demonstration.received.items()

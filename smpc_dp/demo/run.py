@@ -6,30 +6,19 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from smpc_dp.demo.lenders import (
-    DATA,
-    LENDERS,
-    LENGTH,
-    UPPER,
-    Loan,
-    read_loans,
-    rows,
-    shards,
-    statistics,
-    write_loans,
-)
+from smpc_dp.demo.lenders import LENDERS, LENGTH, UPPER, read_loans, rows, statistics, write_shards
 from smpc_dp.demo.regression import Fit, Score, fit, pooled_fit, score
 from smpc_dp.engine.phases.messages import PARTICIPANTS
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, VerificationError
-from smpc_dp.session.events import Event, OnEvent, ignore
-from smpc_dp.session.launcher import Launcher, ProcessOutcome
+from smpc_dp.session.events import OnEvent, ignore
+from smpc_dp.session.launcher import Launcher
 from smpc_dp.session.local import AGGREGATOR, create_local_session
 from smpc_dp.session.member import Membership
 from smpc_dp.session.session_file import Timeouts
@@ -51,7 +40,7 @@ TIMEOUTS = Timeouts(connect=30.0, step=15.0)
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The folder of one demonstration: session file, keys, shards, results, and the aggregator's view."""
+    """The folder of one demonstration: session file, keys, shards and results."""
 
     folder: Path
 
@@ -59,11 +48,6 @@ class Files:
     def session(self) -> Path:
         """The path of the session file."""
         return self.folder / "session.toml"
-
-    @property
-    def seen(self) -> Path:
-        """The path of the aggregator's view."""
-        return self.folder / "aggregator.json"
 
     def shard(self, name: str) -> Path:
         """Return the path of a lender's loans."""
@@ -73,25 +57,36 @@ class Files:
         """Return the path of a lender's result."""
         return self.folder / "results" / f"{name}.json"
 
-    def prepare(self, parts: Mapping[str, Sequence[Loan]]) -> None:
-        """Make the folders, and write each lender's loans; raise LocalError on failure."""
+    def prepare(self, parameters: Mapping[str, object], protocol: str, timeouts: Timeouts) -> None:
+        """Make the session, its keys and the folders, and write each lender's loans; raise LocalError."""
+        create_local_session(
+            self.folder, LENDERS, parameters, protocol=protocol, aggregator=AGGREGATOR, timeouts=timeouts
+        )
         try:
             for subfolder in ("shards", "results"):
                 (self.folder / subfolder).mkdir(mode=0o700)
         except OSError as error:
             raise LocalError(f"{self.folder}: cannot make a folder ({error.strerror})") from None
-        for name, loans in parts.items():
-            write_loans(self.shard(name), loans)
-
-    def lender_command(self, module: str, name: str) -> list[str]:
-        """Return the command that starts a lender's process."""
-        arguments = [str(self.session), name, str(self.shard(name)), "--out", str(self.result(name))]
-        return [sys.executable, "-m", f"smpc_dp.demo.{module}", *arguments]
+        write_shards(self.folder / "shards")
 
     def reported(self, name: str) -> dict[str, Any]:
         """Return the result that a lender wrote."""
         reported: dict[str, Any] = json.loads(self.result(name).read_text("utf-8"))
         return reported
+
+
+async def run_members(
+    commands: Mapping[str, Sequence[str]], on_event: OnEvent, expected: Collection[tuple[str, int]]
+) -> None:
+    """Run a process for each name to its end; `expected`: which fail, by name and exit code.
+
+    Raises LocalError if another one fails, or cannot be started; names it, and why.
+    """
+    outcomes = await Launcher(on_event).run(commands, AGGREGATOR)
+    failed = [one for one in outcomes.values() if not one.ok and (one.name, one.exit_code) not in expected]
+    # A process that ended without a reason is the cause of the others' failures.
+    for one in sorted(failed, key=lambda one: one.last is not None and one.last.kind == "failed"):
+        raise LocalError(f"the process of {one.name} failed: {one.reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +110,16 @@ class Demonstration:
     """Result of a demonstration.
 
     Attributes:
-        exact: whether all LENGTH sums equal, as integers, those of the survivors' pooled loans.
-        equal: how many of them do.
+        equal: how many of the LENGTH sums equal, as integers, those of the survivors' pooled loans.
         result: a survivor's result, as `Result.to_json` gives it; all survivors have the same.
         received: by lender, the masked vector that the aggregator received. modulus_bits: of its values.
         loans: by lender, how many it holds.
         true_vectors: by lender, its vector: known to the demonstration alone, which made the shards.
         killed: the lender whose process was killed with SIGKILL, if any.
         largest_gap: largest relative difference of a coefficient from that of pooled `lstsq` in float64.
-        max_corrupt: how many lenders may collude with the aggregator.
         seconds: from the first process to the last.
     """
 
-    exact: bool
     equal: int
     result: dict[str, Any]
     fitted: Fit
@@ -138,45 +130,46 @@ class Demonstration:
     loans: dict[str, int]
     true_vectors: dict[str, list[int]]
     killed: str | None
-    max_corrupt: int
     seconds: float
 
+    @property
+    def exact(self) -> bool:
+        """Whether all sums equal those of the pooled loans."""
+        return self.equal == LENGTH
 
-async def demonstrate(
-    folder: Path,
-    *,
-    kill: bool = True,
-    on_event: OnEvent = ignore,
-    on_kill: Callable[[str], None] = lambda _name: None,
-) -> Demonstration:
+
+async def demonstrate(folder: Path, *, kill: bool = True, on_event: OnEvent = ignore) -> Demonstration:
     """Run the demonstration in an empty folder and return its result; leave its files there, keys 0600.
 
     Args:
         folder: an empty directory.
         kill: kill the process of `VICTIM` before it sends its masked vector.
         on_event: called with every event of every process.
-        on_kill: called when the victim is killed.
 
     Raises:
         LocalError: a process cannot be started or ended with an error; names which, and why.
         VerificationError: the survivors have differing results, or the killed lender is in them.
     """
-    files = Files(folder)
-    matrices = {name: rows(part) for name, part in _prepare(files).items()}
+    files, view = Files(folder), folder / "aggregator.json"
+    files.prepare(PARAMETERS, "secagg", TIMEOUTS)
     killed = VICTIM if kill else None
+    program = [sys.executable, "-m", "smpc_dp.demo.member", str(files.session)]
+    commands = {AGGREGATOR: [*program, AGGREGATOR, "--out", str(view)]}
+    for name in LENDERS:
+        commands[name] = [*program, name, "--out", str(files.result(name)), "--loans", str(files.shard(name))]
+    if killed is not None:
+        commands[killed] += ["--crash-at", KILL_STEP]
     begun = time.perf_counter()
-    outcomes = await _launch(files, killed, on_event, on_kill)
+    await run_members(commands, on_event, {(VICTIM, -signal.SIGKILL)} if kill else ())
     seconds = time.perf_counter() - begun
-    result, seen = _collect(files, outcomes, killed)
-    membership = Membership.load(files.session, AGGREGATOR, role="aggregator")
+    seen: dict[str, Any] = json.loads(view.read_text("utf-8"))
+    result = _collect(files, seen["sum"], killed)
+    matrices = {name: rows(read_loans(files.shard(name), name)) for name in LENDERS}
     survivors, absent = result["survivors"], result["absent"]
     pooled = np.concatenate([matrices[name] for name in survivors])
-    equal = int((statistics(pooled) == np.array(result["fixed_point"], dtype=np.int64)).sum())
-    fitted = fit(result["fixed_point"])
-    reference = pooled_fit(pooled)
+    fitted, reference = fit(result["fixed_point"]), pooled_fit(pooled)
     return Demonstration(
-        exact=equal == LENGTH,
-        equal=equal,
+        equal=int((statistics(pooled) == np.array(result["fixed_point"], dtype=np.int64)).sum()),
         result=result,
         fitted=fitted,
         scores=Scores(
@@ -189,74 +182,27 @@ async def demonstrate(
         ),
         largest_gap=max(abs(fitted.coefficients[name] / value - 1) for name, value in reference.items()),
         received=seen["received"],
-        modulus_bits=membership.parameters.encoding.modulus_bits,
+        modulus_bits=Membership.load(files.session, LENDERS[0]).encoding.modulus_bits,
         loans={name: len(matrix) for name, matrix in matrices.items()},
         true_vectors={name: statistics(matrix).tolist() for name, matrix in matrices.items()},
         killed=killed,
-        max_corrupt=membership.parameters.plan.max_corrupt,
         seconds=seconds,
     )
 
 
-def _prepare(files: Files) -> dict[str, list[Loan]]:
-    """Write shards, identities and the session file; return the shards."""
-    parts = shards(read_loans(DATA))
-    files.prepare(parts)
-    create_local_session(files.folder, LENDERS, PARAMETERS, aggregator=AGGREGATOR, timeouts=TIMEOUTS)
-    return parts
-
-
-async def _launch(
-    files: Files, killed: str | None, on_event: OnEvent, on_kill: Callable[[str], None]
-) -> dict[str, ProcessOutcome]:
-    """Run all processes to their end, and kill one at its step."""
-
-    def follow(event: Event) -> None:
-        on_event(event)
-        if killed is not None and (event.party, event.kind, event.step) == (killed, "step", KILL_STEP):
-            launcher.kill(killed)
-            on_kill(killed)
-
-    launcher = Launcher(follow)
-    aggregator = ["smpc_dp.demo.aggregator", str(files.session), AGGREGATOR, "--out", str(files.seen)]
-    commands = {AGGREGATOR: [sys.executable, "-m", *aggregator]}
-    for name in LENDERS:
-        commands[name] = files.lender_command("lender", name)
-        commands[name] += ["--hold-at", KILL_STEP] if name == killed else []
-    return await launcher.run(commands, AGGREGATOR)
-
-
-def _collect(
-    files: Files, outcomes: dict[str, ProcessOutcome], killed: str | None
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the one result of all survivors and the aggregator's view."""
-    failed = [
-        outcome
-        for outcome in outcomes.values()
-        if not outcome.ok and (outcome.name != killed or outcome.exit_code != -signal.SIGKILL)
-    ]
-    # A process that ended without a reason is the cause of the others' failures.
-    for outcome in sorted(failed, key=_gave_reason):
-        raise LocalError(f"the process of {outcome.name} failed: {outcome.reason}")
-    seen: dict[str, Any] = json.loads(files.seen.read_text("utf-8"))
-    reported = [files.reported(name) for name in LENDERS if name != killed]
-    if any(
-        other["fixed_point"] != seen["sum"] or other["survivors"] != reported[0]["survivors"]
-        for other in reported
-    ):
+def _collect(files: Files, total: list[int], killed: str | None) -> dict[str, Any]:
+    """Return the one result of all survivors; `total`: the sum that the aggregator has."""
+    first, *others = (files.reported(name) for name in LENDERS if name != killed)
+    agreed = [(one["fixed_point"], one["survivors"]) for one in (first, *others)]
+    if any(one != (total, first["survivors"]) for one in agreed):
         raise VerificationError(
             "the lenders and the aggregator do not have the same result", Check.WRONG_RESULT
         )
-    if killed is not None and killed not in reported[0]["absent"]:
+    if killed is not None and killed not in first["absent"]:
         raise VerificationError(
             f"{killed} was to be killed before it sent its vector, and is in the result", Check.WRONG_RESULT
         )
-    return reported[0], seen
-
-
-def _gave_reason(outcome: ProcessOutcome) -> bool:
-    """Return whether a process explained its failure by an event."""
-    return outcome.last is not None and outcome.last.kind == "failed"
+    return first
 
 
 def open_folder(path: Path) -> Path:

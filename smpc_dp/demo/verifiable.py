@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
-from smpc_dp.demo.lenders import DATA, LENDERS, MAX_LOANS, Loan, read_loans, shards
-from smpc_dp.demo.run import Files
-from smpc_dp.errors import Check, LocalError, VerificationError
+from smpc_dp.demo.lenders import LENDERS, MAX_LOANS, TARGET, read_loans, rows
+from smpc_dp.demo.report import print_heading, print_prose, print_table
+from smpc_dp.demo.run import Files, run_members
+from smpc_dp.errors import Check, VerificationError
 from smpc_dp.logs.audits.audit import Report, audit
+from smpc_dp.report.sections import NUMBER, TEXT
+from smpc_dp.report.table import Table
 from smpc_dp.session.events import OnEvent, ignore
-from smpc_dp.session.launcher import Launcher, member_command
-from smpc_dp.session.local import AGGREGATOR, create_local_session
+from smpc_dp.session.launcher import member_command
+from smpc_dp.session.local import AGGREGATOR
 from smpc_dp.session.session_file import Timeouts
 
 # "range": a negative number of loans. "noise": noise that pulls the average rate up.
@@ -65,6 +71,11 @@ class Answer:
     low: float
     high: float
     truth: float
+
+    @classmethod
+    def of(cls, name: str, unit: str, estimate: Mapping[str, Any], truth: float) -> Answer:
+        """Return an estimate, as a result has it, beside the truth."""
+        return cls(name, unit, estimate["value"], estimate["low"], estimate["high"], truth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +141,17 @@ async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
     """Run one cheat, audit its log, and audit the log with one byte changed."""
     begun = time.perf_counter()
     culprit = CHEAT_OF[cheat]
-    parts = shards(read_loans(DATA))
-    session = create_local_session(
-        folder, LENDERS, PARAMETERS, protocol="gopa", aggregator=AGGREGATOR, timeouts=TIMEOUTS
-    )
     files = Files(folder)
-    files.prepare(parts)
+    files.prepare(PARAMETERS, "gopa", TIMEOUTS)
+    session = files.session
     commands = {AGGREGATOR: member_command("party", str(session), "--as", AGGREGATOR)}
     for name in LENDERS:
-        commands[name] = files.lender_command("verifiable_lender", name)
-        commands[name] += ["--cheat", cheat] if name == culprit else []
-    outcomes = await Launcher(on_event).run(commands, AGGREGATOR)
-    for outcome in outcomes.values():
-        if not outcome.ok and outcome.name != culprit:
-            raise LocalError(f"the process of {outcome.name} failed: {outcome.reason}")
+        shard, out = str(files.shard(name)), str(files.result(name))
+        commands[name] = member_command("party", str(session), "--as", name, "--input", shard, "--out", out)
+        if name == culprit:
+            program = [sys.executable, "-m", "smpc_dp.demo.cheating_lender", cheat]
+            commands[name] = [*program, str(session), name, shard, out]
+    await run_members(commands, on_event, {(culprit, 1)})
     reported = [files.reported(name) for name in LENDERS if name != culprit]
     [log] = sorted((folder / "board").glob("request-*.jsonl"))
     shutil.copyfile(log, folder / LOG)
@@ -157,28 +165,22 @@ async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
     byte, changed = _change(folder, session, head)
     if changed.ok:
         raise VerificationError("a log with a changed byte was taken for a right one", Check.WRONG_RESULT)
-    loans = [loan for name in report.verdict.counted for loan in parts[name]]
+    loans = np.concatenate([rows(read_loans(files.shard(name), name)) for name in report.verdict.counted])
+    rates = loans[:, -1] / 10**TARGET.decimals
     return VerifiableRun(
         cheat=cheat,
         culprit=culprit,
         reason=report.excluded[0].reason,
-        answers=_answers(estimates, loans),
+        answers=(
+            Answer.of("number of loans", "", estimates[0], len(rates)),
+            Answer.of("mean interest rate", " %", estimates[1], float(rates.mean())),
+        ),
         log=folder / LOG,
         session=session,
         audit=report,
         byte=byte,
         changed=changed,
         seconds=time.perf_counter() - begun,
-    )
-
-
-def _answers(estimates: Sequence[Mapping[str, Any]], loans: Sequence[Loan]) -> tuple[Answer, ...]:
-    """Return the answers beside what they are over these loans without noise."""
-    rates = [float(loan["int_rate"]) for loan in loans]
-    meant = ("number of loans", "", len(rates)), ("mean interest rate", " %", sum(rates) / len(rates))
-    return tuple(
-        Answer(name, unit, one["value"], one["low"], one["high"], truth)
-        for (name, unit, truth), one in zip(meant, estimates, strict=True)
     )
 
 
@@ -192,21 +194,49 @@ def _change(folder: Path, session: Path, head: str) -> tuple[int, Report]:
     return byte, audit(index, session=session, head=head)
 
 
+def reported(run: VerifiableRun) -> tuple[str, ...]:
+    """Return who cheated in a run, and what the audits say, in sentences."""
+    return (
+        f"{run.culprit} {CHEATS[run.cheat]}.",
+        f"Excluded by name: {run.culprit}: {run.reason}.",
+        f"The audit: {run.audit.statement}",
+        f"The audit with one bit of byte {run.byte} changed: {run.changed.conclusion}",
+    )
+
+
+def answers_table(run: VerifiableRun) -> Table:
+    """Return the answers of a run beside the truth."""
+    counted = len(run.audit.verdict.counted) if run.audit.verdict is not None else 0
+    rows = tuple(
+        (one.name, *(f"{value:,.2f}{one.unit}" for value in (one.value, one.low, one.high, one.truth)))
+        for one in run.answers
+    )
+    columns = (
+        ("answer", TEXT),
+        ("with noise", NUMBER),
+        ("low", NUMBER),
+        ("high", NUMBER),
+        ("without noise", NUMBER),
+    )
+    caption = f"Answers over the other {counted} lenders, at level 95 %"
+    return Table(caption, columns, rows, "Those without noise are known to this demonstration alone.")
+
+
+def audit_command(run: VerifiableRun) -> list[str]:
+    """Return the command that audits the log of a run."""
+    return ["smpc-dp", "audit", str(run.log), "--session", str(run.session), "--head", str(run.audit.head)]
+
+
 def report_verifiable(console: Console, runs: list[VerifiableRun]) -> None:
     """Print the results of the runs."""
-    for run in runs:
-        console.print(f"{run.culprit} {CHEATS[run.cheat]}.", style="bold")
-        console.print(f"  excluded by name: {run.culprit}: {run.reason}")
-        counted = len(run.audit.verdict.counted) if run.audit.verdict is not None else 0
-        for one in run.answers:
-            console.print(
-                f"  {one.name} over the other {counted}: {one.value:,.2f}{one.unit} in "
-                f"[{one.low:,.2f}, {one.high:,.2f}] at level 95 %; without noise, which nobody sees, "
-                f"{one.truth:,.2f}{one.unit}"
-            )
-        console.print(f"  smpc-dp audit {run.log} --session {run.session} --head {run.audit.head}")
-        console.print(f"    {run.audit.statement}")
-        console.print(f"  the same with one bit of byte {run.byte} changed:")
-        console.print(f"    {run.changed.conclusion}")
-        console.print()
-    console.print(PROTECTED)
+    for number, run in enumerate(runs, 1):
+        print_heading(console, f"Run {number}: {run.culprit} cheats")
+        for sentence in reported(run):
+            print_prose(console, sentence, "  ")
+        print_table(console, answers_table(run))
+        # Without --out the log is gone.
+        if run.log.exists():
+            console.print()
+            console.print(shlex.join(audit_command(run)))
+    console.print()
+    print_prose(console, PROTECTED)

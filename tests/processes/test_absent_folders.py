@@ -21,7 +21,6 @@ SUM = {"length": 2, "lower": 0.0, "upper": 10.0, "precision": 0.01, "dropout": 0
 # What stands above the capabilities and builds on some: absent with each of them.
 ABOVE: Mapping[str, frozenset[str]] = {
     "smpc_dp.demo.cheating_lender": frozenset({"gopa"}),
-    "smpc_dp.demo.verifiable_lender": frozenset({"gopa"}),
     "smpc_dp.integrations.sklearn": frozenset(BUILT_ON),
     "smpc_dp.simulate": frozenset(BUILT_ON),
 }

@@ -49,7 +49,7 @@ class StatisticView(LogView):
     )
 
     def verdict(self, run: Run, report: Report) -> dict[str, str]:
-        """Return what was checked, and who is left out."""
+        """Return the checks that were made, and the parties that are left out."""
         text = (
             f"{report.limits} Signatures, order, coins and matchings are right. Only the aggregator can "
             "check its estimate."

@@ -2,30 +2,70 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from smpc_dp.demo import lenders, regression
-from smpc_dp.demo.lenders import COLUMNS, FEATURES, LENDERS, LENGTH, TARGET, Loan
+from smpc_dp.demo.lenders import COLUMNS, FEATURES, LENDERS, LENGTH, ROUNDED, TARGET
+from smpc_dp.demo.report import report
+from smpc_dp.demo.run import Demonstration, Scores
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
+from smpc_dp.records.table import read_table
+
+Loan = Mapping[str, str]
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write(path: Path, loans: Sequence[Loan]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(loans[0]))
+        writer.writeheader()
+        writer.writerows(loans)
+    return path
 
 
 @pytest.fixture(scope="module")
 def loans() -> list[dict[str, str]]:
-    return lenders.read_loans(lenders.DATA)
+    return read(lenders.DATA)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shards")
+    lenders.write_shards(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def parts(shards: Path) -> list[np.ndarray]:
+    return [lenders.rows(lenders.read_loans(shards / f"{name}.csv")) for name in LENDERS]
+
+
+@pytest.fixture(scope="module")
+def total(parts: list[np.ndarray]) -> list[int]:
+    return [int(value) for value in np.sum([lenders.statistics(part) for part in parts], axis=0)]
+
+
+@pytest.fixture(scope="module")
+def rows() -> np.ndarray:
+    return lenders.rows(read_table(lenders.DATA, lenders.SCHEMA))
 
 
 def plain(loans: Sequence[Loan], column: str) -> np.ndarray:
     return np.array([float(loan[column]) for loan in loans])
-
-
-def total(loans: Sequence[Loan]) -> list[int]:
-    vectors = [lenders.lender_vector(part) for part in lenders.shards(loans).values()]
-    return [int(value) for value in np.sum(vectors, axis=0)]
 
 
 def test_the_shipped_data_are_all_there(loans: list[dict[str, str]]) -> None:
@@ -34,21 +74,35 @@ def test_the_shipped_data_are_all_there(loans: list[dict[str, str]]) -> None:
     assert "MIT License" in (lenders.DATA.parent / "NOTICE").read_text("utf-8")
 
 
-def test_shards_hold_every_loan_once(loans: list[dict[str, str]]) -> None:
-    parts = lenders.shards(loans)
-    assert tuple(parts) == LENDERS
-    assert sorted(id(loan) for part in parts.values() for loan in part) == sorted(id(loan) for loan in loans)
+def test_shards_hold_every_loan_once(loans: list[dict[str, str]], shards: Path) -> None:
+    parts = {path.stem: read(path) for path in shards.iterdir()}
+    assert set(parts) == set(LENDERS)
+    assert sorted(tuple(loan.items()) for part in parts.values() for loan in part) == sorted(
+        tuple(loan.items()) for loan in loans
+    )
+    assert all(
+        loan["addr_state"] in lenders.REGIONS[name].split() for name, part in parts.items() for loan in part
+    )
     assert all(0 < len(part) <= lenders.MAX_LOANS for part in parts.values())
 
 
-def test_every_loan_is_within_the_public_bounds(loans: list[dict[str, str]]) -> None:
-    rows = lenders.rows(loans)
+def test_every_loan_is_within_the_public_bounds(rows: np.ndarray, parts: list[np.ndarray]) -> None:
     for index, column in enumerate(COLUMNS, 1):
         assert rows[:, index].min() >= 0, column.name
         assert rows[:, index].max() <= column.upper * 10**column.decimals, column.name
-    for part in lenders.shards(loans).values():
-        assert lenders.lender_vector(part).min() >= 0
-        assert lenders.lender_vector(part).max() <= lenders.UPPER
+    for part in parts:
+        assert lenders.statistics(part).min() >= 0
+        assert lenders.statistics(part).max() <= lenders.UPPER
+
+
+def test_one_column_alone_is_rounded(loans: list[dict[str, str]], rows: np.ndarray) -> None:
+    for index, column in enumerate(COLUMNS, 1):
+        if column.codes:
+            continue
+        scale = 10**column.decimals
+        exact = [Decimal(loan[column.name]) * scale for loan in loans]
+        assert any(value != int(value) for value in exact) == (column.name == ROUNDED), column.name
+        assert rows[:, index].tolist() == [math.floor(value + Decimal("0.5")) for value in exact], column.name
 
 
 def test_the_bounds_leave_no_room_for_an_overflow() -> None:
@@ -59,41 +113,43 @@ def test_the_bounds_leave_no_room_for_an_overflow() -> None:
     assert len(LENDERS) * lenders.UPPER < 1 << 63
 
 
-def test_sums_of_lenders_are_those_of_the_pooled_loans(loans: list[dict[str, str]]) -> None:
-    rows = lenders.rows(loans).astype(object)
-    pooled = (rows.T @ rows)[np.triu_indices(lenders.WIDTH)]
-    assert total(loans) == list(pooled)
+def test_sums_of_lenders_are_those_of_the_pooled_loans(total: list[int], rows: np.ndarray) -> None:
+    whole = rows.astype(object)
+    pooled = (whole.T @ whole)[np.triu_indices(lenders.WIDTH)]
+    assert total == list(pooled)
 
 
-def test_means_and_variances_are_numpys(loans: list[dict[str, str]]) -> None:
-    fitted = regression.fit(total(loans))
+def test_means_and_variances_are_numpys(loans: list[dict[str, str]], total: list[int]) -> None:
+    fitted = regression.fit(total)
     assert fitted.loans == len(loans)
     numeric = [column for column in COLUMNS if not column.codes]
     assert len(numeric) == 17
     for column in numeric:
         values = plain(loans, column.name)
-        if column.rounds:
-            values = np.rint(values)
+        if column.name == ROUNDED:
+            values = np.floor(values + 0.5)
         assert fitted.means[column.name] == pytest.approx(values.mean(), rel=1e-12), column.name
         assert fitted.variances[column.name] == pytest.approx(values.var(ddof=1), rel=1e-11), column.name
     sixty = np.array([loan["term"] == "term_60" for loan in loans])
     assert fitted.means["term_60_months"] == pytest.approx(sixty.mean(), rel=1e-14)
 
 
-def test_a_mean_is_correctly_rounded(loans: list[dict[str, str]]) -> None:
+def test_a_mean_is_correctly_rounded(loans: list[dict[str, str]], total: list[int]) -> None:
     cents = sum(round(float(loan["int_rate"]) * 100) for loan in loans)
-    assert regression.fit(total(loans)).means["int_rate"] == cents / (100 * len(loans))
+    assert regression.fit(total).means["int_rate"] == cents / (100 * len(loans))
 
 
-def test_the_regression_is_least_squares_on_the_pooled_rows(loans: list[dict[str, str]]) -> None:
-    fitted = regression.fit(total(loans))
+def test_the_regression_is_least_squares_on_the_pooled_rows(
+    loans: list[dict[str, str]], total: list[int], rows: np.ndarray
+) -> None:
+    fitted = regression.fit(total)
     design = np.column_stack(
         [
             np.ones(len(loans)),
             *(
-                [column.codes[loan[column.source or column.name]] for loan in loans]
+                [column.codes[loan[column.heading]] for loan in loans]
                 if column.codes
-                else np.rint(plain(loans, column.name) * 10**column.decimals) / 10**column.decimals
+                else np.floor(plain(loans, column.name) * 10**column.decimals + 0.5) / 10**column.decimals
                 for column in FEATURES
             ),
         ]
@@ -104,60 +160,100 @@ def test_the_regression_is_least_squares_on_the_pooled_rows(loans: list[dict[str
     assert list(fitted.coefficients) == [regression.INTERCEPT, *(column.name for column in FEATURES)]
     np.testing.assert_allclose(list(fitted.coefficients.values()), expected, rtol=1e-9)
     residual = target - design @ expected
-    assert fitted.score.rmse == pytest.approx(math.sqrt(float((residual**2).mean())), rel=1e-12)
-    assert fitted.score.r2 == pytest.approx(1 - residual.var() / target.var(), rel=1e-12)
-    rows = lenders.rows(loans)
-    for score in (
-        regression.score(fitted.coefficients, rows),
-        regression.score(dict(zip(fitted.coefficients, expected.tolist(), strict=True)), rows),
+    for coefficients in (
+        fitted.coefficients,
+        dict(zip(fitted.coefficients, expected.tolist(), strict=True)),
     ):
-        assert score.r2 == pytest.approx(fitted.score.r2, rel=1e-10)
-        assert score.rmse == pytest.approx(fitted.score.rmse, rel=1e-10)
+        score = regression.score(coefficients, rows)
+        assert score.rmse == pytest.approx(math.sqrt(float((residual**2).mean())), rel=1e-12)
+        assert score.r2 == pytest.approx(1 - residual.var() / target.var(), rel=1e-12)
     pooled = regression.pooled_fit(rows)
     np.testing.assert_allclose(list(pooled.values()), expected, rtol=1e-9)
 
 
-def test_features_that_depend_on_each_other_are_refused(loans: list[dict[str, str]]) -> None:
-    same_term = [loan for loan in loans if loan["term"] == "term_60"]
+def test_sums_without_one_best_fit_are_refused(rows: np.ndarray) -> None:
+    def fit(changed: np.ndarray) -> regression.Fit:
+        return regression.fit(lenders.statistics(changed).tolist())
+
+    names = ["one", *(column.name for column in COLUMNS)]
+    term, other, target = (names.index(name) for name in ("term_60_months", "inq_fi", TARGET.name))
+    for column, name in ((term, "term_60_months"), (target, TARGET.name)):
+        same = rows.copy()
+        same[:, column] = 1
+        with pytest.raises(ConfigError, match=f"{name} is the same in all loans"):
+            fit(same)
+    dependent = rows.copy()
+    dependent[:, other] = 3 * dependent[:, term] + dependent[:, names.index("open_il_6m")]
     with pytest.raises(ConfigError, match="depend linearly"):
-        regression.fit(total(same_term))
+        fit(dependent)
+    with pytest.raises(ConfigError, match="1 loans have no variance"):
+        fit(rows[:1])
+    with pytest.raises(ConfigError, match="275 sums, 276 are needed"):
+        regression.fit([1] * (LENGTH - 1))
+
+
+def test_the_report_fits_into_80_columns(parts: list[np.ndarray], total: list[int]) -> None:
+    fitted = regression.fit(total)
+    score = regression.score(fitted.coefficients, parts[0])
+    vectors = {name: lenders.statistics(part).tolist() for name, part in zip(LENDERS, parts, strict=True)}
+    demonstration = Demonstration(
+        equal=LENGTH - 1,
+        result={
+            "survivors": list(LENDERS),
+            "absent": ["mountain"],
+            "fixed_point": total,
+            "privacy": {"claim": "a claim", "not_protected": ["a limit"]},
+        },
+        fitted=fitted,
+        scores=Scores(score, score, dict.fromkeys(LENDERS, score), score),
+        largest_gap=0.0,
+        received={name: [2**56 - 1] * LENGTH for name in LENDERS if name != "mountain"},
+        modulus_bits=56,
+        loans={name: len(part) for name, part in zip(LENDERS, parts, strict=True)},
+        true_vectors=vectors,
+        killed="mountain",
+        seconds=1.0,
+    )
+    file = io.StringIO()
+    report(Console(file=file, width=80), demonstration)
+    lines = file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not any("…" in line for line in lines)
+    assert "275 of 276 sums are equal" in file.getvalue()
+    assert "Result NOT EXACT, in 1.0 s." in lines
+    received = next(line for line in lines if line.startswith("pacific "))
+    assert received.split() == ["pacific", "f" * 14, "f" * 14, "1,724", "21,692.77"]
+    assert "mountain (killed)" in file.getvalue()
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "error", "message"),
+    ("column", "value", "message"),
     [
-        ("annual_inc", "1000001", PrivacyError, r"annual_inc: a value is outside \[0, 1000000\]"),
-        ("delinq_2yrs", "-1", PrivacyError, "delinq_2yrs: a value is outside"),
-        ("int_rate", "nan", PrivacyError, "int_rate: a value is outside"),
-        ("int_rate", "13.991", PrivacyError, "int_rate: a value has more than 2 decimals"),
-        ("int_rate", "high", ConfigError, "int_rate: not a number"),
-        ("term", "term_48", ConfigError, "term: unknown label, the known ones are term_36, term_60"),
+        ("annual_inc", "1000001", "annual_inc: 1 values are outside the bounds"),
+        ("delinq_2yrs", "-1", "delinq_2yrs: 1 values are outside the bounds"),
+        ("int_rate", "nan", "int_rate: 1 values are missing, or no number"),
+        ("int_rate", "high", "int_rate: 1 values are missing, or no number"),
+        ("term", "term_48", "term: 1 values are no declared category"),
     ],
 )
 def test_a_bad_value_is_refused_and_named(
-    loans: list[dict[str, str]], column: str, value: str, error: type[Exception], message: str
+    loans: list[dict[str, str]], tmp_path: Path, column: str, value: str, message: str
 ) -> None:
-    with pytest.raises(error, match=message):
-        lenders.lender_vector([loans[0], {**loans[1], column: value}])
+    shard = write(tmp_path / "shard.csv", [loans[0], {**loans[1], column: value}])
+    with pytest.raises(PrivacyError, match=f"mountain: not the agreed loans: {message}"):
+        lenders.read_loans(shard, "mountain")
 
 
-def test_too_many_loans_are_refused(loans: list[dict[str, str]]) -> None:
-    with pytest.raises(PrivacyError, match="2501 loans, a lender may contribute at most 2500"):
-        lenders.lender_vector(loans[:2501])
-
-
-def test_a_state_without_a_lender_is_refused(loans: list[dict[str, str]]) -> None:
-    with pytest.raises(ConfigError, match="addr_state: 'ZZ'"):
-        lenders.shards([{**loans[0], "addr_state": "ZZ"}])
-
-
-def test_shards_are_written_and_read_back(loans: list[dict[str, str]], tmp_path: object) -> None:
-    file = f"{tmp_path}/shard.csv"
-    lenders.write_loans(file, loans[:20])
-    assert lenders.read_loans(file) == loans[:20]
-    with open(file, "a", encoding="utf-8") as shard:
-        shard.write("1,2\n")
-    with pytest.raises(ConfigError, match=r"shard\.csv:22: not one value for each column"):
-        lenders.read_loans(file)
-    with pytest.raises(LocalError, match="cannot read the loans"):
-        lenders.read_loans(f"{tmp_path}/absent.csv")
+def test_a_file_that_is_no_shard_is_refused(loans: list[dict[str, str]], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="2501 private rows, max_rows is 2500"):
+        lenders.read_loans(write(tmp_path / "long.csv", loans[:2501]))
+    shard = write(tmp_path / "shard.csv", loans[:20])
+    assert lenders.read_loans(shard).rows == 20
+    with shard.open("a", encoding="utf-8") as file:
+        file.write("1,2\n")
+    with pytest.raises(PrivacyError, match="1 lines have other cells than the header"):
+        lenders.read_loans(shard)
+    with pytest.raises(LocalError, match="cannot be read"):
+        lenders.read_loans(tmp_path / "absent.csv")
+    with pytest.raises(LocalError, match="cannot write the loans"):
+        lenders.write_shards(tmp_path / "absent")
