@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from smpc_dp.console.progress import Bar
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.engine.phases.messages import PARTY_STEPS
 from smpc_dp.engine.result import Result
-from smpc_dp.errors import LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.extensions import imported
 from smpc_dp.secagg.noisy import PrivateSettings
 
@@ -25,6 +25,12 @@ from smpc_dp.secagg.noisy import PrivateSettings
 _gopa = imported("smpc_dp.capabilities.gopa.params")
 Settings: type[PrivateSettings] = PrivateSettings if _gopa is None else _gopa.GopaSettings
 Method = Literal["secagg", "gopa"]
+# The settings that a method alone has, and the dropouts that a run is planned for.
+OWN: Mapping[Method, frozenset[str]] = {
+    "secagg": frozenset({"mechanism"}),
+    "gopa": frozenset({"on_dropout", "topology"}),
+}
+PLANNED: Mapping[Method, float] = {"secagg": 0.1, "gopa": 0.01}
 NO_PRIVACY = "no differential privacy; gopa needs epsilon and delta"
 
 app = typer.Typer(name="simulate", help="Run many parties in one process.", no_args_is_help=True)
@@ -64,7 +70,6 @@ def average(
     if simulation is None:
         raise LocalError("simulations need all capabilities, of which one is not in this installation")
     from smpc_dp.session.memory.randomness import checked_seed
-    from smpc_dp.simulate.average import METHODS
 
     reporting = Reporting.of(report)
     length = given.pop("length")
@@ -75,8 +80,12 @@ def average(
         values *= l2_bound / np.linalg.norm(values, axis=1, keepdims=True)
     bound = None if l2_bound is not None else 1.0
     begun = time.perf_counter()
-    own = METHODS[method]
-    steps = _steps(own.settings, given)
+    others = {key for keys in OWN.values() for key in keys} - OWN[method]
+    if method == "secagg" and given["topology"] != "relay":
+        reason = "is for gopa: a secure sum has an aggregator"
+        raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
+    given = {key: value for key, value in given.items() if key not in others}
+    steps = _steps(given)
     with Bar("steps", quiet=as_json) as bar:
 
         def show(step: str, waiting: int) -> None:
@@ -91,7 +100,7 @@ def average(
             upper=bound,
             l2_bound=l2_bound,
             dropout=dropout,
-            planned_dropout=max(dropout, own.dropout),
+            planned_dropout=max(dropout, PLANNED[method]),
             method=method,
             epsilon=epsilon,
             delta=delta,
@@ -143,13 +152,13 @@ def average(
         raise typer.Exit(1)
 
 
-def _steps(own: Collection[str], given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the steps that a bar shows; `own`: settings of the method alone, `given`: of GOPA."""
+def _steps(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the steps that a bar shows, for the settings of a method."""
     if given.get("topology") == "direct":
         from smpc_dp.capabilities.gopa.direct_messages import COORDINATOR_STEPS
 
         return COORDINATOR_STEPS
-    if "on_dropout" in own and given.get("on_dropout") == "keep":
+    if given.get("on_dropout") == "keep":
         from smpc_dp.capabilities.gopa.messages import PARTY_STEPS as PUBLISHING_STEPS
 
         return PUBLISHING_STEPS
@@ -164,24 +173,20 @@ def _write_report(
     seconds: float,
     compared: str,
 ) -> None:
-    """Write the report of a simulated run; `given`: settings of GOPA; `compared`: with the plain average."""
+    """Write the report of a run; `given`: settings of its method; `compared`: with the plain average."""
     from smpc_dp.cli.run_report import privacy_facts
     from smpc_dp.report import sections
     from smpc_dp.report.document import Text, section
     from smpc_dp.report.table import Table
-    from smpc_dp.simulate.average import METHODS
 
     printed: Any = result.to_json()
     trace = reporting.trace
     view = "secagg" if result.noise is None else "secagg-noisy"
-    own = METHODS[method].settings
-    if "topology" in own:
+    if "topology" in given:
         view = "gopa-direct" if given["topology"] == "direct" else f"gopa-{given['on_dropout']}"
     present, absent = len(result.survivors), len(result.absent)
     interval = None if result.noise is None else (float(result.interval().upper[0] - result.value[0]), 0.95)
-    others = {key for each in METHODS.values() for key in each.settings} - own
-    used = {key: value for key, value in given.items() if key not in others}
-    settings = [("method", method), *((key, sections.written(value)) for key, value in used.items())]
+    settings = [("method", method), *((key, sections.written(value)) for key, value in given.items())]
     simulated = ["A simulation: one process held all vectors and keys, and drew the vectors at random."]
     facts = [("parties in it", f"{present:,} of {present + absent:,}"), *privacy_facts(printed["privacy"])]
     facts += [("time", f"{seconds:.1f} s"), ("sent in all", sections.amount(trace.total))]

@@ -165,6 +165,7 @@ class RecordParameters(RequestParameters):
         *,
         level: float = 0.95,
         simultaneous: bool = False,
+        hide: float | None = None,
         receipt: Receipt | None = None,
         dropped: Dropped | None = None,
     ) -> RecordResult:
@@ -172,7 +173,9 @@ class RecordParameters(RequestParameters):
         numbers = [names.index(name) for name in outcome.survivors]
         residual = 0 if outcome.noise is None else outcome.noise.residual_pairs
         parameters = self.leaving(residual)
-        answers = parameters.answers(outcome.total, numbers, level=level, simultaneous=simultaneous)
+        answers = parameters.answers(
+            outcome.total, numbers, level=level, simultaneous=simultaneous, hide=hide
+        )
         return RecordResult.of(outcome, answers, receipt, dropped)
 
     def leaving(self, residual_pairs: int) -> Self:  # noqa: ARG002

@@ -192,12 +192,7 @@ class ConnectionPool:
         clean = False
         try:
             while True:
-                message = await channel.receive()
-                if self._divert is not None and await self._divert(channel.peer, message):
-                    continue
-                request, envelope = self._membership.from_wire(message, channel.peer)
-                inbound = InboundEvent(channel.peer, request, envelope, connection=connection)
-                await self.inbound.put(inbound)
+                await self._take_in(connection)
         except ChannelClosed as closed:
             clean = closed.clean
         except SmpcError as error:
@@ -212,17 +207,32 @@ class ConnectionPool:
             # The process that has asked for later requests is gone.
             self._early.pop(channel.peer, None)
 
+    async def _take_in(self, connection: Connection) -> None:
+        """Read the next message of a channel into the queue: in a call of its own, which then drops it."""
+        peer, message = connection.channel.peer, await connection.channel.receive()
+        if self._divert is not None and await self._divert(peer, message):
+            return
+        request, envelope = self._membership.from_wire(message, peer)
+        await self.inbound.put(InboundEvent(peer, request, envelope, connection=connection))
+
     async def _write(self, connection: Connection) -> None:
         """Send the queued messages of a connection, until it ends."""
-        while (message := await connection.outbox.get()) is not None:
-            try:
+        while await self._send_next(connection):
+            pass
+
+    async def _send_next(self, connection: Connection) -> bool:
+        """Send the next queued message; return False if there is none any more."""
+        message = await connection.outbox.get()
+        try:
+            if message is not None:
                 await connection.channel.send(*message)
-            except (ChannelClosed, TimeoutFault, PeerFault):
-                # The reader reports a broken connection; its queued messages are dropped.
-                continue
-            except SmpcError as error:
-                self.refused(connection.channel.peer, error)
-                connection.channel.abort()
+        except (ChannelClosed, TimeoutFault, PeerFault):
+            # The reader reports a broken connection; its queued messages are dropped.
+            pass
+        except SmpcError as error:
+            self.refused(connection.channel.peer, error)
+            connection.channel.abort()
+        return message is not None
 
     def send(self, request: int, envelopes: Sequence[Envelope], *, excludes: bool = True) -> None:
         """Queue messages; cut a connection whose party does not read its queue.

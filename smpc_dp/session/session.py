@@ -224,6 +224,7 @@ class Session:
         expect: Mapping[str, object] | None = None,
         level: float = 0.95,
         simultaneous: bool = False,
+        hide: float | None = None,
     ) -> RecordResult:
         """Return what the session file asks of the records of all parties, with differential privacy.
 
@@ -242,6 +243,8 @@ class Session:
                 1 + steps, 1 + 2 steps and so on, and so is `next` of OtherRequestError: a regression that has
                 begun cannot be joined.
             level: of the intervals, each or, `simultaneous`, all of them together.
+            hide: counts below so many standard deviations of their noise are not shown, 3 by default; 0 shows
+                all.
 
         Raises:
             ConfigError: the session asks nothing of records, or something else; the table lacks a column, or
@@ -261,6 +264,7 @@ class Session:
             number=number,
             level=level,
             simultaneous=simultaneous,
+            hide=hide,
         )
 
     async def report(self, record: Any) -> SentReport:

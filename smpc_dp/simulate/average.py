@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from smpc_dp.encoding import MAX_LENGTH, shown
 from smpc_dp.engine.phases.parameters import MAX_PARTIES
 from smpc_dp.engine.result import Result
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, Issues
 from smpc_dp.files import write_file
 from smpc_dp.report.trace import Trace
 from smpc_dp.session.events import Event, OnEvent, ignore
@@ -92,7 +92,9 @@ def average(
         raise ConfigError.at("board", "is for a verifiable run", ConfigCheck.UNSUPPORTED)
     declared = _declared(parameters, weights) | {"length": len(vectors[0]), "dropout": planned_dropout}
     shared = OneProcess(MemoryConnections(), threads=threads)
-    simulated = _session(method, declared, len(vectors), checked_seed(seed_for_simulation), shared)
+    simulated = simulated_session(
+        method, declared, len(vectors), seed_for_simulation=seed_for_simulation, shared=shared
+    )
     planned: Any = simulated.session.checked_parameters
     if kind not in planned.operations:
         reason = "with noise are for averages through an aggregator that are not verifiable"
@@ -103,9 +105,8 @@ def average(
         )
         for index, name in enumerate(simulated.parties)
     }
-    watched, kills = _draw_kills(simulated, dropout, seed_for_simulation)
     connections = simulated.shared.connections
-    connections.kill = kills
+    leader, connections.kill = _draw_kills(simulated, dropout, checked_seed(seed_for_simulation))
     if trace is not None:
         trace.unit = "seconds of computing in one process, waiting not included"
         connections.on_message = lambda envelope, size: trace.count(envelope.sender, envelope.receiver, size)
@@ -118,7 +119,7 @@ def average(
         return await session.sum_encoded(kind, *encoded[session.party])
 
     async def run(folder: Path) -> Ended[Result]:
-        watcher = ignore if progress is None else _steps_of(watched, progress)
+        watcher = ignore if progress is None else _steps_of(leader, progress)
         return await run_members(simulated, take_part, folder=folder, on_event=watcher)
 
     with TemporaryDirectory(prefix="smpc-dp-") as made:
@@ -126,15 +127,17 @@ def average(
         ended = run_simulation(lambda: run(folder))
         if board is not None:
             _copy_logs(folder / "board", Path(board))
-    result = _result(ended, watched, kills)
-    return replace(result, clipped=sum(clipped for _, clipped in encoded.values()))
+    result, clipped = ended.result(leader), sum(count for _, count in encoded.values())
+    # What the aggregator has, and no single party.
+    served = result if ended.served is None else ended.served[0]
+    return replace(result, evidence=served.evidence, faults=served.faults, clipped=clipped)
 
 
 def _declared(parameters: Mapping[str, Any], weights: Sequence[int] | None) -> dict[str, object]:
     """Return the given `[parameters]` as a session file has them."""
-    declared: dict[str, object] = {
-        key: _plain(value) for key, value in parameters.items() if value is not None
-    }
+    declared = dict(parameters)
+    for key in ("lower", "upper"):
+        refuse_masked("bounds", parameters.get(key))
     if parameters.get("precision", 0) is None:
         declared["kind"] = "integer"
     elif "precision" not in parameters and not parameters.get("verifiable"):
@@ -142,20 +145,6 @@ def _declared(parameters: Mapping[str, Any], weights: Sequence[int] | None) -> d
     if weights is not None:
         declared["max_weight"] = _largest(weights)
     return declared
-
-
-def _session(
-    protocol: str, declared: Mapping[str, object], parties: int, seed: int | None, shared: OneProcess
-) -> SimulatedSession:
-    """Return the session; raise ConfigError that names every wrong key as the caller gave it."""
-    try:
-        return simulated_session(protocol, declared, parties, seed_for_simulation=seed, shared=shared)
-    except ConfigError as error:
-        issues = [
-            ConfigIssue(issue.where.removeprefix("parameters."), issue.reason, issue.check)
-            for issue in error.issues
-        ]
-        raise ConfigError(issues) from None
 
 
 def _draw_kills(
@@ -187,19 +176,6 @@ def _steps_of(watched: str, progress: Callable[[str, int], None]) -> OnEvent:
             progress(event.step, event.waiting)
 
     return watch
-
-
-def _result(ended: Ended[Result], watched: str, kills: Mapping[str, int]) -> Result:
-    """Return the result of the run; raise the leader's error if there is one, which explains the others."""
-    served = ended.served or [ended.results[watched]]
-    if isinstance(served[0], SmpcError):
-        raise served[0]
-    for name, result in ended.results.items():
-        if not isinstance(result, SmpcError):
-            return replace(result, evidence=served[0].evidence, faults=served[0].faults)
-        if name not in kills:
-            raise result
-    raise RuntimeError("a run has a result, and no party has it")
 
 
 def _copy_logs(folder: Path, path: Path) -> None:
@@ -248,12 +224,6 @@ def _largest(weights: Sequence[int]) -> int:
                 f"weights[{index}]", f"must be an integer, is {shown(weight)}", ConfigCheck.TYPE
             )
     return max(1, *map(int, weights))
-
-
-def _plain(value: Any) -> Any:
-    """Return numbers and arrays of NumPy as those that a session file has; raise PrivacyError if masked."""
-    refuse_masked("bounds", value)
-    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _rows(values: ArrayLike | Sequence[ArrayLike]) -> Sequence[NDArray[np.generic]]:

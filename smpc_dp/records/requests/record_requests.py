@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError, OtherRequestError
 from smpc_dp.records.record_result import BEYOND_ROWS, KIND, RecordResult
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from smpc_dp.session.member import Membership
 
 
+class Shown(NamedTuple):
+    """How answers are shown; values as of `Session.statistics`."""
+
+    level: float
+    simultaneous: bool
+    hide: float | None
+
+
 async def request_statistics(
     requests: PartyRequests,
     source: Source | Table | ReadyRows | None,
@@ -34,6 +42,7 @@ async def request_statistics(
     number: int | None,
     level: float,
     simultaneous: bool,
+    hide: float | None,
 ) -> RecordResult:
     """Run all requests of the statistics that a session asks of records; see `Session.statistics`."""
     parameters = _parameters_of(requests, ask)
@@ -42,6 +51,9 @@ async def request_statistics(
     # Before the request: afterwards it would be charged, and its result lost.
     if not 0 < level < 1:
         raise ConfigError.at("level", f"must be in (0, 1), is {level}", ConfigCheck.RANGE)
+    if hide is not None and not hide >= 0:
+        raise ConfigError.at("hide", f"must be 0 or more, is {hide}", ConfigCheck.RANGE)
+    shown = Shown(level, simultaneous, hide)
     if requests.ledger is not None and parameters.steps > 1:
         # All steps, before the first.
         events = [requests.membership.event()] * parameters.steps
@@ -55,11 +67,11 @@ async def request_statistics(
     requests.take(number)
     last = requests.number + steps - 1
     try:
-        ready, result = await request_step(requests, source, parameters, label, level, simultaneous)
+        ready, result = await request_step(requests, source, parameters, label, shown)
         while requests.number < last:
             parameters = parameters.following(result.answers)
             requests.take(None)
-            ready, result = await request_step(requests, ready.table, parameters, label, level, simultaneous)
+            ready, result = await request_step(requests, ready.table, parameters, label, shown)
     except OtherRequestError as error:
         # A regression that has begun cannot be joined: its steps need the answers of the earlier ones.
         later = error.postponed(1 - (1 - error.next) // steps * steps)
@@ -76,8 +88,7 @@ async def request_step(
     table: Source | Table | ReadyRows,
     parameters: RecordParameters,
     label: str,
-    level: float,
-    simultaneous: bool,
+    shown: Shown,
 ) -> tuple[ReadyRows, RecordResult]:
     """Run one request for statistics of records."""
     async with requests.declining():
@@ -96,8 +107,7 @@ async def request_step(
         lambda: parameters.result(
             outcome,
             names,
-            level=level,
-            simultaneous=simultaneous,
+            **shown._asdict(),
             receipt=receipt,
             dropped=ready.table.dropped,
         )

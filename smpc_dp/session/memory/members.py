@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from smpc_dp.engine.registry import find_protocol
-from smpc_dp.errors import SmpcError
+from smpc_dp.errors import ConfigError, SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Role, entry_of
 from smpc_dp.session.aggregator import log_folder, open_aggregator, serve_requests
 from smpc_dp.session.events import OnEvent, ignore
 from smpc_dp.session.member import Membership, default_key, requests_of
 from smpc_dp.session.memory.one_process import OneProcess
-from smpc_dp.session.memory.randomness import randomness_of
+from smpc_dp.session.memory.randomness import checked_seed, randomness_of
 from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.session.opening import open_connection
 from smpc_dp.session.session import Session
@@ -63,10 +65,26 @@ class Ended(Generic[T]):
     Attributes:
         results: by party, what it has computed, or the error that ended it.
         served: what the aggregator has served; None without one.
+        killed: the parties that were to be killed.
     """
 
     results: Mapping[str, T | SmpcError]
     served: Any
+    killed: Collection[str]
+
+    def result(self, leader: str = "") -> T:
+        """Return the result of the first party that has one, in a session of one request.
+
+        Raises the error of the aggregator, or without one of the `leader`, which explains the others', or
+        that of a party that was not killed.
+        """
+        if self.served is not None and isinstance(self.served[0], SmpcError):
+            raise self.served[0]
+        for name in (leader, *self.results):
+            error = self.results.get(name)
+            if self.served is None and isinstance(error, SmpcError) and name not in self.killed:
+                raise error
+        return next(each for each in self.results.values() if not isinstance(each, SmpcError))
 
 
 def simulated_session(
@@ -80,12 +98,12 @@ def simulated_session(
     """Return a session of so many parties, "party-00001" to "party-N", and an aggregator if it needs one.
 
     Args:
-        protocol, parameters: as in a session file.
+        protocol, parameters: as in a session file; a key with None is not there, and numbers may be NumPy's.
         seed_for_simulation: determines every secret, so that nothing is secret; None: real randomness.
         shared: what the members share but for their sources.
 
     Raises:
-        ConfigError: every fault of the parameters.
+        ConfigError: every fault of the parameters, named as in `parameters`.
     """
     described = find_protocol(protocol)
     topology = "aggregator" if described is None else described.topology(parameters)
@@ -93,7 +111,8 @@ def simulated_session(
     roles: dict[str, Role] = dict.fromkeys(names, "party")
     if topology != "direct":
         roles = {AGGREGATOR: "aggregator", **roles}
-    sources = {name: randomness_of(seed_for_simulation, name) for name in roles}
+    seed = checked_seed(seed_for_simulation)
+    sources = {name: randomness_of(seed, name) for name in roles}
     identities = {name: Identity.from_seed(name, source.bytes(32)) for name, source in sources.items()}
     members = [
         identities[name].entry(role, f"{name}:1" if role != "party" or topology == "direct" else None)
@@ -102,13 +121,27 @@ def simulated_session(
     document: dict[str, object] = {
         "protocol": protocol,
         "version": 1 if described is None else described.version_for(parameters),
-        "parameters": dict(parameters),
+        "parameters": _plain(parameters),
         "roster": [entry_of(member) for member in members],
     }
     shared = shared or OneProcess(MemoryConnections())
-    if seed_for_simulation is not None:
+    if seed is not None:
         shared = replace(shared, sources=sources)
-    return SimulatedSession(check_document(document), identities, shared)
+    try:
+        return SimulatedSession(check_document(document), identities, shared)
+    except ConfigError as error:
+        # The caller gave parameters alone.
+        named = [one._replace(where=one.where.removeprefix("parameters.")) for one in error.issues]
+        raise ConfigError(named) from None
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of `[parameters]` as a session file has it: without None, NumPy's types and tuples."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items() if one is not None}
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 async def serve_sums(membership: Membership, folder: Path, on_event: OnEvent) -> Sequence[Any]:
@@ -170,4 +203,5 @@ async def run_members(
             task.cancel()
         await asyncio.gather(*tasks, *parties, return_exceptions=True)
         raise
-    return Ended(dict(zip(simulated.parties, results, strict=True)), served)
+    killed = simulated.shared.connections.kill
+    return Ended(dict(zip(simulated.parties, results, strict=True)), served, killed)
