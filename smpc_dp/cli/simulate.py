@@ -81,7 +81,7 @@ def average(
     bound = None if l2_bound is not None else 1.0
     begun = time.perf_counter()
     others = {key for keys in OWN.values() for key in keys} - OWN[method]
-    if method == "secagg" and given["topology"] != "relay":
+    if "topology" in others and given["topology"] != "relay":
         reason = "is for gopa: a secure sum has an aggregator"
         raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
     given = {key: value for key, value in given.items() if key not in others}

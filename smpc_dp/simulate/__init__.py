@@ -1,4 +1,4 @@
-"""Simulations: all parties of a session in one process, the same roles without sockets."""
+"""Simulations: all members of a session in one process, without sockets."""
 
 from smpc_dp.capabilities.learn.simulation.learning import learn
 from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate
@@ -6,6 +6,7 @@ from smpc_dp.capabilities.pairs.simulation.similarity import similarities
 from smpc_dp.capabilities.reports.simulation.local import local_auc, local_pairwise
 from smpc_dp.capabilities.reports.simulation.names import names
 from smpc_dp.simulate.average import average, check_size
+from smpc_dp.simulate.sessions import run
 from smpc_dp.simulate.statistic import pairwise
 from smpc_dp.simulate.statistics import statistics
 
@@ -18,6 +19,7 @@ __all__ = [
     "local_pairwise",
     "names",
     "pairwise",
+    "run",
     "similarities",
     "statistics",
 ]

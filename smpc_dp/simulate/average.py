@@ -21,7 +21,7 @@ from smpc_dp.files import write_file
 from smpc_dp.report.trace import Trace
 from smpc_dp.session.events import Event, OnEvent, ignore
 from smpc_dp.session.memory.event_loop import run_simulation
-from smpc_dp.session.memory.members import Ended, SimulatedSession, run_members, simulated_session
+from smpc_dp.session.memory.members import Simulated, SimulatedSession, run_members, simulated_session
 from smpc_dp.session.memory.one_process import OneProcess
 from smpc_dp.session.memory.randomness import checked_seed
 from smpc_dp.session.memory.simulated_run import draw_kills
@@ -118,7 +118,7 @@ def average(
     async def take_part(session: Session) -> Result:
         return await session.sum_encoded(kind, *encoded[session.party])
 
-    async def run(folder: Path) -> Ended[Result]:
+    async def run(folder: Path) -> Simulated[Result]:
         watcher = ignore if progress is None else _steps_of(leader, progress)
         return await run_members(simulated, take_part, folder=folder, on_event=watcher)
 

@@ -17,7 +17,6 @@ from smpc_dp.session.launcher import Launcher, member_command
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import Membership
 from smpc_dp.session.session_file import Timeouts, load_session
-from smpc_dp.transport.endpoint import dial
 from tests import command
 
 PARTIES = tuple(f"user{number}" for number in range(1, 7))
@@ -239,7 +238,7 @@ async def test_a_user_that_should_be_called_may_not_call(tmp_path: Path) -> None
             refused.append(event.detail)
 
     async def call() -> None:
-        channel = await dial(Membership.load(path, PARTIES[0]).endpoint(), PARTIES[1])
+        channel = await Membership.load(path, PARTIES[0]).endpoint().dial(PARTIES[1])
         with pytest.raises(smpc_dp.SmpcError):
             await channel.receive()
 

@@ -26,7 +26,6 @@ from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import Membership, from_wire
 from smpc_dp.session.session_file import Timeouts, load_session, write_session
 from smpc_dp.transport.channel import Channel
-from smpc_dp.transport.endpoint import listen
 from smpc_dp.wire.signing import decode, encode
 from tests.command import smpc_dp as command
 
@@ -111,8 +110,8 @@ async def test_a_killed_party_sends_the_same_bytes_when_it_is_started_again(tmp_
     path = new(tmp_path, GINI)
     analyst = Membership.load(path, "aggregator", role="aggregator")
     silent = Silent()
-    listener = await listen(
-        analyst.endpoint(aggregator=True), *analyst.address(None), silent.welcome, lambda *_: None
+    listener = await analyst.endpoint(aggregator=True).listen(
+        *analyst.address(None), silent.welcome, lambda *_: None
     )
     alice = start(path, "alice")
     first = await asyncio.wait_for(silent.received.get(), 60)

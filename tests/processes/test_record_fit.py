@@ -12,7 +12,7 @@ import pytest
 import smpc_dp
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.records.record_result import RecordResult
-from smpc_dp.records.requests.record_requests import request_step
+from smpc_dp.records.requests.record_requests import Shown, request_step
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.planned import session_plan
 from smpc_dp.session.session_file import Timeouts, load_session
@@ -98,7 +98,7 @@ async def test_the_aggregator_answers_for_the_step_that_parties_ask(tmp_path: Pa
         async with smpc_dp.connect(path, party=name) as session:
             first = session._requests.membership.parameters
             session._requests.take(None)
-            await request_step(session._requests, tables[name], first, "", 0.95, False)
+            await request_step(session._requests, tables[name], first, "", Shown(0.95, False, None))
             return await session.statistics(tables[name], label="again")
 
     serving = asyncio.create_task(smpc_dp.serve(path, requests=3))

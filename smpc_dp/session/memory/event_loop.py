@@ -42,15 +42,12 @@ class SimulationLoop(asyncio.SelectorEventLoop):
         return self._waits.passed
 
     def run_in_executor(self, _executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        """Return the future of a call that is made at once, in this thread."""
-        done = self.create_future()
-        try:
-            done.set_result(func(*args))
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            done.set_exception(error)
-        return done
+        """Return the future of a call that is made in this thread."""
+
+        async def call() -> T:
+            return func(*args)
+
+        return self.create_task(call())
 
 
 def run_simulation(main: Callable[[], Coroutine[Any, Any, T]]) -> T:

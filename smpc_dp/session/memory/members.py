@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from smpc_dp.engine.registry import find_protocol
-from smpc_dp.errors import ConfigError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Role, entry_of
 from smpc_dp.session.aggregator import log_folder, open_aggregator, serve_requests
@@ -59,18 +59,18 @@ class SimulatedSession:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended(Generic[T]):
+class Simulated(Generic[T]):
     """How a simulated session has ended.
 
     Attributes:
         results: by party, what it has computed, or the error that ended it.
         served: what the aggregator has served; None without one.
-        killed: the parties that were to be killed.
+        killed: the parties that were to be killed, and when.
     """
 
     results: Mapping[str, T | SmpcError]
     served: Any
-    killed: Collection[str]
+    killed: Mapping[str, int]
 
     def result(self, leader: str = "") -> T:
         """Return the result of the first party that has one, in a session of one request.
@@ -103,10 +103,13 @@ def simulated_session(
         shared: what the members share but for their sources.
 
     Raises:
-        ConfigError: every fault of the parameters, named as in `parameters`.
+        ConfigError: every fault of the parameters, named as in `parameters`; servers compute.
     """
     described = find_protocol(protocol)
     topology = "aggregator" if described is None else described.topology(parameters)
+    if topology not in ("aggregator", "direct"):
+        reason = f"a session of '{protocol}' is not simulated as a whole: others than its parties compute"
+        raise ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
     names = [f"party-{number:05d}" for number in range(1, parties + 1)]
     roles: dict[str, Role] = dict.fromkeys(names, "party")
     if topology != "direct":
@@ -157,7 +160,7 @@ async def run_members(
     serve: Serve = serve_sums,
     folder: Path | None = None,
     on_event: OnEvent = ignore,
-) -> Ended[T]:
+) -> Simulated[T]:
     """Open the session of every party, call `compute` with each, and serve their requests meanwhile.
 
     Run it in a simulation's event loop: with `run_simulation`.
@@ -204,4 +207,4 @@ async def run_members(
         await asyncio.gather(*tasks, *parties, return_exceptions=True)
         raise
     killed = simulated.shared.connections.kill
-    return Ended(dict(zip(simulated.parties, results, strict=True)), served, killed)
+    return Simulated(dict(zip(simulated.parties, results, strict=True)), served, killed)

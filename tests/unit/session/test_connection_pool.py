@@ -22,7 +22,6 @@ from smpc_dp.wire.signing import decode_envelope, encode_envelope
 from tests.faults.virtual import connect, run_virtually
 
 if TYPE_CHECKING:
-    from smpc_dp.session.member import ConnectedMember
     from smpc_dp.transport.channel import Channel
 
 
@@ -72,6 +71,13 @@ def test_only_the_body_of_an_envelope_is_long(field: str) -> None:
     assert fault.value.check == Check.MALFORMED
 
 
+def hub() -> Any:
+    """Return a member without a session."""
+    return SimpleNamespace(
+        name="hub", identity=None, session=None, largest_message=lambda: 1 << 20, to_wire=to_wire
+    )
+
+
 class Pipe:
     """Channel to `alice` that brings an error when it is told to."""
 
@@ -94,11 +100,7 @@ class Pipe:
 
 async def test_who_is_excluded_sends_small_messages_alone_even_if_it_calls_again() -> None:
     reported: list[Event] = []
-    member = cast(
-        "ConnectedMember",
-        SimpleNamespace(name="hub", identity=None, session=None, largest_message=lambda: 1 << 20),
-    )
-    pool = ConnectionPool(member, reported.append)
+    pool = ConnectionPool(hub(), reported.append)
     pipes = [Pipe() for _ in range(2)]
     pool.welcome(cast("Channel", pipes[0]))
     pool.send(1, [Envelope(b"", ABORT, "hub", "alice", b"", b"")])
@@ -119,8 +121,7 @@ async def test_who_is_excluded_sends_small_messages_alone_even_if_it_calls_again
 
 @pytest.mark.parametrize("code", [Code.PAST, Code.FEW, Code.KIND])
 async def test_who_may_still_take_part_is_refused_and_not_excluded(code: Code) -> None:
-    member: Any = SimpleNamespace(name="hub", identity=None, session=None, largest_message=lambda: 1 << 20)
-    pool, pipe = ConnectionPool(member, ignore), Pipe()
+    pool, pipe = ConnectionPool(hub(), ignore), Pipe()
     pool.welcome(cast("Channel", pipe))
     aborts = [Envelope(b"", ABORT, "hub", "alice", b"", b"")]
     context: Any = SimpleNamespace(session_digest=b"", write=lambda *_: aborts)

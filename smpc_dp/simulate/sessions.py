@@ -1,0 +1,67 @@
+"""`simulate.run`: whole sessions in one process, with whatever their parties do in them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from numbers import Integral
+from typing import TypeVar
+
+from smpc_dp.encoding import shown
+from smpc_dp.errors import ConfigCheck, Issues
+from smpc_dp.session.events import OnEvent, ignore
+from smpc_dp.session.memory.event_loop import run_simulation
+from smpc_dp.session.memory.members import Simulated, run_members, simulated_session
+from smpc_dp.session.session import Session
+
+T = TypeVar("T")
+
+
+def run(
+    take_part: Callable[[Session], Awaitable[T]],
+    parties: int,
+    parameters: Mapping[str, object],
+    *,
+    protocol: str = "secagg",
+    kill: Mapping[str, int] | None = None,
+    seed_for_simulation: int | None = None,
+    on_event: OnEvent = ignore,
+) -> Simulated[T]:
+    """Run a session of sums or of statistics of records in one process: the same program, without sockets.
+
+    Time is simulated: it passes while all members wait, and a deadline is over at once. What `take_part`
+    does with other servers, or in threads, must not take part in that.
+
+    Args:
+        take_part: what each party does in its session, which is closed afterwards. `session.party` is its
+            name, "party-00001" to "party-N".
+        parties: how many.
+        parameters, protocol: as in a session file.
+        kill: by party, the number of the message (1 is its first) that it does not send any more.
+        seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
+        on_event: called with every event of every member.
+
+    Returns:
+        for each party what `take_part` returned or the `SmpcError` that it raised, and what the aggregator
+        served (None without one), as of `serve`.
+
+    Raises:
+        ConfigError: every fault of the parameters; `kill` names no party, or no message; servers compute.
+        Whatever else `take_part` raises.
+    """
+    simulated = simulated_session(protocol, parameters, parties, seed_for_simulation=seed_for_simulation)
+    simulated.shared.connections.kill = _checked_kill(kill or {}, simulated.parties)
+    return run_simulation(lambda: run_members(simulated, take_part, on_event=on_event))
+
+
+def _checked_kill(kill: Mapping[str, int], parties: Sequence[str]) -> dict[str, int]:
+    """Return who is killed and when; raise ConfigError for a name or a number that is none."""
+    issues = Issues()
+    for name, number in kill.items():
+        if name not in parties:
+            issues.add_issue(f"kill[{name}]", "no party is called so", ConfigCheck.UNKNOWN_NAME)
+        elif isinstance(number, bool) or not isinstance(number, Integral) or number < 1:
+            issues.add_issue(
+                f"kill[{name}]", f"must be an integer from 1 on, is {shown(number)}", ConfigCheck.RANGE
+            )
+    issues.raise_issues()
+    return {name: int(number) for name, number in kill.items()}
