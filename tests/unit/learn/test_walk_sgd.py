@@ -17,6 +17,7 @@ from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.network.complete import plan_walk
 from smpc_dp.privacy.sampling import NoiseSource, uniform
 from smpc_dp_lab.bench.sgd_studies import Logistic, unplanned_noise
+from tests.tokens import tokens_apart
 
 Floats = NDArray[np.float64]
 
@@ -76,7 +77,7 @@ def test_a_walk_alone_is_the_same_to_the_last_bit(parties: Logistic) -> None:
         return parties.gradient(points, who)
 
     async def run() -> list[Floats]:
-        indices = PlainTokens.apart(20)
+        indices = tokens_apart(20)
         outcome = await asyncio.gather(
             *(sgd.run(indices[u], gradient, np.zeros(3), source(2, u)) for u in range(20))
         )
