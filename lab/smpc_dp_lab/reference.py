@@ -28,7 +28,10 @@ import typer
 
 from smpc_dp import errors
 from smpc_dp.capabilities.learn.registry import LEARNERS
-from smpc_dp.engine.state_table import markdown
+from smpc_dp.engine import state_table
+from smpc_dp.engine.collector import CollectorRole
+from smpc_dp.engine.party import PartyRole
+from smpc_dp.engine.peers import PeerRole
 from smpc_dp.settings import items
 from smpc_dp_lab.bench.page import load_results
 from smpc_dp_lab.bench.page import markdown as performance
@@ -44,6 +47,7 @@ _OPTIONS = re.compile(r"(<!-- options: ([\w.]+)\.(\w+) -->\n).*?(?=\n<!-- end --
 PERFORMANCE, BENCHMARKS = Path("docs") / "performance.md", Path("benchmarks")
 _COMMON = ("as_json", "install_completion", "show_completion")
 _STATES = re.compile(r"(<!-- states: ([\w.]+)\.(\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
+_HEAD = "| state | event | next state | sends | what can no longer happen |\n|---|---|---|---|---|"
 _COMMON_TABLE = re.compile(r"(<!-- common -->\n).*?(?=\n\n)", re.DOTALL)
 _SHARED = re.compile(r"^- `[^`]*`, `.*$", re.MULTILINE)
 
@@ -164,10 +168,37 @@ def optioned(text: str) -> str:
     return _OPTIONS.sub(lists, text)
 
 
+def _states(role: PartyRole | CollectorRole | PeerRole) -> str:
+    """Return the table and the diagram of a role's states in Markdown."""
+    lines = state_table.table(role)
+    rows = [
+        f"| {line.state} | {line.event} | {', '.join(line.next)} | {_steps(line.sends)} | {line.ends} |"
+        for line in lines
+    ]
+    arrows = [
+        f"    {line.state} --> {after}: {line.event.replace('`', '')}"
+        for line in lines
+        for after in line.next
+    ]
+    last = [after for after in lines[-1].next if after != lines[-1].state]
+    diagram = [
+        "stateDiagram-v2",
+        f"    [*] --> {lines[0].state}",
+        *arrows,
+        *(f"    {s} --> [*]" for s in last),
+    ]
+    return "\n".join([_HEAD, *rows, "", "```mermaid", *diagram, "```"])
+
+
+def _steps(steps: tuple[str, ...]) -> str:
+    """Return steps as text."""
+    return ", ".join(f"`{step}`" for step in steps) or "-"
+
+
 def specified(text: str) -> str:
     """Return a specification with every marked table of states rewritten."""
     return _STATES.sub(
-        lambda match: f"{match[1]}{markdown(getattr(import_module(match[2]), match[3]))}\n", text
+        lambda match: f"{match[1]}{_states(getattr(import_module(match[2]), match[3]))}\n", text
     )
 
 

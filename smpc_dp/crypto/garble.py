@@ -280,13 +280,6 @@ class Evaluator:
         return self._core.output_colours()
 
 
-def decode(active: Bytes, zero: Bytes) -> Bytes:
-    """Return the output bits: the colours `active` xor the colours `zero` of the labels for 0."""
-    if active.shape != zero.shape:
-        raise ValueError(f"colours: shapes {active.shape} and {zero.shape} differ")
-    return np.bitwise_xor(active, zero)
-
-
 def label_hashes(labels: Bytes, run: Run) -> Bytes:
     """Return the hashes of labels, of the same shape (wires, instances, 16), as those of so many outputs.
 

@@ -35,7 +35,6 @@ from smpc_dp.errors import Check, LocalError, PeerFault
 
 ROW_BYTES = 16
 CONTEXT_BYTES = 32
-SEED_BYTES = 32
 MAX_PENDING = 4
 """Most chunks on their way at once."""
 MAX_INDEX = 1 << 36

@@ -11,8 +11,6 @@ import numpy as np
 
 from smpc_dp import _core
 
-KEY_BYTES = 32
-
 
 class StreamHash:
     """Incremental hash of a stream; how the stream is cut into pieces does not matter."""

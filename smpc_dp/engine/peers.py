@@ -257,14 +257,6 @@ class PeerRole:
         """Return the row of a state; None before the run begins and when it is over."""
         return next((phase for phase in self.phases if type(state) is phase.state), None)
 
-    def with_phase(self, state: type[PeerState[Any]], **functions: Any) -> PeerRole:
-        """Return the role with other functions for one state: to deviate in tests and demonstrations."""
-        phases = tuple(
-            dataclasses.replace(phase, **functions) if phase.state is state else phase
-            for phase in self.phases
-        )
-        return dataclasses.replace(self, phases=phases)
-
     def waiting_for(self, peer: Peer[Any], state: PeerState[Any]) -> frozenset[str]:
         """Return the parties whose letter the phase still expects."""
         phase = self.phase(state)

@@ -1,4 +1,4 @@
-"""The table and the diagram of a role's states, as the specifications show them."""
+"""The table of a role's states, as the specifications show it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import NamedTuple
 from smpc_dp.engine.collector import CollectorRole, CollectorRow
 from smpc_dp.engine.party import PartyRole, Row
 from smpc_dp.engine.peers import PeerRole, Phase
-
-HEAD = "| state | event | next state | sends | what can no longer happen |\n|---|---|---|---|---|"
 
 
 class Line(NamedTuple):
@@ -60,30 +58,3 @@ def _lines(role: PartyRole, row: Row) -> Iterator[Line]:
 def _line(row: Row | CollectorRow | Phase, event: str) -> Line:
     """Return the line of a row for an event."""
     return Line(row.state.__name__, event, tuple(after.__name__ for after in row.next), row.sends, row.ends)
-
-
-def markdown(role: PartyRole | CollectorRole | PeerRole) -> str:
-    """Return the table and the diagram in Markdown."""
-    lines = table(role)
-    rows = [
-        f"| {line.state} | {line.event} | {', '.join(line.next)} | {_steps(line.sends)} | {line.ends} |"
-        for line in lines
-    ]
-    arrows = [
-        f"    {line.state} --> {after}: {line.event.replace('`', '')}"
-        for line in lines
-        for after in line.next
-    ]
-    last = [after for after in lines[-1].next if after != lines[-1].state]
-    diagram = [
-        "stateDiagram-v2",
-        f"    [*] --> {lines[0].state}",
-        *arrows,
-        *(f"    {s} --> [*]" for s in last),
-    ]
-    return "\n".join([HEAD, *rows, "", "```mermaid", *diagram, "```"])
-
-
-def _steps(steps: tuple[str, ...]) -> str:
-    """Return steps as text."""
-    return ", ".join(f"`{step}`" for step in steps) or "-"

@@ -105,11 +105,6 @@ class WideGaussian:
         return (SLOTS // 2) * sum(powers(self.factor, self.levels))
 
     @property
-    def random_bits(self) -> int:
-        """The number of fair bits that one draw takes."""
-        return self.levels * WHOLE_BITS
-
-    @property
     def closeness(self) -> float:
         """The range of log(mass of an ideal draw / mass of the discrete Gaussian of its `parameter`).
 

@@ -92,11 +92,6 @@ class FlooredLaplace:
         return highest * (1 - self.floor.probability) / self.floor.probability * (1 << self.bits)
 
     @property
-    def random_bits(self) -> int:
-        """The number of fair bits that one draw takes."""
-        return self.inner.joint_bits + self.floor.bits + self.bits
-
-    @property
     def variance(self) -> float:
         """The variance of a result, at most: the floor's mean is taken as far off as possible."""
         retained = 1 - self.floor.probability
@@ -162,11 +157,6 @@ class CoarseGaussian:
                 if steps == 1:
                     raise
             drop += 1
-
-    @property
-    def random_bits(self) -> int:
-        """The number of fair bits that one draw takes."""
-        return self.table.joint_bits
 
     @property
     def variance(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -103,8 +103,3 @@ def _check(one: Statistic, schema: Schema, where: str) -> None:
         raise ConfigError.at(where, f"a {one.kind} has no groups", ConfigCheck.UNSUPPORTED)
     statistic.check(one, schema, where)
     check_cells(one.by, schema, where)
-
-
-def listed(statistics: Iterable[Statistic]) -> list[str]:
-    """Return the texts of statistics."""
-    return [one.text for one in statistics]

@@ -13,11 +13,6 @@ from smpc_dp.errors import LocalError, SmpcError
 T = TypeVar("T")
 
 
-async def run_in_thread(work: Callable[[], T]) -> T:
-    """Return `work()`, run in a thread; a cancelled caller goes on at once, and the work is not stopped."""
-    return await start_in_thread(work)
-
-
 def start_in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
     """Begin `work()` in a daemon thread, for which neither the event loop nor the process waits.
 

@@ -15,7 +15,6 @@ from smpc_dp.capabilities.learn.registry import check_learn
 from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
 from smpc_dp.capabilities.learn.requirements import Learned, LearnerContext, Table
 from smpc_dp.capabilities.learn.token_learners import WalkLearner, planned_walk
-from smpc_dp.capabilities.learn.tokens import PlainTokens
 from smpc_dp.errors import ConfigError, PrivacyError, SmpcError
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
@@ -25,6 +24,7 @@ from smpc_dp.session.local import create_local_session
 from smpc_dp.session.session_file import Timeouts
 from tests.command import smpc_dp
 from tests.processes.learn_supply import supply
+from tests.tokens import tokens_apart
 
 PARTIES = ("ann", "ben", "cat", "dan")
 SUM: dict[str, Any] = {
@@ -91,7 +91,7 @@ def test_a_walk_over_sockets_is_the_simulated_one_to_the_last_bit(
     assert isinstance(learner, WalkLearner)
 
     async def simulated() -> list[np.ndarray]:
-        indices, protocol = PlainTokens.apart(4), planned_walk(learner, 4)
+        indices, protocol = tokens_apart(4), planned_walk(learner, 4)
         results = await asyncio.gather(
             *(learner.run_protocol(protocol, indices[u], tables[u : u + 1], source(u)) for u in range(4))
         )

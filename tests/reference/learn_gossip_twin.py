@@ -8,9 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.learn.pairwise_losses import PairwiseLoss
+
 Floats = NDArray[np.float64]
 Pairs = NDArray[np.intp]
 Scalar = Callable[[Any, Any], float]
+
+
+def objective(loss: PairwiseLoss, theta: Floats, records: Floats) -> Floats:
+    """Return (1/n^2) sum over u, v of h(theta; x_u, x_v) for each row of theta."""
+    own, other = records[:, None, :], records[None, :, :]
+    return np.array([loss.value(point, own, other).mean() for point in theta])
 
 
 def gosta(records: Floats, kernel: Scalar, pairs: Pairs) -> list[float]:

@@ -215,7 +215,8 @@ def dual_averaging_errors(
         ConfigError: a number is out of range, or the data are refused.
     """
     from smpc_dp.capabilities.learn import topology
-    from smpc_dp.capabilities.learn.schedule import EdgeClock, ManyClocks, PoissonClock
+    from smpc_dp.capabilities.learn.schedule import EdgeClock, PoissonClock
+    from smpc_dp_lab.bench.many_clocks import ManyClocks
 
     started = time.perf_counter()
     records = standardised(features, labels)

@@ -25,7 +25,6 @@ from smpc_dp.capabilities.pairs.kernels import (
 from smpc_dp.capabilities.pairs.kernels.fields import Codes
 from smpc_dp.capabilities.pairs.kernels.on_bits import as_circuit
 from smpc_dp.capabilities.pairs.statistics import exact
-from smpc_dp.capabilities.pairs.statistics.ideal import noisy_mean
 from smpc_dp.capabilities.servers.statistics.kernels import Way
 from smpc_dp.capabilities.servers.statistics.plan import read_answer, statistic_program
 from smpc_dp.crypto.noise import NoiseSource
@@ -43,6 +42,7 @@ from smpc_dp_lab.bench.figures import (
     versions,
     within,
 )
+from smpc_dp_lab.bench.ideal_pairs import noisy_mean
 from smpc_dp_lab.bench.servers import DELAY, Measured, run_servers
 from smpc_dp_lab.bench.statistic import both, garbled_session
 

@@ -10,10 +10,18 @@ import msgspec
 
 from smpc_dp.errors import ConfigCheck, ConfigIssue, LocalError
 from smpc_dp.report.document import write
-from smpc_dp_lab import bench
+from smpc_dp_lab.bench.engines import run_engines_bench
 from smpc_dp_lab.bench.figures import Progress, Report, refuse
+from smpc_dp_lab.bench.gopa import run_gopa_bench
 from smpc_dp_lab.bench.growth import SIZES, run_growth_bench
+from smpc_dp_lab.bench.learn import run_learn_bench
 from smpc_dp_lab.bench.page import RESULTS, load_results, page
+from smpc_dp_lab.bench.pairwise import run_compare_bench, run_garbling_bench, run_ot_bench
+from smpc_dp_lab.bench.proofs import run_proofs_bench
+from smpc_dp_lab.bench.sampling import run_sampling_bench
+from smpc_dp_lab.bench.secagg import run_secagg_bench
+from smpc_dp_lab.bench.session import run_session_bench
+from smpc_dp_lab.bench.statistic import run_statistic_bench
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +44,19 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
     parties = 40 if quick else 100
     few = {of: values[:3] for of, values in SIZES.items()} if quick else SIZES
     return {
-        "garbling": lambda: bench.run_garbling_bench(runs, progress, peers.emp),
-        "ot": lambda: bench.run_ot_bench(runs, progress, peers.emp),
-        "compare": lambda: bench.run_compare_bench(runs, progress, peers.emp),
-        "pairwise": lambda: bench.run_statistic_bench(
+        "garbling": lambda: run_garbling_bench(runs, progress, peers.emp),
+        "ot": lambda: run_ot_bench(runs, progress, peers.emp),
+        "compare": lambda: run_compare_bench(runs, progress, peers.emp),
+        "pairwise": lambda: run_statistic_bench(
             runs, progress, 2_000 if quick else 246_000, peers.mpyc, peers.emp
         ),
-        "proofs": lambda: bench.run_proofs_bench(runs, progress, peers.proofs),
-        "sampling": lambda: bench.run_sampling_bench(runs, progress, peer_python=peers.opendp),
-        "secagg": lambda: bench.run_secagg_bench(parties, length, runs, progress, peer_python=peers.flower),
-        "gopa": lambda: bench.run_gopa_bench((100,) if quick else (100, 1_000), 1, progress),
-        "learn": lambda: bench.run_learn_bench(runs, progress, (1_000,), peers.gosta, peers.gosta_python),
-        "engines": lambda: bench.run_engines_bench(1, progress, (3,), (30, 100)),
-        "session": lambda: bench.run_session_bench(5 if quick else 10, 1_000_000, 1, progress),
+        "proofs": lambda: run_proofs_bench(runs, progress, peers.proofs),
+        "sampling": lambda: run_sampling_bench(runs, progress, peer_python=peers.opendp),
+        "secagg": lambda: run_secagg_bench(parties, length, runs, progress, peer_python=peers.flower),
+        "gopa": lambda: run_gopa_bench((100,) if quick else (100, 1_000), 1, progress),
+        "learn": lambda: run_learn_bench(runs, progress, (1_000,), peers.gosta, peers.gosta_python),
+        "engines": lambda: run_engines_bench(1, progress, (3,), (30, 100)),
+        "session": lambda: run_session_bench(5 if quick else 10, 1_000_000, 1, progress),
         "growth": lambda: run_growth_bench(1 if quick else 3, progress, few),
     }
 

@@ -14,8 +14,8 @@ from smpc_dp.privacy.secagg_plan import ADVERTISEMENT, check_plan
 from smpc_dp.secagg.noisy import check_noisy
 from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.secagg.params import check_parameters as check_exact
-from smpc_dp.simulate.recording import Sampled, record_sample
 from smpc_dp_lab.bench.figures import Figure, Limit, Progress, Report, cost, rate, refuse, versions, within
+from smpc_dp_lab.bench.recording import Sampled, record_sample
 
 STEPS = 1 << 20
 EPSILON, DELTA = 1.0, 1e-6

@@ -121,7 +121,8 @@ def gosta_errors(
     from smpc_dp.capabilities.learn.averager import PlainExchange
     from smpc_dp.capabilities.learn.gossip_bounds import gosta_bound
     from smpc_dp.capabilities.learn.gosta import gosta, u2_gossip
-    from smpc_dp.capabilities.learn.schedule import EdgeClock, ManyClocks
+    from smpc_dp.capabilities.learn.schedule import EdgeClock
+    from smpc_dp_lab.bench.many_clocks import ManyClocks
 
     check_sizes(parties, iterations, repetitions)
     started = time.perf_counter()

@@ -10,8 +10,8 @@ import numpy as np
 from smpc_dp.encoding import Encoding
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
-from smpc_dp.simulate.recording import record
 from smpc_dp_lab.bench.figures import Figure, Progress, Report, Steps, cost, refuse, versions, within
+from smpc_dp_lab.bench.recording import record
 
 # What varies, and its values.
 SIZES: Mapping[str, Sequence[int]] = {

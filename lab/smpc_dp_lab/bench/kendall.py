@@ -190,8 +190,8 @@ def _measure(
     setting: _Setting, parties: int, repetitions: int, seed: int, progress: Progress | None
 ) -> dict[tuple[str, float, int | None], list[float]]:
     """Run the protocols; return squared errors of tau by method, epsilon and partners."""
-    from smpc_dp.capabilities.pairs.statistics.ideal import noisy_mean
     from smpc_dp.privacy.sampling import NoiseSource
+    from smpc_dp_lab.bench.ideal_pairs import noisy_mean
 
     kernel = setting.kernel
     points = next(iter(setting.local.values())).quantiser.points()
@@ -221,9 +221,9 @@ def _run_points(
     setting: _Setting, parties: int, squares: Mapping[tuple[str, float, int | None], Sequence[float]]
 ) -> Iterator[Point]:
     """Yield the points of the methods that were run, with their theoretical errors."""
-    from smpc_dp.capabilities.pairs.statistics.ideal import noisy_mean_variance
     from smpc_dp.privacy.local_pairwise import published_variance_bound
     from smpc_dp.privacy.pairwise_plan import plan_pairwise
+    from smpc_dp_lab.bench.ideal_pairs import noisy_mean_variance
 
     kernel, distribution = setting.kernel, setting.distribution
     for (method, epsilon, partners), values in squares.items():

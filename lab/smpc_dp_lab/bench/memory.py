@@ -21,8 +21,8 @@ from smpc_dp.errors import LocalError
 from smpc_dp.secagg import states as secagg
 from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.session.memory.simulated_run import AGGREGATOR, simulated_run
-from smpc_dp.simulate.recording import record, vectors
 from smpc_dp.wire.signing import decode_envelope, encode_envelope
+from smpc_dp_lab.bench.recording import record, vectors
 from smpc_dp_lab.bench.resident import peak_bytes
 from smpc_dp_lab.bench.workers import together
 

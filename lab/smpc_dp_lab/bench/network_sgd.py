@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from smpc_dp.capabilities.learn.walk_sgd import Logistic, SgdNoise, WalkSgd
+from smpc_dp.capabilities.learn.walk_sgd import SgdNoise, WalkSgd
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.dp_sgd import SgdPlan, plan_sgd
 from smpc_dp.privacy.sampling import NoiseSource
@@ -25,6 +25,7 @@ from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.bench.figures import refuse, within
 from smpc_dp_lab.bench.houses import Houses, load_houses, synthetic_houses
 from smpc_dp_lab.bench.plots import BESIDE, finish_axes, write_plot
+from smpc_dp_lab.bench.sgd_studies import Logistic, unplanned_noise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -192,7 +193,7 @@ def _noise(plan: SgdPlan, kind: str, method: Method) -> SgdNoise:
     """
     chosen = plan.fair if kind == "fair" or plan.published is None else plan.published
     limited = method == "local" or (method == "network" and kind == "published")
-    return SgdNoise.study(
+    return unplanned_noise(
         plan.parties,
         plan.steps,
         getattr(chosen, method),

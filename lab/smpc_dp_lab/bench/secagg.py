@@ -13,7 +13,6 @@ from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.session.memory.simulated_run import AGGREGATOR
-from smpc_dp.simulate.recording import Recording, record
 from smpc_dp_lab.bench import kernels, memory
 from smpc_dp_lab.bench.figures import (
     Figure,
@@ -32,6 +31,7 @@ from smpc_dp_lab.bench.figures import (
     within,
 )
 from smpc_dp_lab.bench.peer import FlowerPeer
+from smpc_dp_lab.bench.recording import Recording, record
 
 KEYSTREAM = "OpenSSL AES-256-CTR"
 MASKS_OF_KEYSTREAM = 0.5

@@ -14,7 +14,7 @@ from smpc_dp.console.progress import Bar
 
 if TYPE_CHECKING:
     # Loaded by the commands: all benchmarks together take a while.
-    from smpc_dp_lab.bench import Report
+    from smpc_dp_lab.bench.figures import Report
 
 STANDARD_PARTIES, STANDARD_LENGTH = 100, 100_000
 STANDARD = f"{STANDARD_PARTIES} parties, {STANDARD_LENGTH:,} coordinates"
@@ -48,7 +48,7 @@ def secagg(
     Beside Flower's SecAgg+ functions and the machine's raw AES-256-CTR rate. The targets count at the size
     that is the default.
     """
-    from smpc_dp_lab.bench import run_secagg_bench
+    from smpc_dp_lab.bench.secagg import run_secagg_bench
 
     _show(
         "rounds",
@@ -63,7 +63,7 @@ def garbling(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
 
     In memory, and end to end between two processes.
     """
-    from smpc_dp_lab.bench import run_garbling_bench
+    from smpc_dp_lab.bench.pairwise import run_garbling_bench
 
     _show("rounds", as_json, lambda show: run_garbling_bench(runs, show, emp))
 
@@ -74,7 +74,7 @@ def ot(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
 
     Its setup, in memory, and over the channel.
     """
-    from smpc_dp_lab.bench import run_ot_bench
+    from smpc_dp_lab.bench.pairwise import run_ot_bench
 
     _show("rounds", as_json, lambda show: run_ot_bench(runs, show, emp))
 
@@ -85,7 +85,7 @@ def compare(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
 
     Of 16-bit integers between two fresh processes: 10,000, and one.
     """
-    from smpc_dp_lab.bench import run_compare_bench
+    from smpc_dp_lab.bench.pairwise import run_compare_bench
 
     _show("rounds", as_json, lambda show: run_compare_bench(runs, show, emp))
 
@@ -106,7 +106,7 @@ def proofs(
 
     Range proofs beside other crates', a party of a verifiable average at lengths 1, 10 and 100, and audits.
     """
-    from smpc_dp_lab.bench import run_proofs_bench
+    from smpc_dp_lab.bench.proofs import run_proofs_bench
 
     _show("rounds", as_json, lambda show: run_proofs_bench(runs, show, drivers, parties=parties or ()))
 
@@ -123,7 +123,7 @@ def sampling(
 
     Beside OpenDP's exact ones, and numpy's, which are neither exact nor cryptographic.
     """
-    from smpc_dp_lab.bench import run_sampling_bench
+    from smpc_dp_lab.bench.sampling import run_sampling_bench
 
     _show("rounds", as_json, lambda show: run_sampling_bench(runs, show, peer_python=peer_python))
 
@@ -146,7 +146,7 @@ def gopa(
 
     Costs of a party by the number of parties, beside secure sums on the sparse and on the complete graph.
     """
-    from smpc_dp_lab.bench import run_gopa_bench
+    from smpc_dp_lab.bench.gopa import run_gopa_bench
 
     _show(
         "runs",
@@ -171,7 +171,7 @@ def pairwise(
 
     Kendall's tau with noise: a pair alone, with cached setup, in a batch, and all pairs of many parties.
     """
-    from smpc_dp_lab.bench import run_statistic_bench
+    from smpc_dp_lab.bench.statistic import run_statistic_bench
 
     _show("rounds", as_json, lambda show: run_statistic_bench(runs, show, parties, peer_python, emp))
 
@@ -192,7 +192,7 @@ def engines(
     By a garbled circuit between two, and on shares among servers: time, bytes, rounds, and the error at equal
     epsilon against n.
     """
-    from smpc_dp_lab.bench import run_engines_bench
+    from smpc_dp_lab.bench.engines import run_engines_bench
 
     _show(
         "measurements",
@@ -213,7 +213,7 @@ def session(
     Each member is a process of this host: time, bytes, peak memory. At the default size all
     together need some gigabytes.
     """
-    from smpc_dp_lab.bench import run_session_bench
+    from smpc_dp_lab.bench.session import run_session_bench
 
     _show("averages", as_json, lambda show: run_session_bench(parties, length, runs, show))
 
@@ -240,7 +240,7 @@ def learn(
     Party-steps a second of GoSta, beside its authors' code, and of gossip dual averaging; updates of
     personalised models and steps of a learned graph, beside loops in numpy.
     """
-    from smpc_dp_lab.bench import run_learn_bench
+    from smpc_dp_lab.bench.learn import run_learn_bench
 
     _show(
         "rounds",

@@ -156,7 +156,7 @@ def to_json(scenario: Scenario, kernel: str | None = None) -> JsonObject:
         "output_zero_labels": _hex(garbler.output_zero_labels()),
         "output_labels": _hex(evaluator.output_labels()),
         "output_hashes": _hex(garbler.output_hashes()),
-        "output_bits": garble.decode(evaluator.output_colours(), garbler.output_colours()).tolist(),
+        "output_bits": (evaluator.output_colours() ^ garbler.output_colours()).tolist(),
     }
 
 

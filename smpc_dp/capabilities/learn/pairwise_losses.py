@@ -95,20 +95,6 @@ def logistic_metric(threshold: float = 1.0) -> PairwiseLoss:
     return PairwiseLoss("logistic metric", lambda length: (length - 1) ** 2, value, gradient)
 
 
-def objective(loss: PairwiseLoss, theta: Rows, records: Rows, *, block: int = 1 << 20) -> Floats:
-    """Return (1/n^2) sum over u, v of h(theta; x_u, x_v) for each row of theta, (m,).
-
-    O(m n^2) losses, of which `block` are in memory at a time.
-    """
-    n, width = len(records), max(1, block // len(records))
-    result = np.zeros(len(theta))
-    for row, point in enumerate(theta):
-        for start in range(0, n, width):
-            own = records[start : start + width, None, :]
-            result[row] += float(loss.value(point, own, records[None, :, :]).sum())
-    return result / n**2
-
-
 def no_regulariser(point: Rows, _factor: Floats) -> Rows:
     """Return the proximal operator's value for psi = 0: the point."""
     return point

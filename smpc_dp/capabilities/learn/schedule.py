@@ -118,32 +118,6 @@ class PoissonClock:
         return times, np.stack([awake, called.astype(np.intp)], axis=1)
 
 
-class ManyClocks:
-    """Independent clocks on as many copies of one graph; party u of copy r has the number r n + u.
-
-    A learner that is given this runs all copies at once: repetitions of an experiment. A tick is one of every
-    copy.
-    """
-
-    def __init__(self, clocks: list[Clock]) -> None:
-        """Set the clocks; raise ConfigError if their numbers of parties differ."""
-        if not clocks or len({clock.topology.parties for clock in clocks}) != 1:
-            raise ConfigError.at("clocks", "must be on graphs of one size", ConfigCheck.RANGE)
-        self._clocks = clocks
-        self.topology = clocks[0].topology
-
-    @property
-    def chances(self) -> Floats:
-        """The probability that a tick of its own copy concerns each party, shape (copies n,)."""
-        return np.concatenate([clock.chances for clock in self._clocks])
-
-    def draw(self, ticks: int) -> Ints:
-        """Return the parties of the next ticks, shape (ticks copies, 2), copies next to each other."""
-        size = self.topology.parties
-        drawn = [clock.draw(ticks) + copy * size for copy, clock in enumerate(self._clocks)]
-        return np.stack(drawn, axis=1).reshape(-1, 2)
-
-
 def by_level(level: Ints) -> list[Ints]:
     """Return the numbers of events of each level, ascending, level by level."""
     order = np.argsort(level, kind="stable")

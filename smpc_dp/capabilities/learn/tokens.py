@@ -75,24 +75,7 @@ class PlainTokens(AllLocal):
 
     def __init__(self, parties: int) -> None:
         super().__init__(parties)
-        self._parties = parties
-        self._ring_vector = [asyncio.Queue[Taken]()] * parties
-
-    @classmethod
-    def apart(cls, parties: int) -> list[PlainTokens]:
-        """Return one connected instance per party, with this party alone as local, as between processes."""
-        queues = [asyncio.Queue[Taken]() for _ in range(parties)]
-        result = []
-        for party in range(parties):
-            one = cls(parties)
-            one._here, one._ring_vector = np.array([party]), queues
-            result.append(one)
-        return result
-
-    @property
-    def parties(self) -> int:
-        """The number n of parties, though one of `apart` has a single local party."""
-        return self._parties
+        self._queues = [asyncio.Queue[Taken]()] * parties
 
     @property
     def anonymous(self) -> bool:
@@ -106,20 +89,20 @@ class PlainTokens(AllLocal):
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
         """Put the token into the receiver's queue; see `TokenPassing.pass_on`."""
-        if not (sender in self._here and 0 <= receiver < self._parties):
+        if not (sender in self._here and 0 <= receiver < self.parties):
             reason = (
                 f"from {sender} to {receiver}: the sender must live here, the receiver be one of the parties"
             )
             raise ConfigError.at("token", reason, ConfigCheck.RANGE)
-        await self._ring_vector[receiver].put(Taken(sender, receiver, token, self.name_of(sender)))
+        await self._queues[receiver].put(Taken(sender, receiver, token, self.name_of(sender)))
 
     async def take(self, idle: Callable[[], None] = do_nothing) -> Taken:  # noqa: ARG002
         """Return the next token; see `TokenPassing.take`."""
-        return await self._ring_vector[int(self._here[0])].get()
+        return await self._queues[int(self._here[0])].get()
 
     async def publish(self, sender: int, token: Token) -> None:
         """Put the token into the queues of all others; see `TokenPassing.publish`."""
-        for party in np.setdiff1d(np.arange(self._parties), self._here).tolist():
+        for party in np.setdiff1d(np.arange(self.parties), self._here).tolist():
             await self.pass_on(sender, party, token)
 
 

@@ -145,13 +145,6 @@ class Topology:
         reason = f"is disconnected: {len(sizes)} components, the smallest has {len(members)} parties: {shown}"
         raise ConfigError.at("topology", f"{self.name} {reason}", ConfigCheck.UNSUPPORTED)
 
-    def require_odd(self) -> None:
-        """Raise ConfigError if the graph is bipartite (or disconnected)."""
-        self.require_connected()
-        if self.bipartite:
-            reason = "is bipartite: every walk alternates between two classes; add an edge inside one of them"
-            raise ConfigError.at("topology", f"{self.name} {reason}", ConfigCheck.UNSUPPORTED)
-
 
 def mixing_gap(weights: sparse.csr_array) -> float:
     """Return 1 - max(|second|, |last| eigenvalue) of symmetric stochastic weights, shape (n, n).

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
 from smpc_dp import ball
 from smpc_dp.capabilities.learn.averager import Parties, Rows
@@ -34,7 +33,7 @@ _FAR = 1e12
 
 @dataclass(frozen=True, slots=True)
 class SgdNoise:
-    """Noise for gradients of norm at most `lipschitz`; made by `of` or, without any claim, `study`.
+    """Noise for gradients of norm at most `lipschitz`, made by `of`; without a plan nothing is claimed of it.
 
     `silent`: a party that has spent its contributions passes the token on unchanged; else it adds noise
     alone.
@@ -65,23 +64,6 @@ class SgdNoise:
         steps = plan.steps or 0
         grid = Grid.of(plan, 2 * lipschitz, noises=steps * 1_000_000)
         return cls(plan.parties, steps, lipschitz, grid, Limits(), False, plan)
-
-    @classmethod
-    def study(
-        cls,
-        parties: int,
-        steps: int,
-        sigma: float,
-        *,
-        lipschitz: float = 1.0,
-        max_contributions: int | None = None,
-        silent: bool = False,
-    ) -> SgdNoise:
-        """Return noise of any sigma, or none for 0, for experiments: nothing is claimed of it."""
-        grid = Grid.fit(sigma or 1.0, 2 * lipschitz, noises=1)
-        if not sigma:
-            grid = Grid(bits=grid.bits, variance=grid.variance * 0, share=grid.share * 0, closeness=math.inf)
-        return cls(parties, steps, lipschitz, grid, Limits(max_contributions), silent, None)
 
     @property
     def claim(self) -> str:
@@ -308,33 +290,3 @@ def proposition_4_1(
     big = math.sqrt(lipschitz**2 + dimension * sigma**2)
     sizes = diameter / (big * np.sqrt(np.arange(1, steps + 1)))
     return sizes, 2 * diameter * big * (2 + math.log(steps)) / math.sqrt(steps)
-
-
-@dataclass(frozen=True, slots=True)
-class Logistic:
-    """Mean logistic loss of each party's m points: features (n, m, p), labels (n, m) of -1 and 1.
-
-    It is 1-Lipschitz and 1/4-smooth if the points have norm at most 1.
-    """
-
-    features: NDArray[np.float64]
-    labels: NDArray[np.float64]
-
-    def __post_init__(self) -> None:
-        x, y = self.features, self.labels
-        if x.ndim != 3 or y.shape != x.shape[:2]:
-            reason = f"must be of shapes (n, m, p) and (n, m), are {x.shape} and {y.shape}"
-            raise ConfigError.at("features, labels", reason, ConfigCheck.SHAPE)
-        if not np.isfinite(x).all() or not np.isin(y, (-1, 1)).all():
-            raise ConfigError.at("features, labels", "must be finite, and labels -1 or 1", ConfigCheck.RANGE)
-
-    def gradient(self, points: Rows, parties: Parties) -> Rows:
-        """Return the parties' gradients, shape (rows, p), at these points."""
-        x, y = self.features[parties], self.labels[parties]
-        weight = -y * expit(-y * (x * points[:, None, :]).sum(axis=2)) / x.shape[1]
-        return np.asarray((weight[:, :, None] * x).sum(axis=1))
-
-    def objective(self, points: Rows) -> NDArray[np.float64]:
-        """Return the mean loss of all parties at each point, shape (rows,)."""
-        flat, labels = self.features.reshape(-1, self.features.shape[2]), self.labels.ravel()
-        return np.asarray(np.logaddexp(0.0, -(points @ flat.T) * labels).mean(axis=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,7 +34,9 @@ def acts(role: PeerRole, seen: list[tuple[type[State], Transition]]) -> PeerRole
             seen.append((phase.state, answer))
             return answer
 
-        return role.with_phase(phase.state, act=act)
+        phases = [*role.phases]
+        phases[phase_number] = replace(phase, act=act)
+        return replace(role, phases=tuple(phases))
 
     for phase_number in range(len(role.phases)):
         role = watched(phase_number)

@@ -15,10 +15,11 @@ import pytest
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.privacy.secagg_plan import check_plan, communication
 from smpc_dp.secagg.params import check_parameters
-from smpc_dp.simulate.recording import record_sample
-from smpc_dp_lab.bench import run_gopa_bench, run_secagg_bench
 from smpc_dp_lab.bench.figures import Figure, Limit, Peer, Report, Target, alternate
+from smpc_dp_lab.bench.gopa import run_gopa_bench
 from smpc_dp_lab.bench.peer import FlowerPeer
+from smpc_dp_lab.bench.recording import record_sample
+from smpc_dp_lab.bench.secagg import run_secagg_bench
 
 FIGURE_KEYS = {
     "name",

@@ -11,13 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from smpc_dp.capabilities.pairs.kernels import Field, gini_mean_difference, kendall_tau
-from smpc_dp.capabilities.pairs.statistics.ideal import noisy_mean, noisy_mean_variance
 from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.local_pairwise import published_variance_bound
 from smpc_dp.privacy.pairwise_plan import plan_pairwise
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp_lab.bench import kendall, local_auc
+from smpc_dp_lab.bench.ideal_pairs import noisy_mean, noisy_mean_variance
 
 
 def test_numbers_of_the_figure() -> None:

@@ -27,8 +27,8 @@ from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.noisy_choice import choose, plan_choices
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.session.memory.simulated_run import AGGREGATOR
-from smpc_dp.simulate.recording import CountingNetwork
 from smpc_dp.transport.memory import Faults
+from smpc_dp_lab.bench.recording import CountingNetwork
 
 Floats = NDArray[np.float64]
 

@@ -18,10 +18,11 @@ from smpc_dp.capabilities.learn.dual_averaging import (
     inverse_root,
 )
 from smpc_dp.capabilities.learn.gossip_bounds import dual_averaging_terms
-from smpc_dp.capabilities.learn.pairwise_losses import PairwiseLoss, logistic_auc, logistic_metric, objective
-from smpc_dp.capabilities.learn.schedule import EdgeClock, ManyClocks, PoissonClock
+from smpc_dp.capabilities.learn.pairwise_losses import PairwiseLoss, logistic_auc, logistic_metric
+from smpc_dp.capabilities.learn.schedule import EdgeClock, PoissonClock
 from smpc_dp.errors import ConfigError
 from smpc_dp_lab.bench.dual_averaging import AucObjective, standardised
+from smpc_dp_lab.bench.many_clocks import ManyClocks
 from tests.reference import learn_gossip_twin
 
 N = 20
@@ -103,13 +104,13 @@ def test_it_descends_to_the_minimum(learner: Any) -> None:
             every=2_000,
         )
     )
-    start = objective(loss, np.zeros((1, 2)), records)[0]
+    start = learn_gossip_twin.objective(loss, np.zeros((1, 2)), records)[0]
     result = minimize(
-        lambda theta: objective(loss, theta[None], records)[0],
+        lambda theta: learn_gossip_twin.objective(loss, theta[None], records)[0],
         np.zeros(2),
         constraints={"type": "ineq", "fun": lambda theta: 1 - theta @ theta},
     )
-    last = objective(loss, got.final, records)
+    last = learn_gossip_twin.objective(loss, got.final, records)
     assert last.mean() < result.fun + 0.1 * (start - result.fun)
     spread = got.average.std(axis=1).max(axis=1)
     assert spread[-1] < spread[0]
@@ -164,7 +165,7 @@ def test_projections_are_the_nearest_points() -> None:
 def test_objective_and_bias_with_classes_apart() -> None:
     loss, aim = logistic_auc(), AucObjective(RECORDS)
     theta = RNG.normal(size=(N, 2))
-    values = objective(loss, theta, RECORDS, block=50)
+    values = learn_gossip_twin.objective(loss, theta, RECORDS)
     np.testing.assert_allclose([aim.value(row) for row in theta], values, rtol=1e-12)
     auxiliary = RECORDS[RNG.permutation(N)]
     taken = loss.gradient(theta, RECORDS, auxiliary).mean(axis=0)

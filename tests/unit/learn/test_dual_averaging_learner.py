@@ -13,13 +13,14 @@ from smpc_dp.capabilities.learn import topology
 from smpc_dp.capabilities.learn.averager import Boxes, Parties, PlainExchange, Rows
 from smpc_dp.capabilities.learn.dual_averaging import dual_averaging, inverse_root
 from smpc_dp.capabilities.learn.pair_descent import DualAveraging, DualAveragingReports, PairDescent
-from smpc_dp.capabilities.learn.pairwise_losses import l1, logistic_auc, logistic_metric, objective
+from smpc_dp.capabilities.learn.pairwise_losses import l1, logistic_auc, logistic_metric
 from smpc_dp.capabilities.learn.registry import check_learn
 from smpc_dp.capabilities.learn.requirements import LearnerContext
 from smpc_dp.capabilities.learn.schedule import EdgeClock
 from smpc_dp.capabilities.learn.simulation.learning import learn
 from smpc_dp.capabilities.pairs.kernels.fields import nearest_codes
 from smpc_dp.errors import ConfigError
+from tests.reference.learn_gossip_twin import objective
 
 SETTINGS: dict[str, Any] = {"learner": "dual-averaging", "features": 2, "record_bound": 6.0, "ticks": 600}
 REPORTS: dict[str, Any] = {

@@ -13,10 +13,11 @@ from smpc_dp.capabilities.learn import topology
 from smpc_dp.capabilities.learn.averager import PlainExchange
 from smpc_dp.capabilities.learn.gossip_bounds import gosta_bound
 from smpc_dp.capabilities.learn.gosta import gosta, gosta_asynchronous, u2_gossip
-from smpc_dp.capabilities.learn.schedule import EdgeClock, ManyClocks, PoissonClock
+from smpc_dp.capabilities.learn.schedule import EdgeClock, PoissonClock
 from smpc_dp.capabilities.learn.topology import Topology
 from smpc_dp.capabilities.pairs.kernels import auc_private_labels, kendall_tau
 from smpc_dp.errors import ConfigError
+from smpc_dp_lab.bench.many_clocks import ManyClocks
 from tests.reference import learn_gossip_twin
 
 GRAPH = topology.watts_strogatz(24, 4, 0.3, 1)

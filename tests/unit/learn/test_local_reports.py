@@ -15,11 +15,12 @@ from smpc_dp.capabilities.learn.dual_averaging import dual_averaging_asynchronou
 from smpc_dp.capabilities.learn.gosta import gosta
 from smpc_dp.capabilities.learn.local_reports import LocalReports
 from smpc_dp.capabilities.learn.pairwise_losses import logistic_auc, logistic_metric
-from smpc_dp.capabilities.learn.schedule import EdgeClock, ManyClocks, PoissonClock
+from smpc_dp.capabilities.learn.schedule import EdgeClock, PoissonClock
 from smpc_dp.capabilities.pairs.kernels import Field, kendall_tau
 from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp_lab.bench.many_clocks import ManyClocks
 
 K = 3
 REPORTS = LocalReports.plan(1.0, K)

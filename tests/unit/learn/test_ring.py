@@ -20,6 +20,7 @@ from smpc_dp.privacy.network.histogram import plan_ring_histogram
 from smpc_dp.privacy.network.plan import NetworkPlan
 from smpc_dp.privacy.network.ring import plan_ring_sum
 from smpc_dp.privacy.sampling import NoiseSource
+from tests.tokens import TokensApart, tokens_apart
 
 
 def source(*parts: int) -> NoiseSource:
@@ -29,10 +30,10 @@ def source(*parts: int) -> NoiseSource:
 def apart(ring: RingSum, values: NDArray[np.float64], seed: int) -> tuple[list[TokenSum], list[list[Token]]]:
     """Run one task for each party; return the results and the tokens that each passed on."""
     parties = len(values)
-    indices = PlainTokens.apart(parties)
+    indices = tokens_apart(parties)
     passed: list[list[Token]] = [[] for _ in indices]
 
-    class Watched(PlainTokens):
+    class Watched(TokensApart):
         async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
             passed[sender].append(token)
             await super().pass_on(sender, receiver, token)
@@ -183,7 +184,7 @@ def test_users_apart_make_one_histogram(histogram: NetworkPlan) -> None:
     ring = RingHistogram(histogram, 3)
 
     async def run() -> list[NDArray[np.float64]]:
-        indices = PlainTokens.apart(40)
+        indices = tokens_apart(40)
         outcome = await asyncio.gather(
             *(ring.run(indices[u], values[u : u + 1], source(9, u)) for u in range(40))
         )
@@ -231,7 +232,7 @@ def test_a_wrong_token_has_a_culprit(token: Token, named: str) -> None:
     ring = RingSum(plan_ring_sum(3, 1, 1.0, 1e-5, sensitivity=1.0), 0.0, 1.0)
 
     async def run() -> None:
-        indices = PlainTokens.apart(3)
+        indices = tokens_apart(3)
         await indices[0].pass_on(0, 1, token)
         await ring.run(indices[1], np.zeros((1, 1)), source(1))
 
@@ -245,7 +246,7 @@ def test_a_token_of_other_than_all_answers_has_a_culprit(histogram: NetworkPlan,
     """Before anything is added to it."""
 
     async def run() -> None:
-        indices = PlainTokens.apart(40)
+        indices = tokens_apart(40)
         ring = RingHistogram(histogram, 3)
         honest = np.array([ring.random + 1, 0, 0])
         await indices[0].pass_on(0, 1, Token(1, honest + np.array(change)))

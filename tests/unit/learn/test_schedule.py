@@ -7,8 +7,9 @@ import pytest
 from scipy import stats
 
 from smpc_dp.capabilities.learn import topology
-from smpc_dp.capabilities.learn.schedule import EdgeClock, ManyClocks, PoissonClock, PublicDraws, rounds
+from smpc_dp.capabilities.learn.schedule import EdgeClock, PoissonClock, PublicDraws, rounds
 from smpc_dp.errors import ConfigError
+from smpc_dp_lab.bench.many_clocks import ManyClocks
 
 
 def test_the_stream_never_changes() -> None:

@@ -92,12 +92,6 @@ def test_the_smallest_component_is_named() -> None:
         graph.require_connected()
 
 
-def test_bipartite_graphs_are_refused_where_it_matters() -> None:
-    topology.grid(4, 4, odd=True).require_odd()
-    with pytest.raises(ConfigError, match="bipartite"):
-        topology.grid(4, 4).require_odd()
-
-
 @pytest.mark.parametrize(
     ("make", "named"),
     [

@@ -26,6 +26,7 @@ from smpc_dp.privacy.network.walk_histogram import (
     seen_responses,
 )
 from smpc_dp.privacy.sampling import NoiseSource, uniform
+from tests.tokens import tokens_apart
 
 
 def source(*parts: int) -> NoiseSource:
@@ -77,7 +78,7 @@ def test_users_apart_keep_to_the_same_limits(limits: Limits) -> None:
             return bool(values[0] == steps)
 
     async def run() -> list[int]:
-        indices = PlainTokens.apart(4)
+        indices = tokens_apart(4)
         result = await asyncio.gather(
             *(
                 walk(indices[u], Recorder(), np.zeros(1, np.int64), 80, limits, source(7, u))  # type: ignore[arg-type]
@@ -127,7 +128,7 @@ def test_without_noise_the_sum_is_that_of_the_path(monkeypatch: pytest.MonkeyPat
     assert outcome.contributions is None
 
     async def run() -> set[float]:
-        indices = PlainTokens.apart(5)
+        indices = tokens_apart(5)
         outcome = await asyncio.gather(
             *(ring.run(indices[u], values[u : u + 1], source(4, u)) for u in range(5))
         )
@@ -213,7 +214,7 @@ def test_histograms_are_unbiased() -> None:
     assert counts.sum(axis=1) == pytest.approx(np.full(100, 199.0))
 
     async def run() -> list[NDArray[np.float64]]:
-        indices = PlainTokens.apart(30)
+        indices = tokens_apart(30)
         outcome = await asyncio.gather(
             *(ring.run(indices[u], values[u : u + 1], source(5, u)) for u in range(30))
         )
@@ -228,7 +229,7 @@ def test_a_hidden_path_is_refused_where_neighbours_see_each_other() -> None:
     plan = plan_walk("sum", 5, 20, 1.0, 1e-4, sensitivity=1.0, paths="hidden")
     ring = WalkSum(plan, 0.0, 1.0)
     with pytest.raises(ConfigError, match=r"hidden path.*--paths neighbours"):
-        asyncio.run(ring.run(PlainTokens.apart(5)[0], np.zeros((1, 1)), source(1)))
+        asyncio.run(ring.run(tokens_apart(5)[0], np.zeros((1, 1)), source(1)))
     asyncio.run(ring.run(PlainTokens(5), np.zeros((5, 1)), source(1)))
 
 

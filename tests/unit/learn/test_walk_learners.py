@@ -29,7 +29,7 @@ from smpc_dp.capabilities.learn.requests.exchanging import PartyExchange
 from smpc_dp.capabilities.learn.requirements import LearnerContext
 from smpc_dp.capabilities.learn.simulation.exchanging import MemoryRelay, drive_exchange
 from smpc_dp.capabilities.learn.token_learners import WalkLearner, WalkSumLearner, planned_walk
-from smpc_dp.capabilities.learn.tokens import PlainTokens, Token, TokenPassing, Values
+from smpc_dp.capabilities.learn.tokens import Token, TokenPassing, Values
 from smpc_dp.capabilities.learn.walk import Visit, _Adder
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
 from smpc_dp.privacy.network.grid import Grid
@@ -42,6 +42,7 @@ from smpc_dp.session.requests import Counter as Requests
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode
 from tests.examples import examples
+from tests.tokens import TokensApart, tokens_apart
 
 SUM: dict[str, Any] = {
     "learner": "walk-sum",
@@ -133,7 +134,7 @@ def test_what_is_neither_token_nor_cover_has_a_culprit(bad: list[float]) -> None
 def apart(
     learner: WalkLearner,
     tables: list[np.ndarray],
-    indices: list[PlainTokens],
+    indices: list[TokensApart],
     seed: int,
 ) -> list[np.ndarray]:
     """Run the learner's protocol with one task for each party over tokens in memory, without messages."""
@@ -190,7 +191,7 @@ def test_messages_carry_the_walk_of_the_simulation_to_the_last_bit(
     settings: dict[str, Any], tables: str
 ) -> None:
     learner, exchanging = planned(settings)
-    wanted = apart(learner, TABLES[tables], PlainTokens.apart(4), 1)
+    wanted = apart(learner, TABLES[tables], tokens_apart(4), 1)
     result = by_messages(learner, exchanging, TABLES[tables], 1)
     np.testing.assert_array_equal(result, wanted)
     np.testing.assert_array_equal(wanted, [wanted[0]] * 4)

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from smpc_dp import ball
 from smpc_dp.capabilities.learn.averager import Parties
 from smpc_dp.capabilities.learn.tokens import PlainTokens
-from smpc_dp.capabilities.learn.walk_sgd import Logistic, SgdNoise, WalkSgd, proposition_4_1
+from smpc_dp.capabilities.learn.walk_sgd import SgdNoise, WalkSgd, proposition_4_1
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.network.complete import plan_walk
 from smpc_dp.privacy.sampling import NoiseSource, uniform
+from smpc_dp_lab.bench.sgd_studies import Logistic, unplanned_noise
+from tests.tokens import tokens_apart
 
 Floats = NDArray[np.float64]
 
@@ -54,7 +56,7 @@ def slow_descent(
 @pytest.mark.parametrize(("most", "silent"), [(None, False), (5, False), (5, True)])
 def test_walks_side_by_side_are_slow_walks(parties: Logistic, most: int | None, silent: bool) -> None:
     """Two walks of 300 steps, the same draws; gradients may round differently to the grid by a step."""
-    noise = SgdNoise.study(20, 300, 0.5, lipschitz=0.3, max_contributions=most, silent=silent)
+    noise = unplanned_noise(20, 300, 0.5, lipschitz=0.3, max_contributions=most, silent=silent)
     result = WalkSgd(noise, 0.1, radius=0.4).simulate(parties.gradient, np.zeros(3), source(1), walks=2)
     draws = source(1)
     paths = uniform(draws, 600, 20).reshape(300, 2)
@@ -67,7 +69,7 @@ def test_walks_side_by_side_are_slow_walks(parties: Logistic, most: int | None, 
 
 def test_a_walk_alone_is_the_same_to_the_last_bit(parties: Logistic) -> None:
     """Each process steps one token, a simulation many: replayed along the path that the parties drew."""
-    noise = SgdNoise.study(20, 400, 0.0, lipschitz=0.3)
+    noise = unplanned_noise(20, 400, 0.0, lipschitz=0.3)
     sgd, path = WalkSgd(noise, 0.5), []
 
     def gradient(points: Floats, who: Parties) -> Floats:
@@ -75,7 +77,7 @@ def test_a_walk_alone_is_the_same_to_the_last_bit(parties: Logistic) -> None:
         return parties.gradient(points, who)
 
     async def run() -> list[Floats]:
-        indices = PlainTokens.apart(20)
+        indices = tokens_apart(20)
         outcome = await asyncio.gather(
             *(sgd.run(indices[u], gradient, np.zeros(3), source(2, u)) for u in range(20))
         )
@@ -116,14 +118,14 @@ def test_a_plan_makes_the_claim(parties: Logistic) -> None:
     assert result.guarantee is not None
     assert result.guarantee.epsilon == pytest.approx(2.0)
     assert "from whom and to whom" in noise.claim
-    assert "NO CLAIM" in SgdNoise.study(20, 100, 1.0).claim
+    assert "NO CLAIM" in unplanned_noise(20, 100, 1.0).claim
 
 
 def test_proposition_4_1_bounds_the_error(parties: Logistic) -> None:
     """30 walks of 2,000 steps in the ball of diameter 4; their mean is far below the bound."""
     sizes, bound = proposition_4_1(4.0, 1.0, 0.3, 3, 2_000)
     assert sizes[0] == pytest.approx(4 / math.sqrt(1 + 3 * 0.09))
-    noise = SgdNoise.study(20, 2_000, 0.3)
+    noise = unplanned_noise(20, 2_000, 0.3)
     start, best = np.zeros(3), np.zeros((1, 3))
     result = WalkSgd(noise, sizes, radius=2.0).simulate(parties.gradient, start, source(5), walks=30)
     for _ in range(3_000):
@@ -141,7 +143,7 @@ def test_twenty_thousand_steps_reach_a_low_objective() -> None:
     x = rng.normal(size=(2_000, 8, 9))
     x /= np.linalg.norm(x, axis=2, keepdims=True)
     parties = Logistic(x, np.sign(x[:, :, 0]))
-    result = WalkSgd(SgdNoise.study(2_000, 20_000, 1.0), 0.05).simulate(
+    result = WalkSgd(unplanned_noise(2_000, 20_000, 1.0), 0.05).simulate(
         parties.gradient, np.zeros(9), source(6)
     )
     assert float(parties.objective(result.tokens)[0]) < 0.6

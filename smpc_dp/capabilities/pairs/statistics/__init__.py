@@ -1,1 +1,1 @@
-"""Statistics of pairs of records: plans for their evaluation, exact and ideal values, similarities."""
+"""Statistics of pairs of records: plans for their evaluation, exact values, similarities."""
