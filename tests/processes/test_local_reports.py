@@ -25,7 +25,7 @@ from smpc_dp.session.events import ignore
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import Membership, from_wire
 from smpc_dp.session.session_file import Timeouts, load_session, write_session
-from smpc_dp.transport.channel import Channel
+from smpc_dp.transport.memory_connections import PeerChannel
 from smpc_dp.wire.signing import decode, encode
 from tests.command import smpc_dp as command
 
@@ -97,7 +97,7 @@ class Silent:
         self.received: asyncio.Queue[bytes] = asyncio.Queue()
         self._reading: list[asyncio.Task[None]] = []
 
-    def welcome(self, channel: Channel) -> None:
+    def welcome(self, channel: PeerChannel) -> None:
         async def read() -> None:
             _, envelope = from_wire(await channel.receive(), channel.peer)
             await self.received.put(decode(envelope.body, Sent, channel.peer).report)
@@ -162,7 +162,7 @@ async def test_an_analyst_who_is_not_named_gets_no_report(tmp_path: Path) -> Non
         Membership.load(path, "bob").endpoint(aggregator=True),
     ):
         silent = Silent()
-        listener = await listen(endpoint, host, port, silent.welcome, lambda *_: None)
+        listener = await endpoint.listen(host, port, silent.welcome, lambda *_: None)
         with pytest.raises((smpc_dp.PeerFault, smpc_dp.TimeoutFault, smpc_dp.ConfigError)) as refused:
             await send(path, "alice", [1])
         assert not isinstance(refused.value, smpc_dp.ConfigError) or "public_key" in str(refused.value)

@@ -126,8 +126,7 @@ def test_with_little_noise_the_gates_compute_the_incomplete_statistic() -> None:
     kernel = kendall_tau(Field(-6, 6, 0.01), Field(-6, 6, 0.01))
     result = pairwise(kernel, data, 12.0, 1, seed_for_simulation=1)
     seed = SeededRandomnessForSimulation(1, "pairwise").bytes(32)
-    pairs, codes = matchings(seed, 2000, 1)[0], kernel.codes(data)
-    incomplete = kernel.decode(kernel.integer(codes[pairs[:, 0]], codes[pairs[:, 1]])).mean()
+    incomplete = exact.incomplete_u_statistic(kernel, data, matchings(seed, 2000, 1)[0])
     assert result.value == pytest.approx(incomplete, abs=6 * result.noise_error)
     assert result.noise_error < 0.01
 
@@ -203,6 +202,18 @@ def test_kendall_agrees_with_scipy_where_there_are_no_ties() -> None:
     x = rng.normal(size=5000)
     y = x + rng.normal(size=5000)
     assert exact.kendall_tau(x, y) == pytest.approx(kendalltau(x, y).statistic, abs=1e-12)
+
+
+def test_incomplete_statistics_are_unbiased() -> None:
+    rng = np.random.default_rng(10)
+    values = rng.integers(0, 36, 40)
+    kernel = KERNELS["gini"]
+    pairs = exact.draw_pairs(40, 200_000, SeededRandomnessForSimulation(1, "pairs"))
+    assert (pairs[:, 0] != pairs[:, 1]).all()
+    every = kernel.function(kernel.values(kernel.codes(values))[:, None], kernel.values(kernel.codes(values)))
+    result = exact.incomplete_u_statistic(kernel, values, pairs)
+    # Five standard errors: false alarms at 6e-7.
+    assert result == pytest.approx(exact.u_statistic(kernel, values), abs=5 * every.std() / math.sqrt(2e5))
 
 
 @pytest.mark.parametrize("values", [[1.0], [math.nan, 1.0], [[1.0, 2.0]], ["a", "b"]])

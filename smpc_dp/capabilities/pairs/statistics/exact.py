@@ -1,4 +1,4 @@
-"""Pairwise statistics without privacy: over all pairs, in O(n log n) where possible."""
+"""Pairwise statistics without privacy: over all pairs, in O(n log n) where possible, or sampled ones."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 from smpc_dp.capabilities.pairs.kernels.fields import Floats
 from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
 from smpc_dp.capabilities.pairs.kernels.named import is_known
+from smpc_dp.crypto.prg import expand
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.values import refuse_masked
 
 # Pairs in one block where all pairs are evaluated.
 BLOCK = 1 << 22
+MAX_SAMPLED = 1 << 28
 
 
 def kendall_tau(x: ArrayLike, y: ArrayLike) -> float:
@@ -99,6 +102,36 @@ def u_statistic(kernel: Kernel, records: Any) -> float:
             return share * auc(up, down) if share else 0.0
         case _:
             return _all_pairs(kernel, values)
+
+
+def incomplete_u_statistic(kernel: Kernel, records: Any, pairs: NDArray[np.int64]) -> float:
+    """Return the mean of a kernel over some pairs of records, `pairs` of shape (m, 2) [Blom 1976].
+
+    With `draw_pairs` or `garbled.draw.matchings` the mean over draws is that over all pairs.
+    Raises ConfigError, PrivacyError.
+    """
+    codes = kernel.codes(records)
+    shape = pairs.shape
+    if len(shape) != 2 or shape[1] != 2 or not len(pairs) or not ((pairs >= 0) & (pairs < len(codes))).all():
+        raise ConfigError.at(
+            "pairs", f"shape {shape}: not pairs (m, 2) of records 0..{len(codes) - 1}", ConfigCheck.SHAPE
+        )
+    integers = kernel.integer(codes[pairs[:, 0]], codes[pairs[:, 1]])
+    return float(kernel.decode(integers).mean())
+
+
+def draw_pairs(parties: int, count: int, randomness: Randomness | None = None) -> NDArray[np.int64]:
+    """Return `count` independent uniform pairs of two different of n parties, shape (count, 2).
+
+    Uniform up to a bias of n / 2^64. Raises ConfigError.
+    """
+    if parties < 2 or not 1 <= count <= MAX_SAMPLED:
+        reason = f"{count} pairs of {parties}: needs 1 to {MAX_SAMPLED} pairs of at least 2"
+        raise ConfigError.at("pairs", reason, ConfigCheck.RANGE)
+    words = expand((randomness or SystemRandomness()).bytes(32), 2 * count, np.uint64).reshape(count, 2)
+    first = (words[:, 0] % np.uint64(parties)).astype(np.int64)
+    second = (words[:, 1] % np.uint64(parties - 1)).astype(np.int64)
+    return np.stack([first, second + (second >= first)], axis=1)
 
 
 def _all_pairs(kernel: Kernel, values: Floats) -> float:
