@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from smpc_dp.capabilities.gopa.direct_params import DirectParameters, check_parameters
 from smpc_dp.capabilities.gopa.params import GopaParameters
-from smpc_dp.capabilities.gopa.simulation.direct import DirectRoles, direct_roles
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError
 from smpc_dp.session.memory.drive import drive
 from smpc_dp.transport.memory import Faults, MemoryNetwork
+from tests.faults.direct_roles import DirectRoles, direct_roles
 from tests.faults.test_schedules import batches, check_error
 
 SCHEDULES = 400
@@ -87,7 +87,7 @@ def test_every_schedule_ends_in_one_total_or_names_who(first: int, monkeypatch: 
         chooser = random.Random(seed)
         parties = chooser.randint(5, 9)
         vectors = np.random.default_rng(seed).uniform(-5, 5, (parties, LENGTH))
-        new_run, _ = direct_roles(
+        new_run = direct_roles(
             parameters(parties), list(vectors), request=chooser.randint(1, 20), seed_for_simulation=seed
         )
         coordinator = new_run.coordinator.name

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from smpc_dp.engine.registry import find_protocol
-from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, PrivacyError, SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Role, entry_of
 from smpc_dp.session.aggregator import log_folder, open_aggregator, serve_requests
@@ -75,9 +75,12 @@ class Simulated(Generic[T]):
     def result(self, leader: str = "") -> T:
         """Return the result of the first party that has one, in a session of one request.
 
-        Raises the error of the aggregator, or without one of the `leader`, which explains the others', or
-        that of a party that was not killed.
+        Raises the error of a party of its own, such as one of its input; that of the aggregator, or without
+        one of the `leader`; or that of a party that was not killed: the first that explains the others.
         """
+        for each in self.results.values():
+            if isinstance(each, ConfigError | PrivacyError | LocalError):
+                raise each
         if self.served is not None and isinstance(self.served[0], SmpcError):
             raise self.served[0]
         for name in (leader, *self.results):

@@ -8,7 +8,6 @@ import pytest
 from smpc_dp.capabilities.gopa.direct_keys import total_digest
 from smpc_dp.capabilities.gopa.direct_messages import ATTEST_TOTAL
 from smpc_dp.capabilities.gopa.direct_params import DirectParameters, check_parameters
-from smpc_dp.capabilities.gopa.simulation.direct import direct_roles
 from smpc_dp.encoding import Encoding
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
@@ -22,6 +21,7 @@ from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import EVERYONE
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import encode
+from tests.faults.direct_roles import direct_roles
 
 PARTIES = 8
 
@@ -66,7 +66,7 @@ def test_evidence_without_a_relay_signs_the_total_too() -> None:
     given = {"length": 2, "lower": -1.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-6, "topology": "direct"}
     parameters, faults = check_parameters(given | {"dropout": 0.3}, PARTIES)
     assert isinstance(parameters, DirectParameters), faults
-    new_run, _ = direct_roles(parameters, [np.zeros(2)] * PARTIES, request=3, seed_for_simulation=3)
+    new_run = direct_roles(parameters, [np.zeros(2)] * PARTIES, request=3, seed_for_simulation=3)
     context, coordinator = new_run.context, new_run.coordinator
     assert coordinator.name == context.names[2]
     # Before its reveal, and before its publication: seven messages to others are a step.

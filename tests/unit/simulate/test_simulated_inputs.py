@@ -75,3 +75,18 @@ def test_masked_values_are_refused() -> None:
         simulate.evaluate("less_u16", [HIDDEN.astype(np.int64), np.array([3, 4])])
     with pytest.raises(PrivacyError, match="vectors: 3 values are masked"):
         simulate.similarities(np.ma.stack([HIDDEN] * 3)[:, :2], 9.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"level": 1.0}, r"level: must be in \(0, 1\), is 1.0"),
+        ({"hide": -1.0}, "hide: must be 0 or more, is -1.0"),
+        ({"lost": 9}, "lost: must be 0 to"),
+        ({"epsilon": 0.0}, "^epsilon: "),
+        ({"sharpness": 1}, "^sharpness: "),
+    ],
+)
+def test_a_setting_of_statistics_that_is_refused_is_named(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        statistics(**given)

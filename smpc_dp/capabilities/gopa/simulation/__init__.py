@@ -1,1 +1,0 @@
-"""Simulations of GOPA in one process."""
