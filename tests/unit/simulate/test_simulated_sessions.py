@@ -17,7 +17,7 @@ from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import to_wire
 from smpc_dp.session.memory.event_loop import run_simulation
 from smpc_dp.transport.channel import ChannelClosed
-from smpc_dp.transport.memory_connections import MemoryChannel, MemoryConnections
+from smpc_dp.transport.memory_connections import MemoryChannel, MemoryConnections, PeerChannel
 from smpc_dp.wire.envelope import Envelope
 
 PARAMETERS: dict[str, Any] = {"length": 2, "lower": 0.0, "upper": 8.0, "precision": 0.25}
@@ -252,5 +252,25 @@ def test_nobody_is_reached_who_accepts_no_channels() -> None:
         await listener.close()
         with pytest.raises(TimeoutFault):
             await connections.endpoint("amy", 5.0).dial("ben")
+
+    run_simulation(main)
+
+
+def test_a_killed_member_connects_no_more() -> None:
+    killed: list[Envelope] = []
+    connections = MemoryConnections(kill={"amy": 2}, on_kill=killed.append)
+
+    async def main() -> None:
+        others: list[PeerChannel] = []
+        await connections.endpoint("ben", 5.0).listen("ben", 1, others.append, lambda *_: None)
+        amy = connections.endpoint("amy", 5.0)
+        first, second = await amy.dial("ben"), await amy.dial("ben")
+        await first.send(1, letter(1))
+        with pytest.raises(ChannelClosed):
+            await second.send(1, letter(2))
+        assert killed == [letter(2)]
+        assert not any(channel.live for channel in (first, second, *others))
+        with pytest.raises(TimeoutFault):
+            await amy.dial("ben")
 
     run_simulation(main)
