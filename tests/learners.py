@@ -1,4 +1,4 @@
-"""Learners' averages and messages by roles in one process, and learners by sessions of which parties die."""
+"""Learners' averages by roles in one process, and learners by sessions of which parties die."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ import numpy as np
 from smpc_dp.capabilities.learn.averager import Rows
 from smpc_dp.capabilities.learn.simulation.averagers import SharesAverager
 from smpc_dp.capabilities.learn.simulation.learning import serve_steps_in
-from smpc_dp.encoding import RingVector
-from smpc_dp.engine.result import Outcome, Result
-from smpc_dp.engine.run import Run
-from smpc_dp.errors import SmpcError
-from smpc_dp.session.exchange import states
+from smpc_dp.engine.result import Result
 from smpc_dp.session.exchange.messages import HELLO, Hello
-from smpc_dp.session.exchange.params import ExchangeParameters
 from smpc_dp.session.memory.drive import drive
 from smpc_dp.session.memory.event_loop import run_simulation
 from smpc_dp.session.memory.members import run_members, simulated_session
 from smpc_dp.session.memory.one_process import OneProcess
 from smpc_dp.session.memory.roles import sum_roles
-from smpc_dp.session.memory.simulated_run import AGGREGATOR, simulated_run
+from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.session.session import Session
 from smpc_dp.transport.memory import MemoryNetwork
 from smpc_dp.transport.memory_connections import MemoryConnections
@@ -44,24 +39,6 @@ class ProtocolAverager(SharesAverager):
         # Of an exchange, only the parties have it.
         result = Result.of(roles.parties[0].result, "average")
         return np.asarray(result.value, dtype=np.float64), int(result.weight)
-
-
-def drive_exchange(
-    parameters: ExchangeParameters, ring_vector: Sequence[RingVector], seed: int
-) -> tuple[list[Run[Outcome]], dict[str, SmpcError]]:
-    """Run an exchange to its end; return its parties, and the errors of those that failed, by name."""
-    simulated = simulated_run(
-        len(ring_vector),
-        seed_for_simulation=seed,
-        protocol=parameters.protocol,
-        operation=parameters.planned(),
-    )
-    parties = [
-        states.party(simulated.context, parameters, simulated.signers[name], brought, simulated.sources[name])
-        for name, brought in zip(simulated.context.names, ring_vector, strict=True)
-    ]
-    aggregator = states.aggregator(simulated.context, parameters, simulated.signers[AGGREGATOR])
-    return parties, drive([aggregator, *parties], MemoryNetwork(seed=seed), AGGREGATOR)
 
 
 def learn_apart(

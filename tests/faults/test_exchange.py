@@ -22,7 +22,7 @@ from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, decode, encode
-from tests.learners import drive_exchange
+from tests.exchanges import drive_exchange
 
 VECTORS = np.array([[0.5, 0.25], [-0.5, 0.125], [0.0, 0.75]])
 Change = Callable[[Envelope], Envelope]

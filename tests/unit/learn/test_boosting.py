@@ -28,7 +28,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.simulate.recording import CountingNetwork
 from smpc_dp.transport.memory import Faults
-from tests import learners
+from tests import exchanges
 
 Floats = NDArray[np.float64]
 
@@ -256,10 +256,10 @@ def bytes_of_tick(parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -
         networks.append(CountingNetwork(Faults()))
         return networks[-1]
 
-    monkeypatch.setattr(learners, "MemoryNetwork", network)
+    monkeypatch.setattr(exchanges, "MemoryNetwork", network)
     vector = exchange.encoding.encode(np.zeros(exchange.encoding.length), party="a party")[0]
     vectors = [vector for _ in involved]
-    parties, errors = learners.drive_exchange(exchange, vectors, seed=1)
+    parties, errors = exchanges.drive_exchange(exchange, vectors, seed=1)
     assert not errors
     assert len(parties) == 3
     return networks[0].up

@@ -43,7 +43,8 @@ from smpc_dp.session.requests import Counter as Requests
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode
 from tests.examples import examples
-from tests.learners import drive_exchange, learn_apart
+from tests.exchanges import drive_exchange
+from tests.learners import learn_apart
 
 SUM: dict[str, Any] = {
     "learner": "walk-sum",

@@ -7,7 +7,7 @@ cryptography, and works on all groups of one size at a time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,13 @@ from smpc_dp.capabilities.learn.exchanges import PlannedMessages
 from smpc_dp.capabilities.learn.methods import PlannedAverages
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import EXACT_FLOAT, Encoding
-from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.sampling import NoiseSource
 
 if TYPE_CHECKING:
     from scipy import sparse
+
+    from smpc_dp.engine.averaging import OnShares
 
 # Squared norms closer than this to the bound are compared exactly.
 _NEAR = 1e-7
@@ -151,11 +153,9 @@ class SharesAverager(_Simulated):
 
     def _run(self, size: int, vectors: Rows, seed: int | None) -> tuple[Rows, int]:
         """Return the average of one group, shape (length,), and the number of its survivors."""
-        on_shares = self._averaging.on_shares
-        if on_shares is None:
-            raise LocalError("no servers average here")
         planned = self._averaging.plan_shared(size)
-        return on_shares.simulate(planned, vectors, request=self._requests, seed_for_simulation=seed)
+        simulate = cast("OnShares", self._averaging.on_shares).simulate
+        return simulate(planned, vectors, request=self._requests, seed_for_simulation=seed)
 
 
 class IdealExchange(AllLocal):

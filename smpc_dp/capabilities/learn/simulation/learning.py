@@ -91,7 +91,7 @@ def learn(
         exchange = PlainExchange(parties)
     elif checked.exchange is not None:
         exchange = IdealExchange(parties, checked.exchange, NoiseSource.keyed(randomness.bytes(32), b"learn"))
-    # The same whatever the fidelity.
+    # The same with and without noise of averages and messages.
     drawn = randomness_of(seed, "learner")
     context = LearnerContext(
         averager(checked.average),
