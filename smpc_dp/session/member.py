@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from smpc_dp.engine.run import Run
     from smpc_dp.engine.session_protocol import OpenedOnce
     from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.sampling import NoiseSource
     from smpc_dp.session.memory.one_process import OneProcess
 
 # Bytes of large messages that a member holds at a time, or four messages if that is more.
@@ -241,6 +242,19 @@ class Membership:
     def maker(self, make: Callable[..., Run[Any]]) -> Callable[..., Run[Any]]:
         """Return what makes this member's roles: `make`, or in a simulation what is given its seed too."""
         return make if self.one_process is None else self.one_process.maker(self.name, make)
+
+    def claim(self, planned: str) -> str:
+        """Return the privacy claim of a run of this session; that of a simulation says that it is one."""
+        return planned if self.one_process is None else f"a simulation of: {planned}"
+
+    def noise_source(self) -> NoiseSource:
+        """Return the source of the noise that this member draws outside of its roles."""
+        if self.one_process is not None:
+            return self.one_process.noise_source(self.name)
+        # Not at the top: few sessions have such noise.
+        from smpc_dp.privacy.sampling import NoiseSource
+
+        return NoiseSource.system()
 
     def to_wire(self, request: int, envelope: Envelope) -> tuple[Any, ...]:
         """Return what this member's channels carry for an envelope: its buffers, or in memory itself."""

@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from smpc_dp.capabilities.learn.simulation.exchanging import drive_exchange
 from smpc_dp.crypto import agree
 from smpc_dp.engine.events import Message, Start
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
@@ -23,6 +22,7 @@ from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, decode, encode
+from tests.exchanges import drive_exchange
 
 VECTORS = np.array([[0.5, 0.25], [-0.5, 0.125], [0.0, 0.75]])
 Change = Callable[[Envelope], Envelope]
@@ -129,7 +129,7 @@ def test_no_byte_of_a_vector_leaves_its_party_in_clear(monkeypatch: pytest.Monke
 def test_noise_is_drawn_once_for_all_receivers() -> None:
     given = plan_exchange(3, length=2, l2_bound=1.0, precision=2**-16, epsilon=1.0, delta=1e-6)
     ring_vector = [given.encoding.encode(vector, party="a party")[0] for vector in VECTORS]
-    (first, second, third), errors = drive_exchange(given, ring_vector, seed_for_simulation=3)
+    (first, second, third), errors = drive_exchange(given, ring_vector, seed=3)
     assert not errors
     for name, one, other in (
         (first.name, second, third),
@@ -306,7 +306,7 @@ def test_a_vector_out_of_bounds_names_its_sender(apart: bool, far: int) -> None:
     ring_vector = [np.zeros(given.shape, np.uint64) for _ in VECTORS]
     ring_vector[1][...] = np.int64(far).view(np.uint64)
     ring_vector[2][...] = np.int64(-far).view(np.uint64)
-    parties, errors = drive_exchange(given, ring_vector, seed_for_simulation=1)
+    parties, errors = drive_exchange(given, ring_vector, seed=1)
     error = errors[parties[0].name]
     assert isinstance(error, PeerFault)
     assert error.culprit == parties[1].name

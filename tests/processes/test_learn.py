@@ -157,8 +157,10 @@ def test_processes_and_machines_learn_the_same_with_the_same_randomness(
     for party, name in enumerate(NAMES):
         result = results[name]
         assert isinstance(result, Learned), result
-        # A gradient of one row and of all may differ by an ulp, which can move a step of the grid.
-        np.testing.assert_allclose(result.values[0], simulated.values[party], atol=1e-4, rtol=0)
+        np.testing.assert_array_equal(result.values[0], simulated.values[party])
+        assert (result.names, result.guarantee) == (simulated.names, simulated.guarantee)
+        assert (result.steps[0], result.done[0]) == (simulated.steps[party], simulated.done[party])
+        assert simulated.claim == f"a simulation of: {result.claim}"
 
 
 def test_a_group_that_asks_before_its_turn_is_heard(tmp_path: Path) -> None:

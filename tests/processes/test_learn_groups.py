@@ -87,9 +87,11 @@ def test_processes_learn_exactly_what_a_simulation_learns(tmp_path: Path, given:
     assert failures == {}
     tables = [table(party) for party in range(len(NAMES))]
     simulated = simulate.learn(given, tables)
+    machines = simulate.learn(given, tables, fidelity="machines")
     assert np.abs(simulated.values).max() > 0.1
     for party, name in enumerate(NAMES):
         np.testing.assert_allclose(results[name].values[0], simulated.values[party], atol=1e-9, rtol=0)
+        np.testing.assert_array_equal(results[name].values[0], machines.values[party])
         assert results[name].done[0] == results[name].steps[0] == simulated.steps[party]
         assert results[name].guarantee is None
         assert "NOT DIFFERENTIALLY PRIVATE" in results[name].claim

@@ -43,7 +43,6 @@ CORE: Mapping[str, tuple[str, ...]] = {
         "tests/faults/test_transport_blocking.py",
         "tests/processes/test_cut_connections.py",
     ),
-    "Exchanges are of the core, and simulated for learners alone": ("tests/faults/test_exchange.py",),
     "A formula, a primitive or an output of the core is compared with one use of it": (
         "tests/reference/test_errata.py",
         "tests/unit/cli/test_output.py",

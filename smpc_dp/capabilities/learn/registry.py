@@ -7,7 +7,7 @@ Another package registers its learners in the entry-point group `smpc_dp.learner
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -89,7 +89,8 @@ class LearnParameters:
     """Checked parameters of a learning session: the learner, and its planned averages or messages.
 
     `origin`: the package, with its version, of a learner of another one. `columns`: names of the columns of
-    every party's table, the label last; empty where the session file names none.
+    every party's table, the label last; empty where the session file names none. `declared`: `[parameters]`
+    as they were checked.
     """
 
     parties: int
@@ -100,6 +101,7 @@ class LearnParameters:
     origin: str = ""
     metric: PlannedAverages | None = None
     columns: tuple[str, ...] = ()
+    declared: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
     def requested(self, purpose: str) -> str:
         """Return the description of a request for this purpose, which parties compare."""
@@ -269,7 +271,9 @@ def check_learn(
         return None, list(error.issues)
     except PrivacyError as error:
         return None, [ConfigIssue("epsilon", str(error), ConfigCheck.INFEASIBLE)]
-    planned = LearnParameters(parties, learner, average, mix, exchange, origin, metric, columns)
+    planned = LearnParameters(
+        parties, learner, average, mix, exchange, origin, metric, columns, dict(parameters)
+    )
     return planned, []
 
 

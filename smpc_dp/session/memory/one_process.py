@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.engine.events import Event
 from smpc_dp.engine.run import Run
 from smpc_dp.identity.keys import Identity
+from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.session.memory.simulated_run import RememberingVerifier
 from smpc_dp.transport.memory_connections import MemoryConnections
 from smpc_dp.wire.envelope import Envelope
@@ -37,6 +39,10 @@ class RememberedSigner:
         signature = self.identity.sign(message)
         self.verifier.made(self.identity.public_key, message, signature)
         return signature
+
+
+class _Memo(dict[tuple[Hashable, ...], Any]):
+    """Memo of one request's contexts, which lives as long as the last of its roles."""
 
 
 class _TimedRun(Run[Any]):
@@ -68,7 +74,14 @@ class OneProcess:
     threads: int = 1
     on_seconds: OnSeconds | None = None
     verifier: RememberingVerifier = field(default_factory=RememberingVerifier)
-    memo: MutableMapping[tuple[Hashable, ...], Any] = field(default_factory=dict)
+    # By request: each may be of another group.
+    memos: WeakValueDictionary[int, _Memo] = field(default_factory=WeakValueDictionary)
+
+    def noise_source(self, name: str) -> NoiseSource:
+        """Return the source of the noise that a member draws outside of its roles."""
+        if name not in self.sources:
+            return NoiseSource.system()
+        return NoiseSource.keyed(self.sources[name].bytes(32), b"member")
 
     def maker(self, name: str, make: Callable[..., Run[Any]]) -> Callable[..., Run[Any]]:
         """Return what makes the roles of a member, with its seed."""
@@ -76,7 +89,8 @@ class OneProcess:
         def simulated(
             context: Context, parameters: Any, identity: Identity, *arguments: Any, **named: Any
         ) -> Run[Any]:
-            context = replace(context, verify=self.verifier, memo=self.memo)
+            memo = self.memos.setdefault(context.request, _Memo())
+            context = replace(context, verify=self.verifier, memo=memo)
             if "threads" in named:
                 named["threads"] = self.threads
             elif name in self.sources:

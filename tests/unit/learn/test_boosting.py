@@ -21,7 +21,6 @@ from smpc_dp.capabilities.learn.boosting import (
 )
 from smpc_dp.capabilities.learn.exchanges import request_of
 from smpc_dp.capabilities.learn.registry import check_learn
-from smpc_dp.capabilities.learn.simulation import exchanging
 from smpc_dp.errors import Check, ConfigError, PeerFault
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.noisy_choice import choose, plan_choices
@@ -29,6 +28,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import Faults
 from smpc_dp_lab.bench.recording import CountingNetwork
+from tests import exchanges
 
 Floats = NDArray[np.float64]
 
@@ -252,14 +252,14 @@ def bytes_of_tick(parameters: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -
     exchange, involved = request_of(checked.exchange.parameters, {1: [0, 2]})
     networks: list[CountingNetwork] = []
 
-    def network(faults: Faults, **_seed: int) -> CountingNetwork:
-        networks.append(CountingNetwork(faults))
+    def network(**_seed: int) -> CountingNetwork:
+        networks.append(CountingNetwork(Faults()))
         return networks[-1]
 
-    monkeypatch.setattr(exchanging, "MemoryNetwork", network)
+    monkeypatch.setattr(exchanges, "MemoryNetwork", network)
     vector = exchange.encoding.encode(np.zeros(exchange.encoding.length), party="a party")[0]
     vectors = [vector for _ in involved]
-    parties, errors = exchanging.drive_exchange(exchange, vectors, seed_for_simulation=1)
+    parties, errors = exchanges.drive_exchange(exchange, vectors, seed=1)
     assert not errors
     assert len(parties) == 3
     return networks[0].up

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,12 +15,12 @@ from smpc_dp import simulate
 from smpc_dp.capabilities.learn.commands.learn import learned_text, model_file
 from smpc_dp.capabilities.learn.data_owners import CentralSteps, DataOwners, OwnerAnswers, most_answers
 from smpc_dp.capabilities.learn.registry import check_learn
-from smpc_dp.capabilities.learn.requirements import Learned, LearnerContext
-from smpc_dp.capabilities.learn.simulation.exchanging import MemoryRelay
+from smpc_dp.capabilities.learn.requirements import Learned
 from smpc_dp.errors import ConfigError, PrivacyError, SmpcError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.record_gradients import GradientNoise, grid_bits, plan_gradient_noise
 from smpc_dp.privacy.sampling import NoiseSource
+from tests.learners import learn_apart
 
 SIZES = [8, 30, 12]
 GIVEN: dict[str, Any] = {
@@ -218,28 +216,6 @@ def test_the_text_of_a_run_has_the_weakest_guarantee_and_its_unit() -> None:
     assert model_file(results)["guarantee"]["epsilon"] == 4.0
 
 
-def by_messages(given: dict[str, Any], kill: dict[int, int]) -> list[Learned | SmpcError]:
-    """Run each party in a task of its own; return what it learned, or its error."""
-    checked, _ = check_learn(given, len(SIZES) + 1)
-    assert checked is not None
-    assert checked.exchange is not None
-    aggregator = MemoryRelay(checked.parties, checked.exchange, seed_for_simulation=1, kill=kill)
-
-    async def one(party: int) -> Learned | SmpcError:
-        exchange = aggregator.exchanges[party]
-        try:
-            return await checked.learner.run(LearnerContext(exchange=exchange), [tables()[party]])
-        except SmpcError as error:
-            return error
-        finally:
-            exchange.leave()
-
-    async def everybody() -> Sequence[Learned | SmpcError]:
-        return await asyncio.gather(*(one(party) for party in range(checked.parties)))
-
-    return list(asyncio.run(everybody()))
-
-
 def test_parties_that_send_messages_learn_what_one_process_does() -> None:
     plain = simulate.learn(GIVEN, tables(), fidelity="plain")
     sent = simulate.learn(GIVEN, tables(), fidelity="machines", seed_for_simulation=1)
@@ -250,7 +226,7 @@ def test_parties_that_send_messages_learn_what_one_process_does() -> None:
 def test_an_owner_that_dies_is_left_out_from_then_on() -> None:
     owners = learner().queried
     tick = int(np.flatnonzero(owners == 1)[4])
-    results = by_messages(GIVEN, {2: 2 * tick + 2})
+    results = learn_apart(GIVEN, tables(), 1, kill={2: 2 * tick + 2})
     assert isinstance(results[2], SmpcError)
     bank = results[0]
     assert isinstance(bank, Learned)

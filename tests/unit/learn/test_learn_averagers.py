@@ -24,13 +24,13 @@ from smpc_dp.capabilities.learn.requirements import PrivateAverages, PrivateMess
 from smpc_dp.capabilities.learn.simulation.averagers import (
     IdealAverager,
     IdealExchange,
-    ProtocolAverager,
     grid_rows,
 )
 from smpc_dp.capabilities.learn.written import METHODS
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
+from tests.learners import ProtocolAverager
 
 GROUP = np.array([0, 1, 0, 1, -1, 0, 1, 1, 0])
 

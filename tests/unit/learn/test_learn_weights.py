@@ -13,7 +13,7 @@ from smpc_dp.capabilities.learn.averager import PlainAverager
 from smpc_dp.capabilities.learn.methods import AveragerTable, PlannedAverages, plan_private
 from smpc_dp.capabilities.learn.registry import LEARNERS, check_learn
 from smpc_dp.capabilities.learn.requirements import PrivateAverages
-from smpc_dp.capabilities.learn.simulation.averagers import IdealAverager, ProtocolAverager
+from smpc_dp.capabilities.learn.simulation.averagers import IdealAverager, SharesAverager
 from smpc_dp.capabilities.learn.weighted import Weighting
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
@@ -77,7 +77,7 @@ def test_averages_on_shares_have_the_planned_noise(made: str) -> None:
     vector = vectors(40)
     coins = SeededRandomnessForSimulation(3, "coins")
     averager = (
-        IdealAverager(9, averaging, coins=coins) if made == "ideal" else ProtocolAverager(9, averaging, 3)
+        IdealAverager(9, averaging, coins=coins) if made == "ideal" else SharesAverager(9, averaging, 3)
     )
     result = asyncio.run(averager.average(vector, group=GROUP)).values
     exact = asyncio.run(PlainAverager(9).average(vector, group=GROUP)).values
@@ -179,9 +179,9 @@ def test_private_averages_are_weighted_by_every_method(method: str) -> None:
     assert averaging.encoding(4).step == plain.encoding(4).step
 
 
-@pytest.mark.parametrize("made", [IdealAverager, ProtocolAverager])
+@pytest.mark.parametrize("made", [IdealAverager, SharesAverager])
 def test_weights_out_of_bounds_and_unplanned_ones_are_refused(
-    made: type[IdealAverager] | type[ProtocolAverager],
+    made: type[IdealAverager] | type[SharesAverager],
 ) -> None:
     weight = np.ones(9)
     weight[3] = 11

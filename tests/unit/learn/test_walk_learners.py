@@ -27,7 +27,6 @@ from smpc_dp.capabilities.learn.exchanges import PlannedMessages, plan_messages
 from smpc_dp.capabilities.learn.registry import check_learn
 from smpc_dp.capabilities.learn.requests.exchanging import PartyExchange
 from smpc_dp.capabilities.learn.requirements import LearnerContext
-from smpc_dp.capabilities.learn.simulation.exchanging import MemoryRelay, drive_exchange
 from smpc_dp.capabilities.learn.token_learners import WalkLearner, WalkSumLearner, planned_walk
 from smpc_dp.capabilities.learn.tokens import Token, TokenPassing, Values
 from smpc_dp.capabilities.learn.walk import Visit, _Adder
@@ -38,10 +37,14 @@ from smpc_dp.session.connection import AggregatorConnection
 from smpc_dp.session.exchange.messages import SEND, Send
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import Membership
+from smpc_dp.session.memory.one_process import OneProcess
+from smpc_dp.session.requests import AggregatorLostError
 from smpc_dp.session.requests import Counter as Requests
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode
 from tests.examples import examples
+from tests.exchanges import drive_exchange
+from tests.learners import learn_apart
 from tests.tokens import TokensApart, tokens_apart
 
 SUM: dict[str, Any] = {
@@ -153,26 +156,17 @@ def apart(
 
 
 def by_messages(
-    learner: WalkLearner, exchanging: PlannedMessages, tables: list[np.ndarray], seed: int, **more: Any
+    settings: dict[str, Any], tables: list[np.ndarray], seed: int, kill: dict[int, int] | None = None
 ) -> list[Any]:
-    """Run the learner party by party, every message through machines, from the same randomness as `apart`."""
+    """Return each party's values, or its error: by its session, with the noise of `apart`."""
 
-    async def run() -> list[Any]:
-        aggregator = MemoryRelay(len(tables), exchanging, seed_for_simulation=seed, **more)
+    def drawn(_self: OneProcess, name: str) -> NoiseSource:
+        return source(seed, int(name.removeprefix("party-")) - 1)
 
-        async def one(party: int) -> Any:
-            exchange = aggregator.exchanges[party]
-            try:
-                context = LearnerContext(exchange=exchange, source=source(seed, party))
-                return (await learner.run(context, [tables[party]])).values[0]
-            except SmpcError as error:
-                return error
-            finally:
-                exchange.leave()
-
-        return await asyncio.gather(*(one(party) for party in range(len(tables))))
-
-    return asyncio.run(run())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OneProcess, "noise_source", drawn)
+        result = learn_apart(settings, tables, seed, kill)
+    return [one if isinstance(one, SmpcError) else one.values[0] for one in result]
 
 
 @pytest.mark.thin(2)
@@ -190,9 +184,9 @@ def by_messages(
 def test_messages_carry_the_walk_of_the_simulation_to_the_last_bit(
     settings: dict[str, Any], tables: str
 ) -> None:
-    learner, exchanging = planned(settings)
+    learner, _ = planned(settings)
     wanted = apart(learner, TABLES[tables], tokens_apart(4), 1)
-    result = by_messages(learner, exchanging, TABLES[tables], 1)
+    result = by_messages(settings, TABLES[tables], 1)
     np.testing.assert_array_equal(result, wanted)
     np.testing.assert_array_equal(wanted, [wanted[0]] * 4)
 
@@ -210,12 +204,12 @@ def test_without_noise_a_token_has_the_sum_of_those_who_held_it(values: list[int
             passed.append((sender, token.step, int(token.values[0])))
             await super().pass_on(sender, receiver, token)
 
-    learner, exchanging = planned(SUM)
+    learner, _ = planned(SUM)
     assert isinstance(learner, WalkSumLearner)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Grid, "noise", lambda _self, _source, count, **_share: np.zeros(count, np.int64))
         patch.setattr("smpc_dp.capabilities.learn.token_learners.CoveredTokens", Watched)
-        result = by_messages(learner, exchanging, [np.array([[value / 16]]) for value in values], seed)
+        result = by_messages(SUM, [np.array([[value / 16]]) for value in values], seed)
     bits = planned_walk(learner, 4).grid.bits
     assert [step for _, step, _ in passed] == list(range(steps))
     for (_, _, before), (holder, step, now) in itertools.pairwise(passed):
@@ -235,17 +229,15 @@ def test_who_waits_is_as_busy_as_who_has_the_token(monkeypatch: pytest.MonkeyPat
         return hold(self, values, visit)
 
     monkeypatch.setattr(_Adder, "hold", counted)
-    learner, exchanging = planned(SUM)
-    by_messages(learner, exchanging, TABLES["walk-sum"], 7)
+    by_messages(SUM, TABLES["walk-sum"], 7)
     assert busy == {0: SUM["steps"], 1: SUM["steps"] + 1, 2: SUM["steps"] + 1, 3: SUM["steps"] + 1}
 
 
 @pytest.mark.parametrize("when", [1, 6, 13])
 def test_a_user_who_is_killed_stops_the_walk_and_is_named(when: int) -> None:
     """At the first message, with the token on its way, and as it is published."""
-    learner, exchanging = planned(SUM)
-    result = by_messages(learner, exchanging, TABLES["walk-sum"], 5, kill={2: when})
-    assert isinstance(result[2], LocalError)
+    result = by_messages(SUM, TABLES["walk-sum"], 5, kill={2: when})
+    assert isinstance(result[2], AggregatorLostError)
     for party in (0, 1, 3):
         error = result[party]
         assert isinstance(error, TimeoutFault), error
@@ -418,7 +410,7 @@ def test_every_message_of_a_step_has_the_same_length(monkeypatch: pytest.MonkeyP
         np.stack([parameters.encoding.encode(row, party="p")[0] for row in vectors[sender]])
         for sender in range(4)
     ]
-    parties, errors = drive_exchange(parameters, ring_vector, seed_for_simulation=1)
+    parties, errors = drive_exchange(parameters, ring_vector, seed=1)
     assert not errors
     assert [sorted(party.state.received) for party in parties] == [
         [f"party-{other + 1:05d}" for other in range(4) if other != sender] for sender in range(4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -57,10 +57,11 @@ class LearnerRequests:
 class _Requests:
     """Common part of the averagers: the parties, the parameters and the number of each request."""
 
-    def __init__(self, names: Sequence[str], averaging: PlannedAverages, counter: Counter) -> None:
+    def __init__(self, membership: Membership, averaging: PlannedAverages, counter: Counter) -> None:
+        self._membership = membership
         self._averaging = averaging
         self._counter = counter
-        self._names = list(names)
+        self._names = list(membership.names)
 
     @property
     def parties(self) -> int:
@@ -70,7 +71,7 @@ class _Requests:
     @property
     def claim(self) -> str:
         """Privacy claim of an average over the largest group planned."""
-        return self._averaging.claim
+        return self._membership.claim(self._averaging.claim)
 
     def _number(self, group: Groups) -> dict[int, int]:
         """Return the request number of each group, by its label."""
@@ -97,7 +98,7 @@ class PartyAverager(_Requests):
         on_event: OnEvent,
     ) -> None:
         """`requested`: operation of each request; `charged`: the ledger, where the averages are private."""
-        super().__init__(connection.membership.names, averaging, counter)
+        super().__init__(connection.membership, averaging, counter)
         self._connection = connection
         self._name = connection.membership.name
         self._purpose = purpose
@@ -169,7 +170,7 @@ class ServingAverager(_Requests):
     """Averager of an aggregator or a server, which serves the averages and has no row of its own."""
 
     def __init__(self, served: LearnerRequests, averaging: PlannedAverages, counter: Counter) -> None:
-        super().__init__(served.membership.names, averaging, counter)
+        super().__init__(served.membership, averaging, counter)
         self._served = served
 
     @property

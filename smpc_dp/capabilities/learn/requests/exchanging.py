@@ -56,7 +56,7 @@ class _Exchanges:
     @property
     def claim(self) -> str:
         """Privacy claim of the messages, and the adversaries for which it holds."""
-        return self._exchanging.claim
+        return self._membership.claim(self._exchanging.claim)
 
     def name_of(self, party: int) -> str:
         """Return the name of a party by its roster index, from 0."""

@@ -159,7 +159,8 @@ async def run_learner(
             averager(parameters.average, "average", book),
             averager(parameters.mix, "mix", None),
             exchange,
-            metric=averager(parameters.metric, "metric", book),
+            membership.noise_source(),
+            averager(parameters.metric, "metric", book),
             own=own,
             on_step=report,
         )
@@ -241,13 +242,24 @@ async def serve_learning(
     on_event = with_logging(on_event)
     role = "server" if name is not None and load_session(session).roster.servers else "aggregator"
     membership = Membership.load(session, name or aggregator_name(session), key, role)
-    parameters, counter = learn_parameters(membership), Counter()
+    on_shares = learn_parameters(membership).on_shares
     opening: AbstractAsyncContextManager[Any]
-    if parameters.on_shares is not None:
-        opening = parameters.on_shares.open_server(membership, on_event, listen_on, keep=True)
+    if on_shares is not None:
+        opening = on_shares.open_server(membership, on_event, listen_on, keep=True)
     else:
         logs = log_folder(membership, session, board)
         opening = open_aggregator(membership, listen_on, logs=logs, on_event=on_event)
+    return await serve_steps(membership, opening, on_event, begin_with)
+
+
+async def serve_steps(
+    membership: Membership,
+    opening: AbstractAsyncContextManager[Any],
+    on_event: OnEvent = ignore,
+    begin_with: int | None = None,
+) -> dict[int, str]:
+    """Serve all steps of a learner by the server that `opening` opens; results as of `serve_learning`."""
+    parameters, counter = learn_parameters(membership), Counter()
 
     def report(step: Step) -> None:
         on_event(_event(membership.name, counter, step))

@@ -1,4 +1,4 @@
-"""Averagers for a whole network in one process: the roles of each group, or their ideal functionality.
+"""Averagers for a whole network in one process: the ideal functionality, and the roles of servers.
 
 The ideal one rounds to the same grid and draws the same noise distribution from the exact samplers, a share
 for each member, so its averages have exactly the distribution of the protocol's; it leaves out the
@@ -7,7 +7,7 @@ cryptography, and works on all groups of one size at a time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,17 +30,13 @@ from smpc_dp.capabilities.learn.exchanges import PlannedMessages
 from smpc_dp.capabilities.learn.methods import PlannedAverages
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import EXACT_FLOAT, Encoding
-from smpc_dp.engine.phases.parameters import SumParameters
-from smpc_dp.engine.result import Result
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.session.memory.drive import drive
-from smpc_dp.session.memory.roles import sum_roles
-from smpc_dp.session.memory.simulated_run import AGGREGATOR
-from smpc_dp.transport.memory import MemoryNetwork
 
 if TYPE_CHECKING:
     from scipy import sparse
+
+    from smpc_dp.engine.averaging import OnShares
 
 # Squared norms closer than this to the bound are compared exactly.
 _NEAR = 1e-7
@@ -121,8 +117,8 @@ class IdealAverager(_Simulated):
         return averages if noisy else encoding.put_within(averages)
 
 
-class ProtocolAverager(_Simulated):
-    """Averager that runs the roles of every group over an in-memory network, with all cryptography.
+class SharesAverager(_Simulated):
+    """Averager by servers: runs the roles of every group and its servers, which compute on shares.
 
     `seed_for_simulation` makes the run reproducible and thereby insecure.
     """
@@ -150,28 +146,16 @@ class ProtocolAverager(_Simulated):
         for label in np.unique(group[group >= 0]):
             rows = np.flatnonzero(group == label)
             self._requests += 1
-            average, survivors = self._run(len(rows), sent[rows])
+            seed = None if self._seed is None else self._seed + (self._requests << 32)
+            average, survivors = self._run(len(rows), sent[rows], seed)
             values[rows], weights[rows] = self._averaging.decode_averages(average[None], survivors)
         return Averaged(values, weights, self._averaging.single)
 
-    def _run(self, size: int, vectors: Rows) -> tuple[Rows, int]:
+    def _run(self, size: int, vectors: Rows, seed: int | None) -> tuple[Rows, int]:
         """Return the average of one group, shape (length,), and the number of its survivors."""
-        seed = None if self._seed is None else self._seed + (self._requests << 32)
-        on_shares = self._averaging.on_shares
-        if on_shares is not None:
-            planned = self._averaging.plan_shared(size)
-            return on_shares.simulate(planned, vectors, request=self._requests, seed_for_simulation=seed)
-        result = self._result(self._averaging.plan(size), vectors, seed)
-        return np.asarray(result.value, dtype=np.float64), int(result.weight)
-
-    def _result(self, parameters: SumParameters, vectors: Rows, seed: int | None) -> Result:
-        """Run the protocol of one group, and return its result."""
-        roles, _ = sum_roles(parameters, list(vectors), request=self._requests, seed_for_simulation=seed)
-        errors = drive(roles.machines, MemoryNetwork(seed=seed or 0), AGGREGATOR)
-        for error in errors.values():
-            raise error
-        # Of an exchange, only the parties have it.
-        return Result.of(roles.parties[0].result, "average")
+        planned = self._averaging.plan_shared(size)
+        simulate = cast("OnShares", self._averaging.on_shares).simulate
+        return simulate(planned, vectors, request=self._requests, seed_for_simulation=seed)
 
 
 class IdealExchange(AllLocal):

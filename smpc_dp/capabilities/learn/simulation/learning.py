@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from smpc_dp.capabilities.learn.averager import Averager, PeerExchange, PlainAverager, PlainExchange
-from smpc_dp.capabilities.learn.exchanges import PlannedMessages
 from smpc_dp.capabilities.learn.methods import PlannedAverages
 from smpc_dp.capabilities.learn.own import LocalFunction, Metric, OwnFunctions
 from smpc_dp.capabilities.learn.registry import LearnParameters, check_learn
-from smpc_dp.capabilities.learn.requirements import Learned, LearnerContext, OnStep, Table, ignore_step
-from smpc_dp.capabilities.learn.simulation.averagers import IdealAverager, IdealExchange, ProtocolAverager
-from smpc_dp.capabilities.learn.simulation.exchanging import MemoryRelay
+from smpc_dp.capabilities.learn.requests.learning import serve_steps
+from smpc_dp.capabilities.learn.requirements import Learned, LearnerContext, OnStep, Step, ignore_step
+from smpc_dp.capabilities.learn.simulation.averagers import IdealAverager, IdealExchange, SharesAverager
+from smpc_dp.capabilities.learn.written import LEARN
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.session.aggregator import log_folder, open_aggregator
+from smpc_dp.session.events import OnEvent
+from smpc_dp.session.member import Membership
+from smpc_dp.session.memory.event_loop import run_simulation
+from smpc_dp.session.memory.members import run_members, simulated_session
 from smpc_dp.session.memory.randomness import checked_seed, randomness_of
+from smpc_dp.session.session import Session
 
 Fidelity = Literal["ideal", "machines", "plain"]
 
@@ -43,9 +49,10 @@ def learn(
         parameters: the `[parameters]` of a session with protocol "learn", or what `check_learn` made of them.
         data: a table for each party, shape (points, columns), the label last; with `model = "own"` anything.
         model, gradient, update, metric, on_step: as of `Session.learn`, for all parties. `weights`: of each.
+            `on_step` is called once for each step.
         fidelity: "ideal": the protocols' rounding and noise distribution without their cryptography;
-            "machines": every message of every group, and of every party in a task of its own where parties
-            send to each other; "plain": exact averages, no privacy.
+            "machines": the sessions of all parties and their aggregator, over connections in memory; averages
+            by servers: every message, and the program on shares; "plain": exact averages, no privacy.
         seed_for_simulation: makes the noise reproducible and thereby insecure; None: the system's randomness.
 
     Raises:
@@ -58,11 +65,14 @@ def learn(
         )
     names = [f"party {party}" for party in range(len(data))]
     functions = OwnFunctions(model, gradient, update, metric)
-    own = checked.own_model(functions, names, data, [None] * len(data) if weights is None else weights)
+    weighted = [None] * len(data) if weights is None else weights
+    own = checked.own_model(functions, names, data, weighted)
     tables: list[Any] = list(data)
     if own is None:
         tables = [checked.read(table, name) for table, name in zip(data, names, strict=True)]
     parties, seed = len(data), checked_seed(seed_for_simulation)
+    if fidelity == "machines" and checked.on_shares is None:
+        return _run_sessions(checked, functions, tables, weighted, on_step, seed)
     randomness = randomness_of(seed, "learn")
 
     def averager(averaging: PlannedAverages | None) -> Averager | None:
@@ -71,20 +81,17 @@ def learn(
         if fidelity == "plain":
             return PlainAverager(parties)
         if fidelity == "machines":
-            return ProtocolAverager(parties, averaging, seed)
+            return SharesAverager(parties, averaging, seed)
         return IdealAverager(
             parties, averaging, NoiseSource.keyed(randomness.bytes(32), b"learn"), coins=randomness
         )
 
-    exchanging = checked.exchange
-    if exchanging is not None and fidelity == "machines" and checked.average is None and checked.mix is None:
-        return checked.complete(asyncio.run(_run_by_messages(checked, exchanging, tables, seed)))
     exchange: PeerExchange | None = None
     if checked.exchange is not None and fidelity == "plain":
         exchange = PlainExchange(parties)
     elif checked.exchange is not None:
         exchange = IdealExchange(parties, checked.exchange, NoiseSource.keyed(randomness.bytes(32), b"learn"))
-    # The same whatever the fidelity.
+    # The same with and without noise of averages and messages.
     drawn = randomness_of(seed, "learner")
     context = LearnerContext(
         averager(checked.average),
@@ -95,7 +102,7 @@ def learn(
         own,
         on_step,
     )
-    learned = asyncio.run(checked.learner.run(context, tables))
+    learned = run_simulation(lambda: checked.learner.run(context, tables))
     completed = replace(
         checked.complete(learned), model=None if own is None else own.restore(learned.values[0])
     )
@@ -118,31 +125,61 @@ def _checked(parameters: Mapping[str, object] | LearnParameters, parties: int) -
     return checked
 
 
-async def _run_by_messages(
-    parameters: LearnParameters, exchanging: PlannedMessages, tables: list[Table], seed: int | None
+def _run_sessions(
+    parameters: LearnParameters,
+    functions: OwnFunctions,
+    data: Sequence[Any],
+    weights: Sequence[float | None],
+    on_step: OnStep,
+    seed: int | None,
 ) -> Learned:
-    """Run the learner once for each party, over the in-memory network, and return the joint result."""
-    aggregator = MemoryRelay(parameters.parties, exchanging, seed_for_simulation=seed)
+    """Run the sessions of all parties, and return their joint result; raise the first error of a party."""
+    declared = _as_written(parameters.declared)
+    simulated = simulated_session(LEARN, declared, parameters.parties, seed_for_simulation=seed)
+    # Those of the caller may be others than a session plans.
+    simulated = replace(simulated, session=replace(simulated.session, checked_parameters=parameters))
+    given = dict(zip(simulated.parties, zip(data, weights, strict=True), strict=True))
     errors: list[SmpcError] = []
+    reported: set[int] = set()
 
-    async def one(party: int) -> Learned | None:
-        exchange = aggregator.exchanges[party]
-        randomness = randomness_of(seed, f"learner {party}")
-        source = NoiseSource.keyed(randomness.bytes(32), b"learner")
+    def report(step: Step) -> None:
+        if step.number not in reported:
+            reported.add(step.number)
+            on_step(step)
+
+    async def take_part(session: Session) -> Learned:
+        table, weight = given[session.party]
         try:
-            return await parameters.learner.run(
-                LearnerContext(exchange=exchange, source=source), [tables[party]]
+            return await session.learn(
+                table,
+                model=functions.model,
+                gradient=functions.gradient,
+                update=functions.update,
+                metric=functions.metric,
+                weight=weight,
+                on_step=report,
             )
         except SmpcError as error:
             errors.append(error)
-            return None
-        finally:
-            exchange.leave()
+            raise
 
-    result = await asyncio.gather(*(one(party) for party in range(parameters.parties)))
-    for error in errors:
-        raise error
-    learned = [one for one in result if one is not None]
+    ended = run_simulation(lambda: run_members(simulated, take_part, serve=serve_steps_in))
+    learned: list[Learned] = []
+    for result in [*errors, *ended.results.values()]:
+        if isinstance(result, SmpcError):
+            raise result
+        learned.append(result)
+    return _joint(learned)
+
+
+async def serve_steps_in(membership: Membership, folder: Path, on_event: OnEvent) -> dict[int, str]:
+    """Serve all steps of a learner as the aggregator, with its logs in a folder."""
+    logs = log_folder(membership, folder / "session.toml", None)
+    return await serve_steps(membership, open_aggregator(membership, logs=logs, on_event=on_event), on_event)
+
+
+def _joint(learned: Sequence[Learned]) -> Learned:
+    """Return the result of all parties, from that of each."""
     graphs = [one.graph for one in learned if one.graph is not None]
     return replace(
         learned[0],
@@ -150,5 +187,14 @@ async def _run_by_messages(
         steps=np.concatenate([one.steps for one in learned]),
         done=np.concatenate([one.done for one in learned]),
         failures=tuple(dict.fromkeys(text for one in learned for text in one.failures)),
+        # Each party has those of its own groups.
+        metrics=tuple(sorted(dict(entry for one in learned for entry in one.metrics).items())),
         graph=None if not graphs else np.concatenate(graphs),
     )
+
+
+def _as_written(value: Any) -> Any:
+    """Return parameters as a session file has them: arrays as lists, and no key without a value."""
+    if isinstance(value, Mapping):
+        return {key: _as_written(inner) for key, inner in value.items() if inner is not None}
+    return [_as_written(inner) for inner in value] if isinstance(value, list | tuple) else value
