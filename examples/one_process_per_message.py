@@ -46,8 +46,7 @@ from smpc_dp.logs.board import BoardFolder
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.secagg.params import check_parameters
 from smpc_dp.session.memory.drive import drive
-from smpc_dp.session.memory.roles import with_board
-from smpc_dp.session.memory.simulated_run import AGGREGATOR, simulated_run
+from smpc_dp.session.memory.simulated_run import AGGREGATOR, simulated_run, with_board
 from smpc_dp.transport.memory import MemoryNetwork
 from smpc_dp.wire.signing import Context, Signer, decode_envelope, encode_envelope
 

@@ -16,13 +16,13 @@ from smpc_dp.session.memory.drive import drive
 from smpc_dp.session.memory.event_loop import run_simulation
 from smpc_dp.session.memory.members import run_members, simulated_session
 from smpc_dp.session.memory.one_process import OneProcess
-from smpc_dp.session.memory.roles import sum_roles
 from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.session.session import Session
 from smpc_dp.transport.memory import MemoryNetwork
 from smpc_dp.transport.memory_connections import MemoryConnections
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
+from smpc_dp_lab.bench.roles import sum_roles
 
 
 class ProtocolAverager(SharesAverager):

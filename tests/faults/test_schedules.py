@@ -15,9 +15,9 @@ from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.session.memory.drive import drive
-from smpc_dp.session.memory.roles import Roles, sum_roles
 from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
+from smpc_dp_lab.bench.roles import Roles, sum_roles
 
 SCHEDULES = 2_000
 BATCH = 50

@@ -17,11 +17,11 @@ from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationErr
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.session.memory.drive import drive
-from smpc_dp.session.memory.roles import Roles, sum_roles
 from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import MemoryNetwork
 from smpc_dp.wire.abort import ABORT
 from smpc_dp.wire.envelope import Envelope
+from smpc_dp_lab.bench.roles import Roles, sum_roles
 
 PARTIES = 10
 

@@ -20,10 +20,10 @@ from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.session.memory.drive import drive
 from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
-from smpc_dp.session.memory.roles import sum_roles
 from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.sets import PartySet, pack_list, pack_set, unpack_list
+from smpc_dp_lab.bench.roles import sum_roles
 from tests.examples import examples
 
 BOUND = st.floats(-1e6, 1e6, allow_nan=False)

@@ -15,11 +15,11 @@ from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.run import RunningRole
 from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.session.memory.drive import drive
-from smpc_dp.session.memory.roles import sum_roles
 from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope
+from smpc_dp_lab.bench.roles import sum_roles
 
 # A party that is killed before this message has dealt its shares: the most expensive step to drop out.
 KILLED_BEFORE = 1 + PARTY_STEPS.index(MASKED)

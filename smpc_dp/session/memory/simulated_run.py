@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.identity.keys import verify
+from smpc_dp.identity.keys import Identity, verify
+from smpc_dp.identity.roster import Role
+from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.session.memory.randomness import checked_seed, randomness_of
+from smpc_dp.wire.canonical_session import canonical_session, session_digest, session_json
 from smpc_dp.wire.signing import Context
 
 AGGREGATOR = "aggregator"
@@ -120,3 +123,22 @@ def draw_kills(
     chooser = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311
     dropouts = chooser.sample(list(names), int(fraction * len(names)))
     return {name: chooser.randint(1, messages) for name in dropouts}
+
+
+def with_board(
+    simulated: SimulatedRun, version: int, declared: Mapping[str, object]
+) -> tuple[SimulatedRun, MemoryBoard]:
+    """Return the simulated run with a roster of certificates, and its board.
+
+    A log can describe such a run. `version`: of its session.
+    """
+    roles: list[tuple[str, Role, str | None]] = [(AGGREGATOR, "aggregator", "127.0.0.1:1")]
+    roles += [(name, "party", None) for name in simulated.context.names]
+    members = [
+        Identity.from_seed(name, bytes(simulated.signers[name].key)).entry(role, address)
+        for name, role, address in roles
+    ]
+    context = replace(simulated.context, version=version)
+    session = session_json(canonical_session(context.protocol, context.version, declared, members))
+    context = replace(context, session_digest=session_digest(session))
+    return replace(simulated, context=context), MemoryBoard(session.decode("ascii"))

@@ -15,12 +15,12 @@ from smpc_dp.errors import PeerFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.session.memory.drive import drive
-from smpc_dp.session.memory.roles import sum_roles
 from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import EVERYONE
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import encode
+from smpc_dp_lab.bench.roles import sum_roles
 from tests.faults.direct_roles import direct_roles
 
 PARTIES = 8

@@ -24,11 +24,11 @@ from smpc_dp.privacy.certificates import expected_samples, proof_nodes
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.session.memory.drive import drive
-from smpc_dp.session.memory.roles import sum_roles
 from smpc_dp.session.memory.simulated_run import AGGREGATOR, simulated_run
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, encode
+from smpc_dp_lab.bench.roles import sum_roles
 
 PARTIES = 400
 PLAN = plan_secagg(PARTIES, dropout=0.02, corrupt=0.0)

@@ -12,7 +12,7 @@ from smpc_dp.engine.events import Message, Start
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
-from smpc_dp.session.memory.roles import sum_roles
+from smpc_dp_lab.bench.roles import sum_roles
 
 LENGTH = 200_000
 VECTOR = 4 * LENGTH

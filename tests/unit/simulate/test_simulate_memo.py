@@ -14,11 +14,11 @@ from smpc_dp.errors import VerificationError
 from smpc_dp.privacy.secagg_plan import check_plan
 from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.session.memory.drive import drive
-from smpc_dp.session.memory.roles import sum_roles
 from smpc_dp.session.memory.simulated_run import AGGREGATOR, RememberingVerifier, Signer
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope
+from smpc_dp_lab.bench.roles import sum_roles
 
 PARTIES = 12
 

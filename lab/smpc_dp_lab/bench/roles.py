@@ -11,11 +11,9 @@ from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.registry import make_aggregator, make_party
 from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.run import Run, RunningRole
-from smpc_dp.identity.keys import Identity, verify
-from smpc_dp.identity.roster import Role
+from smpc_dp.identity.keys import verify
 from smpc_dp.logs.keeping import MemoryBoard
-from smpc_dp.session.memory.simulated_run import AGGREGATOR, SimulatedRun, simulated_run
-from smpc_dp.wire.canonical_session import canonical_session, session_digest, session_json
+from smpc_dp.session.memory.simulated_run import AGGREGATOR, simulated_run, with_board
 from smpc_dp.wire.signing import Context
 
 
@@ -81,22 +79,3 @@ def sum_roles(
         context, parameters, simulated.signers[AGGREGATOR], threads=threads, board=board
     )
     return Roles(context, aggregator, parties, board), clipped
-
-
-def with_board(
-    simulated: SimulatedRun, version: int, declared: Mapping[str, object]
-) -> tuple[SimulatedRun, MemoryBoard]:
-    """Return the simulated run with a roster of certificates, and its board.
-
-    A log can describe such a run. `version`: of its session.
-    """
-    roles: list[tuple[str, Role, str | None]] = [(AGGREGATOR, "aggregator", "127.0.0.1:1")]
-    roles += [(name, "party", None) for name in simulated.context.names]
-    members = [
-        Identity.from_seed(name, bytes(simulated.signers[name].key)).entry(role, address)
-        for name, role, address in roles
-    ]
-    context = replace(simulated.context, version=version)
-    session = session_json(canonical_session(context.protocol, context.version, declared, members))
-    context = replace(context, session_digest=session_digest(session))
-    return replace(simulated, context=context), MemoryBoard(session.decode("ascii"))
