@@ -9,7 +9,6 @@ import numpy as np
 
 from smpc_dp.capabilities.learn.averager import Rows
 from smpc_dp.capabilities.learn.simulation.averagers import SharesAverager
-from smpc_dp.capabilities.learn.simulation.learning import serve_steps_in
 from smpc_dp.engine.result import Result
 from smpc_dp.session.exchange.messages import HELLO, Hello
 from smpc_dp.session.memory.drive import drive
@@ -65,5 +64,5 @@ def learn_apart(
     simulated = simulated_session(
         "learn", given, len(tables), seed_for_simulation=seed, shared=OneProcess(connections)
     )
-    ended = run_simulation(lambda: run_members(simulated, learn, serve=serve_steps_in))
+    ended = run_simulation(lambda: run_members(simulated, learn))
     return list(ended.results.values())

@@ -6,6 +6,7 @@ A session has one task, as its protocol says (`SessionProtocol.task`); others ar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.empirical import Progress, ReleaseAudit
     from smpc_dp.report.document import Section
     from smpc_dp.session.call_types import Kernel
+    from smpc_dp.session.events import OnEvent
     from smpc_dp.session.launcher import ProcessOutcome
     from smpc_dp.wire.signing import Context
 
@@ -201,6 +203,19 @@ class Task:
         do not end the others, and raises the first other one.
         """
         raise NotImplementedError
+
+    async def serve_opened(
+        self,
+        membership: Membership,
+        opening: AbstractAsyncContextManager[Any],  # noqa: ARG002
+        on_event: OnEvent,  # noqa: ARG002
+    ) -> Any:
+        """Serve the requests of a simulated session as its aggregator, until all have left; return what.
+
+        `opening`: opens the connections. Raises ConfigError for a task that is not simulated so.
+        """
+        reason = f"a session of '{membership.session.protocol}' is not simulated as a whole"
+        raise ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
 
     async def contribute(
         self, host: Any, membership: Membership, options: Mapping[str, Any], results: list[Any]

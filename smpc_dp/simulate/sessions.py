@@ -26,7 +26,9 @@ def run(
     seed_for_simulation: int | None = None,
     on_event: OnEvent = ignore,
 ) -> Simulated[T]:
-    """Run a session of sums or of statistics of records in one process: the same program, without sockets.
+    """Run a session of sums, statistics of records or a learner in one process, without sockets.
+
+    Each party has the `Session` of a real one, and the aggregator serves as `serve` does.
 
     Time is simulated: it passes while all members wait, and a deadline is over at once. What `take_part`
     does with other servers, or in threads, must not take part in that.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -217,6 +218,14 @@ class LearnerTask(Task):
             board=host.board,
         )
         return [f"request {request}: {reason}" for request, reason in failures.items()]
+
+    async def serve_opened(
+        self, membership: Membership, opening: AbstractAsyncContextManager[Any], on_event: OnEvent
+    ) -> dict[int, str]:
+        """Serve all steps; return the errors of groups that failed, by request number."""
+        from smpc_dp.capabilities.learn.requests.learning import serve_steps
+
+        return await serve_steps(membership, opening, on_event)
 
     async def contribute(
         self, host: HostMember, _membership: Membership, _options: Mapping[str, Any], results: list[Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
     from smpc_dp.logs.audits.audit import Report
     from smpc_dp.report.document import Section
+    from smpc_dp.session.events import OnEvent
     from smpc_dp.session.host import HostMember
     from smpc_dp.session.member import Membership
 
@@ -69,6 +71,17 @@ class VectorTask(Task):
             # what the last of several steps gave
             del results[:-1]
         return []
+
+    async def serve_opened(
+        self,
+        membership: Membership,
+        opening: AbstractAsyncContextManager[Any],
+        on_event: OnEvent,  # noqa: ARG002
+    ) -> Sequence[Any]:
+        """Serve requests for sums, and what is asked beside them; results as of `serve`."""
+        from smpc_dp.session.aggregator import serve_requests
+
+        return await serve_requests(membership, opening)
 
     async def contribute(
         self, host: HostMember, membership: Membership, options: Mapping[str, Any], results: list[Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,7 @@ from smpc_dp.engine.registry import find_protocol
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, PrivacyError, SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Role, entry_of
-from smpc_dp.session.aggregator import log_folder, open_aggregator, serve_requests
+from smpc_dp.session.aggregator import log_folder, open_aggregator
 from smpc_dp.session.events import OnEvent, ignore
 from smpc_dp.session.member import Membership, default_key, requests_of
 from smpc_dp.session.memory.one_process import OneProcess
@@ -24,12 +24,10 @@ from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.session.opening import open_connection
 from smpc_dp.session.session import Session
 from smpc_dp.session.session_file import SessionFile, check_document
+from smpc_dp.session.tasks import task_of
 from smpc_dp.transport.memory_connections import MemoryConnections
 
 T = TypeVar("T")
-
-# Serves the requests of a session as its aggregator: membership, folder of logs, observer of events.
-Serve = Callable[[Membership, Path, OnEvent], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +148,10 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-async def serve_sums(membership: Membership, folder: Path, on_event: OnEvent) -> Sequence[Any]:
-    """Serve requests for sums as the aggregator, until every party has left; results as of `serve`."""
-    logs = log_folder(membership, folder / "session.toml", None)
-    return await serve_requests(membership, open_aggregator(membership, logs=logs, on_event=on_event))
-
-
 async def run_members(
     simulated: SimulatedSession,
     compute: Callable[[Session], Awaitable[T]],
     *,
-    serve: Serve = serve_sums,
     folder: Path | None = None,
     on_event: OnEvent = ignore,
 ) -> Simulated[T]:
@@ -170,15 +161,14 @@ async def run_members(
 
     Args:
         compute: what a party does in its session, which is closed afterwards.
-        serve: what the aggregator does.
         folder: where the files of the members are, in `keys` and `board`; None: in one that is deleted.
         on_event: called with every event of every member.
 
-    Raises what `compute` raises but for `SmpcError`, and the errors of `serve`.
+    Raises what `compute` raises but for `SmpcError`, and the errors of `Task.serve_opened`.
     """
     if folder is None:
         with TemporaryDirectory(prefix="smpc-dp-") as made:
-            return await run_members(simulated, compute, serve=serve, folder=Path(made), on_event=on_event)
+            return await run_members(simulated, compute, folder=Path(made), on_event=on_event)
     (folder / "keys").mkdir(exist_ok=True)
 
     async def take_part(name: str) -> T | SmpcError:
@@ -198,7 +188,7 @@ async def run_members(
     aggregator = simulated.session.roster.aggregator
     if aggregator is not None:
         tasks.append(
-            asyncio.ensure_future(serve(simulated.membership(aggregator.name, folder), folder, on_event))
+            asyncio.ensure_future(_serve(simulated.membership(aggregator.name, folder), folder, on_event))
         )
     parties = [asyncio.ensure_future(take_part(name)) for name in simulated.parties]
     try:
@@ -211,3 +201,10 @@ async def run_members(
         raise
     killed = simulated.shared.connections.kill
     return Simulated(dict(zip(simulated.parties, results, strict=True)), served, killed)
+
+
+async def _serve(membership: Membership, folder: Path, on_event: OnEvent) -> Any:
+    """Serve all requests as the aggregator."""
+    logs = log_folder(membership, folder / "session.toml", None)
+    opening = open_aggregator(membership, logs=logs, on_event=on_event)
+    return await task_of(membership.session).serve_opened(membership, opening, on_event)

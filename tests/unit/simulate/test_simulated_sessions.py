@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import smpc_dp
@@ -23,6 +24,7 @@ from smpc_dp.wire.envelope import Envelope
 PARAMETERS: dict[str, Any] = {"length": 2, "lower": 0.0, "upper": 8.0, "precision": 0.25}
 ROBUST = PARAMETERS | {"dropout": 0.3, "corrupt": 0.2}
 DIRECT = PARAMETERS | {"epsilon": 4.0, "delta": 1e-5, "topology": "direct"}
+REPORTS: dict[str, Any] = {"kernel": "gini", "epsilon": 4.0, "fields": [{"lower": 0, "upper": 5}]}
 PARTIES = [f"party-{number:05d}" for number in range(1, 6)]
 
 
@@ -158,6 +160,13 @@ def test_a_simulation_runs_beside_an_event_loop() -> None:
         ({"kill": {"bob": 1}}, r"kill\[bob\]: no party is called so"),
         ({"kill": {PARTIES[0]: 0}}, r"kill\[party-00001\]: must be an integer from 1 on, is 0"),
         ({"protocol": "mpyc"}, "protocol: a session of 'mpyc' is not simulated as a whole"),
+        (
+            {
+                "protocol": "reports",
+                "parameters": {"kernel": "gini", "epsilon": 4.0, "fields": [{"lower": 0, "upper": 5}]},
+            },
+            "protocol: a session of 'reports' is not simulated as a whole",
+        ),
         ({"parameters": PARAMETERS | {"lower": 9.0, "sharp": 1}}, "^(?!.*parameters).*sharp: unknown"),
         ({"seed_for_simulation": -1}, "seed_for_simulation: must be an integer"),
     ],
@@ -174,6 +183,17 @@ def test_two_parties_alone_do_not_compute_in_a_simulation() -> None:
     for error in simulate.run(evaluate, 5, PARAMETERS).results.values():
         assert isinstance(error, ConfigError)
         assert "simulated as a whole has no evaluations" in str(error)
+
+
+def test_a_learner_is_a_session_too() -> None:
+    settings = {"learner": "gossip-clear", "statistic": "variance", "ticks": 4, "lower": 0.0, "upper": 1.0}
+
+    async def learn(session: Session) -> Any:
+        return (await session.learn(np.array([[number(session) / 8]]))).values
+
+    ended = simulate.run(learn, 4, settings, protocol="learn")
+    assert not any(map(_failed, ended.results.values()))
+    assert ended.served == {}
 
 
 # Channels

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,15 +12,11 @@ from smpc_dp.capabilities.learn.averager import Averager, PeerExchange, PlainAve
 from smpc_dp.capabilities.learn.methods import PlannedAverages
 from smpc_dp.capabilities.learn.own import LocalFunction, Metric, OwnFunctions
 from smpc_dp.capabilities.learn.registry import LearnParameters, check_learn
-from smpc_dp.capabilities.learn.requests.learning import serve_steps
 from smpc_dp.capabilities.learn.requirements import Learned, LearnerContext, OnStep, Step, ignore_step
 from smpc_dp.capabilities.learn.simulation.averagers import IdealAverager, IdealExchange, SharesAverager
 from smpc_dp.capabilities.learn.written import LEARN
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.session.aggregator import log_folder, open_aggregator
-from smpc_dp.session.events import OnEvent
-from smpc_dp.session.member import Membership
 from smpc_dp.session.memory.event_loop import run_simulation
 from smpc_dp.session.memory.members import run_members, simulated_session
 from smpc_dp.session.memory.randomness import checked_seed, randomness_of
@@ -163,19 +158,13 @@ def _run_sessions(
             errors.append(error)
             raise
 
-    ended = run_simulation(lambda: run_members(simulated, take_part, serve=serve_steps_in))
+    ended = run_simulation(lambda: run_members(simulated, take_part))
     learned: list[Learned] = []
     for result in [*errors, *ended.results.values()]:
         if isinstance(result, SmpcError):
             raise result
         learned.append(result)
     return _joint(learned)
-
-
-async def serve_steps_in(membership: Membership, folder: Path, on_event: OnEvent) -> dict[int, str]:
-    """Serve all steps of a learner as the aggregator, with its logs in a folder."""
-    logs = log_folder(membership, folder / "session.toml", None)
-    return await serve_steps(membership, open_aggregator(membership, logs=logs, on_event=on_event), on_event)
 
 
 def _joint(learned: Sequence[Learned]) -> Learned:
