@@ -256,7 +256,7 @@ def test_a_message_that_is_too_long_is_the_fault_of_its_sender() -> None:
     in_memory(use)
 
 
-def test_nobody_is_reached_who_accepts_no_channels() -> None:
+def test_a_member_without_a_listener_is_not_reached() -> None:
     connections = MemoryConnections()
 
     async def main() -> None:
