@@ -27,7 +27,7 @@ from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import OnEvent
 from smpc_dp.session.requests import AggregatorLostError, ends_session
 from smpc_dp.transport.channel import ChannelClosed
-from smpc_dp.transport.memory_connections import PeerEndpoint
+from smpc_dp.transport.interfaces import PeerEndpoint
 from smpc_dp.transport.tls import Contexts
 from smpc_dp.wire.abort import LEAVE, QUIT, abort_of
 from smpc_dp.wire.envelope import Envelope

@@ -15,7 +15,7 @@ from smpc_dp.session.deadline import now
 from smpc_dp.session.events import Event, OnEvent, warning
 from smpc_dp.session.member import ConnectedMember
 from smpc_dp.transport.channel import ChannelClosed
-from smpc_dp.transport.memory_connections import PeerChannel
+from smpc_dp.transport.interfaces import PeerChannel
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context

@@ -18,7 +18,7 @@ from smpc_dp.session.session_file import SessionFile, load_session
 from smpc_dp.session.tasks import task_of
 from smpc_dp.transport.endpoint import SMALL_BUDGET, Endpoint
 from smpc_dp.transport.framing import MAX_FRAME, InflightBudget
-from smpc_dp.transport.memory_connections import PeerEndpoint
+from smpc_dp.transport.interfaces import PeerEndpoint
 from smpc_dp.wire.envelope import EVERYONE, Envelope
 from smpc_dp.wire.signing import Context, decode_envelope, encode_envelope, group_operation
 

@@ -21,7 +21,13 @@ from smpc_dp.files import write_file
 from smpc_dp.report.trace import Trace
 from smpc_dp.session.events import Event, OnEvent, ignore
 from smpc_dp.session.memory.event_loop import run_simulation
-from smpc_dp.session.memory.members import Simulated, SimulatedSession, run_members, simulated_session
+from smpc_dp.session.memory.members import (
+    Simulated,
+    SimulatedSession,
+    refuse_derived,
+    run_members,
+    simulated_session,
+)
 from smpc_dp.session.memory.one_process import OneProcess
 from smpc_dp.session.memory.randomness import checked_seed
 from smpc_dp.session.memory.simulated_run import draw_kills
@@ -29,6 +35,10 @@ from smpc_dp.session.session import Session
 from smpc_dp.transport.memory_connections import MemoryConnections
 from smpc_dp.values import refuse_masked, vector_of
 
+# The protocols whose sums are simulated here.
+METHODS = ("secagg", "gopa")
+# What one of them has, and another one may be given too: as if it were not there.
+OPTIONAL = {"topology": "relay", "on_dropout": "keep", "verifiable": False, "mechanism": "discrete-gaussian"}
 MAX_THREADS = 256
 DEFAULT_PRECISION = 1e-6
 SESSION_LOG_SUFFIX = ".session.jsonl"
@@ -54,6 +64,8 @@ def average(
 ) -> Result:
     """Average (or, with `kind="sum"`, add) the rows of `values` in a session of as many parties.
 
+    This process holds all vectors and keys: the claim of the result is that of a session between hosts.
+
     Args:
         values: shape (parties, length), float64, or integers with `precision=None`.
         method: the protocol, "secagg", the secure sum, or "gopa", gossip noise.
@@ -76,6 +88,9 @@ def average(
         ConfigError, PrivacyError: a value or parameter is refused; `threads` is 1 to 256.
         TimeoutFault: too many parties dropped out.
     """
+    if method not in METHODS:
+        known = ", ".join(map(repr, METHODS))
+        raise ConfigError.at("method", f"unknown: {shown(method)} (known: {known})", ConfigCheck.CHOICE)
     vectors = _rows(values)
     check_size(len(vectors), len(vectors[0]), threads)
     _check_fraction("dropout", dropout)
@@ -91,13 +106,18 @@ def average(
     if board is not None and not parameters.get("verifiable"):
         raise ConfigError.at("board", "is for a verifiable run", ConfigCheck.UNSUPPORTED)
     declared = _declared(parameters, weights) | {"length": len(vectors[0]), "dropout": planned_dropout}
-    shared = OneProcess(MemoryConnections(), threads=threads)
     simulated = simulated_session(
-        method, declared, len(vectors), seed_for_simulation=seed_for_simulation, shared=shared
+        method,
+        declared,
+        len(vectors),
+        seed_for_simulation=seed_for_simulation,
+        shared=OneProcess(MemoryConnections(), threads=threads),
+        renamed={"roster": "values", "dropout": "planned_dropout"}
+        | ({} if weights is None or "max_weight" in parameters else {"max_weight": "weights"}),
     )
     planned: Any = simulated.session.checked_parameters
     if kind not in planned.operations:
-        reason = "with noise are for averages through an aggregator that are not verifiable"
+        reason = "with noise are for averages, and not for sums"
         raise ConfigError.at("weights", reason, ConfigCheck.UNSUPPORTED)
     encoded = {
         name: planned.encoding.encode(
@@ -115,8 +135,12 @@ def average(
         )
         simulated = replace(simulated, shared=replace(simulated.shared, on_seconds=trace.spend))
 
+    shared: dict[str, Result] = {}
+
     async def take_part(session: Session) -> Result:
-        return await session.sum_encoded(kind, *encoded[session.party])
+        result = await session.sum_encoded(kind, *encoded[session.party])
+        # Each has the names of all parties: ten thousand of them would fill the memory.
+        return shared.setdefault(kind, result)
 
     async def run(folder: Path) -> Simulated[Result]:
         watcher = ignore if progress is None else _steps_of(leader, progress)
@@ -134,16 +158,21 @@ def average(
 
 
 def _declared(parameters: Mapping[str, Any], weights: Sequence[int] | None) -> dict[str, object]:
-    """Return the given `[parameters]` as a session file has them."""
-    declared = dict(parameters)
-    for key in ("lower", "upper"):
-        refuse_masked("bounds", parameters.get(key))
+    """Return the given `[parameters]` as a session file has them; raise ConfigError for the length."""
+    refuse_derived(parameters, {"length"})
+    declared = {
+        key: value for key, value in parameters.items() if key not in OPTIONAL or value != OPTIONAL[key]
+    }
+    for key in ("lower", "upper", "l2_bound"):
+        refuse_masked("bounds", bound := parameters.get(key))
+        if bound is not None and np.ndim(bound):
+            declared[key] = np.asarray(bound).tolist()
     if parameters.get("precision", 0) is None:
         declared["kind"] = "integer"
     elif "precision" not in parameters and not parameters.get("verifiable"):
         declared["precision"] = DEFAULT_PRECISION
     if weights is not None:
-        declared["max_weight"] = _largest(weights)
+        declared.setdefault("max_weight", _largest(weights))
     return declared
 
 
@@ -171,7 +200,9 @@ def _steps_of(watched: str, progress: Callable[[str, int], None]) -> OnEvent:
 
     def watch(event: Event) -> None:
         nonlocal shown
-        if event.party == watched and event.kind in ("step", "done") and event.step != shown:
+        # An aggregator is then ready for another request.
+        first = event.party == watched and event.request == 1
+        if first and event.kind in ("step", "done") and event.step != shown:
             shown = event.step
             progress(event.step, event.waiting)
 

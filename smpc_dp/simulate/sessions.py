@@ -1,4 +1,4 @@
-"""`simulate.run`: whole sessions in one process, with whatever their parties do in them."""
+"""`simulate.run`: whole sessions in one process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numbers import Integral
 from typing import TypeVar
 
 from smpc_dp.encoding import shown
-from smpc_dp.errors import ConfigCheck, Issues
+from smpc_dp.errors import ConfigCheck, ConfigError, Issues
 from smpc_dp.session.events import OnEvent, ignore
 from smpc_dp.session.memory.event_loop import run_simulation
 from smpc_dp.session.memory.members import Simulated, run_members, simulated_session
@@ -30,8 +30,9 @@ def run(
 
     Each party has the `Session` of a real one, and the aggregator serves as `serve` does.
 
-    Time is simulated: it passes while all members wait, and a deadline is over at once. What `take_part`
-    does with other servers, or in threads, must not take part in that.
+    This process holds all inputs and keys: the claims of results are those of a session between hosts.
+    Time is simulated: it passes only while all members wait. A function that waits for another process, or
+    for a thread, sees deadlines pass before it goes on.
 
     Args:
         take_part: what each party does in its session, which is closed afterwards. `session.party` is its
@@ -43,12 +44,13 @@ def run(
         on_event: called with every event of every member.
 
     Returns:
-        for each party what `take_part` returned or the `SmpcError` that it raised, and what the aggregator
-        served (None without one), as of `serve`.
+        for each party the value that `take_part` returned or the `SmpcError` that it raised, and what the
+        aggregator served (None without one), as of `serve`.
 
     Raises:
-        ConfigError: every fault of the parameters; `kill` names no party, or no message; servers compute.
-        Whatever else `take_part` raises.
+        ConfigError: every fault of the parameters; `kill` names another party, or a wrong number; servers
+            compute. LocalError: nothing is sent for an hour of simulated time. Any other error of
+            `take_part`.
     """
     simulated = simulated_session(protocol, parameters, parties, seed_for_simulation=seed_for_simulation)
     simulated.shared.connections.kill = _checked_kill(kill or {}, simulated.parties)
@@ -56,8 +58,10 @@ def run(
 
 
 def _checked_kill(kill: Mapping[str, int], parties: Sequence[str]) -> dict[str, int]:
-    """Return who is killed and when; raise ConfigError for a name or a number that is none."""
+    """Return the parties that are killed, and when; raise ConfigError for a wrong name or number."""
     issues = Issues()
+    if not isinstance(kill, Mapping):
+        raise ConfigError.at("kill", "must be a mapping of names to numbers", ConfigCheck.TYPE)
     for name, number in kill.items():
         if name not in parties:
             issues.add_issue(f"kill[{name}]", "no party is called so", ConfigCheck.UNKNOWN_NAME)

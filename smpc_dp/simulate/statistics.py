@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
+from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.answers import DEFAULT_HIDE
 from smpc_dp.records.ask import Ask
@@ -13,7 +15,7 @@ from smpc_dp.records.result import Answers
 from smpc_dp.records.schema import Schema, schema_of
 from smpc_dp.records.table import Source, read_table
 from smpc_dp.session.memory.event_loop import run_simulation
-from smpc_dp.session.memory.members import run_members, simulated_session
+from smpc_dp.session.memory.members import refuse_derived, run_members, simulated_session
 from smpc_dp.session.session import Session
 
 
@@ -32,6 +34,8 @@ def statistics(
 ) -> Answers:
     """Release statistics of the records of all tables in a session of as many parties.
 
+    This process holds all tables and keys: the claims of the answers are those of a session between hosts.
+
     Args:
         tables: one for each party: a path, a pandas table, or arrays by column.
         ask: a text, or a list of them: "mean(age) by sex", "age x sex", "regression(y ~ a + b)".
@@ -47,7 +51,10 @@ def statistics(
         ConfigError: a table, what is asked, or the plan is refused: a table with more rows than `max_rows`,
             an error above the accepted one.
     """
-    known = schema_of(schema)
+    refuse_derived(parameters, {"records", "answer_weights", "public_rows"})
+    if isinstance(lost, bool) or not isinstance(lost, Integral):
+        raise ConfigError.at("lost", f"must be an integer, is {shown(lost)}", ConfigCheck.TYPE)
+    known, tables = schema_of(schema), list(tables)
     read = [read_table(table, known, party=f"tables[{index}]") for index, table in enumerate(tables)]
     for index, table in enumerate(read):
         table.check_rows(f"tables[{index}]")
@@ -59,12 +66,18 @@ def statistics(
         "answer_weights": weights,
         "public_rows": [table.rows for table in read] if known.rows == "public" else None,
     }
-    simulated = simulated_session("secagg", given, len(tables), seed_for_simulation=seed_for_simulation)
+    simulated = simulated_session(
+        "secagg",
+        given,
+        len(tables),
+        seed_for_simulation=seed_for_simulation,
+        renamed={"roster": "tables", "answer_weights": "weights"},
+    )
     planned: Any = simulated.session.checked_parameters
     if not 0 <= lost <= planned.plan.max_dropouts:
         reason = f"must be 0 to {planned.plan.max_dropouts}, as planned, is {lost}"
         raise ConfigError.at("lost", reason, ConfigCheck.RANGE)
-    absent = simulated.parties[len(tables) - lost :]
+    absent = simulated.parties[len(tables) - int(lost) :]
     simulated.shared.connections.kill = dict.fromkeys(absent, 1)
     by_party = dict(zip(simulated.parties, read, strict=True))
 

@@ -1,18 +1,21 @@
-"""Channels between the members of a session that all run in one process and one event loop, without TLS."""
+"""Channels between the members of a session that all run in one process and one event loop, without TLS.
+
+They are as channels over sockets, but that sending never waits, and that a second channel in the name of a
+member is accepted beside its first one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
 
 from msgspec.structs import replace
 
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.framing import MAX_MESSAGE
-from smpc_dp.transport.tls import Contexts
+from smpc_dp.transport.interfaces import PeerChannel
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope
 
@@ -31,55 +34,6 @@ def _size(envelope: Envelope) -> int:
     body = len(envelope.body)
     head = 0 if body < 1 << 8 else 1 if body < 1 << 16 else 3
     return REQUEST_BYTES + len(encode_envelope(replace(envelope, body=b""))) + head + body
-
-
-class PeerChannel(Protocol):
-    """Interface of a channel to one member: over a socket, or in memory. See `Channel`."""
-
-    @property
-    def peer(self) -> str: ...
-
-    @property
-    def live(self) -> bool: ...
-
-    max_received: int
-    bytes_sent: int
-    bytes_received: int
-    on_twice: Callable[[], None] | None
-
-    async def send(self, *buffers: Any) -> None: ...
-
-    async def receive(self) -> Any: ...
-
-    async def close(self) -> None: ...
-
-    def abort(self) -> None: ...
-
-
-class PeerListener(Protocol):
-    """Interface of what accepts channels of other members, until it is closed."""
-
-    async def close(self) -> None: ...
-
-
-class PeerEndpoint(Protocol):
-    """Interface of one member's side of all its channels: an `Endpoint`, or a `MemoryEndpoint`."""
-
-    @property
-    def connect_timeout(self) -> float: ...
-
-    @property
-    def contexts(self) -> Contexts | None: ...
-
-    async def dial(self, peer: str) -> PeerChannel: ...
-
-    async def listen(
-        self,
-        host: str,
-        port: int,
-        on_channel: Callable[[PeerChannel], object],
-        on_refused: Callable[[str, SmpcError], None],
-    ) -> PeerListener: ...
 
 
 class MemoryChannel:
@@ -117,7 +71,7 @@ class MemoryChannel:
     async def send(self, request: int, envelope: Envelope) -> None:
         """Send one message; raise ChannelClosed if the channel is over, or this member is killed."""
         size = _size(envelope)
-        if not self.live or not self._connections.admits(envelope, size):
+        if not self.live or not self._connections.admits(self._own, envelope, size):
             raise ChannelClosed(self.peer, clean=False)
         self.bytes_sent += size
         self._other._inbox.put_nowait((request, envelope))
@@ -179,14 +133,16 @@ class MemoryConnections:
     Attributes:
         kill: by member, the number of the message (1 is its first) in whose place all its channels are cut,
             for good.
-        on_message, on_kill: watch what is sent, and who is killed.
+        on_message, on_kill: called with each message that is sent, and that a killed member does not send.
         listeners: the members that accept channels.
+        sent: how many messages were sent.
     """
 
     kill: Mapping[str, int] = field(default_factory=dict)
     on_message: OnMessage | None = None
     on_kill: OnKill | None = None
     listeners: dict[str, MemoryListener] = field(default_factory=dict)
+    sent: int = 0
     _sent: dict[str, int] = field(default_factory=dict)
     _channels: dict[str, list[MemoryChannel]] = field(default_factory=dict)
     _killed: set[str] = field(default_factory=set)
@@ -196,9 +152,8 @@ class MemoryConnections:
         """Return a member's side of its channels; `connect_timeout` in seconds."""
         return MemoryEndpoint(name, connect_timeout, self)
 
-    def admits(self, envelope: Envelope, size: int) -> bool:
-        """Count a message that its sender is about to send; return False if the sender is killed."""
-        sender = envelope.sender
+    def admits(self, sender: str, envelope: Envelope, size: int) -> bool:
+        """Count a message that a member is about to send; return False if the member is killed."""
         if sender in self._killed:
             return False
         if sender in self.kill:
@@ -206,6 +161,7 @@ class MemoryConnections:
             if self._sent[sender] >= self.kill[sender]:
                 self._kill(sender, envelope)
                 return False
+        self.sent += 1
         if self.on_message is not None:
             self.on_message(envelope, size)
         return True

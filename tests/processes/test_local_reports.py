@@ -25,7 +25,7 @@ from smpc_dp.session.events import ignore
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import Membership, from_wire
 from smpc_dp.session.session_file import Timeouts, load_session, write_session
-from smpc_dp.transport.memory_connections import PeerChannel
+from smpc_dp.transport.interfaces import PeerChannel
 from smpc_dp.wire.signing import decode, encode
 from tests.command import smpc_dp as command
 

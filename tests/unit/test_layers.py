@@ -115,8 +115,9 @@ MAY_IMPORT_RANDOM = (
 )
 
 # Flower sends the text of an exception to the server: its mod may raise none. What functions of other
-# packages raise ends a request, and no process that serves others.
-MAY_CATCH_ALL = frozenset({"extensions.py", "integrations/flower/mod.py"})
+# packages raise ends a request, and no process that serves others. What an observer of a simulation raises
+# ends the simulation.
+MAY_CATCH_ALL = frozenset({"extensions.py", "integrations/flower/mod.py", "session/memory/members.py"})
 
 # What is claimed and its parts: composed by name (`smpc_dp.privacy.named_sentences`), never by position
 # or by their text: a sentence that is added or written anew must not change others. A slice of numbers

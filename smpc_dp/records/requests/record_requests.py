@@ -7,9 +7,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, OtherRequestError
 from smpc_dp.records.record_result import BEYOND_ROWS, KIND, RecordResult
 from smpc_dp.session.events import Event
@@ -51,9 +52,9 @@ async def request_statistics(
     # Before the request: afterwards it would be charged, and its result lost.
     if not 0 < level < 1:
         raise ConfigError.at("level", f"must be in (0, 1), is {level}", ConfigCheck.RANGE)
-    if hide is not None and not hide >= 0:
-        raise ConfigError.at("hide", f"must be 0 or more, is {hide}", ConfigCheck.RANGE)
-    shown = Shown(level, simultaneous, hide)
+    if hide is not None and (isinstance(hide, bool) or not isinstance(hide, Real) or not hide >= 0):
+        raise ConfigError.at("hide", f"must be a number from 0 on, is {shown(hide)}", ConfigCheck.RANGE)
+    display = Shown(level, simultaneous, hide)
     if requests.ledger is not None and parameters.steps > 1:
         # All steps, before the first.
         events = [requests.membership.event()] * parameters.steps
@@ -67,11 +68,11 @@ async def request_statistics(
     requests.take(number)
     last = requests.number + steps - 1
     try:
-        ready, result = await request_step(requests, source, parameters, label, shown)
+        ready, result = await request_step(requests, source, parameters, label, display)
         while requests.number < last:
             parameters = parameters.following(result.answers)
             requests.take(None)
-            ready, result = await request_step(requests, ready.table, parameters, label, shown)
+            ready, result = await request_step(requests, ready.table, parameters, label, display)
     except OtherRequestError as error:
         # A regression that has begun cannot be joined: its steps need the answers of the earlier ones.
         later = error.postponed(1 - (1 - error.next) // steps * steps)

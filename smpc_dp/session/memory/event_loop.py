@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ T = TypeVar("T")
 
 
 class _Selector(selectors.DefaultSelector):
-    """Selector that moves the loop's time in the place of waiting for it."""
+    """Selector that moves the loop's time instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,16 +52,30 @@ class SimulationLoop(asyncio.SelectorEventLoop):
 
 
 def run_simulation(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return what a coroutine returns, run in a simulation's event loop; also where another loop runs."""
+    """Return what a coroutine returns, run in a simulation's event loop; also where another loop runs.
+
+    There, as in a notebook, it runs in a thread of its own, with the context variables of the caller.
+    """
+    begun: list[asyncio.Task[Any] | None] = []
+
+    async def begin() -> T:
+        begun.append(asyncio.current_task())
+        return await main()
 
     def run() -> T:
         with asyncio.Runner(loop_factory=SimulationLoop) as runner:
-            return runner.run(main())
+            return runner.run(begin())
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return run()
-    # As in a notebook.
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        return thread.submit(run).result()
+        running = thread.submit(contextvars.copy_context().run, run)
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            for task in begun:
+                if task is not None:
+                    task.get_loop().call_soon_threadsafe(task.cancel)
+            raise

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from smpc_dp.encoding import shown
+from smpc_dp.engine.phases.parameters import MAX_PARTIES
 from smpc_dp.engine.registry import find_protocol
-from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, PrivacyError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, Issues, LocalError, PrivacyError, SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Role, entry_of
 from smpc_dp.session.aggregator import log_folder, open_aggregator
-from smpc_dp.session.events import OnEvent, ignore
+from smpc_dp.session.events import Event, OnEvent, ignore
 from smpc_dp.session.member import Membership, default_key, requests_of
 from smpc_dp.session.memory.one_process import OneProcess
 from smpc_dp.session.memory.randomness import checked_seed, randomness_of
@@ -28,6 +31,9 @@ from smpc_dp.session.tasks import task_of
 from smpc_dp.transport.memory_connections import MemoryConnections
 
 T = TypeVar("T")
+
+# Longer than any request of a session with the default timeouts.
+QUIET_SECONDS = 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +79,24 @@ class Simulated(Generic[T]):
     def result(self, leader: str = "") -> T:
         """Return the result of the first party that has one, in a session of one request.
 
-        Raises the error of a party of its own, such as one of its input; that of the aggregator, or without
-        one of the `leader`; or that of a party that was not killed: the first that explains the others.
+        Raises the error that explains the others. A party's ConfigError, PrivacyError or LocalError, as of
+        its input, comes first; then the aggregator's error. Without an aggregator the error of the `leader`
+        comes first, then that of any party that was not killed. Where nobody has a result, it raises the
+        error of the first party.
         """
-        for each in self.results.values():
-            if isinstance(each, ConfigError | PrivacyError | LocalError):
-                raise each
-        if self.served is not None and isinstance(self.served[0], SmpcError):
-            raise self.served[0]
-        for name in (leader, *self.results):
-            error = self.results.get(name)
-            if self.served is None and isinstance(error, SmpcError) and name not in self.killed:
+        errors = {name: each for name, each in self.results.items() if isinstance(each, SmpcError)}
+        for error in errors.values():
+            if isinstance(error, ConfigError | PrivacyError | LocalError):
                 raise error
-        return next(each for each in self.results.values() if not isinstance(each, SmpcError))
+        if self.served and isinstance(self.served[0], SmpcError):
+            raise self.served[0]
+        for name in (leader, *errors):
+            if not self.served and name in errors and name not in self.killed:
+                raise errors[name]
+        for each in self.results.values():
+            if not isinstance(each, SmpcError):
+                return each
+        raise next(iter(errors.values()))
 
 
 def simulated_session(
@@ -95,6 +106,7 @@ def simulated_session(
     *,
     seed_for_simulation: int | None = None,
     shared: OneProcess | None = None,
+    renamed: Mapping[str, str] | None = None,
 ) -> SimulatedSession:
     """Return a session of so many parties, "party-00001" to "party-N", and an aggregator if it needs one.
 
@@ -102,10 +114,16 @@ def simulated_session(
         protocol, parameters: as in a session file; a key with None is not there, and numbers may be NumPy's.
         seed_for_simulation: determines every secret, so that nothing is secret; None: real randomness.
         shared: what the members share but for their sources.
+        renamed: how the caller calls a key, or the roster, in errors.
 
     Raises:
-        ConfigError: every fault of the parameters, named as in `parameters`; servers compute.
+        ConfigError: every fault of the parameters, named as in `parameters`; there are fewer than 2 parties,
+            or more than `MAX_PARTIES`; servers compute.
     """
+    renamed = {"roster": "parties", **(renamed or {})}
+    if isinstance(parties, bool) or not isinstance(parties, Integral) or not 2 <= parties <= MAX_PARTIES:
+        reason = f"must be an integer from 2 to {MAX_PARTIES}, is {shown(parties)}"
+        raise ConfigError.at(renamed["roster"], reason, ConfigCheck.RANGE)
     described = find_protocol(protocol)
     topology = "aggregator" if described is None else described.topology(parameters)
     if topology not in ("aggregator", "direct"):
@@ -135,8 +153,17 @@ def simulated_session(
         return SimulatedSession(check_document(document), identities, shared)
     except ConfigError as error:
         # The caller gave parameters alone.
-        named = [one._replace(where=one.where.removeprefix("parameters.")) for one in error.issues]
+        issues = [one._replace(where=one.where.removeprefix("parameters.")) for one in error.issues]
+        named = [one._replace(where=renamed.get(one.where, one.where)) for one in issues]
         raise ConfigError(named) from None
+
+
+def refuse_derived(given: Mapping[str, object], derived: Set[str]) -> None:
+    """Raise ConfigError that names every given key of `[parameters]` that follows from other arguments."""
+    issues = Issues()
+    for key in derived & given.keys():
+        issues.add_issue(key, "follows from the other arguments", ConfigCheck.CONFLICT)
+    issues.raise_issues()
 
 
 def _plain(value: Any) -> Any:
@@ -164,18 +191,30 @@ async def run_members(
         folder: where the files of the members are, in `keys` and `board`; None: in one that is deleted.
         on_event: called with every event of every member.
 
-    Raises what `compute` raises but for `SmpcError`, and the errors of `Task.serve_opened`.
+    Raises what `compute` and `on_event` raise but for `SmpcError` of `compute`, and the errors of
+    `Task.serve_opened`. Where nothing is sent for `QUIET_SECONDS` of simulated time it raises LocalError that
+    names the parties that still compute.
     """
     if folder is None:
         with TemporaryDirectory(prefix="smpc-dp-") as made:
             return await run_members(simulated, compute, folder=Path(made), on_event=on_event)
     (folder / "keys").mkdir(exist_ok=True)
+    failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def observe(event: Event) -> None:
+        try:
+            on_event(event)
+        except Exception as error:
+            # It would end a task of a connection alone.
+            if not failed.done():
+                failed.set_exception(error)
+            raise
 
     async def take_part(name: str) -> T | SmpcError:
         membership = simulated.membership(name, folder)
         try:
-            connection = await open_connection(membership, on_event)
-            session = Session(membership, connection, on_event)
+            connection = await open_connection(membership, observe)
+            session = Session(membership, connection, observe)
             try:
                 return await compute(session)
             finally:
@@ -184,23 +223,36 @@ async def run_members(
         except SmpcError as error:
             return error
 
-    tasks: list[asyncio.Future[Any]] = []
+    parties = {name: asyncio.ensure_future(take_part(name)) for name in simulated.parties}
+    tasks = list[asyncio.Future[Any]](parties.values())
     aggregator = simulated.session.roster.aggregator
     if aggregator is not None:
-        tasks.append(
-            asyncio.ensure_future(_serve(simulated.membership(aggregator.name, folder), folder, on_event))
-        )
-    parties = [asyncio.ensure_future(take_part(name)) for name in simulated.parties]
+        serving = _serve(simulated.membership(aggregator.name, folder), folder, observe)
+        tasks.append(asyncio.ensure_future(serving))
+    tasks.append(asyncio.ensure_future(_watch(simulated.shared.connections, parties)))
+    ended = asyncio.gather(*tasks[:-1])
+    first: list[asyncio.Future[Any]] = [failed, tasks[-1], ended]
     try:
-        results = await asyncio.gather(*parties)
-        served = None if aggregator is None else await tasks[0]
-    except BaseException:
-        for task in [*tasks, *parties]:
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+        await next(one for one in first if one.done())
+    finally:
+        for task in (*first, *tasks):
             task.cancel()
-        await asyncio.gather(*tasks, *parties, return_exceptions=True)
-        raise
-    killed = simulated.shared.connections.kill
-    return Simulated(dict(zip(simulated.parties, results, strict=True)), served, killed)
+        await asyncio.gather(*first, *tasks, return_exceptions=True)
+    results = {name: task.result() for name, task in parties.items()}
+    served = None if aggregator is None else tasks[-2].result()
+    return Simulated(results, served, simulated.shared.connections.kill)
+
+
+async def _watch(connections: MemoryConnections, parties: Mapping[str, asyncio.Future[Any]]) -> None:
+    """Wait until nothing has been sent for `QUIET_SECONDS`; raise LocalError that says who still computes."""
+    sent = -1
+    while connections.sent != sent:
+        sent = connections.sent
+        await asyncio.sleep(QUIET_SECONDS)
+    waiting = [name for name, task in parties.items() if not task.done()]
+    names = ", ".join(waiting[:20]) or AGGREGATOR
+    raise LocalError(f"nothing was sent for {QUIET_SECONDS} simulated seconds, and there still are: {names}")
 
 
 async def _serve(membership: Membership, folder: Path, on_event: OnEvent) -> Any:

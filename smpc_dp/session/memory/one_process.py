@@ -13,7 +13,7 @@ from smpc_dp.engine.events import Event
 from smpc_dp.engine.run import Run
 from smpc_dp.identity.keys import Identity
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.session.memory.simulated_run import RememberingVerifier
+from smpc_dp.session.memory.simulated_run import AGGREGATOR, RememberingVerifier
 from smpc_dp.transport.memory_connections import MemoryConnections
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
@@ -91,7 +91,7 @@ class OneProcess:
         ) -> Run[Any]:
             memo = self.memos.setdefault(context.request, _Memo())
             context = replace(context, verify=self.verifier, memo=memo)
-            if "threads" in named:
+            if name == AGGREGATOR:
                 named["threads"] = self.threads
             elif name in self.sources:
                 named["randomness"] = self.sources[name]

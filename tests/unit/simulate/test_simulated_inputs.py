@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.engine.phases.messages import PARTY_STEPS
 from smpc_dp.errors import ConfigError, PrivacyError
 
 ROWS = np.full((3, 1), 0.5)
@@ -81,8 +82,13 @@ def test_masked_values_are_refused() -> None:
     ("given", "reason"),
     [
         ({"level": 1.0}, r"level: must be in \(0, 1\), is 1.0"),
-        ({"hide": -1.0}, "hide: must be 0 or more, is -1.0"),
+        ({"hide": -1.0}, "hide: must be a number from 0 on, is -1.0"),
+        ({"hide": "x"}, "hide: must be a number from 0 on, is 'x'"),
         ({"lost": 9}, "lost: must be 0 to"),
+        ({"lost": "x"}, "lost: must be an integer"),
+        ({"public_rows": [1]}, "^public_rows: follows from the other arguments"),
+        ({"answer_weights": {}}, "^answer_weights: follows"),
+        ({"records": {}}, "^records: follows"),
         ({"epsilon": 0.0}, "^epsilon: "),
         ({"sharpness": 1}, "^sharpness: "),
     ],
@@ -90,3 +96,41 @@ def test_masked_values_are_refused() -> None:
 def test_a_setting_of_statistics_that_is_refused_is_named(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         statistics(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"length": 7}, "^length: follows from the other arguments"),
+        ({"method": "mpyc"}, r"^method: unknown: 'mpyc' \(known: 'secagg', 'gopa'\)"),
+        ({"method": None}, "^method: unknown: None"),
+        ({"weights": [1, 2, 3], "max_weight": 2}, "weight"),
+        (
+            {"weights": [1] * 3, "verifiable": True, "method": "gopa", "epsilon": 9.0, "delta": 1e-3},
+            "^weights: ",
+        ),
+        ({"l2_bound": np.ma.masked, "epsilon": 1.0, "delta": 1e-6}, "masked"),
+        ({"sharpness": 1}, "^sharpness: "),
+    ],
+)
+def test_a_setting_of_an_average_that_is_refused_is_named(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises((ConfigError, PrivacyError), match=reason):
+        average(**given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"topology": "relay", "verifiable": False, "on_dropout": "keep", "mechanism": "discrete-gaussian"},
+        {"lower": range(1), "upper": np.ones(1)},
+        {"weights": [1, 2, 3], "max_weight": 9},
+    ],
+)
+def test_settings_that_change_nothing_are_taken(given: dict[str, Any]) -> None:
+    assert average(**given).value.tolist() == [0.5]
+
+
+def test_the_steps_of_a_run_are_shown_once_to_its_end() -> None:
+    shown: list[str] = []
+    average(progress=lambda step, _: shown.append(step))
+    assert shown == [*PARTY_STEPS, "done"]

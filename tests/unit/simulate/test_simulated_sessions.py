@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import pytest
 
 import smpc_dp
 from smpc_dp import Session, simulate
-from smpc_dp.errors import Check, Code, ConfigError, PeerFault, TimeoutFault
+from smpc_dp.errors import Check, Code, ConfigError, LocalError, PeerFault, TimeoutFault
 from smpc_dp.session.events import Event
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import to_wire
 from smpc_dp.session.memory.event_loop import run_simulation
 from smpc_dp.transport.channel import ChannelClosed
-from smpc_dp.transport.memory_connections import MemoryChannel, MemoryConnections, PeerChannel
+from smpc_dp.transport.interfaces import PeerChannel
+from smpc_dp.transport.memory_connections import MemoryChannel, MemoryConnections
 from smpc_dp.wire.envelope import Envelope
 
 PARAMETERS: dict[str, Any] = {"length": 2, "lower": 0.0, "upper": 8.0, "precision": 0.25}
@@ -146,18 +148,59 @@ def test_an_error_of_the_caller_is_raised() -> None:
         simulate.run(take_part, 5, PARAMETERS)
 
 
+def test_an_error_of_an_observer_is_raised() -> None:
+    class OwnError(Exception):
+        pass
+
+    def observe(event: Event) -> None:
+        if event.kind == "traffic":
+            raise OwnError
+
+    with pytest.raises(OwnError):
+        simulate.run(average, 5, PARAMETERS, on_event=observe)
+
+
+def test_a_party_that_waits_for_nothing_ends_the_run() -> None:
+    async def take_part(session: Session) -> smpc_dp.Result:
+        result = await average(session)
+        if session.party == PARTIES[1]:
+            await asyncio.Event().wait()
+        return result
+
+    with pytest.raises(LocalError, match=r"nothing was sent for 3600 simulated seconds.*: party-00002$"):
+        simulate.run(take_part, 5, PARAMETERS)
+
+
+def test_a_run_without_any_result_raises_the_error_of_a_party() -> None:
+    ended = simulate.run(average, 5, DIRECT, protocol="gopa", kill=dict.fromkeys(PARTIES, 3))
+    with pytest.raises(TimeoutFault):
+        ended.result()
+
+
 def test_a_simulation_runs_beside_an_event_loop() -> None:
+    """As in a notebook; with the context of the caller."""
+    chosen: ContextVar[float] = ContextVar("chosen", default=0.0)
+
+    async def take_part(session: Session) -> smpc_dp.Result:
+        return await session.average([number(session), chosen.get()])
+
     async def cell() -> list[float]:
-        values: list[float] = simulate.run(average, 5, PARAMETERS).result().value.tolist()
+        chosen.set(2.0)
+        values: list[float] = simulate.run(take_part, 5, PARAMETERS).result().value.tolist()
         return values
 
-    assert asyncio.run(cell()) == [3.0, 1.0]
+    assert asyncio.run(cell()) == [3.0, 2.0]
 
 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
         ({"kill": {"bob": 1}}, r"kill\[bob\]: no party is called so"),
+        ({"kill": [PARTIES[0]]}, "kill: must be a mapping"),
+        ({"parties": 1}, "parties: must be an integer from 2 to 65535, is 1"),
+        ({"parties": 2.5}, "parties: must be an integer from 2"),
+        ({"parties": 1 << 40}, "parties: must be an integer from 2"),
+        ({"parties": 2}, "^parties: "),
         ({"kill": {PARTIES[0]: 0}}, r"kill\[party-00001\]: must be an integer from 1 on, is 0"),
         ({"protocol": "mpyc"}, "protocol: a session of 'mpyc' is not simulated as a whole"),
         (
@@ -172,8 +215,9 @@ def test_a_simulation_runs_beside_an_event_loop() -> None:
     ],
 )
 def test_bad_arguments_are_refused(options: dict[str, Any], reason: str) -> None:
+    given: dict[str, Any] = {"parties": 5, "parameters": PARAMETERS} | options
     with pytest.raises(ConfigError, match=reason):
-        simulate.run(average, 5, **{"parameters": PARAMETERS} | options)
+        simulate.run(average, **given)
 
 
 def test_two_parties_alone_do_not_compute_in_a_simulation() -> None:

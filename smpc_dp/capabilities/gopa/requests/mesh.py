@@ -41,7 +41,7 @@ from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import OnEvent
 from smpc_dp.session.member import Membership
 from smpc_dp.transport.channel import ChannelClosed
-from smpc_dp.transport.memory_connections import PeerChannel, PeerEndpoint, PeerListener
+from smpc_dp.transport.interfaces import PeerChannel, PeerEndpoint, PeerListener
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode

@@ -43,7 +43,7 @@ from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.session.member import Membership
 from smpc_dp.session.requests import ServerLostError, ends_session
-from smpc_dp.transport.memory_connections import PeerChannel, PeerListener
+from smpc_dp.transport.interfaces import PeerChannel, PeerListener
 from smpc_dp.wire.abort import NOT_CONNECTED
 
 # Message of the bridge: this bit and the request with which mpyc's process began, then bytes of mpyc's.
