@@ -63,8 +63,16 @@ def run_simulation(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return await main()
 
     def run() -> T:
-        with asyncio.Runner(loop_factory=SimulationLoop) as runner:
-            return runner.run(begin())
+        # Not `asyncio.Runner`: an interrupt would wait until all roles have computed their step.
+        loop = SimulationLoop()
+        try:
+            return loop.run_until_complete(begin())
+        finally:
+            left = asyncio.all_tasks(loop)
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.wait(left) if left else asyncio.sleep(0))
+            loop.close()
 
     try:
         asyncio.get_running_loop()
