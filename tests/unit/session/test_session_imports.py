@@ -120,3 +120,5 @@ def test_a_whole_sum_loads_no_capability(tmp_path: Path) -> None:
     loaded = modules_after(SUMMED.format(path=str(path), names=PARTIES))
     assert {"smpc_dp.secagg.states", "smpc_dp.session.aggregator"} <= loaded
     assert not [name for name in loaded if name.startswith("smpc_dp.capabilities.")]
+    # Nor anything of simulations, such as seeds.
+    assert not [name for name in loaded if "memory" in name and name.startswith("smpc_dp.")]
