@@ -129,8 +129,7 @@ def _run_sessions(
     seed: int | None,
 ) -> Learned:
     """Run the sessions of all parties, and return their joint result; raise the first error of a party."""
-    declared = _as_written(parameters.declared)
-    simulated = simulated_session(LEARN, declared, parameters.parties, seed_for_simulation=seed)
+    simulated = simulated_session(LEARN, parameters.declared, parameters.parties, seed_for_simulation=seed)
     # Those of the caller may be others than a session plans.
     simulated = replace(simulated, session=replace(simulated.session, checked_parameters=parameters))
     given = dict(zip(simulated.parties, zip(data, weights, strict=True), strict=True))
@@ -180,10 +179,3 @@ def _joint(learned: Sequence[Learned]) -> Learned:
         metrics=tuple(sorted(dict(entry for one in learned for entry in one.metrics).items())),
         graph=None if not graphs else np.concatenate(graphs),
     )
-
-
-def _as_written(value: Any) -> Any:
-    """Return parameters as a session file has them: arrays as lists, and no key without a value."""
-    if isinstance(value, Mapping):
-        return {key: _as_written(inner) for key, inner in value.items() if inner is not None}
-    return [_as_written(inner) for inner in value] if isinstance(value, list | tuple) else value
