@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +18,9 @@ from rich.console import Console
 from smpc_dp.demo import lenders, regression
 from smpc_dp.demo.lenders import COLUMNS, FEATURES, LENDERS, LENGTH, ROUNDED, TARGET
 from smpc_dp.demo.report import report
-from smpc_dp.demo.run import Demonstration, Scores
+from smpc_dp.demo.run import Demonstration, Files, Scores, _collect
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import ConfigError, LocalError, PrivacyError
+from smpc_dp.errors import Check, ConfigError, LocalError, PrivacyError, VerificationError
 from smpc_dp.records.table import read_table
 
 Loan = Mapping[str, str]
@@ -190,6 +192,52 @@ def test_sums_without_one_best_fit_are_refused(rows: np.ndarray) -> None:
         fit(rows[:1])
     with pytest.raises(ConfigError, match="275 sums, 276 are needed"):
         regression.fit([1] * (LENGTH - 1))
+
+
+def collect(
+    folder: Path,
+    killed: str | None,
+    *,
+    total: int = 9,
+    absent: Sequence[str] = (),
+    last: dict[str, object] | None = None,
+) -> dict[str, Any]:
+    """Return the result of lenders that have written the same, but for the `last` one."""
+    survivors = [name for name in LENDERS if name not in absent]
+    common: dict[str, object] = {"fixed_point": [9], "survivors": survivors, "absent": [*absent]}
+    files = Files(folder)
+    files.result("any").parent.mkdir()
+    # A killed lender has written nothing.
+    writers = [name for name in LENDERS if name != killed]
+    for name in writers:
+        edited = common if name != writers[-1] else common | (last or {})
+        files.result(name).write_text(json.dumps(edited), "utf-8")
+    return _collect(files, [total], killed)
+
+
+@pytest.mark.parametrize("killed", ["mountain", None])
+def test_the_one_result_of_all_lenders_is_taken(tmp_path: Path, killed: str | None) -> None:
+    absent = [] if killed is None else [killed]
+    assert collect(tmp_path, killed, absent=absent)["absent"] == absent
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"last": {"fixed_point": [8]}}, {"last": {"survivors": [*LENDERS[1:]]}}, {"total": 8}],
+    ids=["sum", "survivors", "aggregator"],
+)
+def test_results_that_differ_are_refused(tmp_path: Path, given: dict[str, Any]) -> None:
+    """Between lenders, and between them and the aggregator."""
+    with pytest.raises(VerificationError, match="do not have the same result") as refused:
+        collect(tmp_path, None, **given)
+    assert refused.value.check == Check.WRONG_RESULT
+
+
+def test_a_killed_lender_in_the_result_is_refused(tmp_path: Path) -> None:
+    """Though all others and the aggregator agree on it."""
+    with pytest.raises(VerificationError, match="mountain was to be killed") as refused:
+        collect(tmp_path, "mountain")
+    assert refused.value.check == Check.WRONG_RESULT
 
 
 def test_the_report_fits_into_80_columns(parts: list[np.ndarray], total: list[int]) -> None:

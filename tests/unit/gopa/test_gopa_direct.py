@@ -12,6 +12,8 @@ from smpc_dp import simulate
 from smpc_dp.capabilities.gopa.direct_evidence import coordinator_of
 from smpc_dp.engine.result import Result
 from smpc_dp.errors import ConfigError
+from smpc_dp.session.memory.members import simulated_session
+from smpc_dp.simulate.average import _draw_kills
 
 
 def average(values: NDArray[np.float64], seed: int, **more: object) -> Result:
@@ -44,6 +46,21 @@ def test_noise_that_lost_users_leave_is_counted() -> None:
 
 def test_everybody_coordinates_in_turn() -> None:
     assert [coordinator_of(request, 3) for request in range(1, 8)] == [1, 2, 3, 1, 2, 3, 1]
+
+
+def test_a_coordinator_is_never_killed() -> None:
+    """One of the other three parties is."""
+    parameters = {"length": 1, "lower": 0, "upper": 1, "precision": 1e-3, "epsilon": 8.0, "delta": 1e-3}
+    direct = {"topology": "direct", "dropout": 0.25, "corrupt": 0.0}
+    simulated = simulated_session("gopa", parameters | direct, 4)
+    coordinator = simulated.parties[coordinator_of(1, 4) - 1]
+    killed: set[str] = set()
+    for seed in range(20):
+        leader, kills = _draw_kills(simulated, 0.25, seed)
+        assert leader == coordinator
+        assert len(kills) == 1
+        killed |= kills.keys()
+    assert killed == {*simulated.parties} - {coordinator}
 
 
 @pytest.mark.parametrize(

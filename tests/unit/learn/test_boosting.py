@@ -285,6 +285,7 @@ def test_stumps_are_thresholds_between_public_bounds() -> None:
     np.testing.assert_array_equal(margins[1], -margins[0])
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("given", [GIVEN, PRIVATE])
 def test_parties_that_send_messages_learn_what_one_process_does(given: dict[str, Any]) -> None:
     plain = simulate.learn(given, tables(), fidelity="plain", seed_for_simulation=1)

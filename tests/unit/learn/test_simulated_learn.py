@@ -34,6 +34,7 @@ REPORTS = {
     "epsilon": 1.0,
     "ticks": 12,
 }
+POINTS = [np.array([[0.25 * party]]) for party in range(4)]
 OWN = {"learner": "sgd", "model": "own", "length": 2, "steps": 2, "rate": 0.5, "clip": 1.0}
 
 
@@ -55,16 +56,20 @@ def test_each_step_is_reported_once_whoever_is_in_it() -> None:
     assert sent.done.tolist() == plain.done.tolist() == sent.steps.tolist()
 
 
-def test_the_seed_determines_the_noise_of_every_member() -> None:
+@pytest.mark.thin(2)
+@pytest.mark.parametrize(
+    ("given", "tables"),
+    [(REPORTS, POINTS), (EXACT | {"epsilon": 4.0, "delta": 1e-5}, TABLES)],
+    ids=["learner", "averages"],
+)
+def test_the_seed_determines_the_noise_of_every_member(given: dict[str, Any], tables: list[Any]) -> None:
     """That of the learner itself, and of groups' averages."""
-    points = [np.array([[0.25 * party]]) for party in range(4)]
-    for given, tables in ((REPORTS, points), (EXACT | {"epsilon": 4.0, "delta": 1e-5}, TABLES)):
-        first, again, other = (
-            simulate.learn(given, tables, fidelity="machines", seed_for_simulation=seed).values
-            for seed in (1, 1, 2)
-        )
-        np.testing.assert_array_equal(first, again)
-        assert (first != other).any()
+    first, again, other = (
+        simulate.learn(given, tables, fidelity="machines", seed_for_simulation=seed).values
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
 
 
 def test_what_check_learn_made_is_run_as_it_is() -> None:
@@ -90,8 +95,15 @@ def test_what_check_learn_made_is_run_as_it_is() -> None:
     np.testing.assert_array_equal(other, simulate.learn(given, tables, fidelity="machines").values)
 
 
-@pytest.mark.parametrize("error", [np.nan, ValueError("none")])
-def test_the_error_of_a_party_is_the_simulations(error: Any) -> None:
+@pytest.mark.parametrize(
+    ("error", "raised", "text"),
+    [
+        (np.nan, PrivacyError, "party-00006"),
+        (ValueError("a gradient of its own"), ValueError, "^a gradient of its own$"),
+    ],
+    ids=["value", "exception"],
+)
+def test_the_error_of_a_party_is_the_simulations(error: Any, raised: type[Exception], text: str) -> None:
     """Not what the others have of it: that a party is missing."""
 
     def gradient(model: Any, data: float) -> Any:
@@ -101,7 +113,7 @@ def test_the_error_of_a_party_is_the_simulations(error: Any) -> None:
             raise error
         return model + error
 
-    with pytest.raises((PrivacyError, ValueError), match=r"party-00006|none"):
+    with pytest.raises(raised, match=text):
         simulate.learn(OWN, range(PARTIES), model=np.zeros(2), gradient=gradient, fidelity="machines")
 
 

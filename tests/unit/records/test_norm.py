@@ -145,7 +145,10 @@ def test_second_moments_have_the_sensitivity_of_the_proof(bound: float) -> None:
 
 
 def test_errors_are_smaller_and_answers_are_those_of_the_shortened_rows() -> None:
-    """Ten columns of which a row has a norm of about 1.2: the error is a third, the bias as documented."""
+    """Ten columns of which a row has a norm of about 1.2: the error is a third, the bias as documented.
+
+    55 estimates within 6 standard errors of their noise; false alarms: 1.1e-7.
+    """
     names = [f"x{index}" for index in range(10)]
     rng = np.random.default_rng(4)
     common = rng.normal(size=(3000, 1))

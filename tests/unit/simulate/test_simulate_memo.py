@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 from nacl.signing import SigningKey
 
+from smpc_dp import Session, simulate
 from smpc_dp.encoding import Encoding
-from smpc_dp.engine.result import Outcome
-from smpc_dp.errors import VerificationError
+from smpc_dp.engine.result import Outcome, Result
+from smpc_dp.errors import SmpcError, VerificationError
+from smpc_dp.identity.keys import verify
 from smpc_dp.privacy.secagg_plan import check_plan
 from smpc_dp.secagg.params import SecAggParameters
+from smpc_dp.session.memory import one_process
 from smpc_dp.session.memory.drive import drive
+from smpc_dp.session.memory.one_process import RememberedSigner
 from smpc_dp.session.memory.simulated_run import AGGREGATOR, RememberingVerifier, Signer
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
-from smpc_dp.wire.signing import encode_envelope
+from smpc_dp.wire.signing import Context, encode_envelope
 from smpc_dp_lab.bench.roles import sum_roles
 
 PARTIES = 12
@@ -59,6 +64,54 @@ def test_a_run_that_remembers_sends_and_gives_the_same_bytes() -> None:
             if field.name != "total":
                 assert getattr(ours, field.name) == getattr(theirs, field.name)
         assert len(ours.survivors) == PARTIES - 1
+
+
+ROBUST: dict[str, Any] = {
+    "length": 1,
+    "lower": 0.0,
+    "upper": 8.0,
+    "precision": 0.25,
+    "dropout": 0.3,
+    "corrupt": 0.2,
+}
+
+
+async def average(session: Session) -> Result:
+    return await session.average([3.0])
+
+
+def test_sessions_that_remember_have_the_same_result_and_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(seed: int) -> tuple[list[int], object]:
+        ended = simulate.run(average, 5, ROBUST, kill={"party-00002": 3}, seed_for_simulation=seed)
+        return ended.result().fixed_point.tolist(), ended.result().evidence
+
+    remembered = run(1)
+    seen: list[Context] = []
+
+    def unchanged(context: Context, **_: object) -> Context:
+        seen.append(context)
+        return context
+
+    monkeypatch.setattr(one_process, "replace", unchanged)
+    assert run(1) == remembered != run(2)
+    assert {(context.verify, context.memo is None) for context in seen} == {(verify, True)}
+
+
+def test_a_member_of_a_session_that_signs_with_another_key_is_excluded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sign, forger = RememberedSigner.sign, "party-00002"
+
+    def forge(self: RememberedSigner, message: bytes) -> bytes:
+        if self.name != forger:
+            return sign(self, message)
+        return SigningKey(bytes(32)).sign(message).signature
+
+    monkeypatch.setattr(RememberedSigner, "sign", forge)
+    ended = simulate.run(average, 5, ROBUST)
+    assert ended.result().absent == (forger,)
+    assert any(forger in fault for fault in ended.served[0].faults), ended.served[0].faults
+    assert isinstance(ended.results[forger], SmpcError)
 
 
 @pytest.mark.parametrize("part", ["key", "message", "signature"])

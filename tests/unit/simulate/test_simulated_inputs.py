@@ -11,6 +11,7 @@ import pytest
 from smpc_dp import simulate
 from smpc_dp.engine.phases.messages import PARTY_STEPS
 from smpc_dp.errors import ConfigError, PrivacyError
+from smpc_dp.records import result as records
 
 ROWS = np.full((3, 1), 0.5)
 HIDDEN = np.ma.masked_equal(np.array([3.0, 99.0]), 99.0)
@@ -64,6 +65,25 @@ def test_seeds_of_numpy_are_those_of_python_and_others_are_refused(name: str) ->
 )
 def test_settings_of_numpy_are_taken(given: dict[str, Any]) -> None:
     assert statistics(seed_for_simulation=1, **given).estimates[0].value is not None
+
+
+def test_a_count_is_shown_from_the_multiple_of_its_noise_on_that_the_caller_gives() -> None:
+    schema = {"columns": {"sex": {"values": ["f", "m"]}}, "max_rows": 100}
+    for hide, shown in ((0.0, True), (50.0, False)):
+        answers = simulate.statistics(
+            [{"sex": ["f", "m"] * 10}] * 3,
+            "count by sex",
+            schema=schema,
+            epsilon=1.0,
+            delta=1e-6,
+            corrupt=0.0,
+            hide=hide,
+            seed_for_simulation=1,
+        )
+        assert [one.cell for one in answers.estimates] == [{"sex": "f"}, {"sex": "m"}]
+        for one in answers.estimates:
+            assert (one.value is not None) == shown
+            assert one.note == ("" if shown else records.HIDDEN)
 
 
 def test_masked_values_are_refused() -> None:

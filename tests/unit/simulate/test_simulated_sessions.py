@@ -18,6 +18,7 @@ from smpc_dp.session.events import Event
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import to_wire
 from smpc_dp.session.memory.event_loop import run_simulation
+from smpc_dp.session.memory.members import Simulated
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.interfaces import PeerChannel
 from smpc_dp.transport.memory_connections import MemoryChannel, MemoryConnections
@@ -74,6 +75,8 @@ def test_a_result_is_that_of_a_session_over_sockets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("protocol", "parameters"), [("secagg", ROBUST), ("gopa", DIRECT)])
 def test_a_seed_determines_a_run(protocol: str, parameters: Mapping[str, object]) -> None:
+    """Four runs: a second one of a seed, another seed, and none."""
+
     def run(seed: int | None) -> tuple[list[float], bytes]:
         ended = simulate.run(
             average, 5, parameters, protocol=protocol, kill={PARTIES[1]: 2}, seed_for_simulation=seed
@@ -84,7 +87,16 @@ def test_a_seed_determines_a_run(protocol: str, parameters: Mapping[str, object]
 
     first = run(7)
     assert run(7) == first
-    assert len({first[1], run(8)[1], run(None)[1], run(None)[1]}) == 4
+    assert len({first[1], run(8)[1], run(None)[1]}) == 3
+
+
+def test_each_request_of_a_seed_has_noise_of_its_own() -> None:
+    async def take_part(session: Session) -> list[Any]:
+        return [(await session.average([1.0, 1.0])).value.tolist() for _ in range(2)]
+
+    noisy = PARAMETERS | {"epsilon": 1.0, "delta": 1e-5, "corrupt": 0.0}
+    first, second = simulate.run(take_part, 3, noisy, seed_for_simulation=1).result()
+    assert first != second
 
 
 def _failed(ended: object) -> bool:
@@ -111,6 +123,15 @@ def test_too_many_killed_parties_stop_the_run() -> None:
         TimeoutFault, match=r"party-00001, party-00002 \(3 of 5 parties are left, 4 are needed"
     ):
         ended.result()
+
+
+def test_the_error_of_a_killed_party_is_not_that_of_the_simulation() -> None:
+    """Without an aggregator, whose error it would be."""
+    lost = TimeoutFault({PARTIES[1]}, "connect", "killed")
+    results = {PARTIES[0]: lost, PARTIES[1]: 5}
+    assert Simulated(results, None, {PARTIES[0]: 1}).result(PARTIES[0]) == 5
+    with pytest.raises(TimeoutFault, match="killed"):
+        Simulated(results, None, {}).result(PARTIES[1])
 
 
 def test_time_passes_while_all_wait() -> None:
