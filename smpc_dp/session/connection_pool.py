@@ -82,6 +82,8 @@ class FairQueue:
         """Add an inbound event of a connection; return when it is taken."""
         taken = asyncio.get_running_loop().create_future()
         self._waiting[taken] = inbound
+        # It stays no longer than its taker needs it.
+        del inbound
         self._arrived.set()
         try:
             await taken
@@ -192,7 +194,8 @@ class ConnectionPool:
         clean = False
         try:
             while True:
-                await self._take_in(connection)
+                # No variable: what was taken must not stay until the next message comes.
+                await self.inbound.put(await self._receive(connection))
         except ChannelClosed as closed:
             clean = closed.clean
         except SmpcError as error:
@@ -207,13 +210,14 @@ class ConnectionPool:
             # The process that has asked for later requests is gone.
             self._early.pop(channel.peer, None)
 
-    async def _take_in(self, connection: Connection) -> None:
-        """Read the next message of a channel into the queue: in a call of its own, which then drops it."""
-        peer, message = connection.channel.peer, await connection.channel.receive()
-        if self._divert is not None and await self._divert(peer, message):
-            return
-        request, envelope = self._membership.from_wire(message, peer)
-        await self.inbound.put(InboundEvent(peer, request, envelope, connection=connection))
+    async def _receive(self, connection: Connection) -> InboundEvent:
+        """Return the next message of a channel that is not diverted."""
+        peer = connection.channel.peer
+        while True:
+            message = await connection.channel.receive()
+            if self._divert is None or not await self._divert(peer, message):
+                request, envelope = self._membership.from_wire(message, peer)
+                return InboundEvent(peer, request, envelope, connection=connection)
 
     async def _write(self, connection: Connection) -> None:
         """Send the queued messages of a connection, until it ends."""
