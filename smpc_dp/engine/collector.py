@@ -299,6 +299,10 @@ class CollectorRole:
         inbox = state.inbox
         return frozenset(collector.name_of(party) for party in inbox.alive - inbox.items.keys())
 
+    def waiting_count(self, _collector: Collector[Any], state: CollectorState) -> int:
+        """Return how many parties `waiting_for` names."""
+        return 0 if state.over else len(state.inbox.alive - state.inbox.items.keys())
+
     def has_enough(self, collector: Collector[Any], state: CollectorState) -> bool:
         """Tell whether the step has as many messages as it needs."""
         if state.over:

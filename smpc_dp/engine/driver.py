@@ -41,5 +41,5 @@ class Driver:
 
     def progressed(self) -> bool:
         """Tell whether the step, or the number of expected messages, has changed since the last call."""
-        before, self._reported = self._reported, (self.run.step, len(self.run.waiting_for))
+        before, self._reported = self._reported, (self.run.step, self.run.waiting_count)
         return self._reported != before

@@ -187,6 +187,10 @@ class PartyRole:
         """Return the sender of the message that a state expects."""
         return frozenset() if state.over else frozenset({member.context.aggregator})
 
+    def waiting_count(self, _member: Member[Any], state: State) -> int:
+        """Return 1 while a state expects a message."""
+        return 0 if state.over else 1
+
     def has_enough(self, _member: Member[Any], _state: State) -> bool:
         """Return False: one message is expected."""
         return False

@@ -262,6 +262,10 @@ class PeerRole:
         phase = self.phase(state)
         return frozenset(map(peer.name_of, phase.wait.missing(peer, state))) if phase else frozenset()
 
+    def waiting_count(self, peer: Peer[Any], state: PeerState[Any]) -> int:
+        """Return how many parties `waiting_for` names."""
+        return len(self.waiting_for(peer, state))
+
     def has_enough(self, peer: Peer[Any], state: PeerState[Any]) -> bool:
         """Tell whether as many letters have come as the phase needs, though others may still come."""
         phase = self.phase(state)

@@ -136,4 +136,4 @@ def notify(
 ) -> None:
     """Report the expected messages of a role, or its error."""
     code = detail.code if isinstance(detail, SmpcError) else ""
-    on_event(Event(machine.name, kind, request, machine.step, len(machine.waiting_for), str(detail), code))
+    on_event(Event(machine.name, kind, request, machine.step, machine.waiting_count, str(detail), code))

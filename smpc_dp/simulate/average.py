@@ -32,6 +32,7 @@ from smpc_dp.session.memory.one_process import OneProcess
 from smpc_dp.session.memory.randomness import checked_seed
 from smpc_dp.session.memory.simulated_run import draw_kills
 from smpc_dp.session.session import Session
+from smpc_dp.session.session_file import Timeouts
 from smpc_dp.transport.memory_connections import MemoryConnections
 from smpc_dp.values import refuse_masked, vector_of
 
@@ -39,6 +40,8 @@ from smpc_dp.values import refuse_masked, vector_of
 METHODS = ("secagg", "gopa")
 # What one of them has, and another one may be given too: as if it were not there.
 OPTIONAL = {"topology": "relay", "on_dropout": "keep", "verifiable": False, "mechanism": "discrete-gaussian"}
+# All ask at once: a party that has not asked is killed, and waited for without need.
+AT_ONCE = Timeouts(connect=1.0, step=1.0, gather=1.0)
 MAX_THREADS = 256
 DEFAULT_PRECISION = 1e-6
 SESSION_LOG_SUFFIX = ".session.jsonl"
@@ -112,6 +115,7 @@ def average(
         len(vectors),
         seed_for_simulation=seed_for_simulation,
         shared=OneProcess(MemoryConnections(), threads=threads),
+        timeouts=AT_ONCE,
         renamed={"roster": "values", "dropout": "planned_dropout"}
         | ({} if weights is None or "max_weight" in parameters else {"max_weight": "weights"}),
     )

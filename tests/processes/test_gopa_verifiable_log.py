@@ -287,7 +287,7 @@ class Waiting:
     """A machine that waits for somebody until its time is over."""
 
     name, step, finished, has_enough = "relay", v.COMMIT, False, False
-    waiting_for, releases, state = frozenset[str](), frozenset[str](), State()
+    waiting_for, waiting_count, releases, state = frozenset[str](), 0, frozenset[str](), State()
     role, member = SimpleNamespace(longest=lambda _member: 0), None
 
     def handle(self, event: Event) -> tuple[()]:

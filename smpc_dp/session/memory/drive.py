@@ -88,7 +88,7 @@ class _Drive:
         step = self._aggregator.run.step
         if self._progress is not None and step != self._step:
             self._step = step
-            self._progress(step, len(self._aggregator.run.waiting_for))
+            self._progress(step, self._aggregator.run.waiting_count)
 
     def _is_out(self, driver: Driver) -> bool:
         """Return whether a role has ended or was killed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +26,7 @@ from smpc_dp.session.memory.randomness import checked_seed, randomness_of
 from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from smpc_dp.session.opening import open_connection
 from smpc_dp.session.session import Session
-from smpc_dp.session.session_file import SessionFile, check_document
+from smpc_dp.session.session_file import SessionFile, Timeouts, check_document
 from smpc_dp.session.tasks import task_of
 from smpc_dp.transport.memory_connections import MemoryConnections
 
@@ -106,6 +106,7 @@ def simulated_session(
     *,
     seed_for_simulation: int | None = None,
     shared: OneProcess | None = None,
+    timeouts: Timeouts | None = None,
     renamed: Mapping[str, str] | None = None,
 ) -> SimulatedSession:
     """Return a session of so many parties, "party-00001" to "party-N", and an aggregator if it needs one.
@@ -114,6 +115,7 @@ def simulated_session(
         protocol, parameters: as in a session file; a key with None is not there, and numbers may be NumPy's.
         seed_for_simulation: determines every secret, so that nothing is secret; None: real randomness.
         shared: what the members share but for their sources.
+        timeouts: None: those of a session file.
         renamed: how the caller calls a key, or the roster, in errors.
 
     Raises:
@@ -146,6 +148,8 @@ def simulated_session(
         "parameters": _plain(parameters),
         "roster": [entry_of(member) for member in members],
     }
+    if timeouts is not None:
+        document["timeouts"] = asdict(timeouts)
     shared = shared or OneProcess(MemoryConnections())
     if seed is not None:
         shared = replace(shared, sources=sources)
