@@ -210,9 +210,10 @@ class Task:
         opening: AbstractAsyncContextManager[Any],  # noqa: ARG002
         on_event: OnEvent,  # noqa: ARG002
     ) -> Any:
-        """Serve the requests of a simulated session as its aggregator, until all have left; return what.
+        """Serve the requests of a simulated session as its aggregator, until all have left.
 
-        `opening`: opens the connections. Raises ConfigError for a task that is not simulated so.
+        `opening` opens the connections. Returns what was served, as of `serve`. Raises ConfigError for a task
+        that is not simulated so.
         """
         reason = f"a session of '{membership.session.protocol}' is not simulated as a whole"
         raise ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)

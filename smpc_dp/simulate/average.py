@@ -38,9 +38,9 @@ from smpc_dp.values import refuse_masked, vector_of
 
 # The protocols whose sums are simulated here.
 METHODS = ("secagg", "gopa")
-# What one of them has, and another one may be given too: as if it were not there.
+# Keys of one method. Another method accepts them with these values and ignores them.
 OPTIONAL = {"topology": "relay", "on_dropout": "keep", "verifiable": False, "mechanism": "discrete-gaussian"}
-# All ask at once: a party that has not asked is killed, and waited for without need.
+# All parties ask at once: one that has not asked was killed, and waiting for it is useless.
 AT_ONCE = Timeouts(connect=1.0, step=1.0, gather=1.0)
 MAX_THREADS = 256
 DEFAULT_PRECISION = 1e-6
@@ -67,7 +67,7 @@ def average(
 ) -> Result:
     """Average (or, with `kind="sum"`, add) the rows of `values` in a session of as many parties.
 
-    This process holds all vectors and keys: the claim of the result is that of a session between hosts.
+    This process holds all vectors and keys: the claim holds for a session between hosts, and not here.
 
     Args:
         values: shape (parties, length), float64, or integers with `precision=None`.
@@ -144,7 +144,7 @@ def average(
     async def take_part(session: Session) -> Result:
         result = await session.sum_encoded(kind, *encoded[session.party])
         # Each has the names of all parties: ten thousand of them would fill the memory.
-        return shared.setdefault(kind, result)
+        return result if session.party == leader else shared.setdefault(kind, result)
 
     async def run(folder: Path) -> Simulated[Result]:
         watcher = ignore if progress is None else _steps_of(leader, progress)

@@ -30,7 +30,7 @@ def run(
 
     Each party has the `Session` of a real one, and the aggregator serves as `serve` does.
 
-    This process holds all inputs and keys: the claims of results are those of a session between hosts.
+    This process holds all inputs and keys: claims hold for a session between hosts, and not here.
     Time is simulated: it passes only while all members wait. A function that waits for another process, or
     for a thread, sees deadlines pass before it goes on.
 
@@ -49,7 +49,7 @@ def run(
 
     Raises:
         ConfigError: every fault of the parameters; `kill` names another party, or a wrong number; servers
-            compute. LocalError: nothing is sent for an hour of simulated time. Any other error of
+            compute. LocalError: nothing is sent for hours of simulated time. Any other error of
             `take_part`.
     """
     simulated = simulated_session(protocol, parameters, parties, seed_for_simulation=seed_for_simulation)

@@ -34,7 +34,7 @@ def statistics(
 ) -> Answers:
     """Release statistics of the records of all tables in a session of as many parties.
 
-    This process holds all tables and keys: the claims of the answers are those of a session between hosts.
+    This process holds all tables and keys: claims hold for a session between hosts, and not here.
 
     Args:
         tables: one for each party: a path, a pandas table, or arrays by column.

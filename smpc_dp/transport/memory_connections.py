@@ -1,7 +1,7 @@
 """Channels between the members of a session that all run in one process and one event loop, without TLS.
 
-They are as channels over sockets, but that sending never waits, and that a second channel in the name of a
-member is accepted beside its first one.
+They are as channels over sockets, except that sending never waits, and that a second channel in the name of
+a member is accepted beside its first one.
 """
 
 from __future__ import annotations

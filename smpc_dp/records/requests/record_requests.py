@@ -89,7 +89,7 @@ async def request_step(
     table: Source | Table | ReadyRows,
     parameters: RecordParameters,
     label: str,
-    shown: Shown,
+    display: Shown,
 ) -> tuple[ReadyRows, RecordResult]:
     """Run one request for statistics of records."""
     async with requests.declining():
@@ -108,7 +108,7 @@ async def request_step(
         lambda: parameters.result(
             outcome,
             names,
-            **shown._asdict(),
+            **display._asdict(),
             receipt=receipt,
             dropped=ready.table.dropped,
         )

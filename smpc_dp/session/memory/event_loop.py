@@ -79,6 +79,11 @@ def run_simulation(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
+        is_beside = False
+    else:
+        is_beside = True
+    if not is_beside:
+        # Not in the handler above, whose error would be the context of every error of the run.
         return run()
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         running = thread.submit(contextvars.copy_context().run, run)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Generic, TypeVar
-
-import numpy as np
 
 from smpc_dp.encoding import shown
 from smpc_dp.engine.phases.parameters import MAX_PARTIES
@@ -29,6 +27,7 @@ from smpc_dp.session.session import Session
 from smpc_dp.session.session_file import SessionFile, Timeouts, check_document
 from smpc_dp.session.tasks import task_of
 from smpc_dp.transport.memory_connections import MemoryConnections
+from smpc_dp.values import plain_value
 
 T = TypeVar("T")
 
@@ -77,7 +76,7 @@ class Simulated(Generic[T]):
     killed: Mapping[str, int]
 
     def result(self, leader: str = "") -> T:
-        """Return the result of the first party that has one, in a session of one request.
+        """Return the result of the `leader`, or of the first party that has one, in a session of one request.
 
         Raises the error that explains the others. A party's ConfigError, PrivacyError or LocalError, as of
         its input, comes first; then the aggregator's error. Without an aggregator the error of the `leader`
@@ -88,14 +87,14 @@ class Simulated(Generic[T]):
         for error in errors.values():
             if isinstance(error, ConfigError | PrivacyError | LocalError):
                 raise error
-        if self.served and isinstance(self.served[0], SmpcError):
+        if isinstance(self.served, Sequence) and self.served and isinstance(self.served[0], SmpcError):
             raise self.served[0]
         for name in (leader, *errors):
-            if not self.served and name in errors and name not in self.killed:
+            if self.served is None and name in errors and name not in self.killed:
                 raise errors[name]
-        for each in self.results.values():
-            if not isinstance(each, SmpcError):
-                return each
+        for name in (leader, *self.results):
+            if name in self.results and not isinstance(result := self.results[name], SmpcError):
+                return result
         raise next(iter(errors.values()))
 
 
@@ -124,7 +123,7 @@ def simulated_session(
     """
     renamed = {"roster": "parties", **(renamed or {})}
     if isinstance(parties, bool) or not isinstance(parties, Integral) or not 2 <= parties <= MAX_PARTIES:
-        reason = f"must be an integer from 2 to {MAX_PARTIES}, is {shown(parties)}"
+        reason = f"2 to {MAX_PARTIES} are needed, not {shown(parties)}"
         raise ConfigError.at(renamed["roster"], reason, ConfigCheck.RANGE)
     described = find_protocol(protocol)
     topology = "aggregator" if described is None else described.topology(parameters)
@@ -157,26 +156,27 @@ def simulated_session(
         return SimulatedSession(check_document(document), identities, shared)
     except ConfigError as error:
         # The caller gave parameters alone.
-        issues = [one._replace(where=one.where.removeprefix("parameters.")) for one in error.issues]
-        named = [one._replace(where=renamed.get(one.where, one.where)) for one in issues]
-        raise ConfigError(named) from None
+        named = {key if key == "roster" else f"parameters.{key}": name for key, name in renamed.items()}
+        issues = [
+            one._replace(where=named.get(one.where, one.where.removeprefix("parameters.")))
+            for one in error.issues
+        ]
+        raise ConfigError(issues) from None
 
 
 def refuse_derived(given: Mapping[str, object], derived: Set[str]) -> None:
     """Raise ConfigError that names every given key of `[parameters]` that follows from other arguments."""
     issues = Issues()
-    for key in derived & given.keys():
+    for key in sorted(derived & given.keys()):
         issues.add_issue(key, "follows from the other arguments", ConfigCheck.CONFLICT)
     issues.raise_issues()
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of `[parameters]` as a session file has it: without None, NumPy's types and tuples."""
+    """Return a value of `[parameters]` as a session file has it: tuples as lists, and no key with None."""
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items() if one is not None}
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else plain_value(value)
 
 
 async def run_members(

@@ -42,7 +42,15 @@ class RememberedSigner:
 
 
 class _Memo(dict[tuple[Hashable, ...], Any]):
-    """Memo of one request's contexts, which lives as long as the last of its roles."""
+    """Memo of one request's contexts, which lives as long as the last of its roles.
+
+    Attributes:
+        verifier: of the request's signatures.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.verifier = RememberingVerifier()
 
 
 class _TimedRun(Run[Any]):
@@ -73,7 +81,6 @@ class OneProcess:
     sources: Mapping[str, Randomness] = field(default_factory=dict)
     threads: int = 1
     on_seconds: OnSeconds | None = None
-    verifier: RememberingVerifier = field(default_factory=RememberingVerifier)
     # By request: each may be of another group.
     memos: WeakValueDictionary[int, _Memo] = field(default_factory=WeakValueDictionary)
 
@@ -90,12 +97,12 @@ class OneProcess:
             context: Context, parameters: Any, identity: Identity, *arguments: Any, **named: Any
         ) -> Run[Any]:
             memo = self.memos.setdefault(context.request, _Memo())
-            context = replace(context, verify=self.verifier, memo=memo)
+            context = replace(context, verify=memo.verifier, memo=memo)
             if name == AGGREGATOR:
                 named["threads"] = self.threads
             elif name in self.sources:
                 named["randomness"] = self.sources[name]
-            signer = RememberedSigner(identity, self.verifier)
+            signer = RememberedSigner(identity, memo.verifier)
             run = make(context, parameters, signer, *arguments, **named)
             if self.on_seconds is None:
                 return run

@@ -165,8 +165,9 @@ def test_an_error_of_the_caller_is_raised() -> None:
             raise OwnError
         return await average(session)
 
-    with pytest.raises(OwnError):
+    with pytest.raises(OwnError) as raised:
         simulate.run(take_part, 5, PARAMETERS)
+    assert raised.value.__context__ is None
 
 
 def test_an_error_of_an_observer_is_raised() -> None:
@@ -218,9 +219,9 @@ def test_a_simulation_runs_beside_an_event_loop() -> None:
     [
         ({"kill": {"bob": 1}}, r"kill\[bob\]: no party is called so"),
         ({"kill": [PARTIES[0]]}, "kill: must be a mapping"),
-        ({"parties": 1}, "parties: must be an integer from 2 to 65535, is 1"),
-        ({"parties": 2.5}, "parties: must be an integer from 2"),
-        ({"parties": 1 << 40}, "parties: must be an integer from 2"),
+        ({"parties": 1}, "parties: 2 to 65535 are needed, not 1"),
+        ({"parties": 2.5}, "parties: 2 to 65535 are needed"),
+        ({"parties": 1 << 40}, "parties: 2 to 65535 are needed"),
         ({"parties": 2}, "^parties: "),
         ({"kill": {PARTIES[0]: 0}}, r"kill\[party-00001\]: must be an integer from 1 on, is 0"),
         ({"protocol": "mpyc"}, "protocol: a session of 'mpyc' is not simulated as a whole"),
@@ -247,7 +248,7 @@ def test_two_parties_alone_do_not_compute_in_a_simulation() -> None:
 
     for error in simulate.run(evaluate, 5, PARAMETERS).results.values():
         assert isinstance(error, ConfigError)
-        assert "simulated as a whole has no evaluations" in str(error)
+        assert "two parties compute nothing alone in a simulation" in str(error)
 
 
 def test_a_learner_is_a_session_too() -> None:
@@ -259,6 +260,7 @@ def test_a_learner_is_a_session_too() -> None:
     ended = simulate.run(learn, 4, settings, protocol="learn")
     assert not any(map(_failed, ended.results.values()))
     assert ended.served == {}
+    assert ended.result().shape == (1, 1)
 
 
 # Channels

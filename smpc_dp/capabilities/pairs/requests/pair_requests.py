@@ -41,11 +41,13 @@ NO_STATISTICS = "pairwise statistics: it learns them"
 def _contexts(requests: PartyRequests, lacking: str) -> Contexts:
     """Return the TLS contexts for evaluations with other parties.
 
-    Raises ConfigError without an aggregator, and in a simulation, which has no connections between any two
-    parties: `lacking` is what such a session does not have.
+    Raises ConfigError in a simulation, and without an aggregator: `lacking` is what such a session does not
+    have.
     """
     if requests.membership.one_process is not None:
-        reason = f"a session that is simulated as a whole has no {lacking}"
+        reason = (
+            "two parties compute nothing alone in a simulation; see smpc_dp.simulate.evaluate and pairwise"
+        )
         raise ConfigError.at("session", reason, ConfigCheck.UNSUPPORTED)
     if (contexts := requests.connection.contexts) is None:
         reason = f"a session without an aggregator has no {lacking}"

@@ -106,6 +106,16 @@ class Member(ABC):
         return self._identity.name
 
     @property
+    @abstractmethod
+    def waiting_for(self) -> frozenset[str]:
+        """Members whose message of this step is still expected."""
+
+    @property
+    def waiting_count(self) -> int:
+        """The number of names in `waiting_for`."""
+        return len(self.waiting_for)
+
+    @property
     def run_id(self) -> bytes:
         """Run id; empty until the participants are agreed on."""
         return self._run_id

@@ -77,11 +77,6 @@ class PartyRun(Member):
         return "done" if self._over else m.OUTPUT if self._shared else m.START
 
     @property
-    def waiting_count(self) -> int:
-        """The number of names in `waiting_for`."""
-        return len(self.waiting_for)
-
-    @property
     def waiting_for(self) -> frozenset[str]:
         """Servers whose message of this step is missing."""
         if self._over:

@@ -116,11 +116,6 @@ class ServerRun(Member):
         return Job(terms, [self._shares[party] for party in included])
 
     @property
-    def waiting_count(self) -> int:
-        """The number of names in `waiting_for`."""
-        return len(self.waiting_for)
-
-    @property
     def waiting_for(self) -> frozenset[str]:
         """Members whose message of this step is missing."""
         step = self.step
