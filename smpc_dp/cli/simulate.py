@@ -65,9 +65,9 @@ def average(
     The vectors are uniform in [-1, 1]; the machines of all parties run in this process. Planned for a tenth
     of the parties to drop out, with gopa for a hundredth, or for --dropout if that is more.
     """
-    # They load all capabilities.
+    # They load all capabilities; the options here are those of GOPA too.
     simulation = imported("smpc_dp.simulate")
-    if simulation is None:
+    if simulation is None or _gopa is None:
         raise LocalError("simulations need all capabilities, of which one is not in this installation")
     from smpc_dp.session.memory.randomness import checked_seed
 
