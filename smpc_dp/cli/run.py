@@ -74,7 +74,7 @@ def run(
     reporting = Reporting.of(report)
     check_can_write(out)
     loaded = load_session(session)
-    parties = [member.name for member in loaded.roster.parties]
+    parties = loaded.roster.party_names
     servers = [member.name for member in loaded.roster.servers]
     own_task = task_of(loaded)
     sums: dict[str, object] = {"--operation": operation, "--weights": weights, "--clip": clip or None}
@@ -192,7 +192,7 @@ def _given(options: Mapping[str, object]) -> list[str]:
 
 
 def _read_weights(
-    weights: Path | None, task: Task, session: SessionFile, parties: list[str]
+    weights: Path | None, task: Task, session: SessionFile, parties: Sequence[str]
 ) -> dict[str, int]:
     """Return the weights in a file, none without one; raise ConfigError where the session has none."""
     if weights is not None and not task.has_weights(session):
@@ -300,7 +300,7 @@ def _check_addresses(loaded: SessionFile) -> None:
             raise LocalError(f"{member.name}: {error}") from None
 
 
-def _check_ledgers(folder: Path, parties: list[str]) -> None:
+def _check_ledgers(folder: Path, parties: Sequence[str]) -> None:
     """Open every party's ledger; raise ConfigError with a fault for each that cannot be charged."""
     # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
     from smpc_dp.privacy.accountant.ledger import Ledger

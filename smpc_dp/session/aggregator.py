@@ -78,7 +78,7 @@ class RequestServer:
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until `enough` parties (None: all) have connected, or `connect` seconds have passed."""
-        await self._pool.gather([member.name for member in self._membership.session.roster.parties], enough)
+        await self._pool.gather(self._membership.session.roster.party_names, enough)
 
     async def request(
         self, number: int, group: Membership | None = None

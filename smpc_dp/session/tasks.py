@@ -190,7 +190,7 @@ class Task:
 
     def writers(self, session: SessionFile) -> list[str]:
         """Return the members that have a result."""
-        return [member.name for member in session.roster.parties]
+        return [*session.roster.party_names]
 
     def steps(self, session: SessionFile) -> int:  # noqa: ARG002
         """Return the requests that an aggregator or a server serves by default."""

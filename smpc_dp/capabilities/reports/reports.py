@@ -257,7 +257,7 @@ class ReportRequest:
             if reports.setdefault(one.party, one.report) != one.report:
                 twice.add(one.party)
         faults += [f"{name}: two different reports to one request" for name in sorted(twice)]
-        order = [member.name for member in self.roster.parties]
+        order = self.roster.party_names
         return {name: reports[name] for name in order if name in reports.keys() - twice}, tuple(faults)
 
     def _decode(self, reports: Mapping[str, bytes]) -> None:
@@ -299,7 +299,7 @@ class ReportRequest:
             ConfigError: too few reports, or labels that are missing or no labels.
         """
         reports, faults = self.collect(received)
-        order = [member.name for member in self.roster.parties]
+        order = self.roster.party_names
         if labels is not None and set(labels) != set(order):
             raise ConfigError.at("labels", "must have each party of the roster", ConfigCheck.SHAPE)
         values, pairs = list(reports.values()), len(reports) // 2

@@ -123,7 +123,7 @@ def parse_session_text(text: str) -> LogSession:
         outline.protocol,
         outline.version,
         outline.parameters,
-        Names.of(member.name for member in roster.parties),
+        Names.of(roster.party_names),
         {member.name: member.public_key for member in roster},
         None if roster.aggregator is None else roster.aggregator.name,
         None if roster.aggregator is None else roster.aggregator.checkpoint_key,

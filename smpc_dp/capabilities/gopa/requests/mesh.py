@@ -60,7 +60,7 @@ class Mesh(Connection):
         )
         self._listener: PeerListener | None = None
         self._calls: list[asyncio.Task[None]] = []
-        self._names = [member.name for member in membership.session.roster.parties]
+        self._names = membership.session.roster.party_names
         self._index = self._names.index(membership.name)
         self._others = [name for name in self._names if name != membership.name]
         self._settled: dict[str, SmpcError | None] = {}

@@ -46,7 +46,7 @@ class _Exchanges:
         self._membership = membership
         self._exchanging = exchanging
         self._counter = counter
-        self._names = [member.name for member in membership.session.roster.parties]
+        self._names = membership.session.roster.party_names
 
     @property
     def parties(self) -> int:

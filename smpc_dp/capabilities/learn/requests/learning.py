@@ -113,7 +113,7 @@ async def check_ledger(ledger: Ledger | None, membership: Membership) -> None:
 
 def _index(membership: Membership) -> int:
     """Return the party's number, from 0, in the roster's order."""
-    return [member.name for member in membership.session.roster.parties].index(membership.name)
+    return membership.session.roster.party_names.index(membership.name)
 
 
 async def run_learner(

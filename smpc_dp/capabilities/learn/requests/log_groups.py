@@ -44,7 +44,7 @@ def is_group(session: SessionFile, scope: str) -> bool:
     groups = cast("LearnParameters", session.checked_parameters).groups
     if groups is None:
         return False
-    names = [member.name for member in session.roster.parties]
+    names = session.roster.party_names
     return any(
         scope_of_group(session.digest, [names[party] for party in group]).hex() == scope
         for group in {tuple(each.tolist()) for each in groups}

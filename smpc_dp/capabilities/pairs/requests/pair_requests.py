@@ -115,7 +115,7 @@ async def request_similarities(
     evaluations = await _evaluating(requests, NO_EVALUATIONS)
     return await compare(
         requests.party,
-        [member.name for member in requests.membership.session.roster.parties],
+        requests.membership.session.roster.party_names,
         partial(request_evaluation, requests),
         evaluations.check_peer,
         requests.ledger,

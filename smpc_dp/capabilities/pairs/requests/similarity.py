@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 async def compare(
     own: str,
-    names: list[str],
+    names: Sequence[str],
     evaluate: Callable[..., Awaitable[Evaluation]],
     check_peer: Callable[[str], None],
     ledger: Ledger | None,

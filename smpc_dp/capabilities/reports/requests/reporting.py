@@ -100,7 +100,7 @@ class StoredReports:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LocalError(f"{self._folder}: cannot be a folder for reports ({error.strerror})") from None
-        names = [member.name for member in self._request.roster.parties]
+        names = self._request.roster.party_names
         paths = {name: [path for path in self._paths(name) if path.exists()] for name in names}
         return {
             name: [read_bounded(path, "the report", MAX_BYTES) for path in present]
@@ -178,7 +178,7 @@ def _result(
     """Return what all reports say."""
     if isinstance(request.plan, LocalNames):
         return request.names(every)
-    names = [member.name for member in request.roster.parties]
+    names = request.roster.party_names
     labels = None if parameters.labels is None else dict(zip(names, parameters.labels, strict=True))
     return request.estimate(every, labels=labels)
 

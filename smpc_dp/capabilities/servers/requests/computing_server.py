@@ -365,7 +365,7 @@ class ComputingServer:
 
     def _parties(self) -> Sequence[str]:
         """Return the parties of the current request."""
-        return [member.name for member in self._membership.session.roster.parties]
+        return self._membership.session.roster.party_names
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
         """See `Holder.event_of`."""
