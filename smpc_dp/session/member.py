@@ -66,7 +66,7 @@ class Membership:
     """Checked session file and identity of the member that this process acts for.
 
     `parameters`: of the session's sums, as of `requests_of`. `group`: the parties of a group's request, in
-    roster order; None: all parties. `one_process`: what the members of a simulation share.
+    roster order; None: all parties. `one_process`: the objects that the members of a simulation share.
     """
 
     session: SessionFile
@@ -240,11 +240,11 @@ class Membership:
         return self.session.described.event(self.parameters)
 
     def maker(self, make: Callable[..., Run[Any]]) -> Callable[..., Run[Any]]:
-        """Return what makes this member's roles: `make`, or in a simulation what is given its seed too."""
+        """Return the function that makes this member's roles: `make`, in a simulation with its seed."""
         return make if self.one_process is None else self.one_process.maker(self.name, make)
 
     def claim(self, planned: str) -> str:
-        """Return the privacy claim of a run of this session; that of a simulation says that it is one."""
+        """Return the privacy claim of a learner in this session; that of a simulation says that it is one."""
         return planned if self.one_process is None else f"a simulation of: {planned}"
 
     def noise_source(self) -> NoiseSource:
@@ -257,11 +257,11 @@ class Membership:
         return NoiseSource.system()
 
     def to_wire(self, request: int, envelope: Envelope) -> tuple[Any, ...]:
-        """Return what this member's channels carry for an envelope: its buffers, or in memory itself."""
+        """Return the arguments of a channel's `send` for an envelope: its buffers, or in memory itself."""
         return to_wire(request, envelope) if self.one_process is None else (request, envelope)
 
     def from_wire(self, message: Any, sender: str) -> tuple[int, Envelope]:
-        """Return request number and envelope of a message; raises PeerFault as `from_wire` does."""
+        """Return request number and envelope of a received message; errors as of the function `from_wire`."""
         received: tuple[int, Envelope] = from_wire(message, sender) if self.one_process is None else message
         return received
 

@@ -29,7 +29,6 @@ from smpc_dp.session.memory.members import (
     simulated_session,
 )
 from smpc_dp.session.memory.one_process import OneProcess
-from smpc_dp.session.memory.randomness import checked_seed
 from smpc_dp.session.memory.simulated_run import draw_kills
 from smpc_dp.session.session import Session
 from smpc_dp.session.session_file import Timeouts
@@ -114,7 +113,7 @@ def average(
         declared,
         len(vectors),
         seed_for_simulation=seed_for_simulation,
-        shared=OneProcess(MemoryConnections(), threads=threads),
+        shared=_observed(threads, trace),
         timeouts=AT_ONCE,
         renamed={"roster": "values", "dropout": "planned_dropout"}
         | ({} if weights is None or "max_weight" in parameters else {"max_weight": "weights"}),
@@ -129,16 +128,7 @@ def average(
         )
         for index, name in enumerate(simulated.parties)
     }
-    connections = simulated.shared.connections
-    leader, connections.kill = _draw_kills(simulated, dropout, checked_seed(seed_for_simulation))
-    if trace is not None:
-        trace.unit = "seconds of computing in one process, waiting not included"
-        connections.on_message = lambda envelope, size: trace.count(envelope.sender, envelope.receiver, size)
-        connections.on_kill = lambda envelope: trace.lose(
-            f"{envelope.sender}: killed before it sent '{envelope.step}'", "the simulation", envelope.step
-        )
-        simulated = replace(simulated, shared=replace(simulated.shared, on_seconds=trace.spend))
-
+    leader, simulated.shared.connections.kill = _draw_kills(simulated, dropout, seed_for_simulation)
     shared: dict[str, Result] = {}
 
     async def take_part(session: Session) -> Result:
@@ -178,6 +168,20 @@ def _declared(parameters: Mapping[str, Any], weights: Sequence[int] | None) -> d
     if weights is not None:
         declared.setdefault("max_weight", _largest(weights))
     return declared
+
+
+def _observed(threads: int, trace: Trace | None) -> OneProcess:
+    """Return the objects that members share, which fill the trace, where there is one."""
+    if trace is None:
+        return OneProcess(MemoryConnections(), threads=threads)
+    trace.unit = "seconds of computing in one process, waiting not included"
+    connections = MemoryConnections(
+        on_message=lambda envelope, size: trace.count(envelope.sender, envelope.receiver, size),
+        on_kill=lambda envelope: trace.lose(
+            f"{envelope.sender}: killed before it sent '{envelope.step}'", "the simulation", envelope.step
+        ),
+    )
+    return OneProcess(connections, threads=threads, on_seconds=trace.spend)
 
 
 def _draw_kills(

@@ -1,4 +1,4 @@
-"""What sessions need of channels, over sockets or in memory."""
+"""Interfaces of channels, listeners and endpoints, over sockets or in memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PeerChannel(Protocol):
 
 
 class PeerListener(Protocol):
-    """Interface of what accepts channels of other members, until it is closed."""
+    """Interface of a listener, which accepts channels of other members until it is closed."""
 
     async def close(self) -> None: ...
 

@@ -7,6 +7,7 @@ a member is accepted beside its first one.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -46,8 +47,8 @@ class MemoryChannel:
         self.on_twice: Callable[[], None] | None = None
         self._own = own
         self._connections = connections
-        # Messages, the last entry being whether the other side said goodbye.
-        self._inbox: asyncio.Queue[Message | bool] = asyncio.Queue()
+        # Messages with their sizes, the last entry being whether the other side said goodbye.
+        self._inbox: asyncio.Queue[tuple[Message, int] | bool] = asyncio.Queue()
         self._other: MemoryChannel = self
         self._ended: SmpcError | None = None
         # Whether the peer has closed or cut the channel; what it sent before is still received.
@@ -74,17 +75,17 @@ class MemoryChannel:
         if not self.live or not self._connections.admits(self._own, envelope, size):
             raise ChannelClosed(self.peer, clean=False)
         self.bytes_sent += size
-        self._other._inbox.put_nowait((request, envelope))
+        self._other._inbox.put_nowait(((request, envelope), size))
 
     async def receive(self) -> Message:
         """Return the next message; raise ChannelClosed at the end, PeerFault for one that is too long."""
         if self._ended is not None:
             raise self._ended
-        message = await self._inbox.get()
-        if isinstance(message, bool):
-            self._ended = self._ended or ChannelClosed(self.peer, clean=message)
+        entry = await self._inbox.get()
+        if isinstance(entry, bool):
+            self._ended = self._ended or ChannelClosed(self.peer, clean=entry)
             raise self._ended
-        size = _size(message[1])
+        message, size = entry
         if size > self.max_received:
             reason = f"announced a message of {size} bytes, the limit is {self.max_received}"
             fault = PeerFault(self.peer, reason, Check.TOO_LONG)
@@ -143,7 +144,8 @@ class MemoryConnections:
     on_kill: OnKill | None = None
     listeners: dict[str, MemoryListener] = field(default_factory=dict)
     sent: int = 0
-    _sent: dict[str, int] = field(default_factory=dict)
+    # The messages of each member that is to be killed.
+    _counted: Counter[str] = field(default_factory=Counter)
     _channels: dict[str, list[MemoryChannel]] = field(default_factory=dict)
     _killed: set[str] = field(default_factory=set)
     _listened: asyncio.Event = field(default_factory=asyncio.Event)
@@ -157,8 +159,8 @@ class MemoryConnections:
         if sender in self._killed:
             return False
         if sender in self.kill:
-            self._sent[sender] = self._sent.get(sender, 0) + 1
-            if self._sent[sender] >= self.kill[sender]:
+            self._counted[sender] += 1
+            if self._counted[sender] >= self.kill[sender]:
                 self._kill(sender, envelope)
                 return False
         self.sent += 1

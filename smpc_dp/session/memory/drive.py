@@ -12,7 +12,6 @@ from smpc_dp.errors import PeerFault, SmpcError
 from smpc_dp.transport.memory import Delivery, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
 
-Progress = Callable[[str, int], None]
 # Makes the driver of a role: for example one that measures.
 MakeDriver = Callable[[RunningRole], Driver]
 
@@ -21,7 +20,6 @@ def drive(
     machines: Iterable[RunningRole],
     network: MemoryNetwork,
     aggregator: str,
-    progress: Progress | None = None,
     *,
     mesh: bool = False,
     make: MakeDriver = Driver,
@@ -34,13 +32,12 @@ def drive(
 
     Args:
         aggregator: the name of the role (the aggregator) whose deadlines are shorter than all others'.
-        progress: called with the aggregator's step and the number it waits for, whenever the step changes.
         mesh: every role has a connection to every other, and the deadlines of those that are furthest behind
             pass first; every role is a `Run`.
         make: makes the driver of each role.
     """
     drivers = {machine.name: make(machine) for machine in machines}
-    return _Drive(drivers, network, aggregator, progress, mesh).run()
+    return _Drive(drivers, network, aggregator, mesh).run()
 
 
 class _Drive:
@@ -51,15 +48,12 @@ class _Drive:
         drivers: Mapping[str, Driver],
         network: MemoryNetwork,
         aggregator: str,
-        progress: Progress | None,
         mesh: bool,
     ) -> None:
         self._drivers = drivers
         self._network = network
         self._aggregator = drivers[aggregator]
-        self._progress = progress
         self._mesh = mesh
-        self._step = ""
         self._errors: dict[str, SmpcError] = {}
 
     def run(self) -> dict[str, SmpcError]:
@@ -85,10 +79,6 @@ class _Drive:
             self._send(driver, driver.act(PeersLost((delivery.sender,))))
         else:
             self._send(driver, driver.cancel(received))
-        step = self._aggregator.run.step
-        if self._progress is not None and step != self._step:
-            self._step = step
-            self._progress(step, self._aggregator.run.waiting_count)
 
     def _is_out(self, driver: Driver) -> bool:
         """Return whether a role has ended or was killed."""

@@ -21,7 +21,7 @@ from smpc_dp.session.events import Event, OnEvent, ignore
 from smpc_dp.session.member import Membership, default_key, requests_of
 from smpc_dp.session.memory.one_process import OneProcess
 from smpc_dp.session.memory.randomness import checked_seed, randomness_of
-from smpc_dp.session.memory.simulated_run import AGGREGATOR
+from smpc_dp.session.memory.simulated_run import AGGREGATOR, draw_signers, party_names
 from smpc_dp.session.opening import open_connection
 from smpc_dp.session.session import Session
 from smpc_dp.session.session_file import SessionFile, Timeouts, check_document
@@ -42,7 +42,7 @@ class SimulatedSession:
     Attributes:
         session: the checked content of its file.
         identities: by member.
-        shared: what the members share.
+        shared: by all members.
     """
 
     session: SessionFile
@@ -50,9 +50,9 @@ class SimulatedSession:
     shared: OneProcess
 
     @property
-    def parties(self) -> list[str]:
+    def parties(self) -> tuple[str, ...]:
         """The names of the parties, in the roster's order."""
-        return [member.name for member in self.session.roster.parties]
+        return self.session.roster.party_names
 
     def membership(self, name: str, folder: Path) -> Membership:
         """Return a member whose files, if there are any, are in a folder."""
@@ -66,8 +66,8 @@ class Simulated(Generic[T]):
     """How a simulated session has ended.
 
     Attributes:
-        results: by party, what it has computed, or the error that ended it.
-        served: what the aggregator has served; None without one.
+        results: by party, its result or the error that ended it.
+        served: the results that the aggregator has served, as of `serve`; None without one.
         killed: the parties that were to be killed, and when.
     """
 
@@ -113,7 +113,7 @@ def simulated_session(
     Args:
         protocol, parameters: as in a session file; a key with None is not there, and numbers may be NumPy's.
         seed_for_simulation: determines every secret, so that nothing is secret; None: real randomness.
-        shared: what the members share but for their sources.
+        shared: the objects that the members share, without their keys and sources.
         timeouts: None: those of a session file.
         renamed: how the caller calls a key, or the roster, in errors.
 
@@ -130,13 +130,13 @@ def simulated_session(
     if topology not in ("aggregator", "direct"):
         reason = f"a session of '{protocol}' is not simulated as a whole: others than its parties compute"
         raise ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
-    names = [f"party-{number:05d}" for number in range(1, parties + 1)]
-    roles: dict[str, Role] = dict.fromkeys(names, "party")
+    roles: dict[str, Role] = dict.fromkeys(party_names(parties), "party")
     if topology != "direct":
         roles = {AGGREGATOR: "aggregator", **roles}
     seed = checked_seed(seed_for_simulation)
     sources = {name: randomness_of(seed, name) for name in roles}
-    identities = {name: Identity.from_seed(name, source.bytes(32)) for name, source in sources.items()}
+    keys = {name: signer.key for name, signer in draw_signers(sources).items()}
+    identities = {name: Identity(name, key) for name, key in keys.items()}
     members = [
         identities[name].entry(role, f"{name}:1" if role != "party" or topology == "direct" else None)
         for name, role in roles.items()
@@ -149,7 +149,7 @@ def simulated_session(
     }
     if timeouts is not None:
         document["timeouts"] = asdict(timeouts)
-    shared = shared or OneProcess(MemoryConnections())
+    shared = replace(shared or OneProcess(MemoryConnections()), keys=keys)
     if seed is not None:
         shared = replace(shared, sources=sources)
     try:

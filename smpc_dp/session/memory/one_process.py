@@ -1,4 +1,4 @@
-"""What the members of a session in one process share: connections, seeds, and what all would compute anew."""
+"""The objects that the members of a session in one process share: connections, seeds, and a memo."""
 
 from __future__ import annotations
 
@@ -8,37 +8,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
+from nacl.signing import SigningKey
+
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.engine.events import Event
 from smpc_dp.engine.run import Run
 from smpc_dp.identity.keys import Identity
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.session.memory.simulated_run import AGGREGATOR, RememberingVerifier
+from smpc_dp.session.memory.simulated_run import AGGREGATOR, RememberingVerifier, Signer
 from smpc_dp.transport.memory_connections import MemoryConnections
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 
 # Called with member, step and the seconds that its role has computed.
 OnSeconds = Callable[[str, str, float], None]
-
-
-@dataclass(frozen=True, slots=True)
-class RememberedSigner:
-    """A member's identity whose signatures are not checked again in this process."""
-
-    identity: Identity
-    verifier: RememberingVerifier
-
-    @property
-    def name(self) -> str:
-        """Name of the member."""
-        return self.identity.name
-
-    def sign(self, message: bytes) -> bytes:
-        """Return the signature of `message`."""
-        signature = self.identity.sign(message)
-        self.verifier.made(self.identity.public_key, message, signature)
-        return signature
 
 
 class _Memo(dict[tuple[Hashable, ...], Any]):
@@ -68,16 +51,18 @@ class _TimedRun(Run[Any]):
 
 @dataclass(frozen=True, slots=True)
 class OneProcess:
-    """What the members of a simulation share.
+    """The objects that the members of a simulation share.
 
     Attributes:
         connections: between them.
+        keys: by member, its secret key.
         sources: the seeded randomness of each member; empty where all is real.
         threads: of an aggregator, for the removal of masks.
-        on_seconds: told of each role's computing time.
+        on_seconds: called with each role's computing time.
     """
 
     connections: MemoryConnections
+    keys: Mapping[str, SigningKey] = field(default_factory=dict, repr=False)
     sources: Mapping[str, Randomness] = field(default_factory=dict)
     threads: int = 1
     on_seconds: OnSeconds | None = None
@@ -91,10 +76,10 @@ class OneProcess:
         return NoiseSource.keyed(self.sources[name].bytes(32), b"member")
 
     def maker(self, name: str, make: Callable[..., Run[Any]]) -> Callable[..., Run[Any]]:
-        """Return what makes the roles of a member, with its seed."""
+        """Return the function that makes the roles of a member, from `make`, with its seed."""
 
         def simulated(
-            context: Context, parameters: Any, identity: Identity, *arguments: Any, **named: Any
+            context: Context, parameters: Any, _identity: Identity, *arguments: Any, **named: Any
         ) -> Run[Any]:
             memo = self.memos.setdefault(context.request, _Memo())
             context = replace(context, verify=memo.verifier, memo=memo)
@@ -102,7 +87,7 @@ class OneProcess:
                 named["threads"] = self.threads
             elif name in self.sources:
                 named["randomness"] = self.sources[name]
-            signer = RememberedSigner(identity, memo.verifier)
+            signer = Signer(name, self.keys[name], memo.verifier)
             run = make(context, parameters, signer, *arguments, **named)
             if self.on_seconds is None:
                 return run

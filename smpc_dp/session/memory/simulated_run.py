@@ -73,6 +73,11 @@ def public_keys(signers: Mapping[str, Signer]) -> dict[str, bytes]:
     return {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
 
 
+def party_names(parties: int) -> tuple[str, ...]:
+    """Return the names of so many simulated parties."""
+    return tuple(f"party-{number:05d}" for number in range(1, parties + 1))
+
+
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
     """The names, keys and randomness of the roles of one simulated run, and the context that they share."""
@@ -96,7 +101,7 @@ def simulated_run(
     Without `seed_for_simulation` every secret comes from the operating system, as in a real run. With
     `remember=False` every role checks everything itself, as it would in a process of its own.
     """
-    names = tuple(f"party-{number:05d}" for number in range(1, parties + 1))
+    names = party_names(parties)
     sources = {name: randomness_of(seed_for_simulation, name) for name in (*names, AGGREGATOR)}
     verifier = RememberingVerifier() if remember else None
     signers = draw_signers(sources, verifier)

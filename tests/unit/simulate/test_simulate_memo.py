@@ -18,7 +18,6 @@ from smpc_dp.privacy.secagg_plan import check_plan
 from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.session.memory import one_process
 from smpc_dp.session.memory.drive import drive
-from smpc_dp.session.memory.one_process import RememberedSigner
 from smpc_dp.session.memory.simulated_run import AGGREGATOR, RememberingVerifier, Signer
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
@@ -100,14 +99,14 @@ def test_sessions_that_remember_have_the_same_result_and_evidence(monkeypatch: p
 def test_a_member_of_a_session_that_signs_with_another_key_is_excluded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sign, forger = RememberedSigner.sign, "party-00002"
+    sign, forger = Signer.sign, "party-00002"
 
-    def forge(self: RememberedSigner, message: bytes) -> bytes:
+    def forge(self: Signer, message: bytes) -> bytes:
         if self.name != forger:
             return sign(self, message)
         return SigningKey(bytes(32)).sign(message).signature
 
-    monkeypatch.setattr(RememberedSigner, "sign", forge)
+    monkeypatch.setattr(Signer, "sign", forge)
     ended = simulate.run(average, 5, ROBUST)
     assert ended.result().absent == (forger,)
     assert any(forger in fault for fault in ended.served[0].faults), ended.served[0].faults
