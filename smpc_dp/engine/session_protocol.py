@@ -215,7 +215,6 @@ class SessionProtocol:
             of single requests, in sessions of other protocols.
         audited: as `versions`, for those of earlier releases: their logs are audited, and no session is run.
         named: whether the checkers are given the parties' names, not their number.
-        chosen: the version for parameters as written; None where there is one.
         topology: who computes, for parameters as written.
         is_logged: whether runs have a log, for parameters as written.
         task: the name of what the parties of a session compute, for parameters as written
@@ -249,7 +248,6 @@ class SessionProtocol:
     versions: Mapping[int, Callable[..., tuple[Any, list[ConfigIssue]]]]
     audited: Mapping[int, Callable[..., tuple[Any, list[ConfigIssue]]]] = field(default_factory=dict)
     named: bool = False
-    chosen: Callable[[Written], int] | None = None
     topology: Callable[[Written], Topology] = _through_aggregator
     is_logged: Callable[[Written], bool] = _never
     task: Callable[[Written], str] = _task_of_sums
@@ -275,9 +273,10 @@ class SessionProtocol:
         """Whether its sessions are of sums by roles of its own, beside which pairs may be evaluated."""
         return self.party is not None
 
-    def version_for(self, parameters: Written) -> int:
-        """Return the version that a session file with these parameters needs."""
-        return min(self.versions, default=1) if self.chosen is None else self.chosen(parameters)
+    @property
+    def version(self) -> int:
+        """The version of the session files that are written for it."""
+        return min(self.versions, default=1)
 
     def checker(self, version: int) -> Callable[..., tuple[Any, list[ConfigIssue]]] | None:
         """Return the checker of `[parameters]` of a version, also of an earlier release; None for others."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -24,6 +24,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SMALL_SESSION
 from smpc_dp.secagg.claim import noisy_claim
 from smpc_dp.secagg.params import OF_GOPA, SAME, SumSettings, check_sum
+from smpc_dp.secagg.protocol import VERSION
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -56,6 +57,7 @@ class NoisySumParameters(SumParameters, frozen=True):
     The claim counts on `honest` shares: see `counted_shares`.
     """
 
+    version: ClassVar[int] = VERSION
     epsilon: float
     delta: float
     mechanism: ShareName

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -15,6 +15,7 @@ from smpc_dp.engine.result import Claim
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout, part_of, plan_secagg
 from smpc_dp.secagg.claim import sum_claim
+from smpc_dp.secagg.protocol import VERSION
 from smpc_dp.settings import read
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ OF_GOPA = {
 class SecAggParameters(SumParameters, frozen=True):
     """Checked parameters of an exact sum; `same_survivors`: all of a session are over the same survivors."""
 
+    version: ClassVar[int] = VERSION
     same_survivors: bool = True
 
     @property

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from smpc_dp.engine.phases.parameters import SumParameters
     from smpc_dp.engine.run import Run
 
+# Version 2 commits to masking keys before any is shown.
+VERSION = 2
 # Groups of learners up to this size have the complete graph: only there all s - c honest members' noise is
 # counted on.
 MOST_COMPLETE = 512
@@ -56,7 +58,7 @@ def _tables() -> Roles:
 PROTOCOLS = (
     SessionProtocol(
         name="secagg",
-        versions={1: _check},
+        versions={VERSION: _check},
         party=_party,
         aggregator=_aggregator,
         in_rounds=True,

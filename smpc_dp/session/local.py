@@ -73,7 +73,7 @@ def create_local_session(
         role = roles.get(name, "party")
         address = f"127.0.0.1:{free_port()}" if role != "party" or addresses or direct else None
         members.append((identity, identity.entry(role, address)))
-    version = 1 if described is None else described.version_for(parameters)
+    version = 1 if described is None else described.version
     entries = [entry for _, entry in members]
     write_session(path, protocol, version, parameters, entries, timeouts or ON_ONE_MACHINE)
     for identity, _ in members:

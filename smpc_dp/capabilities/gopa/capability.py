@@ -6,15 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from smpc_dp.capabilities.gopa.versions import (
-    AUDITED_VERSION,
-    GOPA,
-    VERIFIABLE_VERSION,
-    VERSION,
-    is_direct,
-    is_verifiable,
-    version_of,
-)
+from smpc_dp.capabilities.gopa.versions import AUDITED_VERSIONS, GOPA, VERSION, is_direct, is_verifiable
 from smpc_dp.engine.averaging import Averaging
 from smpc_dp.engine.session_protocol import (
     Audit,
@@ -45,10 +37,6 @@ def _check(
     from smpc_dp.capabilities.gopa.check import check_for_version
 
     return check_for_version(version, parameters, parties)
-
-
-def _version(parameters: Mapping[str, object]) -> int:
-    return version_of(verifiable=is_verifiable(parameters))
 
 
 def _topology(parameters: Mapping[str, object]) -> Topology:
@@ -136,7 +124,7 @@ AUDIT = Audit(
     check_run_id=_check_run_id,
     auditor=_auditor,
     view=_view,
-    certifies=((GOPA, VERIFIABLE_VERSION), (GOPA, AUDITED_VERSION)),
+    certifies=tuple((GOPA, number) for number in (VERSION, *AUDITED_VERSIONS)),
 )
 """Of verifiable averages, also of learners'."""
 
@@ -150,9 +138,8 @@ def _steps() -> tuple[tuple[str, ...], ...]:
 PROTOCOLS = (
     SessionProtocol(
         name=GOPA,
-        versions={number: functools.partial(_check, number) for number in (VERSION, VERIFIABLE_VERSION)},
-        audited={AUDITED_VERSION: functools.partial(_check, AUDITED_VERSION)},
-        chosen=_version,
+        versions={VERSION: functools.partial(_check, VERSION)},
+        audited={number: functools.partial(_check, number) for number in AUDITED_VERSIONS},
         topology=_topology,
         is_logged=is_verifiable,
         roster_issues=_roster_issues,

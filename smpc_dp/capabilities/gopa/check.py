@@ -6,13 +6,7 @@ from collections.abc import Mapping
 
 from smpc_dp.capabilities.gopa import direct_params
 from smpc_dp.capabilities.gopa.params import GopaParameters
-from smpc_dp.capabilities.gopa.versions import (
-    VERIFIABLE_VERSION,
-    VERSION,
-    has_version,
-    is_verifiable,
-    version_of,
-)
+from smpc_dp.capabilities.gopa.versions import VERSION, is_verifiable
 from smpc_dp.encoding import shown
 from smpc_dp.engine.session_protocol import RECORDS
 from smpc_dp.errors import ConfigCheck, ConfigIssue
@@ -23,15 +17,8 @@ def check_for_version(
     version: int, parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check the parameters of a session of this protocol version, as `check_gopa` does."""
-    verifiable = is_verifiable(parameters)
-    if not has_version(version, verifiable=verifiable):
-        why = (
-            f"needs version {VERIFIABLE_VERSION} of 'gopa', which has the session log"
-            if verifiable
-            else f"must be true in version {version} of 'gopa'; without it the version is {VERSION}"
-        )
-        expected = version_of(verifiable=verifiable)
-        reason = f"{why}: write version = {expected} in the place of version = {version}"
+    if version != VERSION and not is_verifiable(parameters):
+        reason = f"must be true in version {version} of 'gopa', which is for logs: write version = {VERSION}"
         return None, [ConfigIssue("verifiable", reason, ConfigCheck.CONFLICT)]
     return check_gopa(parameters, parties)
 

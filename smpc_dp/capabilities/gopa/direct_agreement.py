@@ -31,16 +31,16 @@ from smpc_dp.engine.peers import PeerState
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.draws import draw_neighbours
-from smpc_dp.engine.phases.key_graph import Graph, hello
+from smpc_dp.engine.phases.key_graph import Graph, Revealed, check_draw, check_openings, hello
 from smpc_dp.engine.state import Transition
-from smpc_dp.errors import Check, PeerFault, VerificationError
+from smpc_dp.errors import Check, PeerFault
 from smpc_dp.wire.envelope import Envelope
-from smpc_dp.wire.sets import PartySet, pack_list, unpack_list
+from smpc_dp.wire.sets import PartySet, pack_list
 from smpc_dp.wire.signing import decode, encode
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """State of a party from start to roll: its draw, and the secret of its key."""
+    """State of a party from start to roll: its draw, and the secret of its masking key."""
 
     present: PartySet
     neighbours: tuple[int, ...]
@@ -89,7 +89,7 @@ class AwaitStart(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
 
 
 class AwaitMerkleCommitment(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The party has drawn its neighbours and committed to them."""
+    """The party has committed to the neighbours that it drew and to its masking key."""
 
     expects: ClassVar[str] = d.MERKLE_COMMITMENT
     phase: ClassVar[int] = 1
@@ -99,7 +99,7 @@ class AwaitMerkleCommitment(PeerState[DirectInbox], frozen=True, kw_only=True, e
 
 
 class AwaitParticipants(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The party has opened its draw."""
+    """The party has opened its commitments."""
 
     expects: ClassVar[str] = d.PARTICIPANTS
     phase: ClassVar[int] = 2
@@ -126,7 +126,7 @@ def say_hello(peer: DirectPeer, state: Ready) -> Transition:
 
 
 def on_start(peer: DirectPeer, state: AwaitStart) -> Transition:
-    """Draw neighbours, and advertise a fresh key with a commitment to the draw."""
+    """Draw neighbours and make a key; advertise commitments to both."""
     run_id, drawn, sent = draw(peer, state)
     return Transition(
         AwaitMerkleCommitment(run_id=run_id, inbox=state.inbox, vector=state.vector, drawn=drawn), sent
@@ -134,7 +134,7 @@ def on_start(peer: DirectPeer, state: AwaitStart) -> Transition:
 
 
 def on_merkle_commitment(peer: DirectPeer, state: AwaitMerkleCommitment) -> Transition:
-    """Open the draw, now that all have committed to theirs."""
+    """Open draw and masking key, now that all have committed to theirs."""
     advertised, sent = open_draw(peer, state, state.drawn)
     after = AwaitParticipants(
         run_id=state.run_id, inbox=state.inbox, vector=state.vector, advertised=advertised
@@ -169,8 +169,10 @@ def draw(peer: DirectPeer, state: DirectState) -> tuple[bytes, Drawn, list[Envel
     shown = suspect_all(peer, begun)
     neighbours = draw_neighbours(peer.index, peer.parties, peer.parameters.plan.degree, peer.random)
     blinder, mask_secret = peer.random.bytes(32), peer.random.bytes(32)
-    commitment = keys.neighbour_commitment(context, run_id, peer.name, pack_list(neighbours), blinder)
-    advertise = d.Advertise(agree.public_key(mask_secret), commitment)
+    advertise = d.Advertise(
+        keys.neighbour_commitment(context, run_id, peer.name, pack_list(neighbours), blinder),
+        keys.key_commitment(context, run_id, peer.name, agree.public_key(mask_secret)),
+    )
     drawn = Drawn(present, neighbours, blinder, mask_secret)
     return run_id, drawn, shown + peer.broadcast(begun, m.ADVERTISE, advertise, present)
 
@@ -190,13 +192,14 @@ def open_draw(peer: DirectPeer, state: DirectState, drawn: Drawn) -> tuple[Adver
         "roll",
     )
     try:
-        messages = {party: read_advertise(peer, party, bodies[party]) for party in bodies}
+        messages = {party: decode(bodies[party], d.Advertise, peer.name_of(party)) for party in bodies}
     except PeerFault as fault:
         raise peer.refuse(f"let {fault} onto the roll", fault.check) from None
     note_hidden(peer, state, m.ADVERTISE, members)
     digest = hashlib.sha256(body).digest()
     advertised = Advertised(drawn.neighbours, drawn.mask_secret, members, messages, digest)
-    reveal = d.Reveal(pack_list(drawn.neighbours), drawn.blinder, proofs_of(state, m.ADVERTISE))
+    mask_key, proofs = agree.public_key(drawn.mask_secret), proofs_of(state, m.ADVERTISE)
+    reveal = d.Reveal(pack_list(drawn.neighbours), drawn.blinder, mask_key, proofs)
     return advertised, peer.broadcast(state, m.REVEAL, reveal, members)
 
 
@@ -209,13 +212,13 @@ def attest_participants(
     members = members_of(peer, proposed.participants, advertised.members, "participants")
     reason = "list of participants"
     bodies = _check_bodies(peer, state, m.REVEAL, proposed.reveals, proposed.signatures, members, reason)
-    drawn: dict[int, tuple[int, ...]] = {}
+    revealed: dict[int, Revealed] = {}
     reported = decode(state.inbox.letters[m.REVEAL][peer.index].body, d.Reveal, peer.name).proofs
     # A proof that came after this party's own reveal excludes no party.
     convicted = {proof.party for proof in proofs_of(state, m.ADVERTISE) if proof in reported}
     try:
         for party, reveal in bodies.items():
-            drawn[party], shown = read_reveal(peer, state, advertised, party, reveal)
+            revealed[party], shown = read_reveal(peer, state, advertised, party, reveal)
             convicted |= shown
     except PeerFault as fault:
         raise peer.refuse(f"let {fault} take part", fault.check) from None
@@ -226,12 +229,12 @@ def attest_participants(
                 f"lets {peer.name_of(party)} take part, which advertised twice", Check.EQUIVOCATION
             )
     note_hidden(peer, state, m.REVEAL, members)
-    graph = _neighbourhood(peer, members, drawn, advertised)
+    graph = _neighbourhood(peer, members, revealed, advertised)
     peer.parameters.check_neighbourhood(peer.name, len(graph.holders), len(graph.drew_me))
     digest = keys.participants_digest(
         peer.context, state.run_id, advertised.merkle_commitment, proposed.participants
     )
-    agreed = Agreed(members, _edges(drawn), advertised.merkle_commitment, digest)
+    agreed = Agreed(members, _edges(revealed), advertised.merkle_commitment, digest)
     after = CertifyParticipants(
         run_id=state.run_id, inbox=state.inbox, vector=vector, graph=graph, agreed=agreed
     )
@@ -239,11 +242,11 @@ def attest_participants(
     return Transition(after, sent + suspect_all(peer, state, m.ATTEST_PARTICIPANTS))
 
 
-def _edges(drawn: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
+def _edges(revealed: Mapping[int, Revealed]) -> dict[int, tuple[int, ...]]:
     """Return each participant's neighbours: those that it drew, and those that drew it."""
-    edges: dict[int, set[int]] = {party: set() for party in drawn}
-    for party, others in drawn.items():
-        for other in others:
+    edges: dict[int, set[int]] = {party: set() for party in revealed}
+    for party, opened in revealed.items():
+        for other in opened.drawn:
             if other in edges:
                 edges[party].add(other)
                 edges[other].add(party)
@@ -251,12 +254,12 @@ def _edges(drawn: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
 
 
 def _neighbourhood(
-    peer: DirectPeer, members: PartySet, drawn: Mapping[int, tuple[int, ...]], advertised: Advertised
+    peer: DirectPeer, members: PartySet, revealed: Mapping[int, Revealed], advertised: Advertised
 ) -> Graph:
     """Return this party's neighbourhood in the graph."""
     own = tuple(party for party in advertised.neighbours if party in members)
-    drew_me = tuple(party for party, others in drawn.items() if peer.index in others)
-    mask_keys = {party: advertised.messages[party].mask_key for party in sorted({*own, *drew_me})}
+    drew_me = tuple(party for party, opened in revealed.items() if peer.index in opened.drawn)
+    mask_keys = {party: revealed[party].mask_key for party in sorted({*own, *drew_me})}
     return Graph(members, own, drew_me, advertised.mask_secret, mask_keys, advertised.merkle_commitment)
 
 
@@ -315,33 +318,25 @@ def _check_bodies(
     return of
 
 
-# What parties advertise and reveal
-
-
-def read_advertise(peer: DirectPeer, party: int, body: bytes) -> d.Advertise:
-    """Raise PeerFault naming the party unless its advertisement is one."""
-    name = peer.name_of(party)
-    advertise = decode(body, d.Advertise, name)
-    try:
-        agree.check_public_key(advertise.mask_key)
-    except VerificationError as error:
-        raise PeerFault(name, str(error), error.check) from None
-    return advertise
+# What parties reveal
 
 
 def read_reveal(
     peer: DirectPeer, state: DirectState, advertised: Advertised, party: int, body: bytes
-) -> tuple[tuple[int, ...], set[int]]:
-    """Return the parties that a party drew, and those that it proves to have advertised twice.
+) -> tuple[Revealed, set[int]]:
+    """Return what a party reveals of itself, and the parties that it proves to have advertised twice.
 
     Raises PeerFault.
     """
     name, degree = peer.name_of(party), peer.parameters.plan.degree
-    reveal = decode(body, d.Reveal, name)
-    shown = keys.neighbour_commitment(peer.context, state.run_id, name, reveal.neighbours, reveal.blinder)
-    if shown != advertised.messages[party].commitment:
-        raise PeerFault(name, "revealed neighbours that it had not committed to", Check.BAD_OPENING)
-    drawn = unpack_list(reveal.neighbours, peer.parties, name)
-    if len(drawn) != degree or party in drawn:
-        raise PeerFault(name, f"must draw {degree} neighbours other than itself", Check.BAD_DRAW)
-    return drawn, proven(peer, state, m.ADVERTISE, reveal.proofs, name)
+    reveal, commitments = decode(body, d.Reveal, name), advertised.messages[party]
+    check_openings(
+        peer.context,
+        state.run_id,
+        name,
+        reveal,
+        draw=commitments.draw_commitment,
+        key=commitments.key_commitment,
+    )
+    revealed = Revealed(check_draw(peer.context, degree, party, reveal.neighbours), reveal.mask_key)
+    return revealed, proven(peer, state, m.ADVERTISE, reveal.proofs, name)

@@ -20,7 +20,6 @@ from smpc_dp.capabilities.gopa.direct_agreement import (
     attest_participants,
     draw,
     open_draw,
-    read_advertise,
     read_reveal,
 )
 from smpc_dp.capabilities.gopa.direct_evidence import (
@@ -236,7 +235,7 @@ def propose_merkle_commitment(peer: DirectPeer, state: CollectAdvertise) -> Tran
     letters, before = _heard(peer, state, state.drawn.present), state.drawn.present
     for party, letter in list(letters.items()):
         try:
-            read_advertise(peer, party, letter.body)
+            decode(letter.body, d.Advertise, peer.name_of(party))
             _check_unconvicted(peer, state, m.ADVERTISE, party)
         except PeerFault as fault:
             _exclude(state, party, fault)

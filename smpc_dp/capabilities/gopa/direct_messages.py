@@ -69,10 +69,10 @@ class Start(Body, frozen=True):
 
 
 class Advertise(Body, frozen=True):
-    """Party: a fresh X25519 key for the noise of pairs, and a commitment to the drawn neighbours."""
+    """Party: commitments to the drawn neighbours, and to a fresh X25519 key for the noise of pairs."""
 
-    mask_key: Bytes32
-    commitment: Bytes32
+    draw_commitment: Bytes32
+    key_commitment: Bytes32
 
 
 class MerkleCommitment(Body, frozen=True):
@@ -83,11 +83,9 @@ class MerkleCommitment(Body, frozen=True):
     signatures: bytes
 
 
-class Reveal(Body, frozen=True):
-    """Party: the opening of its commitment, and proofs against parties that advertised twice."""
+class Reveal(m.Reveal, frozen=True):
+    """Party: the openings of its commitments, and proofs against parties that advertised twice."""
 
-    neighbours: bytes
-    blinder: Bytes32
     proofs: list[Proof]
 
 

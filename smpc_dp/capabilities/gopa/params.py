@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.capabilities.gopa.messages import PARTY_STEPS
 from smpc_dp.capabilities.gopa.plan import SessionNoise, plan_session
-from smpc_dp.capabilities.gopa.versions import GOPA
+from smpc_dp.capabilities.gopa.versions import GOPA, VERSION
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.engine.phases.parameters import MAX_PARTIES, SumParameters
@@ -46,6 +46,7 @@ class GopaParameters(SumParameters, frozen=True):
     """
 
     protocol: ClassVar[str] = GOPA
+    version: ClassVar[int] = VERSION
     # Who sees what in a run, and what the noise shared with lost parties stays in.
     seen_by: ClassVar[str] = (
         "the aggregator, up to {corrupt} colluding parties, or any single curious party see"

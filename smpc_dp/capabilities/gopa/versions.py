@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 GOPA = "gopa"
-# Without verifiable averages, and with them.
-VERSION, VERIFIABLE_VERSION = 1, 3
-# The version of verifiable sessions before: their logs are audited, and no session is run in it.
-AUDITED_VERSION = 2
+VERSION = 4
+# Earlier versions of verifiable sessions: their logs are audited, and no session is run in them.
+AUDITED_VERSIONS = (2, 3)
+# In it bounds of published values did not hold for keys that others chose.
+UNBOUNDED_VERSION = 2
 
 
 def is_verifiable(parameters: Mapping[str, object]) -> bool:
@@ -19,13 +20,3 @@ def is_verifiable(parameters: Mapping[str, object]) -> bool:
 def is_direct(parameters: Mapping[str, object]) -> bool:
     """Tell whether a session as written has channels between all parties, and no aggregator."""
     return parameters.get("topology") == "direct"
-
-
-def version_of(*, verifiable: bool) -> int:
-    """Return the version of sessions with verifiable averages, or without."""
-    return VERIFIABLE_VERSION if verifiable else VERSION
-
-
-def has_version(version: int, *, verifiable: bool) -> bool:
-    """Tell whether sessions with verifiable averages, or without, are of this version, or were before."""
-    return version == version_of(verifiable=verifiable) or (verifiable and version == AUDITED_VERSION)

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from smpc_dp.session.member import Membership
     from smpc_dp.session.party_requests import PartyRequests
 
-# Averages of the method that alone has verifiable ones: sessions with them have versions and logs of its
-# protocol. None where its capability is absent.
+# Averages of the method that alone has verifiable ones: sessions with them have logs of its protocol. None where
+# its capability is absent.
 LOGGED = find_protocol(METHODS["gopa"])
-# Without verifiable averages.
-VERSION = 1
+# A session's groups average in its version: it is that of GOPA.
+VERSION = 4
 
 
 def _check(
@@ -45,10 +45,6 @@ def _check(
     from smpc_dp.capabilities.learn.registry import check_learn_as
 
     return check_learn_as(version, parameters, names)
-
-
-def _version(parameters: Mapping[str, object]) -> int:
-    return VERSION if LOGGED is None else LOGGED.version_for(averager_of(parameters))
 
 
 def _is_logged(parameters: Mapping[str, object]) -> bool:
@@ -127,10 +123,9 @@ def _checkers(versions: Iterable[int]) -> dict[int, Callable[..., Any]]:
 PROTOCOLS = (
     SessionProtocol(
         name=LEARN,
-        versions=_checkers((VERSION,) if LOGGED is None else LOGGED.versions),
+        versions=_checkers((VERSION,)),
         audited=_checkers(() if LOGGED is None else LOGGED.audited),
         named=True,
-        chosen=_version,
         topology=_topology,
         is_logged=_is_logged,
         task=_task,

@@ -256,7 +256,7 @@ def _checked(name: str, given: Mapping[str, object], size: int) -> SumParameters
     """Return the checked parameters of a protocol; raise ConfigError in the names of the table's keys."""
     protocol = session_protocol(name)
     own = None if protocol.averaging is None else protocol.averaging.check
-    checked, issues = (own or checker_of(name, protocol.version_for(given)))(given, size)
+    checked, issues = (own or checker_of(name, protocol.version))(given, size)
     if given.get("verifiable") and "precision" in {issue.where for issue in issues}:
         # The grid follows from the noise: precision is not a setting.
         reason = "needs more noise than verifiable averages have: raise it, take fewer steps or larger groups"

@@ -214,11 +214,11 @@ def check_learn_as(
     numbered, issues = number_parties(parameters, names)
     if issues:
         return None, issues
-    protocol, verifiable = session_protocol(LEARN), is_verifiable(parameters)
-    expected = protocol.version_for(parameters)
-    if version != expected and not (verifiable and version in protocol.audited):
-        why = "verifiable averages" if verifiable else "without verifiable averages 'learn'"
-        reason = f"{why} need version = {expected}, this session file has version = {version}"
+    expected = session_protocol(LEARN).version
+    if version != expected and not is_verifiable(parameters):
+        reason = (
+            f"must be true in version {version} of 'learn', which is for logs: write version = {expected}"
+        )
         return None, [ConfigIssue("averager.verifiable", reason, ConfigCheck.CONFLICT)]
     return check_learn(numbered, len(names))
 

@@ -1,7 +1,7 @@
 """The first phase of a sum: fresh keys, and a random graph of parties that no member chooses.
 
-Each party draws its neighbours, commits to them before any draw is opened, and opens the commitment when all
-commitments are bound by one root. The root does not bind keys: their owner has signed them.
+Each party draws its neighbours, makes a masking key, and advertises commitments to both. It opens them when one
+root binds all advertisements: nobody chooses a draw or a masking key after it has seen another's.
 Steps: hello, start, advertise, roll, reveal, neighbours.
 Specification: protocols/secagg/README.md.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
@@ -31,7 +32,7 @@ from smpc_dp.engine.state import Secret, State, Transition
 from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list, pack_set, unpack_list
-from smpc_dp.wire.signing import Context, decode
+from smpc_dp.wire.signing import Context, decode, encode
 
 P_co = TypeVar("P_co", bound=SumParameters, covariant=True)
 Watch = Callable[[str, RingVector], None]
@@ -56,18 +57,18 @@ class SumMember(Member[P_co]):
 
 
 class Drawn(Secret, frozen=True):
-    """State of a party from `start` to `roll`: its draw, its secret keys and its commitment."""
+    """State of a party from `start` to `roll`: its draw, its secret keys, SHA-256 of its advertisement."""
 
     present: PartySet
     neighbours: tuple[int, ...]
     blinder: bytes
     seal_secret: bytes
     mask_secret: bytes
-    commitment: bytes
+    advertisement: bytes
 
 
 class Advertised(Secret, frozen=True):
-    """State of a party from `roll` to `neighbours`; `root` binds all commitments."""
+    """State of a party from `roll` to `neighbours`; `root` binds all advertisements."""
 
     neighbours: tuple[int, ...]
     seal_secret: bytes
@@ -86,7 +87,7 @@ class Graph(Secret, frozen=True):
         drew_me: the revealed parties that drew this party, ascending.
         mask_secret: of this party's masking key.
         mask_keys: the masking keys of its neighbours.
-        digest: of all commitments.
+        digest: of all advertisements.
     """
 
     revealed: PartySet
@@ -140,7 +141,7 @@ class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitMerkleCommitment(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has drawn its neighbours and committed to them."""
+    """The party has committed to the neighbours that it drew and to its masking key."""
 
     expects: ClassVar[str] = m.MERKLE_COMMITMENT
     vector: RingVector
@@ -148,7 +149,7 @@ class AwaitMerkleCommitment(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has opened its draw."""
+    """The party has opened its commitments."""
 
     expects: ClassVar[str] = m.NEIGHBOURS
     vector: RingVector
@@ -163,7 +164,7 @@ def say_hello(member: Member[SumParameters], state: Ready) -> Transition:
 
 
 def on_start(member: Member[SumParameters], state: AwaitStart, body: bytes) -> Transition:
-    """Draw neighbours, and advertise fresh keys with a commitment to the draw."""
+    """Draw neighbours and make keys; advertise commitments to the draw and to the masking key."""
     run_id, drawn, message = draw(member, state.nonce, body)
     answer = member.write(run_id, m.ADVERTISE, message)
     return Transition(AwaitMerkleCommitment(run_id=run_id, vector=state.vector, drawn=drawn), (answer,))
@@ -172,7 +173,7 @@ def on_start(member: Member[SumParameters], state: AwaitStart, body: bytes) -> T
 def on_merkle_commitment(
     member: Member[SumParameters], state: AwaitMerkleCommitment, body: bytes
 ) -> Transition:
-    """Open the draw, now that all commitments are bound."""
+    """Open draw and masking key, now that all advertisements are bound."""
     run_id = state.run_id
     advertised, message = open_draw(member, run_id, state.drawn, body)
     after = AwaitNeighbours(vector=state.vector, advertised=advertised)
@@ -185,14 +186,14 @@ PARTY_ROWS = (
         on_start,
         (AwaitMerkleCommitment,),
         (m.ADVERTISE,),
-        "another draw: the commitment binds it; another run: its id binds the nonces of all",
+        "another draw or masking key: commitments bind them; another run: its id binds the nonces of all",
     ),
     Row(
         AwaitMerkleCommitment,
         on_merkle_commitment,
         (AwaitNeighbours,),
         (m.REVEAL,),
-        "a party that joins: the root binds the commitments of all",
+        "a party that joins: the root binds the advertisements of all",
     ),
 )
 
@@ -233,7 +234,7 @@ def hello(member: Member[SumParameters], nonce: bytes) -> m.Hello:
 
 
 def draw(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[bytes, Drawn, m.Advertise]:
-    """Check `start`: return the run id, the draw, and the fresh keys with the commitment to the draw."""
+    """Check `start`: return the run id, the draw with fresh keys, and the advertisement of both."""
     context, random = member.context, member.random
     start = decode(body, m.Start, context.aggregator)
     present = members_of(member, start.present, None, "present parties")
@@ -242,28 +243,29 @@ def draw(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[byte
     run_id = keys.run_identifier(context, context.operation, start.present, start.root)
     neighbours = draw_neighbours(member.index, member.parties, member.parameters.plan.degree, random)
     blinder, seal_secret, mask_secret = random.bytes(32), random.bytes(32), random.bytes(32)
-    commitment = keys.neighbour_commitment(context, run_id, member.name, pack_list(neighbours), blinder)
-    drawn = Drawn(present, neighbours, blinder, seal_secret, mask_secret, commitment)
-    message = m.Advertise(agree.public_key(seal_secret), agree.public_key(mask_secret), commitment)
-    return run_id, drawn, message
+    draw_commitment = keys.neighbour_commitment(context, run_id, member.name, pack_list(neighbours), blinder)
+    key_commitment = keys.key_commitment(context, run_id, member.name, agree.public_key(mask_secret))
+    message = m.Advertise(agree.public_key(seal_secret), draw_commitment, key_commitment)
+    advertisement = sha256(encode(message)).digest()
+    return run_id, Drawn(present, neighbours, blinder, seal_secret, mask_secret, advertisement), message
 
 
 def open_draw(
     member: Member[SumParameters], run_id: bytes, drawn: Drawn, body: bytes
 ) -> tuple[Advertised, m.Reveal]:
-    """Check `roll` and that the root binds this party's commitment; return its opening."""
+    """Check `roll` and that the root binds this party's advertisement; return its openings."""
     merkle_commitment = decode(body, m.MerkleCommitment, member.context.aggregator)
     members = members_of(member, merkle_commitment.advertised, drawn.present, "roll")
-    _check_commitments(
-        member, merkle_commitment.root, members, {member.index: drawn.commitment}, merkle_commitment.proof
-    )
+    given = {member.index: drawn.advertisement}
+    _check_advertised(member, merkle_commitment.root, members, given, merkle_commitment.proof)
     digest = keys.merkle_commitment_digest(
         member.context, run_id, merkle_commitment.advertised, merkle_commitment.root
     )
     advertised = Advertised(
         drawn.neighbours, drawn.seal_secret, drawn.mask_secret, members, merkle_commitment.root, digest
     )
-    return advertised, m.Reveal(pack_list(drawn.neighbours), drawn.blinder)
+    mask_key = agree.public_key(drawn.mask_secret)
+    return advertised, m.Reveal(pack_list(drawn.neighbours), drawn.blinder, mask_key)
 
 
 def join_graph(
@@ -276,12 +278,12 @@ def join_graph(
     if drew_me != tuple(sorted(set(drew_me))) or any(party not in revealed for party in drew_me):
         raise member.refuse("openings are not of revealed parties in roster order", Check.WRONG_ORDER)
     holders = tuple(party for party in advertised.neighbours if party in revealed)
-    keys_of = _advertisements(member, run_id, advertised, message, {*holders, *drew_me})
+    advertisements = _advertisements(member, run_id, advertised, message, {*holders, *drew_me})
+    mask_keys = _mask_keys(member, run_id, message.mask_keys, advertisements)
     for opening in message.openings:
-        _check_opening(member, run_id, opening, keys_of[opening.party].commitment)
+        _check_opening(member, run_id, opening, advertisements[opening.party])
     member.parameters.check_neighbourhood(member.name, len(holders), len(drew_me))
-    mask_keys = {party: advertise.mask_key for party, advertise in keys_of.items()}
-    seal_keys = {party: advertise.seal_key for party, advertise in keys_of.items()}
+    seal_keys = {party: advertise.seal_key for party, advertise in advertisements.items()}
     graph = Graph(revealed, holders, drew_me, advertised.mask_secret, mask_keys, advertised.digest)
     return graph, Sealing(advertised.seal_secret, seal_keys)
 
@@ -303,11 +305,11 @@ def check_forwarded(
     return name
 
 
-def _check_commitments(
+def _check_advertised(
     member: Member[Any], root: bytes, members: PartySet, given: Mapping[int, bytes], proof: bytes
 ) -> None:
-    """Raise PeerFault unless the root binds these parties' commitments."""
-    _check_bound(member, Label.COMMITMENTS, root, members, given, proof, "roll", "commitment")
+    """Raise PeerFault unless the root binds these parties' advertisements, of which SHA-256 are given."""
+    _check_bound(member, Label.ADVERTISEMENTS, root, members, given, proof, "roll", "advertisement")
 
 
 def _check_bound(
@@ -337,53 +339,104 @@ def _advertisements(
     message: m.Neighbours,
     neighbours: Collection[int],
 ) -> dict[int, m.Advertise]:
-    """Return the keys of exactly the neighbours, as they are signed; the root binds their draws alone."""
+    """Return the advertisements of exactly the neighbours, as they are signed and as the root binds them."""
     expected = tuple(sorted(neighbours))
     if tuple(item.party for item in message.advertisements) != expected:
         raise member.refuse(
             f"advertisements are not those of the {len(expected)} neighbours of {member.name}",
             Check.SET_DIFFERS,
         )
-    keys_of: dict[int, m.Advertise] = {}
+    advertisements: dict[int, m.Advertise] = {}
     for item in message.advertisements:
         name = check_forwarded(member, run_id, m.ADVERTISE, item)
-        keys_of[item.party] = member.context.remember(
+        advertisements[item.party] = member.context.remember(
             ("advertised", item.body), partial(decode, item.body, m.Advertise, name)
         )
     if expected:
-        commitments = {party: advertise.commitment for party, advertise in keys_of.items()}
-        _check_commitments(member, advertised.root, advertised.members, commitments, message.proof)
+        given = {item.party: sha256(item.body).digest() for item in message.advertisements}
+        _check_advertised(member, advertised.root, advertised.members, given, message.proof)
     elif message.proof:
-        raise member.refuse("proved commitments of nobody", Check.NOT_IN_TREE)
-    return keys_of
+        raise member.refuse("proved advertisements of nobody", Check.NOT_IN_TREE)
+    return advertisements
+
+
+def _mask_keys(
+    member: Member[Any], run_id: bytes, packed: bytes, advertisements: Mapping[int, m.Advertise]
+) -> dict[int, bytes]:
+    """Return the masking keys of the neighbours, which open their commitments."""
+    if len(packed) != m.KEY_BYTES * len(advertisements):
+        raise member.refuse("forwarded other than one masking key of each neighbour", Check.NOT_ONE_EACH)
+    mask_keys = {}
+    for place, (party, advertise) in enumerate(advertisements.items()):
+        mask_key, name = packed[m.KEY_BYTES * place : m.KEY_BYTES * (place + 1)], member.name_of(party)
+        if keys.key_commitment(member.context, run_id, name, mask_key) != advertise.key_commitment:
+            raise member.refuse(f"forwarded a key that {name} had not committed to", Check.BAD_OPENING)
+        mask_keys[party] = mask_key
+    return mask_keys
 
 
 def _check_opening(
-    member: Member[SumParameters], run_id: bytes, opening: m.Opening, commitment: bytes
+    member: Member[SumParameters], run_id: bytes, opening: m.Opening, advertise: m.Advertise
 ) -> None:
-    """Raise PeerFault unless a party's opening is of its commitment, and it drew this party."""
+    """Raise PeerFault unless a party's openings are of its commitments, and it drew this party."""
     name = check_forwarded(member, run_id, m.REVEAL, opening)
     context, degree = member.context, member.parameters.plan.degree
-    drawn = context.remember(
-        ("opened", run_id, opening.party, opening.body, commitment),
-        lambda: read_draw(context, degree, run_id, opening.party, opening.body, commitment),
+    revealed = context.remember(
+        ("opened", run_id, opening.party, opening.body, advertise),
+        lambda: read_reveal(context, degree, run_id, opening.party, opening.body, advertise),
     )
-    if member.index not in drawn:
+    if member.index not in revealed.drawn:
         raise member.refuse(
             f"forwarded the opening of {name}, which did not draw {member.name}", Check.NOT_PRESENT
         )
 
 
-def read_draw(
-    context: Context, degree: int, run_id: bytes, party: int, body: bytes, commitment: bytes
-) -> tuple[int, ...]:
-    """Return a party's draw; raise PeerFault unless it is valid and matches the commitment."""
+class Revealed(NamedTuple):
+    """The neighbours that a party drew, and its masking key."""
+
+    drawn: tuple[int, ...]
+    mask_key: bytes
+
+
+def read_reveal(
+    context: Context, degree: int, run_id: bytes, party: int, body: bytes, advertise: m.Advertise
+) -> Revealed:
+    """Return what a party reveals; raise PeerFault unless it is valid and opens the party's commitments."""
     name = context.names[party - 1]
     reveal = decode(body, m.Reveal, name)
+    check_openings(
+        context, run_id, name, reveal, draw=advertise.draw_commitment, key=advertise.key_commitment
+    )
+    return Revealed(check_draw(context, degree, party, reveal.neighbours), reveal.mask_key)
+
+
+def check_openings(
+    context: Context, run_id: bytes, name: str, reveal: m.Reveal, *, draw: bytes, key: bytes
+) -> None:
+    """Raise PeerFault unless a party opens its commitments `draw` and `key`.
+
+    The masking key may be no point of small order: others would know what it agrees on.
+    """
     shown = keys.neighbour_commitment(context, run_id, name, reveal.neighbours, reveal.blinder)
-    if shown != commitment:
+    if shown != draw:
         raise PeerFault(name, "revealed neighbours that it had not committed to", Check.BAD_OPENING)
-    drawn = unpack_list(reveal.neighbours, len(context.names), name)
+    if keys.key_commitment(context, run_id, name, reveal.mask_key) != key:
+        raise PeerFault(name, "revealed a masking key that it had not committed to", Check.BAD_OPENING)
+    check_key(name, reveal.mask_key)
+
+
+def check_key(name: str, key: bytes) -> None:
+    """Raise PeerFault if a party's public key is a point of small order."""
+    try:
+        agree.check_public_key(key)
+    except VerificationError as error:
+        raise PeerFault(name, str(error), error.check) from None
+
+
+def check_draw(context: Context, degree: int, party: int, packed: bytes) -> tuple[int, ...]:
+    """Return a party's draw; raise PeerFault unless it has so many others."""
+    name = context.names[party - 1]
+    drawn = unpack_list(packed, len(context.names), name)
     if len(drawn) != degree or party in drawn:
         raise PeerFault(name, f"must draw {degree} neighbours other than itself", Check.BAD_DRAW)
     return drawn
@@ -419,15 +472,10 @@ class Begun(NamedTuple):
 
 
 class Commitments(msgspec.Struct, frozen=True):
-    """Advertisements, and the digest of the root over their commitments.
+    """Advertisements, by party, as they are forwarded and decoded; and the digest of the root over them."""
 
-    Attributes:
-        advertised: by party, as they are forwarded.
-        keys: by party, decoded.
-    """
-
-    advertised: dict[int, m.Advertisement]
-    keys: dict[int, m.Advertise]
+    forwarded: dict[int, m.Advertisement]
+    advertised: dict[int, m.Advertise]
     digest: bytes
 
 
@@ -435,13 +483,13 @@ class Edges(msgspec.Struct, frozen=True):
     """Graph as the aggregator knows it.
 
     Attributes:
-        keys: the keys of all parties that advertised.
+        mask_keys: of all parties that revealed theirs.
         drawn: for each party the revealed parties that it drew, ascending.
         neighbours: for each party the revealed parties that it drew or that drew it, ascending.
-        digest: of all commitments.
+        digest: of all advertisements.
     """
 
-    keys: dict[int, m.Advertise]
+    mask_keys: dict[int, bytes]
     drawn: dict[int, tuple[int, ...]]
     neighbours: dict[int, tuple[int, ...]]
     digest: bytes
@@ -454,13 +502,13 @@ class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectAdvertise(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The parties present are agreed on, and each makes keys and a draw."""
+    """The parties present are agreed on, and each commits to a draw and a masking key."""
 
     expects: ClassVar[str] = m.ADVERTISE
 
 
 class CollectReveal(CollectorState, frozen=True, kw_only=True, eq=False):
-    """All commitments are bound, and each party opens its own."""
+    """All advertisements are bound, and each party opens its commitments."""
 
     expects: ClassVar[str] = m.REVEAL
     commitments: Commitments
@@ -523,31 +571,27 @@ def begin(
 def accept_advertise(
     _collector: Collector[Any], _state: CollectorState, _party: int, envelope: Envelope
 ) -> Item:
-    """Check that a party's fresh keys are no points of small order."""
+    """Check that a party's fresh key for encryption is no point of small order."""
     advertise = decode(envelope.body, m.Advertise, envelope.sender)
-    try:
-        agree.check_public_key(advertise.seal_key)
-        agree.check_public_key(advertise.mask_key)
-    except VerificationError as error:
-        raise PeerFault(envelope.sender, str(error), error.check) from None
+    check_key(envelope.sender, advertise.seal_key)
     return Item(advertise, envelope.body, envelope.signature)
 
 
-def merkle_commitment_of(context: Context, keys_of: Mapping[int, m.Advertise]) -> MerkleCommitment:
-    """Return the tree over all commitments."""
-    given = {party: advertise.commitment for party, advertise in keys_of.items()}
-    return MerkleCommitment(context, Label.COMMITMENTS, given)
+def merkle_commitment_of(context: Context, forwarded: Mapping[int, m.Advertisement]) -> MerkleCommitment:
+    """Return the tree over all advertisements."""
+    given = {party: sha256(advertisement.body).digest() for party, advertisement in forwarded.items()}
+    return MerkleCommitment(context, Label.ADVERTISEMENTS, given)
 
 
 def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[Commitments, list[Envelope]]:
-    """Bind all commitments by one root, and send it to each party."""
+    """Bind all advertisements by one root, and send it to each party."""
     inbox, context = state.inbox, collector.context
     packed = pack_set(inbox.alive, collector.parties)
-    advertised = {
+    forwarded = {
         party: m.Advertisement(party, item.body, item.signature) for party, item in inbox.items.items()
     }
-    keys_of = {party: item.message for party, item in inbox.items.items()}
-    merkle_commitment = merkle_commitment_of(context, keys_of)
+    advertised = {party: item.message for party, item in inbox.items.items()}
+    merkle_commitment = merkle_commitment_of(context, forwarded)
     digest = keys.merkle_commitment_digest(context, state.run_id, packed, merkle_commitment.root)
     messages = collector.to_each(
         state.run_id,
@@ -555,13 +599,13 @@ def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[
         m.MERKLE_COMMITMENT,
         lambda party: m.MerkleCommitment(packed, merkle_commitment.root, merkle_commitment.prove((party,))),
     )
-    return Commitments(advertised, keys_of, digest), messages
+    return Commitments(forwarded, advertised, digest), messages
 
 
 def accept_reveal(
     collector: Collector[SumParameters], state: CollectReveal, party: int, envelope: Envelope
 ) -> Item:
-    """Check that a party opens its commitment; store its draw."""
+    """Check that a party opens its commitments; store its draw and its masking key."""
     return check_reveal(collector, state.run_id, state.commitments, party, envelope)
 
 
@@ -572,11 +616,11 @@ def check_reveal(
     party: int,
     envelope: Envelope,
 ) -> Item:
-    """Check that a party opens its commitment; store its draw."""
-    commitment = commitments.keys[party].commitment
+    """Check that a party opens its commitments; store its draw and its masking key."""
+    advertise = commitments.advertised[party]
     degree = collector.parameters.plan.degree
-    drawn = read_draw(collector.context, degree, run_id, party, envelope.body, commitment)
-    return Item(drawn, envelope.body, envelope.signature)
+    revealed = read_reveal(collector.context, degree, run_id, party, envelope.body, advertise)
+    return Item(revealed, envelope.body, envelope.signature)
 
 
 def connect_graph(
@@ -584,12 +628,13 @@ def connect_graph(
 ) -> tuple[Edges, list[Envelope]]:
     """Return the graph of the parties that have revealed, and `neighbours` for each."""
     run_id, inbox = state.run_id, state.inbox
-    revealed, advertised = sorted(inbox.alive), commitments.advertised
-    merkle_commitment = merkle_commitment_of(collector.context, commitments.keys)
+    revealed, forwarded = sorted(inbox.alive), commitments.forwarded
+    merkle_commitment = merkle_commitment_of(collector.context, forwarded)
+    mask_keys = {party: inbox.items[party].message.mask_key for party in revealed}
     drawn: dict[int, tuple[int, ...]] = {}
     drew: dict[int, list[int]] = {party: [] for party in revealed}
     for party in revealed:
-        drawn[party] = tuple(other for other in inbox.items[party].message if other in inbox.alive)
+        drawn[party] = tuple(other for other in inbox.items[party].message.drawn if other in inbox.alive)
         for other in drawn[party]:
             drew[other].append(party)
     neighbours = {party: tuple(sorted({*drawn[party], *drew[party]})) for party in revealed}
@@ -598,7 +643,8 @@ def connect_graph(
     def message(party: int) -> m.Neighbours:
         return m.Neighbours(
             packed,
-            [advertised[other] for other in neighbours[party]],
+            [forwarded[other] for other in neighbours[party]],
+            b"".join(mask_keys[other] for other in neighbours[party]),
             [
                 m.Opening(other, inbox.items[other].body, inbox.items[other].signature)
                 for other in drew[party]
@@ -606,7 +652,7 @@ def connect_graph(
             merkle_commitment.prove(neighbours[party]),
         )
 
-    edges = Edges(commitments.keys, drawn, neighbours, commitments.digest)
+    edges = Edges(mask_keys, drawn, neighbours, commitments.digest)
     return edges, collector.to_each(run_id, inbox, m.NEIGHBOURS, message)
 
 
@@ -617,7 +663,7 @@ def finish_hello(aggregator: SumAggregator[SumParameters], state: CollectHello) 
 
 
 def finish_advertise(aggregator: SumAggregator[SumParameters], state: CollectAdvertise) -> Transition:
-    """Bind all commitments."""
+    """Bind all advertisements."""
     commitments, messages = bind_commitments(aggregator, state)
     after = CollectReveal(commitments=commitments)
     return Transition(after, messages)
@@ -645,6 +691,6 @@ ROWS = (
         min_survivors,
         (CollectReveal,),
         (m.MERKLE_COMMITMENT,),
-        "another commitment: the root binds those of all",
+        "another draw or masking key: the root binds the commitments of all",
     ),
 )

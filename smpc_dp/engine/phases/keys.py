@@ -42,6 +42,11 @@ def neighbour_commitment(
     return _bound(context, Label.NEIGHBOUR_COMMITMENT, run_id, party.encode(), neighbours, blinder)
 
 
+def key_commitment(context: Context, run_id: bytes, party: str, mask_key: bytes) -> bytes:
+    """Return the commitment to a party's masking key (hiding: the key is fresh)."""
+    return _bound(context, Label.KEY_COMMITMENT, run_id, party.encode(), mask_key)
+
+
 def self_commitment(context: Context, run_id: bytes, party: str, self_seed: bytes) -> bytes:
     """Return the commitment to a party's self-mask seed (hiding: the seed has 32 random bytes)."""
     return _bound(context, Label.SELF_COMMITMENT, run_id, party.encode(), self_seed)

@@ -1,8 +1,9 @@
 """The messages of secure aggregation. Every struct is the body of one signed envelope.
 
 Parties are numbered 1 to n in roster order; a list of parties is encoded as 2-byte little-endian numbers, a
-set as n bits or as a list of the absent parties (`wire.sets.pack_set`). One value of each party, a nonce or a
-commitment, is bound by the root of a Merkle tree in roster order, and `proof` shows some of its leaves.
+set as n bits or as a list of the absent parties (`wire.sets.pack_set`). One value of each party, a nonce or
+SHA-256 of an `Advertise`, is bound by the root of a Merkle tree in roster order, and `proof` shows some of its
+leaves.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ AGGREGATOR_STEPS = (
 OPERATION_LIMIT = 1024
 SIGNATURE_BYTES = 64
 SHARE_BYTES = 32
+# Of an X25519 public key.
+KEY_BYTES = 32
 # MessagePack of a `Share` (an array of three byte strings) and the overhead of its encryption.
 SEALED_SHARE_BYTES = 1 + 2 * (2 + SHARE_BYTES) + (2 + SIGNATURE_BYTES) + 40
 
@@ -88,15 +91,15 @@ class Start(Body, frozen=True):
 
 
 class Advertise(Body, frozen=True):
-    """Party: fresh X25519 keys for encryption and for masking, and a commitment to the drawn neighbours."""
+    """Party: a fresh X25519 key for encryption, and commitments to its draw and to its masking key."""
 
     seal_key: Bytes32
-    mask_key: Bytes32
-    commitment: Bytes32
+    draw_commitment: Bytes32
+    key_commitment: Bytes32
 
 
 class MerkleCommitment(Body, frozen=True):
-    """Aggregator: the parties that advertised (a set), the root over commitments, the receiver's proof."""
+    """Aggregator: the parties that advertised (a set), the root over advertisements, the receiver's proof."""
 
     advertised: bytes
     root: Bytes32
@@ -104,10 +107,11 @@ class MerkleCommitment(Body, frozen=True):
 
 
 class Reveal(Body, frozen=True):
-    """Party: the opening of its commitment: the list of the neighbours that it drew."""
+    """Party: the openings of its commitments: the neighbours that it drew (a list), and its masking key."""
 
     neighbours: bytes
     blinder: Bytes32
+    mask_key: Bytes32
 
 
 class Advertisement(Body, frozen=True):
@@ -129,12 +133,13 @@ class Opening(Body, frozen=True):
 class Neighbours(Body, frozen=True):
     """Aggregator: the parties that revealed (a set), and the data of the receiver's neighbours in it.
 
-    The advertisements of all of them, and the openings of those that drew the receiver, each list in roster
-    order; and one proof that the Merkle commitment has the commitments of all these neighbours.
+    The advertisements and masking keys of all of them, and the openings of those that drew the receiver, each
+    in roster order; and one proof that the Merkle commitment has all these advertisements.
     """
 
     revealed: bytes
     advertisements: list[Advertisement]
+    mask_keys: bytes
     openings: list[Opening]
     proof: bytes
 

@@ -22,7 +22,7 @@ class Recovery:
     """Collects the shares that holders reveal and removes the masks from the sum.
 
     For a survivor the self-mask seed is recovered and checked against its commitment; for a participant that
-    did not survive the masking key, checked against the public key that it signed.
+    did not survive the masking key, checked against the public key that it committed to.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Recovery:
         self._run_id = run_id
         self._participants = participants
         self._survivors = frozenset(survivors)
-        self._keys_of = edges.keys
+        self._mask_keys = edges.mask_keys
         self._self_commitments = self_commitments
         self._drawn = edges.drawn
         self._neighbours = edges.neighbours
@@ -83,7 +83,7 @@ class Recovery:
                             secret,
                             name,
                             self._name(peer),
-                            self._keys_of[peer].mask_key,
+                            self._mask_keys[peer],
                         )
                     )
                     signs.append(-1 if peer < party else 1)
@@ -150,7 +150,7 @@ class Recovery:
         if dealer in self._survivors:
             commitment = keys.self_commitment(self._context, self._run_id, self._name(dealer), secret)
             return commitment == self._self_commitments[dealer]
-        return agree.public_key(secret) == self._keys_of[dealer].mask_key
+        return agree.public_key(secret) == self._mask_keys[dealer]
 
     def _signed(self, dealer: int, holder: int, share: bytes) -> bool:
         """Tell whether the dealer signed a share."""

@@ -143,7 +143,7 @@ def simulated_session(
     ]
     document: dict[str, object] = {
         "protocol": protocol,
-        "version": 1 if described is None else described.version_for(parameters),
+        "version": 1 if described is None else described.version,
         "parameters": _plain(parameters),
         "roster": [entry_of(member) for member in members],
     }

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.engine.registry import find_protocol
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.identity.roster import Role
 from smpc_dp.logs.keeping import MemoryBoard
@@ -101,13 +102,13 @@ def simulated_run(
     Without `seed_for_simulation` every secret comes from the operating system, as in a real run. With
     `remember=False` every role checks everything itself, as it would in a process of its own.
     """
-    names = party_names(parties)
+    described, names = find_protocol(protocol), party_names(parties)
     sources = {name: randomness_of(seed_for_simulation, name) for name in (*names, AGGREGATOR)}
     verifier = RememberingVerifier() if remember else None
     signers = draw_signers(sources, verifier)
     context = Context(
         protocol=protocol,
-        version=1,
+        version=1 if described is None else described.version,
         session_digest=sources[AGGREGATOR].bytes(32),
         request=request,
         names=names,

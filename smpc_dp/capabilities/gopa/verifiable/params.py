@@ -23,7 +23,6 @@ from smpc_dp.capabilities.gopa.plan import (
 from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.capabilities.gopa.verifiable.planned import BITS_STEP, planned_noise
 from smpc_dp.capabilities.gopa.verifiable.precision import bound_squared_of, box_of, steps_of, with_precision
-from smpc_dp.capabilities.gopa.versions import VERIFIABLE_VERSION
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector, shown
@@ -82,7 +81,6 @@ class VerifiableParameters(GopaParameters, frozen=True):
     `box`: the least and greatest values of each coordinate on the grid, if they have bounds of their own.
     """
 
-    version: ClassVar[int] = VERIFIABLE_VERSION
     is_logged: ClassVar[bool] = True
     bits: int
     box: tuple[tuple[int, ...], tuple[int, ...]] | None = None

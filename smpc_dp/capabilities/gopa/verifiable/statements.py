@@ -14,7 +14,7 @@ import numpy as np
 
 from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.capabilities.gopa.versions import AUDITED_VERSION
+from smpc_dp.capabilities.gopa.versions import UNBOUNDED_VERSION
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
@@ -148,7 +148,7 @@ class Rules:
             message = self._decode_publish(body, sender)
         except PeerFault:
             return MALFORMED
-        parameters, older = self.parameters, self.context.version == AUDITED_VERSION
+        parameters, older = self.parameters, self.context.version == UNBOUNDED_VERSION
         most = parameters.greatest_published_before if older else parameters.greatest_published
         if max(map(abs, self.integers(message.x_hat, sender))) > most:
             return BOUNDS_BEFORE if older else BOUNDS
