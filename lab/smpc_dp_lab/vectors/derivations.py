@@ -43,7 +43,7 @@ def _derivations() -> JsonObject:
     alice = Signer("alice", signing["alice"])
     context = Context(
         protocol="secagg",
-        version=1,
+        version=2,
         session_digest=source.bytes(32),
         request=7,
         names=names,

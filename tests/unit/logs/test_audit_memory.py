@@ -64,7 +64,7 @@ def header_of(count: int) -> bytes:
     assert isinstance(parameters, VerifiableParameters)
     context = Context(
         protocol="gopa",
-        version=3,
+        version=4,
         session_digest=session_digest(session),
         request=1,
         names=[member.name for member in listed[1:]],

@@ -364,7 +364,7 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     bounds = "length = 1\nlower = 0.0\nupper = 1.0\nprecision = 0.5\n"
     session.write_text(
-        f'protocol = "secagg"\nversion = 1\n[parameters]\n{bounds}{made.stdout}' + "".join(parties)
+        f'protocol = "secagg"\nversion = 2\n[parameters]\n{bounds}{made.stdout}' + "".join(parties)
     )
     log, note, asked = tmp_path / "session.jsonl", tmp_path / "c", tmp_path / "asked"
     digest = load_session(session).digest
