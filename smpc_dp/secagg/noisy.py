@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
-from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.phases.parameters import CheckableParameters, SumParameters, Total
 from smpc_dp.engine.result import WHOLE_PARTY, Claim, Noise
 from smpc_dp.engine.weighted_encoding import WeightedEncoding
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PrivacyError, VerificationError
@@ -23,7 +23,7 @@ from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SMALL_SESSION
 from smpc_dp.secagg.claim import noisy_claim
-from smpc_dp.secagg.params import OF_GOPA, SAME, SumSettings, check_sum
+from smpc_dp.secagg.params import OF_GOPA, SAME, CheckedTotal, SumSettings, check_sum
 from smpc_dp.secagg.protocol import VERSION
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ REFUSED = OF_GOPA | {
 }
 
 
-class NoisySumParameters(SumParameters, frozen=True):
+class NoisySumParameters(CheckableParameters, frozen=True):
     """Checked parameters of a sum with noise: `variance` of each share, in squared grid steps.
 
     The claim counts on `honest` shares: see `counted_shares`.
@@ -78,6 +78,11 @@ class NoisySumParameters(SumParameters, frozen=True):
     def view(self) -> str:
         """Key of `report.roles.VIEWS`."""
         return "secagg-noisy"
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether elements are read as two's complement: a vector with noise may have negative ones."""
+        return True
 
     @property
     def share_name(self) -> str | None:
@@ -243,6 +248,7 @@ class NoisySettings(PrivateSettings, frozen=True, kw_only=True):
             extra={"range": f"with at most {MOST_COMPLETE} parties"},
         ),
     ] = False
+    total: CheckedTotal = "unchecked"
 
 
 def check_noisy(
@@ -262,7 +268,7 @@ def check_noisy(
     if issues or base is None:
         return None, issues
     try:
-        return _planned(base, good["epsilon"], good["delta"], good["mechanism"]), []
+        return _planned(base, good["epsilon"], good["delta"], good["mechanism"], good["total"]), []
     except ConfigError as error:
         norms = {"l1", "l2", "linf"}
         if norms & {issue.where for issue in error.issues}:
@@ -303,7 +309,7 @@ def _range(given: Mapping[str, object]) -> float:
 
 
 def _planned(
-    base: SumParameters, epsilon: float, delta: float, mechanism: MechanismName
+    base: SumParameters, epsilon: float, delta: float, mechanism: MechanismName, total: Total = "unchecked"
 ) -> NoisySumParameters:
     """Return the parameters of a checked session, with planned noise."""
     from smpc_dp.privacy.mechanisms.additive import FAMILIES, DiscreteGaussian
@@ -327,4 +333,5 @@ def _planned(
         variance=variance,
         honest=counted_shares(plan),
         curator_deviation=math.sqrt(curator.variance),
+        total=total,
     )

@@ -10,7 +10,14 @@ import msgspec
 from msgspec import Meta
 
 from smpc_dp.encoding import LARGEST_STEP, LEAST_STEP, MAX_LENGTH, Encoding, encoding_issues
-from smpc_dp.engine.phases.parameters import MAX_PARTIES, SumParameters
+from smpc_dp.engine.phases.parameters import (
+    MAX_CHECKED,
+    MAX_PARTIES,
+    MOST_CHECKED,
+    CheckableParameters,
+    SumParameters,
+    Total,
+)
 from smpc_dp.engine.result import Claim
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout, part_of, plan_secagg
@@ -33,7 +40,7 @@ OF_GOPA = {
 }
 
 
-class SecAggParameters(SumParameters, frozen=True):
+class SecAggParameters(CheckableParameters, frozen=True):
     """Checked parameters of an exact sum; `same_survivors`: all of a session are over the same survivors."""
 
     version: ClassVar[int] = VERSION
@@ -115,6 +122,16 @@ class SumSettings(msgspec.Struct, frozen=True, kw_only=True):
     security: Security = 40
 
 
+CheckedTotal = Annotated[
+    Total,
+    Meta(
+        description="whether each receiver checks the total against commitments to all vectors "
+        "([below](#checked-totals)), or takes the aggregator's word (experimental)",
+        extra={"range": f"`checked` with at most {MOST_CHECKED} parties and {MAX_CHECKED} elements"},
+    ),
+]
+
+
 class ExactSettings(SumSettings, frozen=True, kw_only=True):
     """The `[parameters]` of an exact sum."""
 
@@ -125,6 +142,7 @@ class ExactSettings(SumSettings, frozen=True, kw_only=True):
             "([below](#the-rule-against-differences))"
         ),
     ] = True
+    total: CheckedTotal = "unchecked"
 
 
 def check_parameters(
@@ -142,7 +160,10 @@ def check_parameters(
     if checked is None:
         return None, issues
     same = good[SAME]
-    return SecAggParameters(encoding=checked.encoding, plan=checked.plan, same_survivors=same), issues
+    result = SecAggParameters(
+        encoding=checked.encoding, plan=checked.plan, same_survivors=same, total=good["total"]
+    )
+    return result, issues
 
 
 def check_sum(
@@ -185,6 +206,10 @@ def check_sum(
     if issues or plan is None:
         return None, good, issues
     precision = good["precision"]
+    if good.get("total") == "checked":
+        issues += _checked_issues(good["length"] + (good["max_weight"] > 0), parties)
+        if issues:
+            return None, good, issues
     encoding = Encoding.plan(
         length=good["length"],
         lower=good["lower"],
@@ -195,6 +220,16 @@ def check_sum(
         max_weight=good["max_weight"],
     )
     return SumParameters(encoding=encoding, plan=plan), good, issues
+
+
+def _checked_issues(elements: int, parties: int) -> list[ConfigIssue]:
+    """Return why the total of so many elements and parties cannot be checked."""
+    issues = Issues()
+    for many, most, of in ((elements, MAX_CHECKED, "elements"), (parties, MOST_CHECKED, "parties")):
+        if many > most:
+            reason = f"'checked' is for at most {most:,} {of}, this session has {many:,}: write 'unchecked'"
+            issues.add_issue("total", reason, ConfigCheck.TOO_LARGE)
+    return issues
 
 
 def plan_graph(

@@ -18,9 +18,10 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.engine.collector import CollectorRole, CollectorRow, CollectorState, Inbox, Item
 from smpc_dp.engine.party import PartyRole, PartyState, Row
-from smpc_dp.engine.phases import certified_set, key_graph, keys, masked_sum, outcomes
+from smpc_dp.engine.phases import certified_set, checked_total, key_graph, keys, masked_sum, outcomes
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.certified_set import Attesting, Participation, check_certified
+from smpc_dp.engine.phases.checked_total import Certified, Committed, Opened, Roll
 from smpc_dp.engine.phases.key_graph import (
     AwaitNeighbours,
     CollectReveal,
@@ -63,6 +64,8 @@ class AwaitDelivery(PartyState, frozen=True, kw_only=True, eq=False):
     graph: Graph
     sealing: Sealing
     self_seed: bytes
+    committed: Committed | None = None
+    roll: Roll | None = None
 
 
 class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
@@ -74,6 +77,8 @@ class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
     graph: Graph
     self_seed: bytes
     delivered: Delivered
+    committed: Committed | None = None
+    roll: Roll | None = None
 
 
 class AwaitSurvivors(PartyState, frozen=True, kw_only=True, eq=False):
@@ -82,6 +87,7 @@ class AwaitSurvivors(PartyState, frozen=True, kw_only=True, eq=False):
     expects: ClassVar[str] = m.SURVIVORS
     delivered: Delivered
     participation: Participation
+    roll: Roll | None = None
 
 
 class AwaitSurvivorsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
@@ -92,6 +98,7 @@ class AwaitSurvivorsCertificate(PartyState, frozen=True, kw_only=True, eq=False)
     participation: Participation
     survivors: PartySet
     digest: bytes
+    roll: Roll | None = None
 
 
 class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
@@ -101,6 +108,7 @@ class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
     participation: Participation
     survivors: PartySet
     survivors_certificate: Certificate
+    roll: Roll | None = None
 
 
 class Finished(PartyState, frozen=True, kw_only=True, eq=False):
@@ -117,7 +125,14 @@ def on_neighbours(member: Party, state: AwaitNeighbours, body: bytes) -> Transit
     graph, sealing = key_graph.join_graph(member, run_id, state.advertised, body)
     masked_sum.check_holders(member, state.advertised.neighbours, graph.revealed, m.REVEAL)
     self_seed, message = masked_sum.deal(member, run_id, graph, sealing)
-    after = AwaitDelivery(vector=state.vector, graph=graph, sealing=sealing, self_seed=self_seed)
+    after = AwaitDelivery(
+        vector=state.vector,
+        graph=graph,
+        sealing=sealing,
+        self_seed=self_seed,
+        committed=state.committed,
+        roll=state.advertised.roll,
+    )
     return Transition(after, (member.write(run_id, m.DEAL, message),))
 
 
@@ -126,28 +141,35 @@ def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
     run_id = state.run_id
     delivered = masked_sum.open_delivery(member, run_id, state.graph, state.sealing, body)
     after = AwaitParticipants(
-        vector=state.vector, graph=state.graph, self_seed=state.self_seed, delivered=delivered
+        vector=state.vector,
+        graph=state.graph,
+        self_seed=state.self_seed,
+        delivered=delivered,
+        committed=state.committed,
+        roll=state.roll,
     )
     message = m.Attestation(delivered.digest)
     return Transition(after, (member.write(run_id, m.ATTEST_PARTICIPANTS, message),))
 
 
 def on_participants(member: Party, state: AwaitParticipants, body: bytes) -> Transition:
-    """Mask the vector for exactly the participants that a quorum has certified."""
-    run_id, delivered = state.run_id, state.delivered
-    certificate = check_certified(
-        member, run_id, m.ATTEST_PARTICIPANTS, delivered.digest, delivered.participants, body
-    )
-    vector = masked_sum.mask_vector(
-        member, run_id, state.vector, state.graph, delivered.participants, state.self_seed
-    )
+    """Mask the vector for exactly the participants that a quorum has certified, and open its commitment."""
+    run_id, delivered, participants = state.run_id, state.delivered, state.delivered.participants
+    certificate = check_certified(member, run_id, m.ATTEST_PARTICIPANTS, delivered.digest, participants, body)
+    vector = masked_sum.mask_vector(member, run_id, state.vector, state.graph, participants, state.self_seed)
+    opening: tuple[bytes, ...] = ()
+    if state.committed is not None:
+        seeds, signs = state.graph.mask_seeds(member, run_id, participants)
+        own = keys.self_mask_seed(member.context, run_id, member.name, state.self_seed)
+        masks = ([own, *seeds], [1, *signs])
+        opening = checked_total.open_commitment(member, run_id, delivered.digest, state.committed, masks)
+    message = member.parameters.kinds.masked(vector, pack_list(delivered.bad_dealers), *opening)
     after = AwaitSurvivors(
         delivered=delivered,
-        participation=Participation(state.graph.digest, delivered.participants, certificate),
+        participation=Participation(state.graph.digest, participants, certificate),
+        roll=state.roll,
     )
-    return Transition(
-        after, (member.write(run_id, m.MASKED, m.Masked(vector, pack_list(delivered.bad_dealers))),)
-    )
+    return Transition(after, (member.write(run_id, m.MASKED, message),))
 
 
 def on_survivors(member: Party, state: AwaitSurvivors, body: bytes) -> Transition:
@@ -160,7 +182,11 @@ def on_survivors(member: Party, state: AwaitSurvivors, body: bytes) -> Transitio
         member.fixed.check(member.context, survivors)
     digest = keys.survivors_digest(member.context, run_id, delivered.digest, message.survivors)
     after = AwaitSurvivorsCertificate(
-        delivered=delivered, participation=state.participation, survivors=survivors, digest=digest
+        delivered=delivered,
+        participation=state.participation,
+        survivors=survivors,
+        digest=digest,
+        roll=state.roll,
     )
     return Transition(after, (member.write(run_id, m.ATTEST_SURVIVORS, m.Attestation(digest)),))
 
@@ -171,20 +197,27 @@ def on_survivors_certificate(member: Party, state: AwaitSurvivorsCertificate, bo
     certificate = check_certified(member, run_id, m.ATTEST_SURVIVORS, state.digest, survivors, body)
     message = masked_sum.open_shares(member, run_id, state.delivered.held, survivors)
     after = AwaitResult(
-        participation=state.participation, survivors=survivors, survivors_certificate=certificate
+        participation=state.participation,
+        survivors=survivors,
+        survivors_certificate=certificate,
+        roll=state.roll,
     )
     return Transition(after, (member.write(run_id, m.UNMASK, message),))
 
 
 def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
-    """Decode the sum."""
-    message = decode(body, m.Result, member.context.aggregator)
+    """Decode the sum; where totals are checked, first check it."""
+    message = decode(body, member.parameters.kinds.result, member.context.aggregator)
+    total, participation = outcomes.unpack_total(member, message, message.total), state.participation
+    if state.roll is not None and isinstance(message, m.CheckedResult):
+        certified = Certified(state.roll, participation.certificate.set_digest, state.survivors)
+        checked_total.check_result(member, state.run_id, certified, message, total)
     outcome = outcomes.outcome(
         member.context,
         member.parameters,
         state.run_id,
-        outcomes.unpack_total(member, message, message.total),
-        state.participation,
+        total,
+        participation,
         survivors=state.survivors,
         survivors_certificate=state.survivors_certificate,
     )
@@ -301,10 +334,14 @@ class Agreed(msgspec.Struct, frozen=True):
 
 
 class Added(msgspec.Struct, frozen=True):
-    """Sum of the masked vectors, and for each sender the dealers whose share was invalid."""
+    """Sum of the masked vectors, and for each sender the dealers whose share was invalid.
+
+    `opened`: the commitment of each sender, where totals are checked.
+    """
 
     total: RingVector
     complaints: dict[int, tuple[int, ...]]
+    opened: dict[int, Opened] = msgspec.field(default_factory=dict)
 
 
 class CollectMasked(CollectorState, frozen=True, kw_only=True, eq=False):
@@ -373,9 +410,19 @@ def finish_participants(aggregator: Aggregator, state: CollectParticipants) -> T
 
 
 def accept_masked(aggregator: Aggregator, state: CollectMasked, party: int, envelope: Envelope) -> Item:
-    """Add a masked vector to the total, and store its party's complaints."""
-    item = masked_sum.add_masked(aggregator, state.added.total, state.agreed.dealt, party, envelope)
-    state.added.complaints[party] = item.message
+    """Add a masked vector to the total, and store its party's complaints and its commitment."""
+    agreed, added = state.agreed, state.added
+    message = decode(envelope.body, aggregator.parameters.kinds.masked, envelope.sender)
+    opened: Opened | None = None
+    if isinstance(message, m.CheckedMasked):
+        digest, committed = agreed.participation.certificate.set_digest, agreed.edges.value_commitments[party]
+        opened = checked_total.accept_opening(
+            aggregator.context, state.run_id, digest, envelope.sender, committed, message
+        )
+    item = masked_sum.add_masked(aggregator, added.total, agreed.dealt, party, envelope, message)
+    added.complaints[party] = item.message
+    if opened is not None:
+        added.opened[party] = opened
     return item
 
 
@@ -425,13 +472,19 @@ def finish_unmask(aggregator: Aggregator, state: CollectUnmask) -> Transition:
         survivors=state.survivors,
         edges=agreed.edges,
         self_commitments=agreed.dealt.self_commitments,
-        add_pair_terms=parameters.add_pair_terms,
     )
     for party, unmask in state.opened.items():
         recovery.add(party, unmask, state.added.complaints[party])
-    recovery.remove_masks(total, aggregator.threads)
+    masks = recovery.masks()
+    masks.remove(total, parameters.add_pair_terms, aggregator.threads)
     state.inbox.faults += recovery.faults
-    messages = aggregator.broadcast(state, m.RESULT, m.Result(parameters.encoding.pack(total)))
+    result = m.Result(parameters.encoding.pack(total))
+    if parameters.is_checked:
+        opened = state.added.opened
+        blinding = checked_total.unmask_blindings(parameters, opened.values(), *masks.all)
+        committed = agreed.edges.value_commitments
+        result = checked_total.checked_result(parameters, total, blinding, opened, committed)
+    messages = aggregator.broadcast(state, m.RESULT, result)
     outcome = outcomes.outcome(
         context,
         parameters,

@@ -90,13 +90,12 @@ class Wreck:
             survivors=self.survivors,
             edges=Edges(self.advertised, self.drawn, self.neighbours, b""),
             self_commitments=self.self_commitments,
-            add_pair_terms=add_uniform_terms,
         )
         total = self.total.copy()
         begun = time.process_time()
         for holder, unmask in self.unmasks.items():
             recovery.add(holder, unmask, ())
-        recovery.remove_masks(total, 1)
+        recovery.masks().remove(total, add_uniform_terms, 1)
         seconds = time.process_time() - begun
         if total.any():
             raise ArithmeticError("recovery left masks in the sum")

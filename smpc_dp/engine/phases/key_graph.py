@@ -1,7 +1,7 @@
 """The first phase of a sum: fresh keys, and a random graph of parties that no member chooses.
 
-Each party draws its neighbours, makes a masking key, and advertises commitments to both. It opens them when one
-root binds all advertisements: nobody chooses a draw or a masking key after it has seen another's.
+Each party draws its neighbours, makes a masking key, and advertises commitments to both. It opens them when
+one root binds all advertisements: nobody chooses a draw or a masking key after it has seen another's.
 Steps: hello, start, advertise, roll, reveal, neighbours.
 Specification: protocols/secagg/README.md.
 """
@@ -23,6 +23,7 @@ from smpc_dp.engine.collector import Collector, CollectorRow, CollectorState, It
 from smpc_dp.engine.party import Member, PartyState, Row
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.checked_total import Committed, Roll, commit_vector, value_commitments_of
 from smpc_dp.engine.phases.draws import draw_neighbours
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment, check_merkle_commitment
 from smpc_dp.engine.phases.operation import agree_on_operation
@@ -65,6 +66,7 @@ class Drawn(Secret, frozen=True):
     seal_secret: bytes
     mask_secret: bytes
     advertisement: bytes
+    value_commitment: bytes = b""
 
 
 class Advertised(Secret, frozen=True):
@@ -76,6 +78,7 @@ class Advertised(Secret, frozen=True):
     members: PartySet
     root: bytes
     digest: bytes
+    roll: Roll | None = None
 
 
 class Graph(Secret, frozen=True):
@@ -146,6 +149,7 @@ class AwaitMerkleCommitment(PartyState, frozen=True, kw_only=True, eq=False):
     expects: ClassVar[str] = m.MERKLE_COMMITMENT
     vector: RingVector
     drawn: Drawn
+    committed: Committed | None = None
 
 
 class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
@@ -154,6 +158,7 @@ class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
     expects: ClassVar[str] = m.NEIGHBOURS
     vector: RingVector
     advertised: Advertised
+    committed: Committed | None = None
 
 
 def say_hello(member: Member[SumParameters], state: Ready) -> Transition:
@@ -165,9 +170,10 @@ def say_hello(member: Member[SumParameters], state: Ready) -> Transition:
 
 def on_start(member: Member[SumParameters], state: AwaitStart, body: bytes) -> Transition:
     """Draw neighbours and make keys; advertise commitments to the draw and to the masking key."""
-    run_id, drawn, message = draw(member, state.nonce, body)
-    answer = member.write(run_id, m.ADVERTISE, message)
-    return Transition(AwaitMerkleCommitment(run_id=run_id, vector=state.vector, drawn=drawn), (answer,))
+    vector, committed = commit_vector(member, state.vector)
+    run_id, drawn, message = draw(member, state.nonce, body, committed)
+    after = AwaitMerkleCommitment(run_id=run_id, vector=vector, drawn=drawn, committed=committed)
+    return Transition(after, (member.write(run_id, m.ADVERTISE, message),))
 
 
 def on_merkle_commitment(
@@ -176,7 +182,7 @@ def on_merkle_commitment(
     """Open draw and masking key, now that all advertisements are bound."""
     run_id = state.run_id
     advertised, message = open_draw(member, run_id, state.drawn, body)
-    after = AwaitNeighbours(vector=state.vector, advertised=advertised)
+    after = AwaitNeighbours(vector=state.vector, advertised=advertised, committed=state.committed)
     return Transition(after, (member.write(run_id, m.REVEAL, message),))
 
 
@@ -233,8 +239,10 @@ def hello(member: Member[SumParameters], nonce: bytes) -> m.Hello:
     )
 
 
-def draw(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[bytes, Drawn, m.Advertise]:
-    """Check `start`: return the run id, the draw with fresh keys, and the advertisement of both."""
+def draw(
+    member: Member[SumParameters], nonce: bytes, body: bytes, committed: Committed | None = None
+) -> tuple[bytes, Drawn, m.Advertise]:
+    """Check `start`: return the run id, the draw with fresh keys, and the advertisement."""
     context, random = member.context, member.random
     start = decode(body, m.Start, context.aggregator)
     present = members_of(member, start.present, None, "present parties")
@@ -245,24 +253,33 @@ def draw(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[byte
     blinder, seal_secret, mask_secret = random.bytes(32), random.bytes(32), random.bytes(32)
     draw_commitment = keys.neighbour_commitment(context, run_id, member.name, pack_list(neighbours), blinder)
     key_commitment = keys.key_commitment(context, run_id, member.name, agree.public_key(mask_secret))
-    message = m.Advertise(agree.public_key(seal_secret), draw_commitment, key_commitment)
+    values: tuple[bytes, ...] = ()
+    if committed is not None:
+        values = (keys.value_commitment(context, run_id, member.name, committed.point),)
+    message = member.parameters.kinds.advertise(
+        agree.public_key(seal_secret), draw_commitment, key_commitment, *values
+    )
     advertisement = sha256(encode(message)).digest()
-    return run_id, Drawn(present, neighbours, blinder, seal_secret, mask_secret, advertisement), message
+    drawn = Drawn(present, neighbours, blinder, seal_secret, mask_secret, advertisement, *values)
+    return run_id, drawn, message
 
 
 def open_draw(
     member: Member[SumParameters], run_id: bytes, drawn: Drawn, body: bytes
 ) -> tuple[Advertised, m.Reveal]:
     """Check `roll` and that the root binds this party's advertisement; return its openings."""
-    merkle_commitment = decode(body, m.MerkleCommitment, member.context.aggregator)
-    members = members_of(member, merkle_commitment.advertised, drawn.present, "roll")
-    given = {member.index: drawn.advertisement}
-    _check_advertised(member, merkle_commitment.root, members, given, merkle_commitment.proof)
-    digest = keys.merkle_commitment_digest(
-        member.context, run_id, merkle_commitment.advertised, merkle_commitment.root
-    )
+    message = decode(body, member.parameters.kinds.merkle_commitment, member.context.aggregator)
+    members = members_of(member, message.advertised, drawn.present, "roll")
+    _check_advertised(member, message.root, members, {member.index: drawn.advertisement}, message.proof)
+    roots, roll = [message.root], None
+    if isinstance(message, m.CheckedMerkleCommitment):
+        given = {member.index: drawn.value_commitment}
+        root, proof = message.values_root, message.values_proof
+        _check_bound(member, Label.VALUES, root, members, given, proof, "roll", "commitment")
+        roots, roll = [message.root, root], Roll(members, root)
+    digest = keys.merkle_commitment_digest(member.context, run_id, message.advertised, *roots)
     advertised = Advertised(
-        drawn.neighbours, drawn.seal_secret, drawn.mask_secret, members, merkle_commitment.root, digest
+        drawn.neighbours, drawn.seal_secret, drawn.mask_secret, members, message.root, digest, roll
     )
     mask_key = agree.public_key(drawn.mask_secret)
     return advertised, m.Reveal(pack_list(drawn.neighbours), drawn.blinder, mask_key)
@@ -350,7 +367,7 @@ def _advertisements(
     for item in message.advertisements:
         name = check_forwarded(member, run_id, m.ADVERTISE, item)
         advertisements[item.party] = member.context.remember(
-            ("advertised", item.body), partial(decode, item.body, m.Advertise, name)
+            ("advertised", item.body), partial(decode, item.body, member.parameters.kinds.advertise, name)
         )
     if expected:
         given = {item.party: sha256(item.body).digest() for item in message.advertisements}
@@ -487,12 +504,14 @@ class Edges(msgspec.Struct, frozen=True):
         drawn: for each party the revealed parties that it drew, ascending.
         neighbours: for each party the revealed parties that it drew or that drew it, ascending.
         digest: of all advertisements.
+        value_commitments: of all parties that advertised, where totals are checked.
     """
 
     mask_keys: dict[int, bytes]
     drawn: dict[int, tuple[int, ...]]
     neighbours: dict[int, tuple[int, ...]]
     digest: bytes
+    value_commitments: dict[int, bytes] = msgspec.field(default_factory=dict)
 
 
 class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
@@ -569,10 +588,10 @@ def begin(
 
 
 def accept_advertise(
-    _collector: Collector[Any], _state: CollectorState, _party: int, envelope: Envelope
+    collector: Collector[Any], _state: CollectorState, _party: int, envelope: Envelope
 ) -> Item:
     """Check that a party's fresh key for encryption is no point of small order."""
-    advertise = decode(envelope.body, m.Advertise, envelope.sender)
+    advertise = decode(envelope.body, collector.parameters.kinds.advertise, envelope.sender)
     check_key(envelope.sender, advertise.seal_key)
     return Item(advertise, envelope.body, envelope.signature)
 
@@ -592,13 +611,17 @@ def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[
     }
     advertised = {party: item.message for party, item in inbox.items.items()}
     merkle_commitment = merkle_commitment_of(context, forwarded)
-    digest = keys.merkle_commitment_digest(context, state.run_id, packed, merkle_commitment.root)
-    messages = collector.to_each(
-        state.run_id,
-        inbox,
-        m.MERKLE_COMMITMENT,
-        lambda party: m.MerkleCommitment(packed, merkle_commitment.root, merkle_commitment.prove((party,))),
-    )
+    trees = [merkle_commitment]
+    if values := value_commitments_of(advertised):
+        trees.append(MerkleCommitment(context, Label.VALUES, values))
+    digest = keys.merkle_commitment_digest(context, state.run_id, packed, *(tree.root for tree in trees))
+
+    def message(party: int) -> m.MerkleCommitment:
+        shown = [part for tree in trees for part in (tree.root, tree.prove((party,)))]
+        kind: type[m.MerkleCommitment] = collector.parameters.kinds.merkle_commitment
+        return kind(packed, *shown)
+
+    messages = collector.to_each(state.run_id, inbox, m.MERKLE_COMMITMENT, message)
     return Commitments(forwarded, advertised, digest), messages
 
 
@@ -652,7 +675,8 @@ def connect_graph(
             merkle_commitment.prove(neighbours[party]),
         )
 
-    edges = Edges(mask_keys, drawn, neighbours, commitments.digest)
+    values = value_commitments_of(commitments.advertised)
+    edges = Edges(mask_keys, drawn, neighbours, commitments.digest, values)
     return edges, collector.to_each(run_id, inbox, m.NEIGHBOURS, message)
 
 

@@ -47,14 +47,24 @@ def key_commitment(context: Context, run_id: bytes, party: str, mask_key: bytes)
     return _bound(context, Label.KEY_COMMITMENT, run_id, party.encode(), mask_key)
 
 
+def value_commitment(context: Context, run_id: bytes, party: str, point: bytes) -> bytes:
+    """Return the commitment to the commitment to a party's vector (hiding: the point is uniform)."""
+    return _bound(context, Label.VALUE_COMMITMENT, run_id, party.encode(), point)
+
+
+def value_opening(context: Context, run_id: bytes, participants: bytes, party: str, point: bytes) -> bytes:
+    """Return the digest that a party signs of the commitment to its vector; `participants` is a digest."""
+    return _bound(context, Label.VALUE_OPENING, run_id, participants, party.encode(), point)
+
+
 def self_commitment(context: Context, run_id: bytes, party: str, self_seed: bytes) -> bytes:
     """Return the commitment to a party's self-mask seed (hiding: the seed has 32 random bytes)."""
     return _bound(context, Label.SELF_COMMITMENT, run_id, party.encode(), self_seed)
 
 
-def merkle_commitment_digest(context: Context, run_id: bytes, advertised: bytes, root: bytes) -> bytes:
-    """Return the digest of the Merkle commitment: the parties that advertised, and the root."""
-    return _bound(context, Label.MERKLE_COMMITMENT, run_id, advertised, root)
+def merkle_commitment_digest(context: Context, run_id: bytes, advertised: bytes, *roots: bytes) -> bytes:
+    """Return the digest of the Merkle commitment: the parties that advertised, and its roots."""
+    return _bound(context, Label.MERKLE_COMMITMENT, run_id, advertised, *roots)
 
 
 def participants_digest(

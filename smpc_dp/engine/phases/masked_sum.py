@@ -130,12 +130,16 @@ def mask_vector(
     participants: PartySet,
     self_seed: bytes | None,
 ) -> bytes:
-    """Return the vector plus pair terms, self-mask (if there is a seed) and noise, packed."""
+    """Return the vector plus pair terms, self-mask (if there is a seed) and noise, packed.
+
+    Where totals are checked the vector has its noise already: the party has committed to it.
+    """
     parameters, ring_vector = member.parameters, vector.copy()
     parameters.add_pair_terms(ring_vector, *graph.mask_seeds(member, run_id, participants))
     if self_seed is not None:
         add_masks(ring_vector, [keys.self_mask_seed(member.context, run_id, member.name, self_seed)], [1])
-    parameters.add_noise(ring_vector, member.random)
+    if not parameters.is_checked:
+        parameters.add_noise(ring_vector, member.random)
     return parameters.encoding.pack(ring_vector)
 
 
@@ -205,10 +209,14 @@ def deliver(
 
 
 def add_masked(
-    aggregator: SumAggregator[SumParameters], total: RingVector, dealt: Dealt, party: int, envelope: Envelope
+    aggregator: SumAggregator[SumParameters],
+    total: RingVector,
+    dealt: Dealt,
+    party: int,
+    envelope: Envelope,
+    masked: m.Masked,
 ) -> Item:
     """Add a masked vector to the total, in place; store the dealers whose share was invalid."""
-    masked = decode(envelope.body, m.Masked, envelope.sender)
     bad_dealers = unpack_list(masked.bad_dealers, aggregator.parties, envelope.sender)
     if not set(bad_dealers) <= set(dealt.dealers_of[party]):
         raise PeerFault(

@@ -2,13 +2,13 @@
 
 Parties are numbered 1 to n in roster order; a list of parties is encoded as 2-byte little-endian numbers, a
 set as n bits or as a list of the absent parties (`wire.sets.pack_set`). One value of each party, a nonce or
-SHA-256 of an `Advertise`, is bound by the root of a Merkle tree in roster order, and `proof` shows some of its
-leaves.
+SHA-256 of an `Advertise`, is bound by the root of a Merkle tree in roster order, and `proof` shows some of
+its leaves.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
@@ -60,6 +60,9 @@ AGGREGATOR_STEPS = (
 OPERATION_LIMIT = 1024
 SIGNATURE_BYTES = 64
 SHARE_BYTES = 32
+# Of a commitment to a vector, with the signature of it.
+POINT_BYTES = 32
+OPENING_BYTES = POINT_BYTES + SIGNATURE_BYTES
 # Of an X25519 public key.
 KEY_BYTES = 32
 # MessagePack of a `Share` (an array of three byte strings) and the overhead of its encryption.
@@ -98,12 +101,25 @@ class Advertise(Body, frozen=True):
     key_commitment: Bytes32
 
 
+class CheckedAdvertise(Advertise, frozen=True):
+    """Party, of a checked total: besides, a commitment to the commitment to its vector."""
+
+    value_commitment: Bytes32
+
+
 class MerkleCommitment(Body, frozen=True):
     """Aggregator: the parties that advertised (a set), the root over advertisements, the receiver's proof."""
 
     advertised: bytes
     root: Bytes32
     proof: bytes
+
+
+class CheckedMerkleCommitment(MerkleCommitment, frozen=True):
+    """Aggregator, of a checked total: besides, the root over `value_commitment`, the receiver's proof."""
+
+    values_root: Bytes32
+    values_proof: bytes
 
 
 class Reveal(Body, frozen=True):
@@ -202,6 +218,14 @@ class Masked(Body, frozen=True):
     bad_dealers: bytes
 
 
+class CheckedMasked(Masked, frozen=True):
+    """Party, of a checked total: besides, the commitment to its vector, signed, and its masked blinding."""
+
+    point: Bytes32
+    blinding: Bytes32
+    signature: Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
+
+
 class Survivors(Body, frozen=True):
     """Aggregator: the parties whose masked vectors are in the sum (a set)."""
 
@@ -226,6 +250,31 @@ class Result(Body, frozen=True):
     """Aggregator: the sum of the survivors' vectors, packed."""
 
     total: bytes
+
+
+class CheckedResult(Result, frozen=True):
+    """Aggregator, of a checked total: besides, the sum of the survivors' blindings, and commitments.
+
+    `openings`: of each survivor the commitment to its vector and the signature of it, 96 bytes; `hidden`: of
+    each other party that advertised its `value_commitment`, 32 bytes; in roster order.
+    """
+
+    blinding: Bytes32
+    openings: bytes
+    hidden: bytes
+
+
+class Kinds(NamedTuple):
+    """Types of the messages that differ where totals are checked."""
+
+    advertise: type[Advertise]
+    merkle_commitment: type[MerkleCommitment]
+    masked: type[Masked]
+    result: type[Result]
+
+
+UNCHECKED = Kinds(Advertise, MerkleCommitment, Masked, Result)
+CHECKED = Kinds(CheckedAdvertise, CheckedMerkleCommitment, CheckedMasked, CheckedResult)
 
 
 # Of protocols with a log.

@@ -66,6 +66,7 @@ def outcome(
             )[0],
             participants=participation.certificate,
             survivors=survivors_certificate,
+            checked=parameters.is_checked or None,
         ),
     )
 

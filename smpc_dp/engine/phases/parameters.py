@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.crypto import vector_commitments
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.engine.phases.cost import Cost, PlannedAnswer, average_answer
-from smpc_dp.engine.phases.messages import PARTY_STEPS
+from smpc_dp.engine.phases.messages import CHECKED, OPENING_BYTES, PARTY_STEPS, UNCHECKED, Kinds
 from smpc_dp.engine.result import Claim, Noise, Outcome, Privacy, Result
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.sampling import NoiseSource
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 
 MAX_PARTIES = 65_535
+# Where each receiver checks the total: it is shown the commitments of all parties.
+MOST_CHECKED, MAX_CHECKED = 10_000, vector_commitments.MAX_ELEMENTS
+
+Total = Literal["checked", "unchecked"]
 
 
 # (ring elements, seeds, signs, threads): add the terms of these pairs to the ring elements, in place.
@@ -162,6 +167,21 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         return True
 
     @property
+    def is_checked(self) -> bool:
+        """Whether each receiver checks the total against commitments to all vectors."""
+        return False
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether elements are read as two's complement: a vector with noise may have negative ones."""
+        return False
+
+    @property
+    def kinds(self) -> Kinds:
+        """Types of the messages that differ where totals are checked."""
+        return CHECKED if self.is_checked else UNCHECKED
+
+    @property
     def traffic(self) -> tuple[int, int]:
         """Expected bytes that one party sends and receives, without frames and TLS records."""
         length, size = self.encoding.ring_length, self.encoding.element_bytes
@@ -233,6 +253,22 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
     def privacy_of_all(self) -> Privacy:
         """The claim of a run over all parties, as a reader sees it."""
         return self.privacy(self.plan.parties)
+
+
+class CheckableParameters(SumParameters, frozen=True, kw_only=True):
+    """Parameters of a sum that each receiver may check; `total`: whether it does."""
+
+    total: Total = "unchecked"
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether each receiver checks the total against commitments to all vectors."""
+        return self.total == "checked"
+
+    @property
+    def extra_bytes(self) -> int:
+        """Bytes by which a message may be longer: the commitments and signatures of all parties."""
+        return OPENING_BYTES * self.plan.parties if self.is_checked else 0
 
 
 def cost_of_sum(parameters: SumParameters, _servers: int = 0) -> Cost:

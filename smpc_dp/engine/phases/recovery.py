@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,24 @@ from smpc_dp.engine.phases.parameters import AddPairTerms
 from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.wire.signing import Context
+
+
+class Masks(NamedTuple):
+    """Seeds of the masks that hide a total: self-masks, and masks of pairs and the signs that remove them."""
+
+    own: Sequence[bytes]
+    pairs: Sequence[bytes]
+    signs: Sequence[int]
+
+    @property
+    def all(self) -> tuple[list[bytes], list[int]]:
+        """All seeds, and the sign that removes each mask."""
+        return [*self.own, *self.pairs], [*([-1] * len(self.own)), *self.signs]
+
+    def remove(self, total: RingVector, add_pair_terms: AddPairTerms, threads: int) -> None:
+        """Remove the masks from `total`, in place."""
+        add_masks(total, self.own, [-1] * len(self.own), threads=threads)
+        add_pair_terms(total, self.pairs, self.signs, threads)
 
 
 class Recovery:
@@ -35,11 +54,9 @@ class Recovery:
         survivors: Iterable[int],
         edges: Edges,
         self_commitments: Mapping[int, bytes],
-        add_pair_terms: AddPairTerms,
     ) -> None:
         self._context = context
         self._plan = plan
-        self._add_pair_terms = add_pair_terms
         self._run_id = run_id
         self._participants = participants
         self._survivors = frozenset(survivors)
@@ -58,8 +75,8 @@ class Recovery:
         for dealer in complaints:
             self._complaints.setdefault(dealer, []).append(holder)
 
-    def remove_masks(self, total: RingVector, threads: int) -> None:
-        """Subtract every self-mask and every remaining mask of a lost party from `total`, in place.
+    def masks(self) -> Masks:
+        """Return the seeds of every self-mask and of every remaining mask of a lost party.
 
         Raises:
             TimeoutFault: too few shares of a party were revealed; names the missing holders.
@@ -87,8 +104,7 @@ class Recovery:
                         )
                     )
                     signs.append(-1 if peer < party else 1)
-        add_masks(total, own, [-1] * len(own), threads=threads)
-        self._add_pair_terms(total, seeds, signs, threads)
+        return Masks(own, seeds, signs)
 
     def _name(self, party: int) -> str:
         """Return the name of a party."""

@@ -1,0 +1,269 @@
+"""Commitments by which each receiver checks the total of a sum.
+
+A party commits to what it masks before any commitment is shown, and shows its own with its masked vector. The
+commitments of all survivors add up to the commitment to the total with the sum of their blindings.
+Specification: protocols/secagg/checked.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from smpc_dp.crypto import commit, vector_commitments
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.prg import add_masks
+from smpc_dp.encoding import RingVector
+from smpc_dp.engine.party import Member
+from smpc_dp.engine.phases import keys
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
+from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.state import Secret
+from smpc_dp.errors import Check, PeerFault, VerificationError
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import Context, encode
+
+
+class Committed(Secret, frozen=True):
+    """Commitment of a party to the vector that it masks, and its blinding."""
+
+    point: bytes
+    blinding: bytes
+
+
+class Roll(msgspec.Struct, frozen=True):
+    """Parties that advertised, and the root over their commitments to vectors."""
+
+    members: PartySet
+    root: bytes
+
+
+class Certified(NamedTuple):
+    """What is certified to be the same for all: the roll, the digest of the participants, the survivors."""
+
+    roll: Roll
+    participants: bytes
+    survivors: PartySet
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """Commitment to a survivor's vector with its author's signature, and its masked blinding."""
+
+    shown: bytes
+    blinding: bytes
+
+
+# The party's side
+
+
+def commit_vector(member: Member[SumParameters], vector: RingVector) -> tuple[RingVector, Committed | None]:
+    """Return the vector that the party masks, and its commitment; with its noise where totals are checked."""
+    if not member.parameters.is_checked:
+        return vector, None
+    noisy = vector.copy()
+    member.parameters.add_noise(noisy, member.random)
+    blinding = commit.fresh_blinding(member.random)
+    return noisy, Committed(_commit(member.parameters, noisy, blinding), blinding)
+
+
+def open_commitment(
+    member: Member[SumParameters],
+    run_id: bytes,
+    participants_digest: bytes,
+    committed: Committed,
+    masks: tuple[Sequence[bytes], Sequence[int]],
+) -> tuple[bytes, bytes, bytes]:
+    """Return the commitment, the masked blinding, and the signature of the commitment.
+
+    `masks`: the seeds of all masks of the vector, and the sign of each.
+    """
+    statement = keys.value_opening(member.context, run_id, participants_digest, member.name, committed.point)
+    masked = _with_masks(member.parameters, committed.blinding, *masks)
+    return committed.point, masked, member.identity.sign(statement)
+
+
+def check_result(
+    member: Member[SumParameters],
+    run_id: bytes,
+    certified: Certified,
+    message: m.CheckedResult,
+    total: RingVector,
+) -> None:
+    """Raise PeerFault, of the aggregator, unless the survivors' commitments add up to that of the total.
+
+    The aggregator has to check the same before it sends a result.
+    """
+    context, parameters = member.context, member.parameters
+    try:
+        context.remember(
+            ("checked", run_id, certified.participants, certified.survivors.packed, encode(message)),
+            lambda: _check(context, parameters, run_id, certified, message, total),
+        )
+    except VerificationError as error:
+        raise member.refuse(str(error), error.check) from None
+
+
+def _check(
+    context: Context,
+    parameters: SumParameters,
+    run_id: bytes,
+    certified: Certified,
+    message: m.CheckedResult,
+    total: RingVector,
+) -> None:
+    """Raise VerificationError unless the result is right."""
+    members, survivors = certified.roll.members, certified.survivors
+    absent = len(members) - len(survivors)
+    if (len(message.openings), len(message.hidden)) != (
+        m.OPENING_BYTES * len(survivors),
+        m.POINT_BYTES * absent,
+    ):
+        raise VerificationError("shows other than one commitment of each party", Check.NOT_ONE_EACH)
+    openings = iter(_pieces(message.openings, m.OPENING_BYTES))
+    hidden = iter(_pieces(message.hidden, m.POINT_BYTES))
+    given: dict[int, bytes] = {}
+    points: list[bytes] = []
+    for party in members:
+        name = context.names[party - 1]
+        if party in survivors:
+            shown = next(openings)
+            _check_signed(context, run_id, certified.participants, name, shown)
+            points.append(shown[: m.POINT_BYTES])
+            given[party] = keys.value_commitment(context, run_id, name, points[-1])
+        else:
+            given[party] = next(hidden)
+    if MerkleCommitment(context, Label.VALUES, given).root != certified.roll.root:
+        raise VerificationError("shows commitments that are not under the certified root", Check.NOT_IN_TREE)
+    check_total(parameters, total, message.blinding, points)
+
+
+def _pieces(packed: bytes, size: int) -> list[bytes]:
+    """Return the pieces of this size."""
+    return [packed[start : start + size] for start in range(0, len(packed), size)]
+
+
+def check_total(
+    parameters: SumParameters, total: RingVector, blinding: bytes, points: Sequence[bytes]
+) -> None:
+    """Raise VerificationError unless the sum of `points` is the commitment to `total` with `blinding`."""
+    encoding = parameters.encoding
+    if not vector_commitments.opens(
+        points, total, blinding, width=encoding.element_bytes, signed=parameters.is_signed
+    ):
+        raise VerificationError("the total is not that of the commitments", Check.WRONG_TOTAL)
+
+
+def _commit(parameters: SumParameters, vector: RingVector, blinding: bytes) -> bytes:
+    """Return the commitment to a vector of ring elements."""
+    return vector_commitments.commit(
+        vector, blinding, width=parameters.encoding.element_bytes, signed=parameters.is_signed
+    )
+
+
+def _check_signed(
+    context: Context, run_id: bytes, participants_digest: bytes, name: str, shown: bytes
+) -> None:
+    """Raise VerificationError unless a party has signed its commitment."""
+    point, signature = shown[: m.POINT_BYTES], shown[m.POINT_BYTES :]
+    statement = keys.value_opening(context, run_id, participants_digest, name, point)
+    try:
+        context.verify(context.keys[name], statement, signature)
+    except VerificationError:
+        raise VerificationError(f"shows a commitment that {name} did not sign", Check.NOT_SIGNED) from None
+
+
+# Masks of blindings
+
+
+def _mask(parameters: SumParameters, seed: bytes) -> bytes:
+    """Return the mask of a blinding: the 64 bytes of the keystream after the elements, modulo the order."""
+    encoding = parameters.encoding
+    words: RingVector = np.zeros(commit.WIDE_BYTES // np.dtype(encoding.dtype).itemsize, encoding.dtype)
+    add_masks(words, [seed], [1], offset=encoding.ring_length)
+    return commit.blinding_from_wide(words.astype(words.dtype.newbyteorder("<"), copy=False).tobytes())
+
+
+def _with_masks(
+    parameters: SumParameters, blinding: bytes, seeds: Sequence[bytes], signs: Sequence[int]
+) -> bytes:
+    """Return a blinding plus the masks of these seeds, each times its sign."""
+    plus, minus = [blinding], list[bytes]()
+    for seed, sign in zip(seeds, signs, strict=True):
+        (plus if sign > 0 else minus).append(_mask(parameters, seed))
+    return commit.add_blindings(plus, minus)
+
+
+# The aggregator's side
+
+
+def accept_opening(
+    context: Context,
+    run_id: bytes,
+    participants_digest: bytes,
+    name: str,
+    value_commitment: bytes,
+    masked: m.CheckedMasked,
+) -> Opened:
+    """Check that a party opens its commitment and has signed it."""
+    if keys.value_commitment(context, run_id, name, masked.point) != value_commitment:
+        raise PeerFault(name, "sent another commitment than it had advertised", Check.BAD_OPENING)
+    opened = Opened(masked.point + masked.signature, masked.blinding)
+    try:
+        commit.check_commitment(masked.point)
+        commit.check_blinding(masked.blinding)
+        _check_signed(context, run_id, participants_digest, name, opened.shown)
+    except VerificationError as error:
+        raise PeerFault(name, f"malformed Masked: {error}", error.check) from None
+    return opened
+
+
+def unmask_blindings(
+    parameters: SumParameters, opened: Iterable[Opened], seeds: Sequence[bytes], signs: Sequence[int]
+) -> bytes:
+    """Return the sum of the survivors' blindings, without the masks of these seeds.
+
+    `signs`: of each mask, as it is removed.
+    """
+    masked = commit.add_blindings([each.blinding for each in opened])
+    return _with_masks(parameters, masked, seeds, signs)
+
+
+def checked_result(
+    parameters: SumParameters,
+    total: RingVector,
+    blinding: bytes,
+    opened: Mapping[int, Opened],
+    value_commitments: Mapping[int, bytes],
+) -> m.CheckedResult:
+    """Return the result that shows the commitments of all parties that advertised.
+
+    Raises VerificationError if the total is not that of the commitments: a party masked another vector than
+    it had committed to.
+    """
+    survivors, packed = sorted(opened), parameters.encoding.pack(total)
+    shown = b"".join(opened[party].shown for party in survivors)
+    points = [opened[party].shown[: m.POINT_BYTES] for party in survivors]
+    try:
+        # Lanes may be wider than elements: what is packed is reduced.
+        check_total(parameters, parameters.encoding.unpack(packed), blinding, points)
+    except VerificationError as error:
+        raise VerificationError(
+            "at least one party masked another vector than it had committed to, and it is not known which; "
+            "no total is sent",
+            error.check,
+        ) from None
+    hidden = b"".join(value_commitments[party] for party in sorted(value_commitments.keys() - opened.keys()))
+    return m.CheckedResult(packed, blinding, shown, hidden)
+
+
+def value_commitments_of(advertised: Mapping[int, Any]) -> dict[int, bytes]:
+    """Return the commitments to vectors, by party; none where totals are not checked."""
+    return {
+        party: advertise.value_commitment
+        for party, advertise in advertised.items()
+        if isinstance(advertise, m.CheckedAdvertise)
+    }
