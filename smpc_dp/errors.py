@@ -58,6 +58,7 @@ class Code(StrEnum):
     KIND = "kind"
     BEGUN = "begun"
     EARLIER = "earlier"
+    TOTAL = "total"
 
 
 class _Explained(StrEnum):
@@ -368,8 +369,8 @@ class VerificationError(SmpcError):
 
     code = Code.EVIDENCE
 
-    def __init__(self, reason: str, check: Check) -> None:
-        self.check = check
+    def __init__(self, reason: str, check: Check, *, code: Code = Code.EVIDENCE) -> None:
+        self.check, self.code = check, code
         super().__init__(reason)
 
 

@@ -46,6 +46,7 @@ TEXTS: Mapping[Code, str] = {
     Code.KIND: "asks for a sum where others ask for a pairwise statistic, or the other way round",
     Code.BEGUN: "the run has begun without it",
     Code.EARLIER: "earlier sums of the session are over other parties",
+    Code.TOTAL: "the total is not that of the commitments: the aggregator or at least one party deviates",
 }
 
 # Codes that blame the culprit, and codes that list missing members; the others have no names.
@@ -164,7 +165,7 @@ def error_of(abort: Abort, context: Context) -> SmpcError:
         return TimeoutFault(
             why, abort.step, f"{abort}; said by {teller}", code=abort.code, why=why, number=abort.number
         )
-    if abort.code == Code.EVIDENCE:
+    if abort.code in (Code.EVIDENCE, Code.TOTAL):
         return VerificationError(f"{abort} (said by {teller})", Check.REPORTED)
     return PeerFault(teller, f"stopped the run: {abort}", Check.REPORTED)
 

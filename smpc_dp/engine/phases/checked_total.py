@@ -23,7 +23,7 @@ from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.state import Secret
-from smpc_dp.errors import Check, PeerFault, VerificationError
+from smpc_dp.errors import Check, Code, PeerFault, VerificationError
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context, encode
 
@@ -255,6 +255,7 @@ def checked_result(
             "at least one party masked another vector than it had committed to, and it is not known which; "
             "no total is sent",
             error.check,
+            code=Code.TOTAL,
         ) from None
     hidden = b"".join(value_commitments[party] for party in sorted(value_commitments.keys() - opened.keys()))
     return m.CheckedResult(packed, blinding, shown, hidden)
