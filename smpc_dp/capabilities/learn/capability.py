@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from smpc_dp.session.member import Membership
     from smpc_dp.session.party_requests import PartyRequests
 
-# Averages of the method that alone has verifiable ones: sessions with them have logs of its protocol. None where
-# its capability is absent.
+# Averages of the method that alone has verifiable ones: sessions with them have logs of its protocol. None
+# where its capability is absent.
 LOGGED = find_protocol(METHODS["gopa"])
 # A session's groups average in its version: it is that of GOPA.
 VERSION = 4

@@ -1,7 +1,7 @@
 """The first phase of a sum: fresh keys, and a random graph of parties that no member chooses.
 
-Each party draws its neighbours, makes a masking key, and advertises commitments to both. It opens them when one
-root binds all advertisements: nobody chooses a draw or a masking key after it has seen another's.
+Each party draws its neighbours, makes a masking key, and advertises commitments to both. It opens them when
+one root binds all advertisements: nobody chooses a draw or a masking key after it has seen another's.
 Steps: hello, start, advertise, roll, reveal, neighbours.
 Specification: protocols/secagg/README.md.
 """

@@ -2,8 +2,8 @@
 
 Parties are numbered 1 to n in roster order; a list of parties is encoded as 2-byte little-endian numbers, a
 set as n bits or as a list of the absent parties (`wire.sets.pack_set`). One value of each party, a nonce or
-SHA-256 of an `Advertise`, is bound by the root of a Merkle tree in roster order, and `proof` shows some of its
-leaves.
+SHA-256 of an `Advertise`, is bound by the root of a Merkle tree in roster order, and `proof` shows some of
+its leaves.
 """
 
 from __future__ import annotations
