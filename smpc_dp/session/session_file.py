@@ -266,13 +266,20 @@ def check_protocol(protocol: str, version: int, issues: list[ConfigIssue], *, au
         others = extensions.describe_others(extensions.Group.PROTOCOLS)
         reason = f"{protocol!r} is unknown, the known ones are {known}{others}"
         issues.append(ConfigIssue("protocol", reason, ConfigCheck.CHOICE))
-    elif version in described.audited and not audited:
-        reason = f"{version} is of an earlier release: logs of it can be audited, no session of it is run"
-        issues.append(ConfigIssue("version", reason, ConfigCheck.CHOICE))
-    elif described.checker(version) is None:
-        versions = " or ".join(map(str, sorted(described.versions)))
-        reason = f"{shown(version)} is unknown; this release reads version {versions} of '{protocol}'"
-        issues.append(ConfigIssue("version", reason, ConfigCheck.CHOICE))
+    elif described.checker(version) is None or (version in described.audited and not audited):
+        issues.append(ConfigIssue("version", _other_version(described, version), ConfigCheck.CHOICE))
+
+
+def _other_version(described: SessionProtocol, version: int) -> str:
+    """Return why sessions of a version of a protocol are not run."""
+    if 0 < version < described.version:
+        audited = "logs of it can be audited, " if version in described.audited else ""
+        return (
+            f"{version} is of an earlier release: {audited}no session of it is run; write version = "
+            f"{described.version} of '{described.name}', when all members have this release"
+        )
+    versions = " or ".join(map(str, sorted(described.versions)))
+    return f"{shown(version)} is unknown; this release reads version {versions} of '{described.name}'"
 
 
 def _timeouts(table: object, issues: list[ConfigIssue]) -> Timeouts:

@@ -114,9 +114,7 @@ Stated = Iterator[tuple[str, Privacy | Sequence[str] | str]]
 
 def checked(protocol: str, parameters: Mapping[str, object], parties: int = 5) -> Any:
     """Return the checked parameters of a session."""
-    made, issues = checker_of(protocol, session_protocol(protocol).version_for(parameters))(
-        parameters, parties
-    )
+    made, issues = checker_of(protocol, session_protocol(protocol).version)(parameters, parties)
     assert made is not None, issues
     return made
 

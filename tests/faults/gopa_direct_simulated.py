@@ -75,7 +75,7 @@ class DirectRow:
         """Give everyone a new machine, for another request."""
         self.context = Context(
             protocol=self.parameters.protocol,
-            version=1,
+            version=self.parameters.version,
             session_digest=self.digest,
             request=request,
             names=self.names,

@@ -60,7 +60,7 @@ class SplitViewAggregator:
             name: unpack_list(simulated.body_of(m.REVEAL, name).neighbours, len(simulated.names), name)
             for name in simulated.names
         }
-        self.advertised = {name: simulated.body_of(m.ADVERTISE, name) for name in simulated.names}
+        self.mask_keys = {name: simulated.body_of(m.REVEAL, name).mask_key for name in simulated.names}
 
     def neighbours(self, name: str) -> frozenset[int]:
         """Return who shares a mask with a party."""
@@ -164,7 +164,7 @@ class SplitViewAggregator:
                     self.secret(peer, survived=False),
                     peer,
                     victim,
-                    self.advertised[victim].mask_key,
+                    self.mask_keys[victim],
                 )
             )
             signs.append(-1 if simulated.number(victim) < number else 1)

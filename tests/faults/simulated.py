@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -16,11 +17,12 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.engine.events import Cancellation, Deadline, Event, Message, Start
+from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.phases.survivors import FixedSurvivors
-from smpc_dp.engine.registry import make_aggregator, make_party
+from smpc_dp.engine.registry import make_aggregator, make_party, session_protocol
 from smpc_dp.engine.run import Run, RunningRole
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
@@ -87,13 +89,15 @@ class SimulatedRun:
         encoding = Encoding.plan(length=LENGTH, lower=-9.0, upper=9.0, precision=1e-3, parties=parties)
         self.parameters = parameters or SecAggParameters(encoding, plan)
         self.plan, self.encoding = self.parameters.plan, self.parameters.encoding
-        keys = SeededRandomnessForSimulation(session, "attack session")
+        source = SeededRandomnessForSimulation(session, "attack session")
         self.names = tuple(f"p{number}" for number in range(1, parties + 1))
-        self.signers = {name: Signer(name, SigningKey(keys.bytes(32))) for name in (*self.names, AGGREGATOR)}
+        self.signers = {
+            name: Signer(name, SigningKey(source.bytes(32))) for name in (*self.names, AGGREGATOR)
+        }
         self.context = Context(
             protocol=self.parameters.protocol,
-            version=1,
-            session_digest=keys.bytes(32),
+            version=session_protocol(self.parameters.protocol).version,
+            session_digest=source.bytes(32),
             request=request,
             names=self.names,
             aggregator=AGGREGATOR,
@@ -175,6 +179,14 @@ class SimulatedRun:
         e = msgspec.structs.replace(envelope, **fields)
         return self.context.write(self.signers[e.sender], e.run_id, e.step, (e.receiver,), message)[0]
 
+    def advertise(self, envelope: Envelope, **fields: Any) -> Envelope:
+        """Return another advertisement of a party; its machine goes on as if it had made it."""
+        changed, machine = self.change(envelope, **fields), self.parties[envelope.sender]
+        digest, state = sha256(changed.body).digest(), machine.state
+        drawn = msgspec.structs.replace(state.drawn, advertisement=digest)
+        machine._state = msgspec.structs.replace(state, drawn=drawn)
+        return changed
+
     def steps_of(self, name: str) -> list[str]:
         """Return the steps that a party has sent, in order."""
         return [envelope.step for envelope in self.sent if envelope.sender == name]
@@ -185,13 +197,10 @@ class SimulatedRun:
         return decode(envelope.body, KINDS[step], name)
 
     def merkle_commitment(self, changed: Mapping[int, bytes] | None = None) -> MerkleCommitment:
-        """Return the Merkle commitment of the commitments that machines advertised, some of them changed."""
-        given = {
-            self.number(e.sender): decode(e.body, m.Advertise, e.sender).commitment
-            for e in self.sent
-            if e.step == m.ADVERTISE
-        }
-        return MerkleCommitment(self.context, Label.COMMITMENTS, given | dict(changed or {}))
+        """Return the Merkle commitment to what machines advertised, with the bodies `changed`."""
+        bodies = {self.number(e.sender): e.body for e in self.sent if e.step == m.ADVERTISE}
+        given = {number: sha256(body).digest() for number, body in (bodies | dict(changed or {})).items()}
+        return MerkleCommitment(self.context, Label.ADVERTISEMENTS, given)
 
     def enroll(self, envelope: Envelope, merkle_commitment: MerkleCommitment) -> Envelope:
         """Return the receiver's Merkle commitment, or what it is shown of neighbours, under another root."""
@@ -202,6 +211,19 @@ class SimulatedRun:
         return self.change(
             envelope, proof=merkle_commitment.prove(item.party for item in message.advertisements)
         )
+
+    def without(self, envelope: Envelope, gone: Container[int], **fields: Any) -> Envelope:
+        """Return `neighbours` without what it has of these parties, its proof of the rest."""
+        message = decode(envelope.body, m.Neighbours, envelope.sender)
+        places = [i for i, item in enumerate(message.advertisements) if item.party not in gone]
+        size = m.KEY_BYTES
+        changed = self.change(
+            envelope,
+            advertisements=[message.advertisements[i] for i in places],
+            mask_keys=b"".join(message.mask_keys[size * i : size * i + size] for i in places),
+            **{"openings": [opening for opening in message.openings if opening.party not in gone]} | fields,
+        )
+        return self.enroll(changed, self.merkle_commitment())
 
     def reported(self, name: str) -> Abort:
         """Return what the aggregator told a party that it excluded."""
@@ -251,6 +273,20 @@ class SimulatedRun:
         error = self.errors[AGGREGATOR]
         assert isinstance(error, TimeoutFault), error
         assert error.missing
+
+
+def masking_with(simulated: SimulatedRun, name: str, key: bytes) -> Tamper:
+    """Return a hand of a party that commits to a masking key which is not its own, and reveals it."""
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if (envelope.step, envelope.sender) == (m.ADVERTISE, name):
+            commitment = keys.key_commitment(simulated.context, envelope.run_id, name, key)
+            return (simulated.advertise(envelope, key_commitment=commitment),)
+        if (envelope.step, envelope.sender) == (m.REVEAL, name):
+            return (simulated.change(envelope, mask_key=key),)
+        return (envelope,)
+
+    return tamper
 
 
 def only(step: str, receiver: str | None, change: Callable[[Envelope], Iterable[Envelope]]) -> Tamper:

@@ -19,7 +19,7 @@ from smpc_dp.wire.abort import ABORT, LEAVE, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import decode
-from tests.faults.simulated import AGGREGATOR, KINDS, LENGTH, SimulatedRun, by, only
+from tests.faults.simulated import AGGREGATOR, KINDS, LENGTH, SimulatedRun, by, masking_with, only
 
 VICTIM, OTHER = "p1", "p2"
 
@@ -117,12 +117,7 @@ def test_relay_shows_the_victim_another_set() -> None:
     simulated = row_of("keep")
 
     def shrink(envelope: Envelope) -> Iterable[Envelope]:
-        message = decode(envelope.body, m.Neighbours, AGGREGATOR)
-        left = [item for item in message.advertisements if item.party > 3]
-        opened = [item for item in message.openings if item.party > 3]
-        shown = pack_set({1, 4, 5, 6, 7, 8}, 8)
-        shrunk = simulated.change(envelope, revealed=shown, advertisements=left, openings=opened)
-        return (simulated.enroll(shrunk, simulated.merkle_commitment()),)
+        return (simulated.without(envelope, {2, 3}, revealed=pack_set({1, 4, 5, 6, 7, 8}, 8)),)
 
     simulated.execute(only(m.NEIGHBOURS, VICTIM, shrink))
     assert g.PUBLISH not in simulated.steps_of(VICTIM)
@@ -243,15 +238,13 @@ def test_neighbour_that_reveals_a_wrong_seed_is_named(lost: bool) -> None:
     assert np.abs(off).max() < 10 * (8 * parameters_of(simulated).session.own_variance) ** 0.5
 
 
-def test_user_whose_shares_are_not_of_the_key_that_it_advertised_is_named() -> None:
+def test_user_whose_shares_are_not_of_the_key_that_it_revealed_is_named() -> None:
     """What both ends of an edge signed is the masking key: shares of another one are their dealer's doing."""
     simulated = row_of("roll-back")
+    other = masking_with(simulated, OTHER, agree.public_key(bytes(range(32))))
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
-        if envelope.sender != OTHER or envelope.step not in (m.ADVERTISE, m.MASKED):
-            return (envelope,)
-        other = agree.public_key(bytes(range(32)))
-        return () if envelope.step == m.MASKED else (simulated.change(envelope, mask_key=other),)
+        return () if (envelope.step, envelope.sender) == (m.MASKED, OTHER) else other(envelope)
 
     simulated.execute(tamper)
     simulated.assert_blames(AGGREGATOR, OTHER, "signed shares that do not give the secret it committed to")
@@ -274,12 +267,7 @@ def test_aggregator_tells_different_users_different_sets() -> None:
     def split(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.step != m.NEIGHBOURS or simulated.number(envelope.receiver) > 4:
             return (envelope,)
-        message = decode(envelope.body, m.Neighbours, AGGREGATOR)
-        left = [item for item in message.advertisements if item.party < 8]
-        opened = [item for item in message.openings if item.party < 8]
-        shown = pack_set(range(1, 8), 8)
-        split_view = simulated.change(envelope, revealed=shown, advertisements=left, openings=opened)
-        return (simulated.enroll(split_view, simulated.merkle_commitment()),)
+        return (simulated.without(envelope, {8}, revealed=pack_set(range(1, 8), 8)),)
 
     simulated.execute(split)
     simulated.assert_too_few()

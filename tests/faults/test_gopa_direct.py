@@ -395,7 +395,7 @@ def test_a_user_that_advertises_twice_is_left_out_with_the_proof() -> None:
     def twice(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.receiver != "p8":
             return (envelope,)
-        return (simulated.change(envelope, commitment=bytes(32)),)
+        return (simulated.change(envelope, key_commitment=bytes(32)),)
 
     simulated.execute(by(m.ADVERTISE, CHEAT, twice))
     assert CHEAT in simulated.errors

@@ -183,12 +183,14 @@ def test_nobody_goes_on_whose_own_draws_are_voided() -> None:
             party = relay.context.number(envelope.receiver)
             if victim not in {opening.party for opening in message.openings} or victim in drawn[party]:
                 return envelope
-            around = tuple(item.party for item in message.advertisements if item.party != victim)
+            places = [i for i, item in enumerate(message.advertisements) if item.party != victim]
+            around = tuple(message.advertisements[i].party for i in places)
             message = replace(
                 message,
                 openings=[opening for opening in message.openings if opening.party != victim],
-                advertisements=[item for item in message.advertisements if item.party != victim],
-                proof=merkle_commitment_of(relay.context, state.commitments.keys).prove(around),
+                advertisements=[message.advertisements[i] for i in places],
+                mask_keys=b"".join(message.mask_keys[32 * i : 32 * i + 32] for i in places),
+                proof=merkle_commitment_of(relay.context, state.commitments.forwarded).prove(around),
             )
             [again] = relay.write(state.run_id, m.NEIGHBOURS, [party], message)
             return again

@@ -1,38 +1,41 @@
 """Keys that a party chooses after it has seen others', and keys with which every agreement is known.
 
-Aggregators check keys when they come. Here they do not, as those that work with a key's owner: what stops a
+Aggregators check keys when they come. Some here do not, as those that work with a key's owner: what stops a
 party is its own check.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from hashlib import sha256
 from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
 
-from smpc_dp.capabilities.gopa import direct_messages as d
+from smpc_dp.capabilities.gopa import direct_agreement, direct_coordinator
 from smpc_dp.capabilities.gopa import messages as g
 from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
 from smpc_dp.crypto import agree
+from smpc_dp.engine.peers import Letter
 from smpc_dp.engine.phases import key_graph, keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.session.exchange import messages as e
 from smpc_dp.wire.envelope import Envelope
-from smpc_dp.wire.signing import decode
+from smpc_dp.wire.signing import decode, encode
 from smpc_dp_lab.vectors.verifiable_runs import execute
 from tests.audits import ONE
 from tests.faults import gopa_direct_simulated
 from tests.faults.gopa_direct_simulated import DirectRow
-from tests.faults.simulated import AGGREGATOR, SimulatedRun, by, only
+from tests.faults.simulated import AGGREGATOR, SimulatedRun, by, masking_with, only
 from tests.faults.test_exchange import Change, Run, on, parameters, refused, start_of
 from tests.faults.test_gopa import row_of
 from tests.faults.test_pairs_evaluation import fault_of, public_key_but, roles
 from tests.faults.test_relayed_pairs import ends
 
+Kind = Literal["exact", "keep", "roll-back"]
 BAD, VICTIM = "p3", "p1"
 # Of a coordinator, which is p1.
 MEMBER = "p2"
@@ -47,13 +50,18 @@ def careless(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agree, "check_public_key", lambda _: None)
 
 
+def sum_of(kind: Kind) -> SimulatedRun:
+    """Return a run of four parties: an exact sum, or an average of GOPA."""
+    return SimulatedRun(4) if kind == "exact" else row_of(kind, 4)
+
+
 def assert_refused(error: object, culprit: str) -> None:
     """The error names the key's owner, who has signed it."""
     assert isinstance(error, PeerFault), error
     assert (error.culprit, error.check) == (culprit, Check.WEAK_KEY), error
 
 
-# Points of small order, at parties
+# Points of small order
 
 
 @pytest.mark.parametrize(
@@ -66,72 +74,105 @@ def assert_refused(error: object, culprit: str) -> None:
     ],
 )
 @pytest.mark.usefixtures("careless")
-def test_no_party_of_a_sum_agrees_with_a_point_of_small_order(
-    kind: Literal["exact", "keep", "roll-back"], field: str, released: str
-) -> None:
-    simulated = SimulatedRun(4) if kind == "exact" else row_of(kind, 4)
-    simulated.execute(by(m.ADVERTISE, BAD, lambda sent: (simulated.change(sent, **{field: WEAK}),)))
+def test_no_party_of_a_sum_agrees_with_a_point_of_small_order(kind: Kind, field: str, released: str) -> None:
+    simulated = sum_of(kind)
+    hand = masking_with(simulated, BAD, WEAK)
+    if field == "seal_key":
+        hand = by(m.ADVERTISE, BAD, lambda sent: (simulated.advertise(sent, seal_key=WEAK),))
+    simulated.execute(hand)
     assert_refused(simulated.errors[VICTIM], BAD)
     for name in simulated.names:
         assert name == BAD or released not in simulated.steps_of(name)
+
+
+@pytest.mark.parametrize("kind", ["exact", "keep", "roll-back"])
+def test_an_aggregator_excludes_the_owner_of_a_point_of_small_order(kind: Kind) -> None:
+    simulated = sum_of(kind)
+    simulated.execute(masking_with(simulated, BAD, WEAK))
+    simulated.assert_out(BAD, "public key is a point of small order")
+    assert simulated.aggregator.result.absent == (BAD,)
+
+
+def commit_to_key(monkeypatch: pytest.MonkeyPatch, name: str, key: bytes) -> None:
+    """Let a party of a verifiable run commit to another masking key than its own, and reveal that."""
+    drawing, opening = key_graph.draw, key_graph.open_draw
+
+    def draw(member: Any, *given: Any) -> tuple[bytes, key_graph.Drawn, m.Advertise]:
+        run_id, drawn, message = drawing(member, *given)
+        if member.name == name:
+            message = replace(message, key_commitment=keys.key_commitment(member.context, run_id, name, key))
+            drawn = replace(drawn, advertisement=sha256(encode(message)).digest())
+        return run_id, drawn, message
+
+    def open_draw(member: Any, *given: Any) -> tuple[key_graph.Advertised, m.Reveal]:
+        advertised, message = opening(member, *given)
+        return advertised, replace(message, mask_key=key) if member.name == name else message
+
+    monkeypatch.setattr(key_graph, "draw", draw)
+    monkeypatch.setattr(key_graph, "open_draw", open_draw)
 
 
 @pytest.mark.usefixtures("careless")
 def test_no_party_of_a_verifiable_run_agrees_with_a_point_of_small_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    drawing = key_graph.draw
-
-    def draw(member: Any, *given: Any) -> tuple[bytes, key_graph.Drawn, m.Advertise]:
-        run_id, drawn, message = drawing(member, *given)
-        return run_id, drawn, replace(message, mask_key=WEAK) if member.name == "cyd" else message
-
-    monkeypatch.setattr(key_graph, "draw", draw)
+    commit_to_key(monkeypatch, "cyd", WEAK)
     ran = execute(setting=ONE)
     assert_refused(ran.errors["ann"], "cyd")
     assert not {entry.party for entry in ran.entries if entry.kind == v.COMMIT} - {"cyd"}
 
 
-def shown_roll(name: str, key: bytes) -> DirectRow:
-    """Run with a coordinator that shows one member a roll with another key of a party, signed by it."""
-    simulated, others = DirectRow(), []
+def direct_masking_with(simulated: DirectRow, name: str, key: bytes) -> Callable[..., Iterable[Envelope]]:
+    """Return a hand of a party that commits to a masking key which is not its own, and reveals it."""
 
     def tamper(sent: Envelope) -> Iterable[Envelope]:
-        if (sent.step, sent.sender) == (m.ADVERTISE, name):
-            others.append(simulated.change(sent, mask_key=key))
-        if (sent.step, sent.receiver) != (d.MERKLE_COMMITMENT, MEMBER):
+        if sent.sender != name or sent.step not in (m.ADVERTISE, m.REVEAL):
             return (sent,)
-        roll, place = simulated.read(sent), simulated.number(name) - 1
-        bodies, signatures = list(roll.advertisements), bytearray(roll.signatures)
-        bodies[place], signatures[64 * place : 64 * place + 64] = others[0].body, others[0].signature
-        return (simulated.change(sent, advertisements=bodies, signatures=bytes(signatures)),)
+        fields = {"mask_key": key}
+        if sent.step == m.ADVERTISE:
+            fields = {"key_commitment": keys.key_commitment(simulated.context, sent.run_id, name, key)}
+        changed = simulated.change(sent, **fields)
+        # Its machine goes on as if it had sent that.
+        letter = Letter(changed.run_id, changed.body, sha256(changed.body).digest(), changed.signature)
+        simulated.parties[name].state.inbox.letters[sent.step][simulated.number(name)] = letter
+        return (changed,)
 
-    return simulated.execute(tamper)
+    return tamper
+
+
+def test_a_coordinator_leaves_out_the_owner_of_a_point_of_small_order() -> None:
+    simulated = DirectRow()
+    outcomes = simulated.execute(direct_masking_with(simulated, BAD, WEAK)).outcomes()
+    assert {BAD in outcome.survivors for outcome in outcomes.values()} == {False}
+    assert any(BAD in fault and "small order" in fault for fault in outcomes["p1"].faults)
 
 
 @pytest.mark.parametrize(
-    ("name", "key", "reason"),
+    ("key", "committed", "reason"),
     [
-        (BAD, WEAK, f"let {BAD}: public key is a point of small order onto the roll"),
-        (MEMBER, OTHER, f"roll does not have the message of {MEMBER}"),
+        (WEAK, True, "public key is a point of small order take part"),
+        (OTHER, False, "revealed a masking key that it had not committed to take part"),
     ],
-    ids=["small-order", "its-own"],
+    ids=["small-order", "not-committed"],
 )
-def test_without_an_aggregator_every_party_checks_the_keys_on_the_roll(
-    name: str, key: bytes, reason: str
+def test_without_an_aggregator_every_party_checks_the_keys_of_all(
+    monkeypatch: pytest.MonkeyPatch, key: bytes, committed: bool, reason: str
 ) -> None:
-    """A coordinator that lets a point of small order onto it is at fault."""
-    simulated = shown_roll(name, key)
-    simulated.assert_blames(MEMBER, "p1", reason)
-    assert not simulated.steps_of(MEMBER) & {m.REVEAL, g.PUBLISH}
+    """A coordinator that lets a party take part with such a key is at fault."""
+    simulated, reading = DirectRow(), direct_agreement.read_reveal
+    late = gopa_direct_simulated.by(m.REVEAL, BAD, lambda sent: (simulated.change(sent, mask_key=key),))
 
+    def read_reveal(peer: Any, *given: Any) -> Any:
+        with monkeypatch.context() as patched:
+            if peer.name == "p1":
+                patched.setattr(direct_agreement, "check_openings", lambda *_, **__: None)
+            return reading(peer, *given)
 
-def test_a_coordinator_leaves_out_who_advertises_a_point_of_small_order() -> None:
-    simulated = DirectRow()
-    hand = gopa_direct_simulated.by(m.ADVERTISE, BAD, lambda sent: (simulated.change(sent, mask_key=WEAK),))
-    outcomes = simulated.execute(hand).outcomes()
-    assert {BAD in outcome.survivors for outcome in outcomes.values()} == {False}
-    assert any(BAD in fault and "small order" in fault for fault in outcomes["p1"].faults)
+    for module in (direct_agreement, direct_coordinator):
+        monkeypatch.setattr(module, "read_reveal", read_reveal)
+    simulated.execute(direct_masking_with(simulated, BAD, key) if committed else late)
+    simulated.assert_blames(MEMBER, "p1", f"let {BAD}: {reason}")
+    assert not simulated.steps_of(MEMBER) & {m.ATTEST_PARTICIPANTS, g.PUBLISH}
 
 
 def exchange_in_which(key: bytes) -> tuple[Run, Change]:
@@ -174,27 +215,133 @@ def test_no_frame_of_a_pair_is_sealed_with_a_point_of_small_order() -> None:
 # Keys that are chosen late
 
 
-def test_the_roll_binds_draws_and_no_keys() -> None:
-    """A party may sign an advertisement for each neighbour, with other keys; not with another commitment."""
+@pytest.mark.parametrize("kind", ["exact", "keep", "roll-back"])
+def test_a_party_that_chooses_its_key_after_the_roll_is_excluded(kind: Kind) -> None:
+    """A key that it had not committed to before it saw another's is refused by the aggregator."""
+    simulated = sum_of(kind)
+    simulated.execute(by(m.REVEAL, BAD, lambda sent: (simulated.change(sent, mask_key=OTHER),)))
+    simulated.assert_out(BAD, "revealed a masking key that it had not committed to")
+    assert simulated.aggregator.result.absent == (BAD,)
+    for sent in simulated.sent:
+        assert sent.step != m.NEIGHBOURS or OTHER not in decode(sent.body, m.Neighbours, AGGREGATOR).mask_keys
 
-    def shown(**fields: bytes) -> SimulatedRun:
-        simulated = SimulatedRun(4)
 
-        def change(sent: Envelope) -> Iterable[Envelope]:
-            items = list(decode(sent.body, m.Neighbours, AGGREGATOR).advertisements)
-            [advertised] = [e for e in simulated.sent if (e.step, e.sender) == (m.ADVERTISE, BAD)]
-            other = simulated.change(advertised, **fields)
-            number = simulated.number(BAD)
-            place = [item.party for item in items].index(number)
-            items[place] = m.Advertisement(number, other.body, other.signature)
-            return (simulated.change(sent, advertisements=items),)
+def test_a_party_of_a_verifiable_run_that_chooses_its_key_after_the_roll_is_excluded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opening = key_graph.open_draw
 
-        return simulated.execute(only(m.NEIGHBOURS, VICTIM, change))
+    def open_draw(member: Any, *given: Any) -> tuple[key_graph.Advertised, m.Reveal]:
+        advertised, message = opening(member, *given)
+        return advertised, replace(message, mask_key=OTHER) if member.name == "cyd" else message
 
-    assert m.MASKED in shown(mask_key=OTHER).steps_of(VICTIM)
-    refusing = shown(commitment=WEAK)
-    refusing.assert_blames(VICTIM, AGGREGATOR, "roll does not have the commitment of")
-    assert m.DEAL not in refusing.steps_of(VICTIM)
+    monkeypatch.setattr(key_graph, "open_draw", open_draw)
+    ran = execute(setting=ONE)
+    assert ran.relay.result.absent == ("cyd",)
+    assert "cyd: revealed a masking key that it had not committed to" in ran.relay.result.faults
+
+
+def test_without_an_aggregator_a_key_that_is_chosen_after_the_roll_is_left_out() -> None:
+    simulated = DirectRow()
+    hand = gopa_direct_simulated.by(m.REVEAL, BAD, lambda sent: (simulated.change(sent, mask_key=OTHER),))
+    outcomes = simulated.execute(hand).outcomes()
+    assert {BAD in outcome.survivors for outcome in outcomes.values()} == {False}
+    assert any(BAD in fault and "had not committed to" in fault for fault in outcomes["p1"].faults)
+
+
+@pytest.mark.parametrize("kind", ["exact", "keep", "roll-back"])
+def test_an_aggregator_that_forwards_another_key_is_refused(kind: Kind) -> None:
+    """Also where it works with the key's owner: the owner's commitment is on the roll."""
+    simulated = sum_of(kind)
+
+    def swap(sent: Envelope) -> Iterable[Envelope]:
+        message, number = decode(sent.body, m.Neighbours, AGGREGATOR), simulated.number(BAD)
+        place = 32 * [item.party for item in message.advertisements].index(number)
+        packed = message.mask_keys[:place] + OTHER + message.mask_keys[place + 32 :]
+        openings = [
+            other_opening(simulated, opening, OTHER) if opening.party == number else opening
+            for opening in message.openings
+        ]
+        return (simulated.change(sent, mask_keys=packed, openings=openings),)
+
+    simulated.execute(only(m.NEIGHBOURS, VICTIM, swap))
+    simulated.assert_blames(VICTIM, AGGREGATOR, f"forwarded a key that {BAD} had not committed to")
+    assert not {m.DEAL, m.ATTEST_PARTICIPANTS} & {*simulated.steps_of(VICTIM)}
+
+
+def test_an_opening_with_another_key_is_its_owners_fault() -> None:
+    """The party that drew the victim signs another key for it than it committed to."""
+    simulated = SimulatedRun(4)
+
+    def swap(sent: Envelope) -> Iterable[Envelope]:
+        openings = list(decode(sent.body, m.Neighbours, AGGREGATOR).openings)
+        place = [opening.party for opening in openings].index(simulated.number(BAD))
+        openings[place] = other_opening(simulated, openings[place], OTHER)
+        return (simulated.change(sent, openings=openings),)
+
+    simulated.execute(only(m.NEIGHBOURS, VICTIM, swap))
+    simulated.assert_blames(VICTIM, BAD, "revealed a masking key that it had not committed to")
+    assert m.DEAL not in simulated.steps_of(VICTIM)
+
+
+def other_opening(simulated: SimulatedRun, opening: m.Opening, key: bytes) -> m.Opening:
+    """Return an opening with another masking key, signed by its owner."""
+    [revealed] = [
+        sent
+        for sent in simulated.sent
+        if sent.step == m.REVEAL and simulated.number(sent.sender) == opening.party
+    ]
+    other = simulated.change(revealed, mask_key=key)
+    return m.Opening(opening.party, other.body, other.signature)
+
+
+def second_advertisement(simulated: SimulatedRun, key: bytes) -> Envelope:
+    """Return another advertisement that commits to another key, signed by its owner."""
+    [advertised] = [sent for sent in simulated.sent if (sent.step, sent.sender) == (m.ADVERTISE, BAD)]
+    commitment = keys.key_commitment(simulated.context, advertised.run_id, BAD, key)
+    return simulated.change(advertised, key_commitment=commitment)
+
+
+def shown_late(simulated: SimulatedRun, sent: Envelope) -> Envelope:
+    """Return `neighbours` with another key, advertisement and opening of a party, all signed by it."""
+    message, number = decode(sent.body, m.Neighbours, AGGREGATOR), simulated.number(BAD)
+    other, items = second_advertisement(simulated, OTHER), list(message.advertisements)
+    place = [item.party for item in items].index(number)
+    items[place] = m.Advertisement(number, other.body, other.signature)
+    packed = message.mask_keys[: 32 * place] + OTHER + message.mask_keys[32 * place + 32 :]
+    openings = [
+        other_opening(simulated, opening, OTHER) if opening.party == number else opening
+        for opening in message.openings
+    ]
+    return simulated.change(sent, advertisements=items, mask_keys=packed, openings=openings)
+
+
+def test_the_roll_binds_draws_and_masking_keys() -> None:
+    """An advertisement that is not under the root is refused, although its owner has signed it."""
+    simulated = SimulatedRun(4)
+    simulated.execute(only(m.NEIGHBOURS, VICTIM, lambda sent: (shown_late(simulated, sent),)))
+    simulated.assert_blames(VICTIM, AGGREGATOR, "roll does not have the advertisement of")
+    assert m.DEAL not in simulated.steps_of(VICTIM)
+
+
+@pytest.mark.parametrize("kind", ["exact", "keep", "roll-back"])
+def test_a_party_with_two_keys_on_two_rolls_gets_no_certificate(kind: Kind) -> None:
+    """Under a root of its own the victim takes the second key, and attests another set than the others."""
+    simulated = sum_of(kind)
+
+    def split(sent: Envelope) -> Iterable[Envelope]:
+        if sent.receiver != VICTIM or sent.step not in (m.MERKLE_COMMITMENT, m.NEIGHBOURS):
+            return (sent,)
+        tree = simulated.merkle_commitment(
+            {simulated.number(BAD): second_advertisement(simulated, OTHER).body}
+        )
+        shown = sent if sent.step == m.MERKLE_COMMITMENT else shown_late(simulated, sent)
+        return (simulated.enroll(shown, tree),)
+
+    simulated.execute(split)
+    assert m.ATTEST_PARTICIPANTS in simulated.steps_of(VICTIM)
+    assert not {m.MASKED, g.PUBLISH} & {*simulated.steps_of(VICTIM)}
+    assert simulated.fault_of(VICTIM) == f"{VICTIM}: attests another set than the one that was sent"
 
 
 def test_the_run_of_an_exchange_binds_nonces_and_no_keys() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from smpc_dp.crypto import agree
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Code, PeerFault, VerificationError
@@ -16,7 +17,7 @@ from smpc_dp.privacy.secagg_plan import check_plan
 from smpc_dp.wire.abort import ABORT, LEAVE, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_list, pack_set, unpack_list
-from smpc_dp.wire.signing import decode
+from smpc_dp.wire.signing import decode, encode
 from tests.faults.simulated import AGGREGATOR, KINDS, SimulatedRun, Tamper, by, only
 
 VICTIM, OTHER = "p1", "p2"
@@ -40,10 +41,10 @@ def assert_refused(simulated: SimulatedRun, reason: str, culprit: str = AGGREGAT
     assert simulated.steps_of(VICTIM)[-1] == LEAVE
 
 
-@pytest.mark.parametrize("field", ["mask_key", "seal_key"])
+@pytest.mark.parametrize("field", ["key_commitment", "seal_key"])
 @pytest.mark.parametrize("signer", [OTHER, AGGREGATOR])
 def test_swapped_keys(field: str, signer: str) -> None:
-    """The aggregator puts its own key in a neighbour's place, under the old signature or one of its own."""
+    """The aggregator puts its own key in a neighbour's advertisement, under the old signature or its own."""
 
     def swap(simulated: SimulatedRun, envelope: Envelope, message: m.Neighbours) -> Iterable[Envelope]:
         first = message.advertisements[0]
@@ -77,7 +78,7 @@ def test_forged_opening_is_the_aggregators_fault() -> None:
 
 @pytest.mark.parametrize("proof", ["of the roll", "of the false roll"])
 def test_false_roll_is_the_aggregators_fault(proof: str) -> None:
-    """A roll that has another commitment of a neighbour does not make that neighbour a liar."""
+    """A roll that has another advertisement of a neighbour does not make that neighbour a liar."""
     simulated = SimulatedRun(4)
 
     def forge(envelope: Envelope) -> Iterable[Envelope]:
@@ -85,9 +86,11 @@ def test_false_roll_is_the_aggregators_fault(proof: str) -> None:
             return (envelope,)
         if envelope.step == m.NEIGHBOURS and proof == "of the roll":
             return (envelope,)
-        return (simulated.enroll(envelope, simulated.merkle_commitment({2: bytes(32)})),)
+        return (simulated.enroll(envelope, simulated.merkle_commitment({2: b"another"})),)
 
-    assert_refused(simulated.execute(forge), "roll does not have the commitment of p2, p3, p4: what is shown")
+    assert_refused(
+        simulated.execute(forge), "roll does not have the advertisement of p2, p3, p4: what is shown"
+    )
     assert m.DEAL not in simulated.steps_of(VICTIM)
 
 
@@ -98,14 +101,14 @@ def test_a_root_of_nothing_known() -> None:
         return (simulated.change(envelope, root=bytes(32)),)
 
     simulated = attacked(m.MERKLE_COMMITMENT, forge)
-    assert_refused(simulated, f"roll does not have the commitment of {VICTIM}")
+    assert_refused(simulated, f"roll does not have the advertisement of {VICTIM}")
     assert m.REVEAL not in simulated.steps_of(VICTIM)
 
 
 def split_merkle_commitment(
     victim: str, tamper: Callable[[SimulatedRun, Envelope], Envelope]
 ) -> SimulatedRun:
-    """Play a sparse session in which the victim's roll has the commitment of somebody far from it changed."""
+    """Play a sparse session in which the victim's roll has another advertisement of somebody far from it."""
     plan = check_plan(6, 2, 2, dropout=0.34)
     simulated = SimulatedRun(6, plan=plan).execute()
     number = simulated.number(victim)
@@ -116,7 +119,7 @@ def split_merkle_commitment(
 
     def forge(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.receiver == victim and envelope.step in (m.MERKLE_COMMITMENT, m.NEIGHBOURS):
-            return (simulated.enroll(envelope, simulated.merkle_commitment({stranger: bytes(32)})),)
+            return (simulated.enroll(envelope, simulated.merkle_commitment({stranger: b"another"})),)
         return (tamper(simulated, envelope),)
 
     return simulated.execute(forge)
@@ -171,20 +174,19 @@ def test_aggregator_covers_for_a_neighbour(drawn: tuple[int, ...]) -> None:
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.receiver != VICTIM or envelope.step not in (m.MERKLE_COMMITMENT, m.NEIGHBOURS):
             return (envelope,)
-        own = simulated.context
-        reveal = m.Reveal(pack_list(drawn), blinder)
-        commitment = keys.neighbour_commitment(own, envelope.run_id, OTHER, reveal.neighbours, blinder)
-        equivocates = len(drawn) == 3
-        if envelope.step == m.MERKLE_COMMITMENT:
-            return (
-                envelope
-                if equivocates
-                else simulated.enroll(envelope, simulated.merkle_commitment({2: commitment})),
-            )
-        message = decode(envelope.body, m.Neighbours, AGGREGATOR)
-        advertise = decode(message.advertisements[0].body, m.Advertise, OTHER)
+        own, advertise = simulated.context, simulated.body_of(m.ADVERTISE, OTHER)
+        mask_key = agree.public_key(bytes(range(32)))
+        reveal, equivocates = m.Reveal(pack_list(drawn), blinder, mask_key), len(drawn) == 3
         if not equivocates:
-            advertise = msgspec.structs.replace(advertise, commitment=commitment)
+            advertise = m.Advertise(
+                advertise.seal_key,
+                keys.neighbour_commitment(own, envelope.run_id, OTHER, reveal.neighbours, blinder),
+                keys.key_commitment(own, envelope.run_id, OTHER, mask_key),
+            )
+        tree = simulated.merkle_commitment({2: encode(advertise)})
+        if envelope.step == m.MERKLE_COMMITMENT:
+            return (envelope if equivocates else simulated.enroll(envelope, tree),)
+        message = decode(envelope.body, m.Neighbours, AGGREGATOR)
         [key], [opening] = (
             own.write(simulated.signers[OTHER], envelope.run_id, step, (AGGREGATOR,), signed)
             for step, signed in ((m.ADVERTISE, advertise), (m.REVEAL, reveal))
@@ -194,9 +196,8 @@ def test_aggregator_covers_for_a_neighbour(drawn: tuple[int, ...]) -> None:
                 envelope,
                 advertisements=[m.Advertisement(2, key.body, key.signature), *message.advertisements[1:]],
                 openings=[m.Opening(2, opening.body, opening.signature), *message.openings[1:]],
-                proof=message.proof
-                if equivocates
-                else simulated.merkle_commitment({2: commitment}).prove((2, 3, 4)),
+                mask_keys=message.mask_keys if equivocates else mask_key + message.mask_keys[32:],
+                proof=message.proof if equivocates else tree.prove((2, 3, 4)),
             ),
         )
 
@@ -228,11 +229,7 @@ def hide_opening(simulated: SimulatedRun, dealer: str, holder: str, *, hide_shar
         if envelope.receiver != holder:
             return (envelope,)
         if envelope.step == m.NEIGHBOURS:
-            message = decode(envelope.body, m.Neighbours, AGGREGATOR)
-            advertisements = [a for a in message.advertisements if a.party != hidden]
-            openings = [o for o in message.openings if o.party != hidden]
-            hidden_one = simulated.change(envelope, advertisements=advertisements, openings=openings)
-            return (simulated.enroll(hidden_one, simulated.merkle_commitment()),)
+            return (simulated.without(envelope, {hidden}),)
         if envelope.step == m.DELIVER and hide_shares:
             deliver = decode(envelope.body, m.Deliver, AGGREGATOR)
             dealers = unpack_list(deliver.dealers, 6, AGGREGATOR)

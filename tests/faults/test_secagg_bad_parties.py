@@ -17,7 +17,7 @@ from smpc_dp.wire.abort import LEAVE, TEXTS, Abort, abort_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_list
 from smpc_dp.wire.signing import Context, Signer, decode, decode_envelope, encode_envelope
-from tests.faults.simulated import AGGREGATOR, KINDS, SimulatedRun, by
+from tests.faults.simulated import AGGREGATOR, KINDS, SimulatedRun, by, masking_with
 
 BAD, HOLDER = "p3", "p2"
 
@@ -57,15 +57,17 @@ SMALL_ORDER = (
 )
 
 
-@pytest.mark.parametrize("field", ["seal_key", "mask_key"])
 @pytest.mark.parametrize("point", SMALL_ORDER)
-def test_small_order_points(field: str, point: str) -> None:
+def test_small_order_points(point: str) -> None:
     key = bytes.fromhex(point)
     with pytest.raises(VerificationError, match="small order"):
         agree.agree(bytes(range(32)), key, salt=b"", info=b"")
     simulated = misbehaving(
-        m.ADVERTISE, lambda simulated, envelope, _: (simulated.change(envelope, **{field: key}),)
+        m.ADVERTISE, lambda simulated, envelope, _: (simulated.change(envelope, seal_key=key),)
     )
+    assert_excluded(simulated, "small order")
+    simulated = SimulatedRun(4)
+    simulated.execute(masking_with(simulated, BAD, key))
     assert_excluded(simulated, "small order")
 
 
@@ -83,16 +85,13 @@ def test_wrong_degree(drawn: tuple[int, ...]) -> None:
     simulated, blinder = SimulatedRun(4), bytes(32)
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
-        if envelope.step == m.MERKLE_COMMITMENT and envelope.receiver == BAD:
-            # The machine that stands for the bad party is honest and would leave: show it what it sent.
-            return (simulated.enroll(envelope, simulated.merkle_commitment()),)
         if envelope.sender != BAD or envelope.step not in (m.ADVERTISE, m.REVEAL):
             return (envelope,)
         listed = pack_list(drawn)
         if envelope.step == m.REVEAL:
             return (simulated.change(envelope, neighbours=listed, blinder=blinder),)
         commitment = keys.neighbour_commitment(simulated.context, envelope.run_id, BAD, listed, blinder)
-        return (simulated.change(envelope, commitment=commitment),)
+        return (simulated.advertise(envelope, draw_commitment=commitment),)
 
     simulated.execute(tamper)
     # It is out at its reveal, before any share of anybody reaches it.
@@ -234,14 +233,12 @@ def test_shares_inconsistent_with_the_commitment() -> None:
 
 
 def test_shares_inconsistent_with_the_masking_key() -> None:
-    """A dropout whose shares give another key than the one that it advertised."""
+    """A dropout whose shares give another key than the one that it committed to."""
     simulated = SimulatedRun(4)
+    other = masking_with(simulated, BAD, agree.public_key(bytes(range(32))))
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
-        if envelope.sender != BAD or envelope.step not in (m.ADVERTISE, m.MASKED):
-            return (envelope,)
-        other = agree.public_key(bytes(range(32)))
-        return () if envelope.step == m.MASKED else (simulated.change(envelope, mask_key=other),)
+        return () if (envelope.step, envelope.sender) == (m.MASKED, BAD) else other(envelope)
 
     assert_stops_run(
         simulated.execute(tamper), BAD, "signed shares that do not give the secret it committed to"

@@ -114,7 +114,8 @@ def fresh_values(simulated: SimulatedRun) -> set[bytes]:
         attested = {
             simulated.body_of(step, name).set_digest for step in (m.ATTEST_PARTICIPANTS, m.ATTEST_SURVIVORS)
         }
-        result |= {hello.nonce, advertise.seal_key, advertise.mask_key, advertise.commitment, reveal.blinder}
+        result |= {hello.nonce, advertise.seal_key, advertise.draw_commitment, advertise.key_commitment}
+        result |= {reveal.blinder, reveal.mask_key}
         result |= {deal.self_commitment, *deal.sealed, simulated.body_of(m.MASKED, name).vector, *attested}
         # Nonce and keystream of sealed boxes, in blocks.
         result |= {box[:24] for box in deal.sealed} | {box[24:56] for box in deal.sealed}
@@ -135,5 +136,5 @@ def test_a_rerun_shares_nothing() -> None:
     values = [fresh_values(simulated) for simulated in (first, second)]
     assert len(values[0]) == len(values[1]) > 100
     assert not values[0] & values[1]
-    # Within one run nothing occurs twice either: 4 parties with 4 single values, 2 shared digests, and so on.
-    assert len(values[0]) == 4 * 7 + 2 + 4 * 3 * 3 + 4 * 3 * 2 + len(first.sent) - 4
+    # Within one run nothing occurs twice either: 4 parties with 8 single values, 2 shared digests, and so on.
+    assert len(values[0]) == 4 * 8 + 2 + 4 * 3 * 3 + 4 * 3 * 2 + len(first.sent) - 4

@@ -182,13 +182,7 @@ def test_a_party_with_too_few_holders_leaves(step: str) -> None:
 
     def fewer(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.step == m.NEIGHBOURS:
-            message = decode(envelope.body, m.Neighbours, AGGREGATOR)
-            advertisements = [a for a in message.advertisements if a.party not in gone]
-            openings = [o for o in message.openings if o.party not in gone]
-            shown = simulated.change(
-                envelope, revealed=left, advertisements=advertisements, openings=openings
-            )
-            return (simulated.enroll(shown, simulated.merkle_commitment()),)
+            return (simulated.without(envelope, gone, revealed=left),)
         deliver = decode(envelope.body, m.Deliver, AGGREGATOR)
         dealers = unpack_list(deliver.dealers, 6, AGGREGATOR)
         retained = [(d, s) for d, s in zip(dealers, deliver.sealed, strict=True) if d not in gone]

@@ -19,7 +19,7 @@ import msgspec
 
 from smpc_dp._core import tuple_hash
 from smpc_dp.capabilities.gopa.verifiable import messages as v
-from smpc_dp.capabilities.gopa.versions import VERIFIABLE_VERSION
+from smpc_dp.capabilities.gopa.versions import VERSION
 from smpc_dp.capabilities.pairs.kernels import Field
 from smpc_dp.capabilities.pairs.kernels.named import find_kernel
 from smpc_dp.capabilities.pairs.ustatistic.terms import statistic_context
@@ -101,7 +101,7 @@ LEARNER: dict[str, Any] = {
     "delta": 1e-2,
     "averager": {"method": "gopa", "verifiable": True},
 }
-VERSIONS = dict.fromkeys(("gopa", "learn"), VERIFIABLE_VERSION)
+VERSIONS = dict.fromkeys(("gopa", "learn"), VERSION)
 
 
 # What both say
@@ -248,7 +248,7 @@ def _session(
     ]
     text = session_json(canonical_session(protocol, VERSIONS[protocol], parameters, members))
     keys = {name: identity.public_key for name, identity in identities.items()}
-    context = Context("gopa", VERIFIABLE_VERSION, session_digest(text), 1, tuple(names), lab.RELAY, keys)
+    context = Context("gopa", VERSION, session_digest(text), 1, tuple(names), lab.RELAY, keys)
     return text.decode("ascii"), context, identities
 
 

@@ -162,7 +162,10 @@ def read_session(text: str) -> Run:
         need(list(session) == ["parameters", "protocol", "roster", "version"], "a session with other fields")
         parameters, roster = session["parameters"], session["roster"]
         kind = session["protocol"], session["version"], parameters.get("verifiable")
-        need(kind in (("gopa", 3, True), ("gopa", 2, True)), "a session without verifiable averages")
+        need(
+            kind in [("gopa", version, True) for version in (2, 3, 4)],
+            "a session without verifiable averages",
+        )
         keys: dict[str, bytes] = {}
         roles: dict[str, list[str]] = {"aggregator": [], "party": []}
         for member in roster:

@@ -11,7 +11,7 @@ from smpc_dp.crypto.merkle import MerkleTree, check_leaves
 from smpc_dp.errors import VerificationError
 from tests.reference import merkle_twin
 
-PURPOSE = Label.COMMITMENTS
+PURPOSE = Label.ADVERTISEMENTS
 
 
 def leaf(index: int) -> tuple[bytes, ...]:

@@ -53,9 +53,7 @@ def true_epsilon(masses: NDArray[np.float64], shift: int) -> float:
 
 
 def planned(protocol: str, parties: int, **more: object) -> SumParameters:
-    parameters, faults = checker_of(protocol, session_protocol(protocol).version_for(more))(
-        GIVEN | more, parties
-    )
+    parameters, faults = checker_of(protocol, session_protocol(protocol).version)(GIVEN | more, parties)
     assert parameters is not None, faults
     assert isinstance(parameters, SumParameters)
     return parameters

@@ -18,9 +18,10 @@ from smpc_dp_verify.errors import Refused, required
 
 MEMBER = {"name", "role", "public_key", "certificate"}
 MOST_PARTIES = 65_535
-# Versions of sessions with verifiable averages: the one before, whose logs are audited, and that of today.
+# Versions of sessions with verifiable averages: two of earlier releases, whose logs are audited, and that of
+# today. They differ in what is signed, and in the bound of published values.
 BEFORE = 2
-VERIFIABLE = (BEFORE, 3)
+VERIFIABLE = (BEFORE, 3, 4)
 # Keys of the parameters, and how deep their tables and arrays are within each other, at most.
 MOST_KEYS, MOST_DEPTH = 1000, 32
 HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]{2,45}\]")

@@ -66,7 +66,7 @@ class Wreck:
     plan: SecAggPlan
     run_id: bytes
     survivors: tuple[int, ...]
-    advertised: dict[int, m.Advertise]
+    mask_keys: dict[int, bytes]
     self_commitments: dict[int, bytes]
     drawn: dict[int, tuple[int, ...]]
     neighbours: dict[int, tuple[int, ...]]
@@ -88,7 +88,7 @@ class Wreck:
             self.run_id,
             participants=tuple(self.drawn),
             survivors=self.survivors,
-            edges=Edges(self.advertised, self.drawn, self.neighbours, b""),
+            edges=Edges(self.mask_keys, self.drawn, self.neighbours, b""),
             self_commitments=self.self_commitments,
         )
         total = self.total.copy()
@@ -126,9 +126,7 @@ def wreck(
         plan=plan,
         run_id=run_id,
         survivors=survivors,
-        advertised={
-            party: m.Advertise(bytes(32), agree.public_key(secrets[party]), bytes(32)) for party in everyone
-        },
+        mask_keys={party: agree.public_key(secrets[party]) for party in everyone},
         self_commitments={
             party: keys.self_commitment(simulated.context, run_id, names[party - 1], self_seeds[party])
             for party in everyone
@@ -188,7 +186,7 @@ def _mask(built: Wreck, secrets: dict[int, bytes], self_seeds: dict[int, bytes])
         signs.append(1)
         for peer in built.neighbours[party]:
             if peer not in inside:
-                mask_key = built.advertised[peer].mask_key
+                mask_key = built.mask_keys[peer]
                 seeds.append(
                     keys.pair_mask_seed(
                         context, built.run_id, secrets[party], name, names[peer - 1], mask_key

@@ -94,6 +94,7 @@ def _derivations() -> JsonObject:
     outputs: dict[str, bytes] = {
         "run_id": run_id,
         "neighbour_commitment": keys.neighbour_commitment(context, run_id, "alice", neighbours, blinder),
+        "key_commitment": keys.key_commitment(context, run_id, "alice", alice_key),
         "self_commitment": keys.self_commitment(context, run_id, "alice", self_seed),
         "roll_digest": merkle_commitment_digest,
         "participants_digest": participants_digest,
@@ -117,7 +118,7 @@ def _derivations() -> JsonObject:
             "Every derivation, from alice (dealer) to bob (holder), relay aggregating.",
         ),
         "protocol": "secagg",
-        "version": 1,
+        "version": context.version,
         "request": 7,
         "question": context.operation,
         "step": m.DEAL,

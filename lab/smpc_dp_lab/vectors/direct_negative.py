@@ -197,7 +197,7 @@ def _up_to_the_certificate(base: _Base) -> Iterator[DirectNegative]:
     about = "Dave's reveal proves that carol advertised twice, and alice lets her take part."
     first, second = (
         base.find(m.ADVERTISE, CULPRIT)[1],
-        base.change(m.ADVERTISE, CULPRIT, commitment=bytes(32)),
+        base.change(m.ADVERTISE, CULPRIT, key_commitment=bytes(32)),
     )
     shown = base.change(m.REVEAL, ACCOMPLICE, proofs=[_proof(first, second)])
     listed = _revealing(base, 4, shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from smpc_dp.capabilities.gopa import messages as g
@@ -58,9 +59,11 @@ def _averages(base: Base, early: Base) -> Iterator[Negative]:
 def _left_out(message: m.Neighbours, party_count: int, parties: Sequence[int]) -> dict[str, object]:
     """Return the fields of a message to neighbours without these parties."""
     members = PartySet.unpack(message.revealed, party_count, AGGREGATOR)
+    places = [place for place, item in enumerate(message.advertisements) if item.party not in parties]
     return {
         "revealed": pack_set([member for member in members if member not in parties], party_count),
-        "advertisements": [item for item in message.advertisements if item.party not in parties],
+        "advertisements": [message.advertisements[place] for place in places],
+        "mask_keys": b"".join(message.mask_keys[32 * place : 32 * place + 32] for place in places),
         "openings": [item for item in message.openings if item.party not in parties],
     }
 
@@ -84,10 +87,11 @@ def _sets(keep: Base, early: Base, roll_back: Base) -> Iterator[Negative]:
 
 def _indices(base: Base) -> Iterator[Negative]:
     """Yield the faults in the indexes of parties."""
-    commitments = {
-        index: base.read(m.ADVERTISE, name).commitment for index, name in enumerate(base.run.context.names, 1)
+    advertisements = {
+        index: hashlib.sha256(base.find(m.ADVERTISE, name)[1].body).digest()
+        for index, name in enumerate(base.run.context.names, 1)
     }
-    merkle_commitment = MerkleCommitment(base.run.context, Label.COMMITMENTS, commitments)
+    merkle_commitment = MerkleCommitment(base.run.context, Label.ADVERTISEMENTS, advertisements)
 
     def without_my_draws(message: m.Neighbours) -> Mapping[str, object]:
         """Remove two of the three parties that alice drew."""

@@ -158,15 +158,19 @@ def _neighbours(base: Base, sparse: Base) -> Iterator[Negative]:
     def changed(name: str, about: str, how: Callable[[Keys], Keys]) -> Negative:
         return base.fault(name, about, m.NEIGHBOURS, {"advertisements": how})
 
-    for field in ("mask_key", "seal_key"):
+    for field in ("key_commitment", "seal_key"):
 
         def swapped(given: Keys, field: str = field) -> Keys:
             forged = altered(decode(given[0].body, m.Advertise, ""), {field: flip})
             return [altered(given[0], {"body": msgspec.msgpack.encode(forged)}), *given[1:]]
 
-        about = "The aggregator puts another key in the place of bob's."
+        about = f"The aggregator puts another {field.replace('_', ' ')} in the place of bob's."
         yield changed(f"swapped-{field.replace('_', '-')}", about, swapped)
-    about = "The keys of a neighbour are missing."
+    about = "Bob's masking key is not the one that he committed to."
+    yield base.fault("mask-key-swapped", about, m.NEIGHBOURS, {"mask_keys": flip})
+    about = "Bob's masking key is missing."
+    yield base.fault("mask-key-withheld", about, m.NEIGHBOURS, {"mask_keys": lambda packed: packed[32:]})
+    about = "The advertisement of a neighbour is missing."
     yield changed("advertisement-withheld", about, lambda given: given[1:])
 
     def not_mine(message: m.Neighbours) -> Mapping[str, object]:
@@ -178,9 +182,13 @@ def _neighbours(base: Base, sparse: Base) -> Iterator[Negative]:
         key = sparse.find(m.ADVERTISE, names[stranger - 1])[1]
         opening = m.Opening(stranger, reveal.body, reveal.signature)
         advertisement = m.Advertisement(stranger, key.body, key.signature)
+        known = {item.party: 32 * place for place, item in enumerate(message.advertisements)}
+        mask_keys = {party: message.mask_keys[at : at + 32] for party, at in known.items()}
+        mask_keys[stranger] = decode(reveal.body, m.Reveal, "").mask_key
         return {
             "openings": sorted([*message.openings, opening], key=_party),
             "advertisements": sorted([*message.advertisements, advertisement], key=_party),
+            "mask_keys": b"".join(mask_keys[party] for party in sorted(mask_keys)),
         }
 
     about = "The opening of a party that did not draw alice is forwarded as if it had."

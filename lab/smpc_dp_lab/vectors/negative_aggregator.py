@@ -21,11 +21,12 @@ def to_the_aggregator(base: Base) -> Iterator[Negative]:
     yield base.fault("hello-with-another-plan", about, m.HELLO, {"threshold": lambda known: known + 1})
     about = "Carol says hello twice, with two nonces."
     yield base.fault("hello-twice", about, m.HELLO, {"nonce": bytes(32)}, ORDER, later=1)
-    for field in ("seal_key", "mask_key"):
-        name, about = f"small-order-{field.replace('_', '-')}", "The key is the point of order one."
-        yield base.fault(name, about, m.ADVERTISE, {field: bytes(32)})
+    about = "The key is the point of order one."
+    yield base.fault("small-order-seal-key", about, m.ADVERTISE, {"seal_key": bytes(32)})
     about = "Carol reveals with another blinder than she committed to."
     yield base.fault("reveal-not-committed", about, m.REVEAL, {"blinder": flip})
+    about = "Carol reveals another masking key than she committed to."
+    yield base.fault("mask-key-not-committed", about, m.REVEAL, {"mask_key": flip})
     about = "Carol deals one share too few."
     yield base.fault("deal-lacks-a-share", about, m.DEAL, {"sealed": lambda sealed: sealed[1:]})
     about = "A sealed share lacks its last byte."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 
 from smpc_dp.crypto.labels import Label
@@ -18,10 +19,13 @@ def of_merkle_commitments(base: Base) -> Iterator[Negative]:
     context = base.run.context
     names = dict(enumerate(context.names, 1))
     nonces = {number: base.read(m.HELLO, name).nonce for number, name in names.items()}
-    commitments = {number: base.read(m.ADVERTISE, name).commitment for number, name in names.items()}
+    advertisements = {
+        number: hashlib.sha256(base.find(m.ADVERTISE, name)[1].body).digest()
+        for number, name in names.items()
+    }
     for step, purpose, given, reason in (
         (m.START, Label.NONCES, nonces, "nonce"),
-        (m.MERKLE_COMMITMENT, Label.COMMITMENTS, commitments, "commitment"),
+        (m.MERKLE_COMMITMENT, Label.ADVERTISEMENTS, advertisements, "advertisement"),
     ):
         true = MerkleCommitment(context, purpose, given)
         without = MerkleCommitment(context, purpose, given | {ALICE: bytes(32)})
@@ -42,7 +46,7 @@ def of_merkle_commitments(base: Base) -> Iterator[Negative]:
     forged = MerkleCommitment(context, Label.NONCES, nonces | {BOB: bytes(32)})
     changed = {"root": forged.root, "proof": forged.prove((ALICE,))}
     yield base.fault("start-of-another-run", about, m.START, changed)
-    merkle_commitment = MerkleCommitment(context, Label.COMMITMENTS, commitments)
+    merkle_commitment = MerkleCommitment(context, Label.ADVERTISEMENTS, advertisements)
     for name, about, proof in (
         ("of-another-place", "The proof is of alice's own place.", merkle_commitment.prove((ALICE,))),
         ("flipped", "One bit of the proof is flipped.", flip(merkle_commitment.prove(OTHERS))),
@@ -50,10 +54,10 @@ def of_merkle_commitments(base: Base) -> Iterator[Negative]:
         ("missing", "There is no proof.", b""),
     ):
         yield base.fault(f"neighbours-proof-{name}", about, m.NEIGHBOURS, {"proof": proof})
-    second = base.with_message(base.find(m.ADVERTISE, "bob")[1], {"commitment": bytes(32)})
+    second = base.with_message(base.find(m.ADVERTISE, "bob")[1], {"key_commitment": bytes(32)})
     yield base.fault(
         "advertisement-not-of-the-roll",
-        "Bob has signed a second advertisement, whose commitment is not on the roll.",
+        "Bob has signed a second advertisement, which is not on the roll.",
         m.NEIGHBOURS,
         {"advertisements": lambda given: [m.Advertisement(BOB, second.body, second.signature), *given[1:]]},
     )

@@ -14,7 +14,7 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.parameters import SumParameters
-from smpc_dp.engine.registry import make_aggregator, make_party
+from smpc_dp.engine.registry import make_aggregator, make_party, session_protocol
 from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.run import Run
 from smpc_dp.errors import LocalError
@@ -217,7 +217,7 @@ def make_run(
     signers = draw_signers({name: source(name, "signing") for name in members})
     context = Context(
         protocol=protocol,
-        version=1,
+        version=session_protocol(protocol).version,
         session_digest=source("", "session").bytes(32),
         request=1,
         names=scenario.names,

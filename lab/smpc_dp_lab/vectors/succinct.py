@@ -13,6 +13,7 @@ from smpc_dp.crypto.merkle import MerkleTree
 from smpc_dp.engine.phases import certify
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.privacy.certificates import expected_samples
+from smpc_dp.secagg.protocol import VERSION
 from smpc_dp.session.memory.simulated_run import Signer, public_keys
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, encode
@@ -42,7 +43,7 @@ def _trees() -> JsonObject:
         (13, [(12,), (5,), (0, 1, 2, 3, 11), tuple(range(13))]),
     ):
         leaves = [(f"p{index + 1}".encode(), bytes([index]) * 32) for index in range(size)]
-        tree = MerkleTree(Label.COMMITMENTS, leaves)
+        tree = MerkleTree(Label.ADVERTISEMENTS, leaves)
         cases.append(
             {
                 "leaves": [[part.hex() for part in leaf] for leaf in leaves],
@@ -53,7 +54,7 @@ def _trees() -> JsonObject:
             }
         )
     about = "Trees over leaves of two parts each, and the proofs of some of their places."
-    return {**header("merkle", "merkle", about), "purpose": "commitments", "cases": cases}
+    return {**header("merkle", "merkle", about), "purpose": "advertisements", "cases": cases}
 
 
 def signing_seed(party: int) -> bytes:
@@ -67,7 +68,7 @@ def setup() -> tuple[Context, dict[str, Signer]]:
     signers = {
         name: Signer(name, SigningKey(signing_seed(party))) for party, name in enumerate((AGGREGATOR, *names))
     }
-    return Context("secagg", 1, bytes(32), 1, names, AGGREGATOR, public_keys(signers)), signers
+    return Context("secagg", VERSION, bytes(32), 1, names, AGGREGATOR, public_keys(signers)), signers
 
 
 def _certificates() -> JsonObject:

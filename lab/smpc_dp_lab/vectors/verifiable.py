@@ -17,13 +17,14 @@ from smpc_dp_lab.vectors.runs import header
 from smpc_dp_lab.vectors.verifiable_cheat import (
     BALL_BASE,
     BASE,
-    BEFORE_BASE,
     BOX_BASE,
     EDGE_LEFT_OUT,
     ROUNDS_BASE,
+    VERSION_2_BASE,
+    VERSION_3_BASE,
     Cheat,
 )
-from smpc_dp_lab.vectors.verifiable_runs import BEFORE, BOX, RecordedRun, honest
+from smpc_dp_lab.vectors.verifiable_runs import BOX, OF_VERSION_2, OF_VERSION_3, RecordedRun, honest
 
 
 def all_cheats() -> Iterator[Cheat]:
@@ -42,14 +43,16 @@ def generate() -> dict[str, dict[str, object]]:
         BASE: honest(),
         BALL_BASE: honest(ball=True),
         BOX_BASE: honest(setting=BOX),
-        BEFORE_BASE: honest(setting=BEFORE),
+        VERSION_2_BASE: honest(setting=OF_VERSION_2),
+        VERSION_3_BASE: honest(setting=OF_VERSION_3),
         ROUNDS_BASE: verifiable_openings.in_one_round(),
     }
     bounds = {
         BASE: "values from 0 to 4",
         BALL_BASE: "norms of at most 5",
         BOX_BASE: "values from 1 to 4 in the first and from -1 to 3 in the second",
-        BEFORE_BASE: "values from 0 to 4, version 2",
+        VERSION_2_BASE: "values from 0 to 4, version 2",
+        VERSION_3_BASE: "values from 0 to 4, version 3",
     }
     files = {
         name: _run(name, bases[name], f"Five users, two coordinates, {bound}; nobody deviates.")

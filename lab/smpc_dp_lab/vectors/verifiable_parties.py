@@ -29,9 +29,9 @@ from smpc_dp.engine.phases.run_log import Statement
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.fault import altered, flip
-from smpc_dp_lab.vectors.verifiable_cheat import BASE, BEFORE_BASE, EXCLUDED, REFUSED, VOID, Cheat
+from smpc_dp_lab.vectors.verifiable_cheat import BASE, EXCLUDED, REFUSED, VERSION_2_BASE, VOID, Cheat
 from smpc_dp_lab.vectors.verifiable_runs import (
-    BEFORE,
+    OF_VERSION_2,
     RUN,
     SETTING,
     Cheater,
@@ -339,9 +339,9 @@ def _before() -> Iterator[Cheat]:
     """Yield false statements in logs of version 2: what exceeds its bound on x_hat is no cheat."""
     of_two = far_out(lambda parameters: -parameters.greatest_published_before - 1)
     about = "A user is excluded for an x_hat beyond the bound of version 2, which shows nothing."
-    make = partial(lines_of, {CHEAT: of_two}, setting=BEFORE)
+    make = partial(lines_of, {CHEAT: of_two}, setting=OF_VERSION_2)
     check = "an honest user cannot exceed the bound"
-    yield Cheat("version-2-x-hat-out-of-bounds", about, check, REFUSED, (CHEAT,), make, BEFORE_BASE)
+    yield Cheat("version-2-x-hat-out-of-bounds", about, check, REFUSED, (CHEAT,), make, VERSION_2_BASE)
     about = "In a log of version 2 a value is one above the upper bound."
     wide = out_of_range((4, 5))
-    yield excluded("version-2-range-off-by-one", about, RANGE, wide, BEFORE, BEFORE_BASE)
+    yield excluded("version-2-range-off-by-one", about, RANGE, wide, OF_VERSION_2, VERSION_2_BASE)

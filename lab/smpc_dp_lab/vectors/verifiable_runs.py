@@ -24,7 +24,7 @@ from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.capabilities.gopa.verifiable.publishing import AwaitExclusionsCertificate
 from smpc_dp.capabilities.gopa.verifiable.statements import signed
 from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR, PARTY, aggregator, party
-from smpc_dp.capabilities.gopa.versions import AUDITED_VERSION, VERIFIABLE_VERSION
+from smpc_dp.capabilities.gopa.versions import UNBOUNDED_VERSION, VERSION
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.engine.collector import CollectorRole
@@ -81,12 +81,13 @@ class Setting:
 
     inputs: Mapping[str, Sequence[int]]
     declared: Mapping[str, object]
-    version: int = VERIFIABLE_VERSION
+    version: int = VERSION
 
 
 SETTING = Setting(INPUTS, PARAMETERS)
-# As logs of the version before have it.
-BEFORE = Setting(INPUTS, PARAMETERS, AUDITED_VERSION)
+# As logs of earlier versions have it.
+OF_VERSION_2 = Setting(INPUTS, PARAMETERS, UNBOUNDED_VERSION)
+OF_VERSION_3 = Setting(INPUTS, PARAMETERS, 3)
 BALL = Setting(BALL_INPUTS, BALL_PARAMETERS)
 BOX = Setting(BOX_INPUTS, BOX_PARAMETERS)
 # As few parties as have a sparse graph, and as little noise.

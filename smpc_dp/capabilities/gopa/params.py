@@ -232,10 +232,7 @@ class GopaSettings(PrivateSettings, frozen=True, kw_only=True):
     ] = "relay"
     verifiable: Annotated[
         bool,
-        Meta(
-            description="parties commit and prove, on a logged board (experimental); then `version = 3`, "
-            "else 1"
-        ),
+        Meta(description="parties commit and prove, on a logged board (experimental)"),
     ] = False
 
 

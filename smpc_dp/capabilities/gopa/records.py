@@ -59,10 +59,7 @@ class GopaRecordSettings(RecordSettings, frozen=True, kw_only=True):
     ] = "relay"
     verifiable: Annotated[
         bool,
-        Meta(
-            description="parties commit and prove, on a logged board (experimental); then `version = 3`, "
-            "else 1"
-        ),
+        Meta(description="parties commit and prove, on a logged board (experimental)"),
     ] = False
 
 

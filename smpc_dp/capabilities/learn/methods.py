@@ -99,7 +99,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["discrete-gaussian", "skellam"] | None,
         Meta(description="of secagg, as there", extra={"default": '`"discrete-gaussian"`'}),
     ] = None
-    verifiable: Annotated[bool, Meta(description="of gopa, as there; then `version = 3`, else 1")] = False
+    verifiable: Annotated[bool, Meta(description="of gopa, as there")] = False
     on_dropout: Annotated[
         Literal["keep", "roll-back"] | None,
         Meta(description="of gopa, as there", extra={"default": '`"keep"`'}),

@@ -96,7 +96,7 @@ def test_a_plan_says_what_a_party_costs_that_is_lost_after_the_certificate(
     assert "1 of 1 answers are useless then" in note
     # None may be lost, or the noise of a lost party is taken out.
     for other in (more | {"dropout": 0.0}, {}):
-        version = session_protocol("gopa").version_for(other)
+        version = session_protocol("gopa").version
         checked, _ = checker_of("gopa", version)(given(known, ask=["count"], **other), 5)
         assert isinstance(checked, GopaRecordParameters | VerifiableRecordParameters)
         assert cost_of_sum(checked).notes == ()
@@ -160,7 +160,7 @@ def test_a_budget_of_several_requests_is_split() -> None:
 
 
 def in_form(form: dict[str, Any], parties: int, **more: Any) -> Any:
-    version = session_protocol("gopa").version_for(form)
+    version = session_protocol("gopa").version
     checked, issues = checker_of("gopa", version)(given(**more, **form), parties)
     assert checked is not None, issues
     return checked

@@ -214,9 +214,7 @@ def test_one_request_of_a_session_fits_its_own_ledger(
     session = {"length": 3, "lower": 0.0, "upper": 1.0, "precision": 0.1, "epsilon": epsilon, "delta": delta}
     if more.get("verifiable"):
         del session["precision"]
-    parameters, faults = checker_of(protocol, session_protocol(protocol).version_for(more))(
-        session | more, parties
-    )
+    parameters, faults = checker_of(protocol, session_protocol(protocol).version)(session | more, parties)
     assert isinstance(parameters, SumParameters), faults
     spent = ledger(epsilon, delta).charge(bytes(16), parameters.event()).spent.epsilon
     assert spent is not None

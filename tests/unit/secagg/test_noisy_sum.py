@@ -117,7 +117,7 @@ def test_the_default_precision_is_a_fine_part_of_the_range() -> None:
     ],
 )
 def test_results_say_that_the_whole_party_is_protected(protocol: str, more: dict[str, object]) -> None:
-    version = session_protocol(protocol).version_for(more)
+    version = session_protocol(protocol).version
     parameters, faults = checker_of(protocol, version)(GIVEN | {"dropout": 0.0} | more, 5)
     assert isinstance(parameters, SumParameters), faults
     claim = parameters.privacy(5).claim

@@ -70,7 +70,7 @@ PRIVATE: dict[str, Any] = {"length": 1, "lower": 0.0, "upper": 1.0, "epsilon": 2
 def test_a_private_session_of_five_tolerates_a_loss(
     protocol: str, more: dict[str, Any], parties: int, lost: int
 ) -> None:
-    version = session_protocol(protocol).version_for(more)
+    version = session_protocol(protocol).version
     checked, faults = checker_of(protocol, version)(PRIVATE | more, parties)
     assert isinstance(checked, SumParameters), faults
     assert checked.plan.max_dropouts == lost

@@ -95,10 +95,17 @@ def test_real_protocol_is_checked_by_its_own_checker(tmp_path: Path) -> None:
     assert "parameters.lowest" in [fault.where for fault in caught.value.issues]
     assert not (tmp_path / "s.toml").exists()
     parameters = {"length": 10, "lower": 0.0, "upper": 1.0, "precision": 0.001}
-    write_session(tmp_path / "s.toml", "secagg", 1, parameters, members)
+    write_session(tmp_path / "s.toml", "secagg", 2, parameters, members)
     assert load_session(tmp_path / "s.toml").checked_parameters is not None
     with pytest.raises(ConfigError, match="no member has the role 'aggregator'"):
-        write_session(tmp_path / "s.toml", "secagg", 1, parameters, parties)
+        write_session(tmp_path / "s.toml", "secagg", 2, parameters, parties)
+    text = (tmp_path / "s.toml").read_text("utf-8").replace("version = 2", "version = 1")
+    [(where, reason)] = faults_of(text)
+    assert where == "version"
+    assert reason == (
+        "1 is of an earlier release: no session of it is run; write version = 2 of 'secagg', when all "
+        "members have this release"
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,8 +209,8 @@ def test_empty_file() -> None:
             'protocol = "dummy"',
             'protocol = "dumy"',
             "protocol",
-            "'dumy' is unknown, the known ones are dummy 1, gopa 1, gopa 3, learn 1, learn 3, mpyc 1, "
-            "pairwise 1, reports 1, secagg 1",
+            "'dumy' is unknown, the known ones are dummy 1, gopa 4, learn 4, mpyc 1, pairwise 1, "
+            "reports 1, secagg 2",
         ),
         ("version = 1", "version = 2", "version", "2 is unknown"),
         ("version = 1", 'version = "1"', "version", "an integer is needed, not str"),
