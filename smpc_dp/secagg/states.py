@@ -156,12 +156,10 @@ def on_participants(member: Party, state: AwaitParticipants, body: bytes) -> Tra
     """Mask the vector for exactly the participants that a quorum has certified, and open its commitment."""
     run_id, delivered, participants = state.run_id, state.delivered, state.delivered.participants
     certificate = check_certified(member, run_id, m.ATTEST_PARTICIPANTS, delivered.digest, participants, body)
-    vector = masked_sum.mask_vector(member, run_id, state.vector, state.graph, participants, state.self_seed)
+    masks = masked_sum.masks_of(member, run_id, state.graph, participants, state.self_seed)
+    vector = masked_sum.mask_vector(member, state.vector, masks)
     opening: tuple[bytes, ...] = ()
     if state.committed is not None:
-        seeds, signs = state.graph.mask_seeds(member, run_id, participants)
-        own = keys.self_mask_seed(member.context, run_id, member.name, state.self_seed)
-        masks = ([own, *seeds], [1, *signs])
         opening = checked_total.open_commitment(member, run_id, delivered.digest, state.committed, masks)
     message = member.parameters.kinds.masked(vector, pack_list(delivered.bad_dealers), *opening)
     after = AwaitSurvivors(
@@ -476,12 +474,12 @@ def finish_unmask(aggregator: Aggregator, state: CollectUnmask) -> Transition:
     for party, unmask in state.opened.items():
         recovery.add(party, unmask, state.added.complaints[party])
     masks = recovery.masks()
-    masks.remove(total, parameters.add_pair_terms, aggregator.threads)
+    masks.add_to(total, parameters, aggregator.threads)
     state.inbox.faults += recovery.faults
     result = m.Result(parameters.encoding.pack(total))
     if parameters.is_checked:
         opened = state.added.opened
-        blinding = checked_total.unmask_blindings(parameters, opened.values(), *masks.all)
+        blinding = checked_total.unmask_blindings(parameters, opened.values(), masks)
         committed = agreed.edges.value_commitments
         result = checked_total.checked_result(parameters, total, blinding, opened, committed)
     messages = aggregator.broadcast(state, m.RESULT, result)

@@ -17,7 +17,6 @@ from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.draws import draw_neighbours
 from smpc_dp.engine.phases.key_graph import Edges
-from smpc_dp.engine.phases.parameters import add_uniform_terms
 from smpc_dp.engine.phases.recovery import Recovery
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.session.memory.simulated_run import SimulatedRun, simulated_run
@@ -95,7 +94,7 @@ class Wreck:
         begun = time.process_time()
         for holder, unmask in self.unmasks.items():
             recovery.add(holder, unmask, ())
-        recovery.masks().remove(total, add_uniform_terms, 1)
+        add_masks(total, *zip(*recovery.masks().signed, strict=True))
         seconds = time.process_time() - begun
         if total.any():
             raise ArithmeticError("recovery left masks in the sum")

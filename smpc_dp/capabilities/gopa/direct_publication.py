@@ -107,7 +107,8 @@ def publish(peer: DirectPeer, state: CertifyParticipants) -> Transition:
     """Publish the vector with own noise, and pairwise noise for exactly the certified participants."""
     agreed, graph = state.agreed, state.graph
     certificate = _certificate(peer, state, agreed, agreed.digest)
-    x_hat = masked_sum.mask_vector(peer, state.run_id, state.vector, graph, graph.revealed, None)
+    masks = masked_sum.masks_of(peer, state.run_id, graph, graph.revealed, None)
+    x_hat = masked_sum.mask_vector(peer, state.vector, masks)
     after = CollectPublications(
         run_id=state.run_id, inbox=state.inbox, agreed=agreed, certificate=certificate
     )

@@ -70,7 +70,8 @@ def on_participants(member: Party, state: AwaitParticipants, body: bytes) -> Tra
     """Publish the vector with own noise, and pairwise noise for exactly the certified participants."""
     run_id, graph = state.run_id, state.graph
     certificate = check_certified(member, run_id, m.ATTEST_PARTICIPANTS, state.digest, graph.revealed, body)
-    x_hat = masked_sum.mask_vector(member, run_id, state.vector, graph, graph.revealed, None)
+    masks = masked_sum.masks_of(member, run_id, graph, graph.revealed, None)
+    x_hat = masked_sum.mask_vector(member, state.vector, masks)
     after = AwaitAverage(
         neighbours=tuple(graph.mask_keys),
         participation=Participation(graph.digest, graph.revealed, certificate),

@@ -20,6 +20,7 @@ from smpc_dp.encoding import RingVector
 from smpc_dp.engine.party import Member
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.masks import Masks
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.state import Secret
@@ -75,14 +76,11 @@ def open_commitment(
     run_id: bytes,
     participants_digest: bytes,
     committed: Committed,
-    masks: tuple[Sequence[bytes], Sequence[int]],
+    masks: Masks,
 ) -> tuple[bytes, bytes, bytes]:
-    """Return the commitment, the masked blinding, and the signature of the commitment.
-
-    `masks`: the seeds of all masks of the vector, and the sign of each.
-    """
+    """Return the commitment, the blinding under the vector's masks, and the signature of the first."""
     statement = keys.value_opening(member.context, run_id, participants_digest, member.name, committed.point)
-    masked = _with_masks(member.parameters, committed.blinding, *masks)
+    masked = _with_masks(member.parameters, committed.blinding, masks)
     return committed.point, masked, member.identity.sign(statement)
 
 
@@ -187,12 +185,10 @@ def _mask(parameters: SumParameters, seed: bytes) -> bytes:
     return commit.blinding_from_wide(words.astype(words.dtype.newbyteorder("<"), copy=False).tobytes())
 
 
-def _with_masks(
-    parameters: SumParameters, blinding: bytes, seeds: Sequence[bytes], signs: Sequence[int]
-) -> bytes:
-    """Return a blinding plus the masks of these seeds, each times its sign."""
+def _with_masks(parameters: SumParameters, blinding: bytes, masks: Masks) -> bytes:
+    """Return a blinding plus its masks."""
     plus, minus = [blinding], list[bytes]()
-    for seed, sign in zip(seeds, signs, strict=True):
+    for seed, sign in masks.signed:
         (plus if sign > 0 else minus).append(_mask(parameters, seed))
     return commit.add_blindings(plus, minus)
 
@@ -221,15 +217,10 @@ def accept_opening(
     return opened
 
 
-def unmask_blindings(
-    parameters: SumParameters, opened: Iterable[Opened], seeds: Sequence[bytes], signs: Sequence[int]
-) -> bytes:
-    """Return the sum of the survivors' blindings, without the masks of these seeds.
-
-    `signs`: of each mask, as it is removed.
-    """
+def unmask_blindings(parameters: SumParameters, opened: Iterable[Opened], masks: Masks) -> bytes:
+    """Return the sum of the survivors' blindings; `masks` removes what hides it."""
     masked = commit.add_blindings([each.blinding for each in opened])
-    return _with_masks(parameters, masked, seeds, signs)
+    return _with_masks(parameters, masked, masks)
 
 
 def checked_result(

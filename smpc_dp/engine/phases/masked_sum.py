@@ -8,11 +8,11 @@ both. Specification: protocols/secagg/README.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from smpc_dp.crypto import shamir
-from smpc_dp.crypto.prg import add_masks
 from smpc_dp.crypto.seal import seal, unseal
 from smpc_dp.encoding import RingVector
 from smpc_dp.engine.collector import Collector, CollectorState, Item
@@ -21,6 +21,7 @@ from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.certified_set import Attesting
 from smpc_dp.engine.phases.key_graph import Edges, Graph, Sealing, SumAggregator, members_of
+from smpc_dp.engine.phases.masks import Masks
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.state import Secret
 from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError
@@ -122,22 +123,21 @@ def _digests(
     return mask, own
 
 
-def mask_vector(
-    member: Member[SumParameters],
-    run_id: bytes,
-    vector: RingVector,
-    graph: Graph,
-    participants: PartySet,
-    self_seed: bytes | None,
-) -> bytes:
-    """Return the vector plus pair terms, self-mask (if there is a seed) and noise, packed.
+def masks_of(
+    member: Member[Any], run_id: bytes, graph: Graph, participants: PartySet, self_seed: bytes | None
+) -> Masks:
+    """Return the masks of the party's vector: terms with the participants, a self-mask if there is a seed."""
+    own = [] if self_seed is None else [keys.self_mask_seed(member.context, run_id, member.name, self_seed)]
+    return Masks(own, 1, *graph.mask_seeds(member, run_id, participants))
+
+
+def mask_vector(member: Member[SumParameters], vector: RingVector, masks: Masks) -> bytes:
+    """Return the vector plus masks and noise, packed.
 
     Where totals are checked the vector has its noise already: the party has committed to it.
     """
     parameters, ring_vector = member.parameters, vector.copy()
-    parameters.add_pair_terms(ring_vector, *graph.mask_seeds(member, run_id, participants))
-    if self_seed is not None:
-        add_masks(ring_vector, [keys.self_mask_seed(member.context, run_id, member.name, self_seed)], [1])
+    masks.add_to(ring_vector, parameters)
     if not parameters.is_checked:
         parameters.add_noise(ring_vector, member.random)
     return parameters.encoding.pack(ring_vector)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import msgspec
@@ -31,10 +31,6 @@ MAX_PARTIES = 65_535
 MOST_CHECKED, MAX_CHECKED = 10_000, vector_commitments.MAX_ELEMENTS
 
 Total = Literal["checked", "unchecked"]
-
-
-# (ring elements, seeds, signs, threads): add the terms of these pairs to the ring elements, in place.
-AddPairTerms = Callable[[RingVector, Sequence[bytes], Sequence[int], int], None]
 
 
 def add_uniform_terms(

@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from smpc_dp.crypto import agree, shamir
-from smpc_dp.crypto.prg import add_masks
-from smpc_dp.encoding import RingVector
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.key_graph import Edges
-from smpc_dp.engine.phases.parameters import AddPairTerms
+from smpc_dp.engine.phases.masks import Masks
 from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.wire.signing import Context
-
-
-class Masks(NamedTuple):
-    """Seeds of the masks that hide a total: self-masks, and masks of pairs and the signs that remove them."""
-
-    own: Sequence[bytes]
-    pairs: Sequence[bytes]
-    signs: Sequence[int]
-
-    @property
-    def all(self) -> tuple[list[bytes], list[int]]:
-        """All seeds, and the sign that removes each mask."""
-        return [*self.own, *self.pairs], [*([-1] * len(self.own)), *self.signs]
-
-    def remove(self, total: RingVector, add_pair_terms: AddPairTerms, threads: int) -> None:
-        """Remove the masks from `total`, in place."""
-        add_masks(total, self.own, [-1] * len(self.own), threads=threads)
-        add_pair_terms(total, self.pairs, self.signs, threads)
 
 
 class Recovery:
@@ -76,7 +55,7 @@ class Recovery:
             self._complaints.setdefault(dealer, []).append(holder)
 
     def masks(self) -> Masks:
-        """Return the seeds of every self-mask and of every remaining mask of a lost party.
+        """Return what removes every self-mask and every remaining mask of a lost party.
 
         Raises:
             TimeoutFault: too few shares of a party were revealed; names the missing holders.
@@ -104,7 +83,7 @@ class Recovery:
                         )
                     )
                     signs.append(-1 if peer < party else 1)
-        return Masks(own, seeds, signs)
+        return Masks(own, -1, seeds, signs)
 
     def _name(self, party: int) -> str:
         """Return the name of a party."""
