@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from smpc_dp.engine.phases.parameters import SumParameters
     from smpc_dp.engine.run import Run
 
-# Version 2 commits to masking keys before any is shown.
-VERSION = 2
+# In version 2 parties commit to masking keys before any is shown. Of version 1 logs of statistics of pairs
+# are audited, and no session is run.
+VERSION, AUDITED_VERSION = 2, 1
 # Groups of learners up to this size have the complete graph: only there all s - c honest members' noise is
 # counted on.
 MOST_COMPLETE = 512
@@ -59,6 +60,7 @@ PROTOCOLS = (
     SessionProtocol(
         name="secagg",
         versions={VERSION: _check},
+        audited={AUDITED_VERSION: _check},
         party=_party,
         aggregator=_aggregator,
         in_rounds=True,

@@ -115,31 +115,31 @@ DRAWN = frozenset(
 )
 # (protocol, version, parameters), as a session file has them.
 SESSIONS: dict[str, tuple[str, int, str]] = {
-    "sum": ("secagg", 1, "length = 1\nlower = 0\nupper = 1\nprecision = 0.5"),
-    "noisy": ("secagg", 1, "length = 2\nl2_bound = 1.0\nepsilon = 1.0\ndelta = 1e-6\ncorrupt = 0.0"),
+    "sum": ("secagg", 2, "length = 1\nlower = 0\nupper = 1\nprecision = 0.5"),
+    "noisy": ("secagg", 2, "length = 2\nl2_bound = 1.0\nepsilon = 1.0\ndelta = 1e-6\ncorrupt = 0.0"),
     "weights": (
         "secagg",
-        1,
+        2,
         "length = 2\nlower = 0\nupper = 1\nmax_weight = 8\nepsilon = 1.0\ndelta = 1e-6\ncorrupt = 0.0",
     ),
-    "gopa": ("gopa", 1, "length = 1\nlower = 0\nupper = 1\nepsilon = 1.0\ndelta = 1e-3\ncorrupt = 0.0"),
+    "gopa": ("gopa", 4, "length = 1\nlower = 0\nupper = 1\nepsilon = 1.0\ndelta = 1e-3\ncorrupt = 0.0"),
     "direct": (
         "gopa",
-        1,
+        4,
         'length = 1\nlower = 0\nupper = 1\nepsilon = 1.0\ndelta = 1e-3\ncorrupt = 0.0\ntopology = "direct"',
     ),
     "verifiable": (
         "gopa",
-        3,
+        4,
         'kind = "integer"\nlength = 1\nlower = 0\nupper = 4\nepsilon = 8.0\ndelta = 1e-3\ncorrupt = 0.2\n'
         "dropout = 0.2\nverifiable = true",
     ),
-    "records": ("secagg", 1, "RECORDS"),
-    "records-gopa": ("gopa", 1, "RECORDS"),
+    "records": ("secagg", 2, "RECORDS"),
+    "records-gopa": ("gopa", 4, "RECORDS"),
     "servers": ("mpyc", 1, "length = 1\nlower = 0\nupper = 1\nprecision = 0.5"),
     "learn": (
         "learn",
-        1,
+        4,
         'learner = "block-gossip"\nfeatures = 2\nsteps = 4\ngroup = 3\nepsilon = 8.0\ndelta = 1e-5',
     ),
     "reports": (

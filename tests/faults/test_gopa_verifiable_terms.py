@@ -257,7 +257,7 @@ def test_a_session_is_refused_whose_values_could_wrap(monkeypatch: pytest.Monkey
     right.check_sizes()
     with pytest.raises(ConfigError, match=r"published values .* have a sum of over 63 bits"):
         wrong.check_sizes()
-    session = Session(bytes(32), "gopa", 3, dict(ONE.declared), {}, list(PARTIES), "relay", None)
+    session = Session(bytes(32), "gopa", 4, dict(ONE.declared), {}, list(PARTIES), "relay", None)
     for one, reason in ((right, "the pairwise noise that the session plans"), (wrong, "the bounds")):
         with pytest.raises(Refused, match=reason):
             read_terms(session, 1, f"average {one.planned()}")
@@ -269,7 +269,7 @@ def test_a_session_is_refused_whose_terms_could_not_be_drawn() -> None:
     wrong = within(checked, (1 << 50) + 1)
     with pytest.raises(ConfigError):
         wrong.check_sizes()
-    session = Session(bytes(32), "gopa", 3, dict(ONE.declared), {}, list(PARTIES), "relay", None)
+    session = Session(bytes(32), "gopa", 4, dict(ONE.declared), {}, list(PARTIES), "relay", None)
     with pytest.raises(Refused, match="the bounds"):
         read_terms(session, 1, f"average {wrong.planned()}")
 
@@ -284,7 +284,7 @@ def test_bounds_are_refused_at_which_the_total_could_wrap(sign: int) -> None:
     setting = Setting({name: (lower,) for name in ONE.inputs}, declared)
     with pytest.raises(LocalError, match=r"over 63 bits"):
         parameters(setting)
-    session = Session(bytes(32), "gopa", 3, declared, {}, list(PARTIES), "relay", None)
+    session = Session(bytes(32), "gopa", 4, declared, {}, list(PARTIES), "relay", None)
     checked = parameters(ONE)
     with pytest.raises(Refused, match="the bounds"):
         read_terms(session, 1, f"average {checked.planned()}")

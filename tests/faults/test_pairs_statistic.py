@@ -60,7 +60,7 @@ class Table:
             name: Signer(name, SigningKey(name.encode().ljust(32))) for name in (*names, AGGREGATOR)
         }
         keys = {name: bytes(signer.key.verify_key) for name, signer in self.signers.items()}
-        self.context = Context("secagg", 1, b"s" * 32, 1, names, AGGREGATOR, keys)
+        self.context = Context("secagg", 2, b"s" * 32, 1, names, AGGREGATOR, keys)
         self.plan = plan_statistic(kernel, len(names), 1.0, partners=partners)
         self.aggregator = states.aggregator(self.context, self.signers[AGGREGATOR], plan_maker([]))
         self.parties = {}

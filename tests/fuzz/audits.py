@@ -611,5 +611,5 @@ def _sessions() -> tuple[bytes, ...]:
     """Return sessions of averages, and of statistics."""
     texts = [_session("gopa", ONE.declared, lab.PARTIES)[0], lab.honest(ball=True).header.session]
     documents = [json.loads(text) for text in texts]
-    documents.append(documents[0] | {"protocol": "secagg", "version": 1, "parameters": statistics.PARAMETERS})
+    documents.append(documents[0] | {"protocol": "secagg", "version": 2, "parameters": statistics.PARAMETERS})
     return tuple(map(encode, documents))

@@ -64,7 +64,7 @@ def _sessions() -> tuple[bytes, ...]:
     ]
     for protocol, parameters in tables:
         path = _folder() / "seed.toml"
-        write_session(path, protocol, 1, parameters, _MEMBERS)
+        write_session(path, protocol, 2, parameters, _MEMBERS)
         texts.append(path.read_bytes())
     return tuple(texts)
 

@@ -86,7 +86,7 @@ def _hello(kind: str) -> Decoder:
     return lambda content: msgspec.msgpack.encode(handshake._decode(content, decoder, "alice"))
 
 
-_OWN_SESSION = {"protocol": "secagg", "version": 1, "parameters": {"length": 3, "lower": -1.5}, "roster": []}
+_OWN_SESSION = {"protocol": "secagg", "version": 2, "parameters": {"length": 3, "lower": -1.5}, "roster": []}
 
 
 def _shown_session(content: bytes) -> None:

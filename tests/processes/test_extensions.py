@@ -33,7 +33,7 @@ from smpc_dp.capabilities.pairs.requests.statistic import StatisticRequest, plan
 from smpc_dp.capabilities.pairs.ustatistic import messages as statistic
 from smpc_dp.capabilities.reports.report_parameters import ReportParameters, check_reports
 from smpc_dp.cli.statistic import Statistic
-from smpc_dp.engine.registry import RESERVED, built_in_protocols, checker_of, find_protocol
+from smpc_dp.engine.registry import RESERVED, built_in_protocols, checker_of, find_protocol, session_protocol
 from smpc_dp.engine.result import Result
 from smpc_dp.engine.session_protocol import ParameterChecker
 from smpc_dp.errors import ConfigError, LocalError, SmpcError, TimeoutFault
@@ -430,10 +430,10 @@ def test_the_error_of_a_ratio_is_that_of_its_noise() -> None:
 
 def plan_both(given: Mapping[str, object], parties: int = 6) -> tuple[VerifiableRecordParameters, Session]:
     """Plan a verifiable session, and describe it to the second auditor."""
-    parameters, issues = checker_of("gopa", 3)(given, parties)
+    parameters, issues = checker_of("gopa", 4)(given, parties)
     assert isinstance(parameters, VerifiableRecordParameters), issues
     names = [f"party-{number}" for number in range(parties)]
-    return parameters, Session(bytes(32), "gopa", 3, dict(given), {}, names, "relay", None)
+    return parameters, Session(bytes(32), "gopa", 4, dict(given), {}, names, "relay", None)
 
 
 GROUPED: Mapping[str, Any] = {"ask": "ratio(cost, income) by ward", "max_standard_error": 0.9}
@@ -534,7 +534,7 @@ NO_DESCRIPTIONS: list[dict[str, object]] = [
 def test_both_refuse_what_describes_no_sums(change: dict[str, object]) -> None:
     _, session = plan_both(records(verifiable=True))
     given = records(change, verifiable=True)
-    _, issues = checker_of("gopa", 3)(given, 6)
+    _, issues = checker_of("gopa", 4)(given, 6)
     assert issues
     assert all(issue.where.startswith("records.statistics") for issue in issues), issues
     with pytest.raises(Refused, match=r"the description of a statistic|^a number$"):
@@ -549,12 +549,12 @@ def test_both_refuse_names_of_this_package_and_undescribed_ones() -> None:
     for name in sorted({*BUILT_IN, "by", "x"}):
         described = {**table, "statistics": {**table["statistics"], name: table["statistics"]["ratio"]}}
         given = records(verifiable=True) | {"records": described}
-        _, issues = checker_of("gopa", 3)(given, 6)
+        _, issues = checker_of("gopa", 4)(given, 6)
         assert [issue.where for issue in issues] == [f"records.statistics.{name}"]
         with pytest.raises(Refused, match="the name of a described statistic"):
             read_terms(dataclasses.replace(session, parameters=given), 1, asked)
     given = records(verifiable=True) | {"records": {**table, "statistics": {}}}
-    _, issues = checker_of("gopa", 3)(given, 6)
+    _, issues = checker_of("gopa", 4)(given, 6)
     assert ["'ratio' is no statistic" in issue.reason for issue in issues] == [True]
     with pytest.raises(Refused, match="the statistic ratio: the session does not describe its sums"):
         read_terms(dataclasses.replace(session, parameters=given), 1, asked)
@@ -862,7 +862,7 @@ def test_what_is_broken_is_named_with_its_package(
 
 
 def check_of(protocol: str) -> ParameterChecker:
-    return checker_of(protocol, 1)
+    return checker_of(protocol, session_protocol(protocol).version)
 
 
 @pytest.mark.parametrize(

@@ -469,7 +469,7 @@ def test_a_log_with_a_schedule_beyond_all_memory_is_refused(tmp_path: Path) -> N
             "parameters": GIVEN
             | {"learner": "sgd", "steps": 1_000_000, "averager": {"method": "gopa", "verifiable": True}},
             "protocol": "learn",
-            "version": 3,
+            "version": 4,
             "roster": [{"role": "party"}] * 20_000,
         }
     ).decode()

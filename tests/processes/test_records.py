@@ -217,7 +217,7 @@ async def test_a_party_with_other_terms_is_refused_by_the_name_of_the_field(
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
     loaded = load_session(path)
     other = path.with_name("other.toml")
-    write_session(other, "secagg", 1, {**REAL, **change}, loaded.roster, FAST)
+    write_session(other, "secagg", 2, {**REAL, **change}, loaded.roster, FAST)
     serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
     with pytest.raises(smpc_dp.ConfigError) as refused:
         async with smpc_dp.connect(other, party="bob", key=tmp_path / "keys" / "bob.key"):

@@ -126,7 +126,7 @@ class Party:
         self.number, self.name, self.ring_vector, self.seed = number, name, ring_vector, seed
         self._draws = list(draws)
         self.nonce = self.take()
-        self.advertise = self.commitment = self.reveal = self.self_seed = b""
+        self.advertise = self.reveal = self.self_seed = b""
         self.drew_me: list[Party] = []
         self.holders: list[Party] = []
         self.neighbours: list[Party] = []
@@ -221,12 +221,13 @@ class Session:
     def _advertise(self, advertised: list[Party]) -> list[Party]:
         for p in advertised:
             p.choose(len(self.names), self.plan["degree"])
-            commitment = self.run.digest("neighbour-commitment", p.name, party_list(p.drawn), p.blinder)
-            fields = (public_key(p.seal_secret), public_key(p.mask_secret), commitment)
+            draw_commitment = self.run.digest("neighbour-commitment", p.name, party_list(p.drawn), p.blinder)
+            key_commitment = self.run.digest("key-commitment", p.name, public_key(p.mask_secret))
+            fields = (public_key(p.seal_secret), draw_commitment, key_commitment)
             p.advertise = self.send(self.run, "advertise", p.name, self.aggregator, fields)
-            p.commitment = commitment
         members = party_set([p.number for p in advertised], len(self.names))
-        self.merkle_commitment = Tree("commitments", [(p.name.encode(), p.commitment) for p in advertised])
+        leaves = [(p.name.encode(), hashlib.sha256(p.advertise).digest()) for p in advertised]
+        self.merkle_commitment = Tree("advertisements", leaves)
         self.advertised = advertised
         self.merkle_commitment_digest = self.run.digest("roll", members, self.merkle_commitment.root)
         for index, p in enumerate(advertised):
@@ -236,23 +237,24 @@ class Session:
 
     def _reveal(self, revealed: list[Party]) -> list[Party]:
         for p in revealed:
-            p.reveal = self.send(
-                self.run, "reveal", p.name, self.aggregator, (party_list(p.drawn), p.blinder)
-            )
+            fields = (party_list(p.drawn), p.blinder, public_key(p.mask_secret))
+            p.reveal = self.send(self.run, "reveal", p.name, self.aggregator, fields)
         members = party_set([p.number for p in revealed], len(self.names))
         for p in revealed:
             p.drew_me = [q for q in revealed if p.number in q.drawn]
             p.holders = [q for q in revealed if q.number in p.drawn]
             p.neighbours = [q for q in revealed if q in p.drew_me or q in p.holders]
-            forwarded = [
+            advertisements, openings = (
                 [
                     (q.number, getattr(q, step), self.signatures[step, q.name, self.aggregator])
                     for q in (p.neighbours if step == "advertise" else p.drew_me)
                 ]
                 for step in ("advertise", "reveal")
-            ]
+            )
+            mask_keys = b"".join(public_key(q.mask_secret) for q in p.neighbours)
             proof = self.merkle_commitment.prove([self.advertised.index(q) for q in p.neighbours])
-            self.send(self.run, "neighbours", self.aggregator, p.name, (members, *forwarded, proof))
+            fields = (members, advertisements, mask_keys, openings, proof)
+            self.send(self.run, "neighbours", self.aggregator, p.name, fields)
         return revealed
 
     def _deal(self, participants: list[Party]) -> None:

@@ -53,7 +53,7 @@ def test_ten_hospitals_have_hardly_more_noise_than_opendp_on_their_pooled_rows(
     if asked is not None:
         given["ask"] = asked
         del given["answer_weights"]
-    parameters, issues = checker_of("secagg", 1)(given, len(names))
+    parameters, issues = checker_of("secagg", 2)(given, len(names))
     assert parameters is not None, issues
     request: Any = parameters.request
     epsilon, delta = given["epsilon"], given["delta"]

@@ -118,7 +118,7 @@ def test_a_session_that_names_an_absent_capability_has_an_unknown_protocol(
     absent: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "s.toml"
-    write_session(path, "secagg", 1, SUM, MEMBERS)
+    write_session(path, "secagg", 2, SUM, MEMBERS)
     assert load_session(path).checked_parameters is not None
     gone = {name for name, home in NAMED.items() if home in {absent, *BUILT_ON[absent]}}
     assert {one.name for one in built_in_protocols()} == {*registry.BUILT_IN} - gone
@@ -126,7 +126,7 @@ def test_a_session_that_names_an_absent_capability_has_an_unknown_protocol(
         reason = without(path.read_text("utf-8"), name)
         assert reason.startswith(f"{name!r} is unknown, the known ones are ")
         known = reason.partition("; ")[0]
-        assert "secagg 1" in known
+        assert "secagg 2" in known
         assert f"{name} 1" not in known
 
 
@@ -146,7 +146,7 @@ def test_learners_average_by_what_is_there(
     """The session is refused where the capability of its averages is absent, and only there."""
     path, averager = tmp_path / "s.toml", {"method": method, "verifiable": verifiable}
     # Checked parameters are remembered: those of no two absent capabilities are the same.
-    steps, version = 3 + sorted(BUILT_ON).index(absent), 3 if verifiable else 1
+    steps, version = 3 + sorted(BUILT_ON).index(absent), 4
     parameters = AVERAGED | {"steps": steps, "averager": averager}
     members = [*SERVERS, *MEMBERS[1:]] if method == "mpyc" else MEMBERS
     of_learners = {"learn"} | {name for name in BUILT_ON if "learn" in BUILT_ON[name]}
@@ -162,7 +162,7 @@ def test_learners_average_by_what_is_there(
     if absent in of_learners:
         assert any("'learn' is unknown" in reason for reason in reasons)
     elif verifiable:
-        assert any("reads version 1 of 'learn'" in reason for reason in reasons)
+        assert any("'gopa' is not in this installation" in reason for reason in reasons)
     else:
         assert f"'{method}' is not in this installation" in reasons
 
@@ -207,7 +207,7 @@ async def test_a_request_of_an_absent_capability_is_refused_in_its_own_context(a
     refused: list[tuple[str, str, Code]] = []
     server: Any = RequestServer.__new__(RequestServer)
     names: Any = {"names": ("alice",), "aggregator": "hub", "keys": {}}
-    context = Context(protocol="secagg", version=1, session_digest=b"", request=1, **names)
+    context = Context(protocol="secagg", version=2, session_digest=b"", request=1, **names)
     server.beside, server._requested, server._culprits = None, {}, {}
     server._membership = SimpleNamespace(context=lambda _: context)
     server._asked = SimpleNamespace(hear=lambda *_: None)
@@ -330,7 +330,7 @@ def test_a_log_of_an_absent_capability_is_not_called_wrong(absent: str) -> None:
 
 
 def test_a_statistic_of_an_absent_capability_is_refused(absent: str, tmp_path: Path) -> None:
-    write_session(tmp_path / "s.toml", "secagg", 1, SUM, MEMBERS)
+    write_session(tmp_path / "s.toml", "secagg", 2, SUM, MEMBERS)
     given = ("--statistic", "gini", "--field", "0:9", "--epsilon", "1")
     done = run_command("run", "s.toml", *given, cwd=tmp_path)
     assert done.returncode == 1

@@ -30,7 +30,7 @@ from smpc_dp.capabilities.learn.learned_graph import GraphLearning
 from smpc_dp.capabilities.learn.methods import AveragerTable
 from smpc_dp.capabilities.learn.registry import LEARNERS, check_learn
 from smpc_dp.cli import app
-from smpc_dp.engine.registry import checker_of
+from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.errors import Check, ConfigCheck
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.record_result import RecordResult
@@ -262,7 +262,9 @@ def test_documents_that_sources_name_exist() -> None:
 @pytest.mark.parametrize("protocol", ["secagg", "gopa"])
 def test_every_parameter_is_documented(protocol: str) -> None:
     # The checker itself lists the keys that it knows.
-    _, faults = checker_of(protocol, 1)({"": 0, "length": 1, "lower": 0, "upper": 1}, 3)
+    _, faults = checker_of(protocol, session_protocol(protocol).version)(
+        {"": 0, "length": 1, "lower": 0, "upper": 1}, 3
+    )
     known = re.search(r"known: (.*)\)", faults[0].reason)
     assert known is not None
     assert set(fields_below("docs/reference/session-file.md", f"Parameters of {protocol}")) == set(

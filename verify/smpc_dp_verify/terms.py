@@ -56,7 +56,7 @@ BOUNDS = ("lower", "upper", "l2_bound")
 # Parameters of statistics of records alone.
 OF_RECORDS = ("records", "ask", "answer_weights", "max_standard_error", "public_rows", "hidden_totals")
 # Sessions that have pairwise statistics through an aggregator.
-STATISTICS = {("secagg", 1), ("gopa", 1), ("gopa", 2), ("gopa", 3)}
+STATISTICS = {("secagg", 1), ("secagg", 2), *(("gopa", version) for version in (1, *VERIFIABLE))}
 
 
 @dataclass(frozen=True)

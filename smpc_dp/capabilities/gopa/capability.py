@@ -6,7 +6,14 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from smpc_dp.capabilities.gopa.versions import AUDITED_VERSIONS, GOPA, VERSION, is_direct, is_verifiable
+from smpc_dp.capabilities.gopa.versions import (
+    AUDITED_VERSIONS,
+    GOPA,
+    PLAIN_VERSION,
+    VERSION,
+    is_direct,
+    is_verifiable,
+)
 from smpc_dp.engine.averaging import Averaging
 from smpc_dp.engine.session_protocol import (
     Audit,
@@ -139,7 +146,7 @@ PROTOCOLS = (
     SessionProtocol(
         name=GOPA,
         versions={VERSION: functools.partial(_check, VERSION)},
-        audited={number: functools.partial(_check, number) for number in AUDITED_VERSIONS},
+        audited={n: functools.partial(_check, n) for n in (PLAIN_VERSION, *AUDITED_VERSIONS)},
         topology=_topology,
         is_logged=is_verifiable,
         roster_issues=_roster_issues,

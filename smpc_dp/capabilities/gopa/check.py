@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from smpc_dp.capabilities.gopa import direct_params
 from smpc_dp.capabilities.gopa.params import GopaParameters
-from smpc_dp.capabilities.gopa.versions import VERSION, is_verifiable
+from smpc_dp.capabilities.gopa.versions import AUDITED_VERSIONS, VERSION, is_verifiable
 from smpc_dp.encoding import shown
 from smpc_dp.engine.session_protocol import RECORDS
 from smpc_dp.errors import ConfigCheck, ConfigIssue
@@ -17,8 +17,10 @@ def check_for_version(
     version: int, parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check the parameters of a session of this protocol version, as `check_gopa` does."""
-    if version != VERSION and not is_verifiable(parameters):
-        reason = f"must be true in version {version} of 'gopa', which is for logs: write version = {VERSION}"
+    logged = version in AUDITED_VERSIONS
+    if version != VERSION and is_verifiable(parameters) != logged:
+        needed = "true" if logged else "false"
+        reason = f"must be {needed} in version {version} of 'gopa', an earlier one: write version = {VERSION}"
         return None, [ConfigIssue("verifiable", reason, ConfigCheck.CONFLICT)]
     return check_gopa(parameters, parties)
 

@@ -116,6 +116,13 @@ def _audit() -> Audit | None:
     )
 
 
+def _audited() -> list[int]:
+    """Return the earlier versions of verifiable averages, whose logs are audited."""
+    if LOGGED is None or LOGGED.audit is None:
+        return []
+    return [number for _, number in LOGGED.audit.certifies if number != VERSION]
+
+
 def _checkers(versions: Iterable[int]) -> dict[int, Callable[..., Any]]:
     return {number: functools.partial(_check, number) for number in versions}
 
@@ -124,7 +131,7 @@ PROTOCOLS = (
     SessionProtocol(
         name=LEARN,
         versions=_checkers((VERSION,)),
-        audited=_checkers(() if LOGGED is None else LOGGED.audited),
+        audited=_checkers(_audited()),
         named=True,
         topology=_topology,
         is_logged=_is_logged,

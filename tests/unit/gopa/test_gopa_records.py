@@ -13,14 +13,14 @@ from smpc_dp.capabilities.gopa.record_claims import reach
 from smpc_dp.capabilities.gopa.records import DirectRecordParameters, GopaRecordParameters
 from smpc_dp.capabilities.gopa.verifiable.records import VerifiableRecordParameters
 from smpc_dp.engine.phases.parameters import cost_of_sum
-from smpc_dp.engine.registry import checker_of, session_protocol
+from smpc_dp.engine.registry import checker_of
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.records.table import read_table
 from tests.unit.records.test_record_parameters import GIVEN, given
 
 
 def planned(parameters: dict[str, Any], parties: int) -> GopaRecordParameters:
-    checked, issues = checker_of("gopa", 1)(parameters, parties)
+    checked, issues = checker_of("gopa", 4)(parameters, parties)
     assert isinstance(checked, GopaRecordParameters), issues
     return checked
 
@@ -82,13 +82,11 @@ def test_hiding_totals_costs_no_accuracy() -> None:
     assert planned(given(), 10).session.honest == 8  # one lost, one corrupt
 
 
-@pytest.mark.parametrize(("more", "version"), [({"topology": "direct"}, 1), ({"verifiable": True}, 3)])
-def test_a_plan_says_what_a_party_costs_that_is_lost_after_the_certificate(
-    more: dict[str, Any], version: int
-) -> None:
+@pytest.mark.parametrize("more", [{"topology": "direct"}, {"verifiable": True}])
+def test_a_plan_says_what_a_party_costs_that_is_lost_after_the_certificate(more: dict[str, Any]) -> None:
     """The noise of the pairs that it leaves is that of a real sum, and above the range of the answers."""
     known = {"max_rows": 1000, "rows_expected": 4000}
-    checked, issues = checker_of("gopa", version)(given(known, ask=["count"], **more), 5)
+    checked, issues = checker_of("gopa", 4)(given(known, ask=["count"], **more), 5)
     assert isinstance(checked, GopaRecordParameters | VerifiableRecordParameters), issues
     [note] = cost_of_sum(checked).notes
     larger = checked.noise(4, 4).total / checked.noise(5, 0).total
@@ -96,8 +94,7 @@ def test_a_plan_says_what_a_party_costs_that_is_lost_after_the_certificate(
     assert "1 of 1 answers are useless then" in note
     # None may be lost, or the noise of a lost party is taken out.
     for other in (more | {"dropout": 0.0}, {}):
-        version = session_protocol("gopa").version
-        checked, _ = checker_of("gopa", version)(given(known, ask=["count"], **other), 5)
+        checked, _ = checker_of("gopa", 4)(given(known, ask=["count"], **other), 5)
         assert isinstance(checked, GopaRecordParameters | VerifiableRecordParameters)
         assert cost_of_sum(checked).notes == ()
 
@@ -136,7 +133,6 @@ def test_what_is_derived_with_floats_is_compared() -> None:
     [
         (given(topology="direct", on_dropout="roll-back"), 10, "on_dropout", "must be 'keep'"),
         (given(on_dropout="keep"), 10, "on_dropout", "must be 'roll-back'"),
-        (given(verifiable=True), 10, "verifiable", "needs version 3"),
         (given(hidden_totals=-1.0), 10, "hidden_totals", "must be"),
         (given(lower=0.0), 10, "lower", "the columns and what is asked state it"),
         (given(mechanism="skellam"), 10, "mechanism", "protocol 'secagg'"),
@@ -147,7 +143,7 @@ def test_what_is_derived_with_floats_is_compared() -> None:
     ],
 )
 def test_what_is_wrong_is_named(parameters: dict[str, Any], parties: int, where: str, reason: str) -> None:
-    checked, issues = checker_of("gopa", 1)(parameters, parties)
+    checked, issues = checker_of("gopa", 4)(parameters, parties)
     assert checked is None
     assert any(issue.where == where and reason in issue.reason for issue in issues), issues
 
@@ -160,8 +156,7 @@ def test_a_budget_of_several_requests_is_split() -> None:
 
 
 def in_form(form: dict[str, Any], parties: int, **more: Any) -> Any:
-    version = session_protocol("gopa").version
-    checked, issues = checker_of("gopa", version)(given(**more, **form), parties)
+    checked, issues = checker_of("gopa", 4)(given(**more, **form), parties)
     assert checked is not None, issues
     return checked
 
@@ -223,7 +218,7 @@ def test_verifiable_bounds_are_those_of_max_rows_rows_and_the_error_is_near_that
     ],
 )
 def test_what_a_form_cannot_do_is_refused(form: dict[str, Any], where: str, reason: str) -> None:
-    checked, issues = checker_of("gopa", 3)(given(**form), 10)
+    checked, issues = checker_of("gopa", 4)(given(**form), 10)
     assert checked is None
     assert any(issue.where == where and reason in issue.reason for issue in issues), issues
 

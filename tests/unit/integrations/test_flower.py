@@ -298,7 +298,7 @@ def test_a_server_that_alters_terms_gets_no_vector(tmp_path: Path) -> None:
     altered = tmp_path / "altered.toml"
     members = [scene.server.membership.session.roster.aggregator, *session.roster.parties]
     parameters = {**session.parameters, "upper": 9.0}
-    write_session(altered, "secagg", 1, parameters, [one for one in members if one is not None])
+    write_session(altered, "secagg", 2, parameters, [one for one in members if one is not None])
     scene.server = SecureAverage.load(
         Average(str(altered), scene.metrics), "aggregator", tmp_path / "keys" / "aggregator.key", "aggregator"
     )
@@ -491,7 +491,7 @@ def test_a_node_that_claims_anothers_name_is_not_taken_for_it(tmp_path: Path) ->
 def test_rounds_carry_no_other_protocol(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     members = [*load_session(scene.session).roster.members]
-    write_session(scene.session, "gopa", 1, GOSSIP, members)
+    write_session(scene.session, "gopa", 4, GOSSIP, members)
     with pytest.raises(ConfigError, match=r"protocol: is 'gopa' in .*: Flower needs 'secagg'"):
         SecureAverage.load(Average(str(scene.session)), "aggregator", role="aggregator")
 

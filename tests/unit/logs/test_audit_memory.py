@@ -58,7 +58,7 @@ def members(count: int) -> Sequence[Member]:
 def header_of(count: int) -> bytes:
     """Return a log of which all is right, and that has no entry yet."""
     listed = [*members(5000)[: count + 1]]
-    session = session_json(canonical_session("gopa", 3, GIVEN, listed))
+    session = session_json(canonical_session("gopa", 4, GIVEN, listed))
     parameters, faults = check_parameters(GIVEN, count)
     assert not faults
     assert isinstance(parameters, VerifiableParameters)

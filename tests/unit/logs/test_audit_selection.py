@@ -49,7 +49,7 @@ def listed(ran: RecordedRun, *later: bytes, certified: bool = True, before: byte
     log.begin(header.request, bytes.fromhex(header.run_id), NO_HEAD)
     made = decode(ran.entries[0].payload, m.Certified, "")
     if certified:
-        log.keep(CertifiedLine(1, "gopa", 3, made.members, made.signers, made.signatures))
+        log.keep(CertifiedLine(1, "gopa", 4, made.members, made.signers, made.signatures))
     for run_id in later:
         log.begin(header.request, run_id, before or ends(ran))
     return log

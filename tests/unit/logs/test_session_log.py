@@ -200,7 +200,7 @@ def test_two_processes_add_a_line_once(tmp_path: Path) -> None:
     assert one.lines == []
     one.keep(line)
     other.keep(line)
-    certified = CertifiedLine(1, "gopa", 3, b"", b"", b"")
+    certified = CertifiedLine(1, "gopa", 4, b"", b"", b"")
     other.keep(certified)
     one.keep(certified)
     assert one.head() == other.head()

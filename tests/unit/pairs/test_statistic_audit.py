@@ -130,9 +130,9 @@ def execute(
         )
         for name in identities
     ]
-    session = session_json(canonical_session("secagg", 1, PARAMETERS, members))
+    session = session_json(canonical_session("secagg", 2, PARAMETERS, members))
     keys = {name: identity.public_key for name, identity in identities.items()}
-    context = Context("secagg", 1, session_digest(session), 3, NAMES, AGGREGATOR, keys)
+    context = Context("secagg", 2, session_digest(session), 3, NAMES, AGGREGATOR, keys)
     plan = plan_statistic(kernel, len(NAMES), 8.0, partners=2 if kernel is KERNEL else 1)
     board = MemoryBoard(session.decode())
     source = SeededRandomnessForSimulation(1, "hub")

@@ -63,7 +63,7 @@ def test_the_furthest_bounds_are_numbers(first: float, parts: int) -> None:
 def test_an_indicator_beside_a_vector_of_norm_one_is_found() -> None:
     """Its noise would not be counted in mu: the session refuses the vector."""
     given: dict[str, Any] = {**FIRST.parameters, "epsilon": 4.0, "delta": 1e-6}
-    checked, issues = checker_of("secagg", 1)(given, 10)
+    checked, issues = checker_of("secagg", 2)(given, 10)
     assert checked is not None, issues
     encoding = checked.requests[0].sum_encoding
     for scale in (0.0, 0.5, 1.0, 1e9):

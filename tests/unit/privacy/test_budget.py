@@ -69,7 +69,7 @@ def test_one_request_has_the_whole_budget() -> None:
     ],
 )
 def test_what_is_wrong_is_named(parameters: dict[str, Any], where: str, reason: str) -> None:
-    checked, issues = checker_of("secagg", 1)(parameters, 5)
+    checked, issues = checker_of("secagg", 2)(parameters, 5)
     assert checked is None
     assert any(issue.where == where and reason in issue.reason for issue in issues), issues
 

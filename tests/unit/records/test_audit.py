@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from smpc_dp.capabilities.gopa.records import GopaRecordParameters
 from smpc_dp.capabilities.gopa.verifiable.records import VerifiableRecordParameters
-from smpc_dp.engine.registry import checker_of
+from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.record_audit import RecordAudit, audit_records
@@ -30,8 +30,7 @@ SAMPLES = 20_000
 
 
 def planned(parameters: dict[str, Any], parties: int, protocol: str = "secagg") -> Audited:
-    version = 3 if "verifiable" in parameters else 1
-    checked, issues = checker_of(protocol, version)(parameters, parties)
+    checked, issues = checker_of(protocol, session_protocol(protocol).version)(parameters, parties)
     assert isinstance(checked, Audited), issues
     return checked
 
@@ -124,7 +123,7 @@ def test_noise_that_is_planned_too_small_is_found_over_the_profile() -> None:
 
 
 def test_other_sessions_are_refused() -> None:
-    sums, _ = checker_of("secagg", 1)({"length": 1, "lower": 0, "upper": 1, "kind": "integer"}, 5)
+    sums, _ = checker_of("secagg", 2)({"length": 1, "lower": 0, "upper": 1, "kind": "integer"}, 5)
     with pytest.raises(ConfigError, match="asks no statistics of records"):
         audit_records(sums)
 

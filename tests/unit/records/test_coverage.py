@@ -318,7 +318,7 @@ def verifiable(rows: str) -> Case:
         "ask": ["count", "mean(age)", "count by ward"],
         "verifiable": True,
     }
-    checked, issues = checker_of("gopa", 3)({**given, "epsilon": 1.0, "delta": 1e-6}, PARTIES)
+    checked, issues = checker_of("gopa", 4)({**given, "epsilon": 1.0, "delta": 1e-6}, PARTIES)
     assert checked is not None, issues
     parameters: Any = checked
     schema = read_schema({**SCHEMA, "rows": rows})

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import smpc_dp
-from smpc_dp.engine.registry import checker_of
+from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.effects import RATIO, EffectsPlan, plan_effects
@@ -264,7 +264,7 @@ def test_the_second_request_does_not_depend_on_the_level_of_the_intervals() -> N
 
 def test_an_audit_releases_both_requests() -> None:
     given = {"records": settings(), "ask": ASK, "epsilon": 1.0, "delta": 1e-6, "corrupt": 0.0}
-    checked, issues = checker_of("secagg", 1)(given, 5)
+    checked, issues = checker_of("secagg", 2)(given, 5)
     assert issues == []
     audit = audit_records(checked, 20_000, SeededRandomnessForSimulation(1, "audit"))
     assert not audit.violations
@@ -292,6 +292,6 @@ NOISY = {"epsilon": 1.0, "delta": 1e-6}
     ],
 )
 def test_what_is_wrong_is_refused_by_name(change: dict[str, Any], protocol: str, reason: str) -> None:
-    checked, issues = checker_of(protocol, 1)({**BASE, **change}, 5)
+    checked, issues = checker_of(protocol, session_protocol(protocol).version)({**BASE, **change}, 5)
     assert checked is None
     assert any(reason in f"{issue.where}: {issue.reason}" for issue in issues), issues

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
 import smpc_dp
-from smpc_dp.engine.registry import checker_of
+from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
@@ -200,7 +200,7 @@ def test_a_column_may_be_named_as_a_regression_is() -> None:
     columns = {"poisson_kind": {"values": ["a", "b"]}, "logistic": {"values": ["a", "b"]}}
     given = {"records": {"columns": columns, "max_rows": 100}, "epsilon": 1.0, "delta": 1e-6}
     for ask in ("logistic x poisson_kind", "poisson_kind x logistic"):
-        checked, issues = checker_of("secagg", 1)({**given, "ask": ask}, 5)
+        checked, issues = checker_of("secagg", 2)({**given, "ask": ask}, 5)
         assert (type(checked).__name__, issues) == ("RecordSumParameters", [])
 
 
@@ -235,7 +235,7 @@ BASE: dict[str, Any] = {"ask": [FITS["ill"]], "records": {**SCHEMA, "rows_expect
     ],
 )
 def test_what_is_wrong_is_refused_by_name(change: dict[str, Any], protocol: str, reason: str) -> None:
-    checked, issues = checker_of(protocol, 1)({**BASE, **change}, 5)
+    checked, issues = checker_of(protocol, session_protocol(protocol).version)({**BASE, **change}, 5)
     assert checked is None
     assert any(reason in f"{issue.where}: {issue.reason}" for issue in issues), issues
 

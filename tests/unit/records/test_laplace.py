@@ -186,7 +186,7 @@ def test_a_budget_has_the_smaller_noise_and_all_requests_fit_into_it(requests: i
         "ask": "w",
         "budget": {"epsilon": 1.0, "delta": 1e-6, "requests": requests},
     }
-    checked, issues = checker_of("secagg", 1)(given, 5)
+    checked, issues = checker_of("secagg", 2)(given, 5)
     assert issues == []
     parameters: Any = checked
     assert (parameters.request.laplace is not None) == laplace

@@ -187,7 +187,7 @@ def test_rows_that_are_not_shortened_are_found_by_an_audit(monkeypatch: pytest.M
         "delta": 1e-6,
         "corrupt": 0.0,
     }
-    checked, issues = checker_of("secagg", 1)(given, 5)
+    checked, issues = checker_of("secagg", 2)(given, 5)
     assert issues == []
     right = audit_records(checked, 20_000, SeededRandomnessForSimulation(1, "audit"))
     assert not right.violations

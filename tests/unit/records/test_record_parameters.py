@@ -30,7 +30,7 @@ def given(records: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
 
 
 def planned(parameters: dict[str, Any], parties: int) -> RecordSumParameters:
-    checked, issues = checker_of("secagg", 1)(parameters, parties)
+    checked, issues = checker_of("secagg", 2)(parameters, parties)
     assert isinstance(checked, RecordSumParameters), issues
     return checked
 
@@ -129,7 +129,7 @@ def test_a_person_with_several_rows_has_a_larger_epsilon_where_a_record_is_prote
     ],
 )
 def test_what_is_wrong_is_named(parameters: dict[str, Any], where: str, reason: str) -> None:
-    checked, issues = checker_of("secagg", 1)(parameters, 5)
+    checked, issues = checker_of("secagg", 2)(parameters, 5)
     assert checked is None
     assert any(issue.where == where and reason in issue.reason for issue in issues), issues
 

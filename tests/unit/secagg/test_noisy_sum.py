@@ -19,7 +19,7 @@ GIVEN = {"length": 2, "lower": 0.0, "upper": 1.0, "precision": 2.0**-16, "epsilo
 
 
 def planned(parties: int, **more: object) -> NoisySumParameters:
-    parameters, faults = checker_of("secagg", 1)(GIVEN | more, parties)
+    parameters, faults = checker_of("secagg", 2)(GIVEN | more, parties)
     assert isinstance(parameters, NoisySumParameters), faults
     return parameters
 
@@ -46,7 +46,7 @@ def test_the_complete_graph_counts_every_honest_share_that_stays() -> None:
     assert complete.honest == 200 - 20 - 20 > sparse.honest
     assert mechanism_of(complete).delta(1.0) <= 1e-6
     assert complete.noise(200, 0).total < 0.9 * sparse.noise(200, 0).total
-    parameters, faults = checker_of("secagg", 1)({**GIVEN, "complete_graph": True}, 201)
+    parameters, faults = checker_of("secagg", 2)({**GIVEN, "complete_graph": True}, 201)
     assert parameters is None
     assert [(fault.where, "at most 200 parties" in fault.reason) for fault in faults] == [
         ("complete_graph", True)
@@ -94,7 +94,7 @@ def test_noise_of_the_sum_is_as_stated(mechanism: str) -> None:
     ],
 )
 def test_bad_parameters_are_named(change: dict[str, object], where: str, reason: str) -> None:
-    parameters, faults = checker_of("secagg", 1)(GIVEN | change, 10)
+    parameters, faults = checker_of("secagg", 2)(GIVEN | change, 10)
     assert parameters is None
     assert any(fault.where == where and reason in fault.reason for fault in faults), faults
 
@@ -102,7 +102,7 @@ def test_bad_parameters_are_named(change: dict[str, object], where: str, reason:
 def test_the_default_precision_is_a_fine_part_of_the_range() -> None:
     given = {key: value for key, value in GIVEN.items() if key != "precision"}
     for upper, width in ((1.0, 1), ([1.0, 16.0], 16)):
-        parameters, faults = checker_of("secagg", 1)({**given, "upper": upper}, 10)
+        parameters, faults = checker_of("secagg", 2)({**given, "upper": upper}, 10)
         assert isinstance(parameters, NoisySumParameters), faults
         assert parameters.encoding.step == 2.0**-20 * width
 

@@ -110,13 +110,13 @@ def test_noisy_sums_of_servers_tolerate_a_loss(parties: int, lost: int) -> None:
 
 
 def test_a_default_that_no_plan_allows_is_named() -> None:
-    checked, faults = checker_of("secagg", 1)({**GOOD, "epsilon": 1.0, "delta": 1e-6, "corrupt": 0.4}, 5)
+    checked, faults = checker_of("secagg", 2)({**GOOD, "epsilon": 1.0, "delta": 1e-6, "corrupt": 0.4}, 5)
     assert checked is None
     assert [fault.where for fault in faults] == ["corrupt", "dropout"]
     assert "1 of 5 parties lost; write dropout = 0.0 to tolerate no loss" in faults[1].reason
     # Where no loss is no help either, or is asked for, the default is not to blame.
     for more in ({"corrupt": 0.9}, {"corrupt": 0.4, "dropout": 0.2}):
-        checked, faults = checker_of("secagg", 1)({**GOOD, "epsilon": 1.0, "delta": 1e-6, **more}, 5)
+        checked, faults = checker_of("secagg", 2)({**GOOD, "epsilon": 1.0, "delta": 1e-6, **more}, 5)
         assert checked is None
         assert not any("write dropout" in fault.reason for fault in faults)
 
@@ -161,7 +161,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 def test_what_a_verifiable_session_does_not_protect_is_said_once_with_a_warning_of_delta() -> None:
     given = PRIVATE | {"verifiable": True, "delta": 0.25}
-    checked, faults = checker_of("gopa", 3)(given, 8)
+    checked, faults = checker_of("gopa", 4)(given, 8)
     assert isinstance(checked, VerifiableParameters), faults
     claimed = checked.privacy(8).not_protected
     assert len(set(claimed)) == len(claimed)

@@ -129,8 +129,8 @@ def test_an_average_without_weight_has_the_whole_range_as_its_interval() -> None
 @pytest.mark.parametrize(
     ("protocol", "version", "given", "where"),
     [
-        ("secagg", 1, {**BOX, "max_weight": 5, "kind": "integer", "lower": 0, "upper": 9}, "kind"),
-        ("gopa", 3, {**BOX, "max_weight": 5, "verifiable": True}, "max_weight"),
+        ("secagg", 2, {**BOX, "max_weight": 5, "kind": "integer", "lower": 0, "upper": 9}, "kind"),
+        ("gopa", 4, {**BOX, "max_weight": 5, "verifiable": True}, "max_weight"),
     ],
 )
 def test_what_has_no_private_weights_says_so(

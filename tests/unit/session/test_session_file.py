@@ -91,7 +91,7 @@ def test_real_protocol_is_checked_by_its_own_checker(tmp_path: Path) -> None:
     parties = [Identity.from_seed(f"p{n}", bytes([n]) * 32).entry() for n in range(1, 9)]
     members = [MEMBERS[0], *parties]
     with pytest.raises(ConfigError) as caught:
-        write_session(tmp_path / "s.toml", "secagg", 1, {"length": 10, "lowest": 0.0}, members)
+        write_session(tmp_path / "s.toml", "secagg", 2, {"length": 10, "lowest": 0.0}, members)
     assert "parameters.lowest" in [fault.where for fault in caught.value.issues]
     assert not (tmp_path / "s.toml").exists()
     parameters = {"length": 10, "lower": 0.0, "upper": 1.0, "precision": 0.001}
@@ -103,8 +103,8 @@ def test_real_protocol_is_checked_by_its_own_checker(tmp_path: Path) -> None:
     [(where, reason)] = faults_of(text)
     assert where == "version"
     assert reason == (
-        "1 is of an earlier release: no session of it is run; write version = 2 of 'secagg', when all "
-        "members have this release"
+        "1 is of an earlier release: logs of it can be audited, no session of it is run; write version = 2 "
+        "of 'secagg', when all members have this release"
     )
 
 

@@ -62,7 +62,7 @@ def planned(name: str) -> tuple[VerifiableParameters, Session]:
     parameters, issues = check_parameters(given, parties)
     assert isinstance(parameters, VerifiableParameters), issues
     names = [f"party-{number}" for number in range(parties)]
-    return parameters, Session(bytes(32), "gopa", 3, given, {}, names, "relay", None)
+    return parameters, Session(bytes(32), "gopa", 4, given, {}, names, "relay", None)
 
 
 def second(session: Session, own: int, pair: int) -> Terms:
@@ -185,11 +185,11 @@ BASE = {"verifiable": True, "epsilon": 4.0, "delta": 1e-6}
 def planned_records(name: str) -> tuple[VerifiableRecordParameters, Session, str]:
     parties, records, more = RECORDS[name]
     given = BASE | more | {"records": records}
-    parameters, issues = checker_of("gopa", 3)(given, parties)
+    parameters, issues = checker_of("gopa", 4)(given, parties)
     assert isinstance(parameters, VerifiableRecordParameters), issues
     names = [f"party-{number}" for number in range(parties)]
     asked = f"{parameters.operations[0]} {parameters.planned()}"
-    return parameters, Session(bytes(32), "gopa", 3, given, {}, names, "relay", None), asked
+    return parameters, Session(bytes(32), "gopa", 4, given, {}, names, "relay", None), asked
 
 
 @pytest.mark.thin(4)
@@ -256,7 +256,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 def test_the_question_of_another_session_of_records_is_refused(name: str) -> None:
     _, session, asked = planned_records("a sum of a row")
     changed = {**session.parameters, **OTHERS[name]}
-    assert not checker_of("gopa", 3)(changed, 6)[1]
+    assert not checker_of("gopa", 4)(changed, 6)[1]
     with pytest.raises(Refused, match=r"the question|noise"):
         read_terms(dataclasses.replace(session, parameters=changed), 1, asked)
 
@@ -375,7 +375,7 @@ def test_the_second_refuses_many_cells_before_it_plans(monkeypatch: pytest.Monke
 def test_both_refuse_the_same_sessions_of_records(change: dict[str, Any]) -> None:
     _, session, asked = planned_records("a sum of a row")
     changed = {**session.parameters, **change}
-    assert checker_of("gopa", 3)(changed, 6)[1]
+    assert checker_of("gopa", 4)(changed, 6)[1]
     with pytest.raises(Refused):
         read_terms(dataclasses.replace(session, parameters=changed), 1, asked)
 

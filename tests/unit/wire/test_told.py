@@ -36,7 +36,7 @@ from smpc_dp.wire.signing import Context, decode, encode
 
 ROOT = Path(__file__).resolve().parents[3]
 OWN_WORDS = "canary 4711.25 /home/canary/bob.ledger"
-CONTEXT = Context("secagg", 1, bytes(32), 1, ("ann", "ben", "cem"), "hub", {})
+CONTEXT = Context("secagg", 2, bytes(32), 1, ("ann", "ben", "cem"), "hub", {})
 
 # The fields of text that messages have, each with what bounds what it may say.
 TEXT_FIELDS = {
