@@ -220,19 +220,21 @@ class Session:
 
     def _advertise(self, advertised: list[Party]) -> list[Party]:
         for p in advertised:
+            self.prepare(p)
             p.choose(len(self.names), self.plan["degree"])
             draw_commitment = self.run.digest("neighbour-commitment", p.name, party_list(p.drawn), p.blinder)
             key_commitment = self.run.digest("key-commitment", p.name, public_key(p.mask_secret))
-            fields = (public_key(p.seal_secret), draw_commitment, key_commitment)
+            fields = (public_key(p.seal_secret), draw_commitment, key_commitment, *self.of_advertise(p))
             p.advertise = self.send(self.run, "advertise", p.name, self.aggregator, fields)
         members = party_set([p.number for p in advertised], len(self.names))
         leaves = [(p.name.encode(), hashlib.sha256(p.advertise).digest()) for p in advertised]
         self.merkle_commitment = Tree("advertisements", leaves)
         self.advertised = advertised
-        self.merkle_commitment_digest = self.run.digest("roll", members, self.merkle_commitment.root)
+        trees = [self.merkle_commitment, *self.trees()]
+        self.merkle_commitment_digest = self.run.digest("roll", members, *(tree.root for tree in trees))
         for index, p in enumerate(advertised):
-            merkle_commitment = (members, self.merkle_commitment.root, self.merkle_commitment.prove([index]))
-            self.send(self.run, "roll", self.aggregator, p.name, merkle_commitment)
+            shown = [part for tree in trees for part in (tree.root, tree.prove([index]))]
+            self.send(self.run, "roll", self.aggregator, p.name, (members, *shown))
         return advertised
 
     def _reveal(self, revealed: list[Party]) -> list[Party]:
@@ -253,8 +255,8 @@ class Session:
             )
             mask_keys = b"".join(public_key(q.mask_secret) for q in p.neighbours)
             proof = self.merkle_commitment.prove([self.advertised.index(q) for q in p.neighbours])
-            fields = (members, advertisements, mask_keys, openings, proof)
-            self.send(self.run, "neighbours", self.aggregator, p.name, fields)
+            shown = (members, advertisements, mask_keys, openings, proof)
+            self.send(self.run, "neighbours", self.aggregator, p.name, shown)
         return revealed
 
     def _deal(self, participants: list[Party]) -> None:
@@ -335,6 +337,25 @@ class Session:
             total = self.reduced(total, *lost)
         return total
 
+    def prepare(self, p: Party) -> None:
+        """What a party does before it draws."""
+
+    def of_advertise(self, p: Party) -> Sequence[bytes]:  # noqa: ARG002
+        """What its advertisement has besides."""
+        return ()
+
+    def trees(self) -> Sequence[Tree]:
+        """The trees of the roll besides that of the advertisements."""
+        return ()
+
+    def opening(self, p: Party, participants: list[Party], digest: bytes) -> Sequence[bytes]:  # noqa: ARG002
+        """What its masked vector has besides; `digest` is that of the participants."""
+        return ()
+
+    def of_result(self, survivors: list[Party]) -> Sequence[bytes]:  # noqa: ARG002
+        """What the result has besides."""
+        return ()
+
     def offset(self, element: int) -> int:
         """A lane of the total as a distance from the lower bounds."""
         return element
@@ -349,7 +370,8 @@ class Session:
         survivors = self._certify("attest-participants", "participants", digest, attesting, 6)
         vectors = {p.name: self.packed(self.masked(p, participants)) for p in survivors}
         for p in survivors:
-            self.send(self.run, "masked", p.name, self.aggregator, (vectors[p.name], b""))
+            opening = self.opening(p, participants, digest)
+            self.send(self.run, "masked", p.name, self.aggregator, (vectors[p.name], b"", *opening))
         packed = party_set([p.number for p in survivors], len(self.names))
         for p in survivors:
             self.send(self.run, "survivors", self.aggregator, p.name, (packed,))
@@ -365,8 +387,9 @@ class Session:
             dealers = party_list([q.number for q in p.dealers])
             self.send(self.run, "unmask", p.name, self.aggregator, (dealers, shown, others, signatures))
         ring_vector = self.unmasked(participants, survivors, revealing)
+        beside = self.of_result(survivors)
         for p in revealing:
-            self.send(self.run, "result", self.aggregator, p.name, (self.packed(ring_vector),))
+            self.send(self.run, "result", self.aggregator, p.name, (self.packed(ring_vector), *beside))
         weighted = self.encoding["max_weight"] > 0
         weight = ring_vector[-1] if weighted else len(survivors)
         values = ring_vector[:-1] if weighted else ring_vector

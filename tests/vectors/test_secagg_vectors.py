@@ -19,7 +19,7 @@ from smpc_dp.wire.abort import ABORT, LEAVE, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab import vectors
-from smpc_dp_lab.vectors import runs, succinct
+from smpc_dp_lab.vectors import checked_runs, runs, succinct
 from tests.vectors.reasons import CHECKS, REASONS, check_code, check_reason
 
 # What an error says when it comes from the named layer; any other text comes from a check of content.
@@ -31,6 +31,7 @@ SAYS = {
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "secagg" / "vectors"
 NEGATIVE = sorted(PUBLISHED.glob("negative-*.json"))
+SCENARIOS = (*runs.SCENARIOS, *checked_runs.SCENARIOS)
 
 
 def test_published_is_generated() -> None:
@@ -52,7 +53,7 @@ def test_check_sees_every_difference(tmp_path: Path) -> None:
 
 def test_every_kind_is_there() -> None:
     kinds = [json.loads(path.read_bytes())["kind"] for path in PUBLISHED.glob("*.json")]
-    assert kinds.count("run") == 7
+    assert kinds.count("run") == len(SCENARIOS) == 12
     assert kinds.count("negative") == len(NEGATIVE) >= 60
     assert {"derivations", "masks", "shamir", "graph-draws", "encoding", "merkle", "certificates"} <= set(
         kinds
@@ -72,7 +73,7 @@ def envelope_of(raw: dict[str, str]) -> Envelope:
 
 
 def replayed(
-    vector: dict[str, Any], scenarios: Sequence[runs.Scenario] = runs.SCENARIOS
+    vector: dict[str, Any], scenarios: Sequence[runs.Scenario] = SCENARIOS
 ) -> tuple[runs.RecordedRun, Envelope]:
     """Return fresh machines of the base run, the receiver fed up to the fault, and the faulty envelope."""
     [scenario] = [s for s in scenarios if f"run-{s.name}.json" == vector["base"]]
@@ -95,7 +96,7 @@ def test_fault_is_refused(path: Path) -> None:
     assert_refused(path)
 
 
-def assert_refused(path: Path, scenarios: Sequence[runs.Scenario] = runs.SCENARIOS) -> None:
+def assert_refused(path: Path, scenarios: Sequence[runs.Scenario] = SCENARIOS) -> None:
     vector = json.loads(path.read_bytes())
     run, envelope = replayed(vector, scenarios)
     error = assert_refuses(run, envelope, vector["expect"])

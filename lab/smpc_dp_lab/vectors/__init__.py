@@ -14,6 +14,8 @@ from types import ModuleType
 from smpc_dp.engine.registry import built_in_protocols
 from smpc_dp.files import read_bounded
 from smpc_dp_lab.vectors import (
+    checked_negative,
+    checked_runs,
     covert_certificates,
     covert_negative,
     covert_runs,
@@ -91,7 +93,8 @@ def _of(
 
 def _secagg() -> dict[str, JsonObject]:
     """Return the vectors of secure aggregation."""
-    return _of(runs, negative) | derivations.all_to_json() | succinct.all_to_json()
+    checked = _of(runs, checked_negative, scenarios=checked_runs)
+    return _of(runs, negative) | checked | derivations.all_to_json() | succinct.all_to_json()
 
 
 def _gopa() -> dict[str, JsonObject]:

@@ -58,6 +58,11 @@ class Scenario:
         return "sum"
 
     @property
+    def stated(self) -> dict[str, object]:
+        """What the session states besides."""
+        return {}
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The parties, in roster order."""
         return NAMES[: len(self.vectors)]
@@ -72,7 +77,8 @@ class Scenario:
         return self.encoding.encode(vector, party=name, weight=self.weight(index))[0]
 
 
-def _real(length: int, parties: int, max_weight: int = 0) -> Encoding:
+def real(length: int, parties: int, max_weight: int = 0) -> Encoding:
+    """Return the encoding of vectors between -2 and 2."""
     return Encoding.plan(
         length=length, lower=-2.0, upper=2.0, precision=0.01, parties=parties, max_weight=max_weight
     )
@@ -90,7 +96,7 @@ _FOUR = plan_secagg(4, dropout=0.25, corrupt=0.0)
 
 
 def _of_four(name: str, about: str, **kill: int) -> Scenario:
-    return Scenario(name, about, _real(3, 4), _FOUR, ROWS[:4], kill=kill)
+    return Scenario(name, about, real(3, 4), _FOUR, ROWS[:4], kill=kill)
 
 
 SCENARIOS = (
@@ -113,7 +119,7 @@ SCENARIOS = (
     Scenario(
         "weights",
         "Weighted vectors: each weight travels as one more coordinate.",
-        _real(2, 4, max_weight=1000),
+        real(2, 4, max_weight=1000),
         _FOUR,
         tuple(row[:2] for row in ROWS[:4]),
         weights=(1, 1000, 0, 37),
@@ -129,7 +135,7 @@ SCENARIOS = (
         "sparse",
         "Six parties that draw three neighbours each; bob drops out. The plan is far too small for "
         "security and serves to show openings and one-sided edges.",
-        _real(3, 6),
+        real(3, 6),
         check_plan(6, 3, 2, dropout=0.34, corrupt=0.0),
         ROWS,
         kill={"bob": 6},
@@ -181,6 +187,11 @@ class RecordedRun:
     parties: dict[str, Run[Any]]
     aggregator: Any
     sent: list[Envelope] = field(default_factory=list)
+
+    @property
+    def kinds(self) -> m.Kinds:
+        """Types of the messages that differ where totals are checked."""
+        return self.scenario.parameters.kinds
 
     @property
     def by_step(self) -> dict[tuple[str, str], bytes]:
@@ -261,7 +272,7 @@ def to_json(scenario: Scenario) -> dict[str, object]:
             "participants_digest": outcome.evidence.participants.set_digest.hex(),
             "survivors_digest": survivors.set_digest.hex(),
             "masked": {
-                name: decode(by_step[m.MASKED, name], m.Masked, name).vector.hex()
+                name: decode(by_step[m.MASKED, name], run.kinds.masked, name).vector.hex()
                 for name in scenario.names
                 if (m.MASKED, name) in by_step
             },
@@ -269,7 +280,7 @@ def to_json(scenario: Scenario) -> dict[str, object]:
         "messages": messages_json(run),
         "result": result_json(outcome)
         | {
-            "total": decode(by_step[m.RESULT, AGGREGATOR], m.Result, AGGREGATOR).total.hex(),
+            "total": decode(by_step[m.RESULT, AGGREGATOR], run.kinds.result, AGGREGATOR).total.hex(),
         },
     }
 
@@ -354,4 +365,5 @@ def session_json(run: RecordedRun) -> dict[str, object]:
             for name in ("degree", "threshold", "quorum", "min_survivors", "corrupt_holders")
         },
         "encoding": msgspec.to_builtins(run.scenario.encoding),
+        **run.scenario.stated,
     }

@@ -149,6 +149,7 @@ def check_total(
 ) -> None:
     """Raise VerificationError unless the sum of `points` is the commitment to `total` with `blinding`."""
     encoding = parameters.encoding
+    commit.check_blinding(blinding)
     if not vector_commitments.opens(
         points, total, blinding, width=encoding.element_bytes, signed=parameters.is_signed
     ):
