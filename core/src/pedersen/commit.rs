@@ -20,7 +20,7 @@ pub fn expect_blocks(blocks: &[Arc<Block>], length: usize) -> Result<(), Commitm
         return Ok(());
     }
     Err(CommitmentError::Argument(format!(
-        "elements: {length}, and generators for {}",
+        "vector: {length} elements, and generators for {}",
         blocks.len() * BLOCK_POINTS
     )))
 }

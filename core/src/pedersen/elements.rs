@@ -34,7 +34,7 @@ impl<'a> Elements<'a> {
         let length = elements.length();
         if !(1..=MAX_LENGTH).contains(&length) {
             return Err(CommitmentError::Argument(format!(
-                "elements: {length}, not between 1 and {MAX_LENGTH}"
+                "vector: {length} elements, not between 1 and {MAX_LENGTH}"
             )));
         }
         Ok(elements)
@@ -81,6 +81,7 @@ impl<'a> Elements<'a> {
     }
 
     /// Refuses elements out of range, in constant time but for the refusal, which does not say which.
+    #[inline(never)]
     pub(super) fn expect_secret_in_range(&self) -> Result<(), CommitmentError> {
         let all = (0..self.length()).fold(0, |all, index| all | self.beyond(index));
         if all.ct_eq(&0).into() {

@@ -280,15 +280,15 @@ fn arguments_out_of_range_are_refused() {
     assert_eq!(new(one, 0), argument("width: 0 bytes, not between 1 and 8"));
     assert_eq!(new(one, 9), argument("width: 9 bytes, not between 1 and 8"));
     let many = vec![0; MAX_LENGTH + 1];
-    let none = "elements: 0, not between 1 and 1048576";
+    let none = "vector: 0 elements, not between 1 and 1048576";
     assert_eq!(new(Integers::Signed(&[]), 8), argument(none));
-    let beyond = "elements: 1048577, not between 1 and 1048576";
+    let beyond = "vector: 1048577 elements, not between 1 and 1048576";
     assert_eq!(new(Integers::Unsigned(&many), 8), argument(beyond));
     let commit = |integers: Integers<'_>, width, threads| {
         let elements = Elements::new(integers, width).unwrap();
         commit(&blocks(1), &elements, &Scalar::ONE, threads).map(drop)
     };
-    let reason = "elements: 4097, and generators for 4096";
+    let reason = "vector: 4097 elements, and generators for 4096";
     assert_eq!(
         commit(Integers::Unsigned(&many[..4097]), 8, 1),
         argument(reason)
