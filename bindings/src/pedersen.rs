@@ -70,7 +70,8 @@ impl Generators {
     }
 
     fn __len__(&self) -> usize {
-        self.all().len() * BLOCK_POINTS
+        let blocks = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        blocks.len() * BLOCK_POINTS
     }
 
     fn append(&self, py: Python<'_>, number: usize, block: &[u8]) -> PyResult<()> {
