@@ -411,6 +411,52 @@ class EdgeFold:
     def cancels(self) -> bool: ...
     def apart(self) -> list[int]: ...
 
+GENERATOR_BLOCK_POINTS: int
+GENERATOR_BLOCK_BYTES: int
+MAX_COMMITTED_VECTOR: int
+
+class DamagedBlock(Exception):
+    """A stored block of generators is not that of this version."""
+
+def make_generator_block(number: int, threads: int = 1) -> bytes:
+    """The bytes of block `number`, 0 to 255: generators 4096 * number on, y + x, y - x and 2 d x y of each.
+
+    Coordinates are 32 bytes, little-endian, canonical. `threads` is 1 or 2, here and below; the interpreter
+    lock is released. Raises ValueError for a number out of range.
+    """
+
+class Generators:
+    """The generators of `smpc_dp.crypto.vector_commitments`; `len` is their number. Threads may share one.
+
+    Elements are uint64, or int64 in two's complement, within `width` bytes: one-dimensional and contiguous.
+    The interpreter lock is released meanwhile: nothing else may touch them. Raises ValueError for an argument
+    of ours that is wrong, TypeError for another array, FalseStatement for somebody's malformed statement.
+    """
+
+    def __new__(cls) -> Generators: ...
+    def __len__(self) -> int: ...
+    def append(self, number: int, block: bytes) -> None:
+        """Append block `number`, unless it is there; a right one that is not the next raises ValueError.
+
+        Raises DamagedBlock for bytes that are not this block by its digest.
+        """
+
+    def commit(
+        self,
+        elements: NDArray[np.uint64] | NDArray[np.int64],
+        width: int,
+        blinding: bytes,
+        threads: int = 1,
+    ) -> bytes: ...
+    def check(
+        self,
+        totals: NDArray[np.uint64] | NDArray[np.int64],
+        width: int,
+        blinding_sum: bytes,
+        commitments: Sequence[bytes],
+        threads: int = 1,
+    ) -> bool: ...
+
 class TlsError(OSError):
     """The other end's TLS is wrong; the text says in what."""
 

@@ -4,11 +4,13 @@
 
 #![deny(unsafe_code)]
 
+mod encodings;
 mod errors;
 mod garble;
 mod keystream;
 mod noise;
 mod ot;
+mod pedersen;
 mod proofs;
 mod shamir;
 mod stream_hash;
@@ -38,6 +40,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     keystream::register(module)?;
     noise::register(module)?;
     ot::register(module)?;
+    pedersen::register(module)?;
     proofs::register(module)?;
     shamir::register(module)?;
     stream_hash::register(module)?;

@@ -10,37 +10,16 @@ use smpc_core::curve25519_dalek::ristretto::RistrettoPoint;
 use smpc_core::curve25519_dalek::scalar::Scalar;
 use smpc_core::curve25519_dalek::traits::{MultiscalarMul, VartimeMultiscalarMul};
 use smpc_core::proofs::edges::{self, Claims, Edges};
-use smpc_core::proofs::encode::{self, ELEMENT, Element};
+use smpc_core::proofs::encode::{self, ELEMENT};
 use smpc_core::proofs::{
     Item, MAX_BITS, MAX_LENGTH, Noise, Norm, Opening, ProofError, Range, Secret, combine, commit,
     expect_values, find_false,
 };
 use zeroize::{Zeroize, Zeroizing};
 
+use crate::encodings::{element, elements, exactly, own_scalar};
 use crate::errors::raise;
 use crate::threads::check_threads;
-
-/// Returns an argument of the caller as exactly `N` bytes.
-fn exactly<'a, const N: usize>(name: &str, bytes: &'a [u8]) -> PyResult<&'a [u8; N]> {
-    bytes
-        .try_into()
-        .map_err(|_| PyValueError::new_err(format!("{name}: {} bytes, not {N}", bytes.len())))
-}
-
-/// Returns a scalar of the caller.
-fn own_scalar(name: &str, bytes: &[u8]) -> PyResult<Zeroizing<Scalar>> {
-    let scalar = encode::scalar(name, exactly(name, bytes)?);
-    scalar
-        .map(Zeroizing::new)
-        .map_err(|error| PyValueError::new_err(error.to_string()))
-}
-
-/// Returns an element of another party's statement.
-fn element(name: &str, bytes: &[u8]) -> Result<Element, ProofError> {
-    bytes
-        .try_into()
-        .map_err(|_| ProofError::Statement(format!("{name}: {} bytes, not {ELEMENT}", bytes.len())))
-}
 
 /// An integer; one beyond 128 bits becomes the nearest, which is out of every range.
 struct Whole(i128);
@@ -86,10 +65,6 @@ fn norm(length: usize, bound: &Whole) -> PyResult<Norm> {
 
 fn noise(length: &Whole, bits: &Whole) -> PyResult<Noise> {
     Noise::new(length.count(), bits.count()).map_err(raise)
-}
-
-fn elements(name: &str, all: &[Vec<u8>]) -> Result<Vec<Element>, ProofError> {
-    all.iter().map(|bytes| element(name, bytes)).collect()
 }
 
 fn bytes<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyBytes> {

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::garble;
 use crate::noise::NoiseError;
 use crate::ot::OtError;
+use crate::pedersen::CommitmentError;
 use crate::proofs::ProofError;
 use crate::shamir;
 
@@ -17,6 +18,8 @@ pub enum Error {
     Noise(NoiseError),
     /// An invalid argument, message or call of `ot`.
     Transfer(OtError),
+    /// An invalid argument, block or statement of `pedersen`.
+    Commitment(CommitmentError),
     /// An invalid argument or statement of `proofs`.
     Proof(ProofError),
     /// An invalid sharing or reconstruction.
@@ -31,6 +34,7 @@ impl fmt::Display for Error {
             Self::Garbling(reason) => reason.fmt(formatter),
             Self::Noise(reason) => reason.fmt(formatter),
             Self::Transfer(reason) => reason.fmt(formatter),
+            Self::Commitment(reason) => reason.fmt(formatter),
             Self::Proof(reason) => reason.fmt(formatter),
             Self::Sharing(reason) => reason.fmt(formatter),
             Self::Randomness(reason) => reason.fmt(formatter),
@@ -55,6 +59,12 @@ impl From<NoiseError> for Error {
 impl From<OtError> for Error {
     fn from(reason: OtError) -> Self {
         Self::Transfer(reason)
+    }
+}
+
+impl From<CommitmentError> for Error {
+    fn from(reason: CommitmentError) -> Self {
+        Self::Commitment(reason)
     }
 }
 

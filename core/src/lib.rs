@@ -9,6 +9,7 @@ pub mod instructions;
 pub mod keystream;
 pub mod noise;
 pub mod ot;
+pub mod pedersen;
 pub mod proofs;
 pub mod shamir;
 pub mod stream_hash;

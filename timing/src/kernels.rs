@@ -9,7 +9,7 @@ use smpc_core::shamir;
 use smpc_core::tuple_hash::TupleHash256;
 
 use crate::ot::Publish;
-use crate::{garble, ot, proofs};
+use crate::{garble, ot, pedersen, proofs};
 
 pub struct Kernel {
     pub name: &'static str,
@@ -21,7 +21,7 @@ pub struct Kernel {
     pub run: fn(&[u8], Publish<'_>) -> Vec<u8>,
 }
 
-pub const KERNELS: [Kernel; 16] = [
+pub const KERNELS: [Kernel; 17] = [
     Kernel {
         name: "masks",
         secret: 32,
@@ -105,6 +105,12 @@ pub const KERNELS: [Kernel; 16] = [
         secret: 96,
         memcheck: true,
         run: |secret, _| proofs::commitment(secret),
+    },
+    Kernel {
+        name: "vector_commitment",
+        secret: pedersen::SECRET,
+        memcheck: true,
+        run: |secret, _| pedersen::commitments(secret),
     },
     Kernel {
         name: "range_proof",

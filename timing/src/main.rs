@@ -8,6 +8,7 @@ mod garble;
 mod kernels;
 mod memcheck;
 mod ot;
+mod pedersen;
 mod proofs;
 
 use std::process::ExitCode;
@@ -79,7 +80,7 @@ fn main() -> ExitCode {
             [$(BenchMetadata { name: BenchName(KERNELS[$number].name), seed: Some($number), benchfn: bench::<$number> }),*]
         };
     }
-    let benches: [_; KERNELS.len()] = benches!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+    let benches: [_; KERNELS.len()] = benches!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
     run_benches_console(BenchOpts::default(), benches.into()).expect("standard output");
     ExitCode::SUCCESS
 }

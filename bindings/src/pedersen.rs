@@ -1,0 +1,158 @@
+//! Python class of the generators of vector commitments, with commitments and checks.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use smpc_core::pedersen::{self, BLOCK_BYTES, BLOCK_POINTS, Block, Elements, Integers, MAX_LENGTH};
+use smpc_core::proofs::encode;
+
+use crate::encodings::{element, own_scalar};
+use crate::errors::raise;
+
+/// An array of integers of Python: its type says whether they have a sign.
+enum Array<'py> {
+    Unsigned(PyReadonlyArray1<'py, u64>),
+    Signed(PyReadonlyArray1<'py, i64>),
+}
+
+impl<'py> Array<'py> {
+    fn new(name: &str, array: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let layout = |error| PyValueError::new_err(format!("{name}: {error}"));
+        if let Ok(array) = array.cast::<PyArray1<u64>>() {
+            let array = array.try_readonly();
+            Ok(Self::Unsigned(
+                array.map_err(|error| layout(error.to_string()))?,
+            ))
+        } else if let Ok(array) = array.cast::<PyArray1<i64>>() {
+            let array = array.try_readonly();
+            Ok(Self::Signed(
+                array.map_err(|error| layout(error.to_string()))?,
+            ))
+        } else {
+            Err(PyTypeError::new_err(format!(
+                "{name}: not a one-dimensional numpy array of native uint64 or int64"
+            )))
+        }
+    }
+
+    fn elements(&self, name: &str, width: usize) -> PyResult<Elements<'_>> {
+        let layout = |error| PyValueError::new_err(format!("{name}: {error}"));
+        let integers = match self {
+            Self::Unsigned(array) => array.as_slice().map(Integers::Unsigned),
+            Self::Signed(array) => array.as_slice().map(Integers::Signed),
+        };
+        Elements::new(integers.map_err(layout)?, width).map_err(raise)
+    }
+}
+
+#[pyclass(module = "smpc_dp._core", frozen)]
+#[derive(Default)]
+struct Generators(RwLock<Vec<Arc<Block>>>);
+
+impl Generators {
+    /// Returns the blocks of now; others may be appended meanwhile.
+    fn all(&self) -> Vec<Arc<Block>> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+#[pymethods]
+impl Generators {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    fn __len__(&self) -> usize {
+        let blocks = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        blocks.len() * BLOCK_POINTS
+    }
+
+    fn append(&self, py: Python<'_>, number: usize, block: &[u8]) -> PyResult<()> {
+        let block = py.detach(|| Block::read(number, block)).map_err(raise)?;
+        let mut blocks = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if number > blocks.len() {
+            return Err(PyValueError::new_err(format!(
+                "block: {number}, and the next is {}",
+                blocks.len()
+            )));
+        }
+        if number == blocks.len() {
+            blocks.push(Arc::new(block));
+        }
+        Ok(())
+    }
+
+    #[pyo3(signature = (elements, width, blinding, threads = 1))]
+    fn commit<'py>(
+        &self,
+        py: Python<'py>,
+        elements: &Bound<'py, PyAny>,
+        width: usize,
+        blinding: &[u8],
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let array = Array::new("elements", elements)?;
+        let elements = array.elements("elements", width)?;
+        let blinding = own_scalar("blinding", blinding)?;
+        let blocks = self.all();
+        let commitment = py
+            .detach(|| pedersen::commit(&blocks, &elements, &blinding, threads))
+            .map_err(raise)?;
+        Ok(PyBytes::new(py, &commitment))
+    }
+
+    #[pyo3(signature = (totals, width, blinding_sum, commitments, threads = 1))]
+    fn check(
+        &self,
+        py: Python<'_>,
+        totals: &Bound<'_, PyAny>,
+        width: usize,
+        blinding_sum: &[u8],
+        commitments: Vec<Vec<u8>>,
+        threads: usize,
+    ) -> PyResult<bool> {
+        let array = Array::new("totals", totals)?;
+        let totals = array.elements("totals", width)?;
+        let blinding_sum = element("blinding_sum", blinding_sum)
+            .and_then(|bytes| encode::scalar("blinding_sum", &bytes))
+            .map_err(raise)?;
+        let commitments = commitments
+            .iter()
+            .enumerate()
+            .map(|(number, bytes)| element(&format!("commitments: number {number}"), bytes))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(raise)?;
+        let blocks = self.all();
+        py.detach(|| pedersen::check(&blocks, &totals, &blinding_sum, &commitments, threads))
+            .map_err(raise)
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (number, threads = 1))]
+fn make_generator_block(
+    py: Python<'_>,
+    number: usize,
+    threads: usize,
+) -> PyResult<Bound<'_, PyBytes>> {
+    let block = py
+        .detach(|| pedersen::make_block(number, threads))
+        .map_err(raise)?;
+    Ok(PyBytes::new(py, &block))
+}
+
+/// Adds everything here to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("GENERATOR_BLOCK_BYTES", BLOCK_BYTES)?;
+    module.add("GENERATOR_BLOCK_POINTS", BLOCK_POINTS)?;
+    module.add("MAX_COMMITTED_VECTOR", MAX_LENGTH)?;
+    module.add_class::<Generators>()?;
+    module.add_function(wrap_pyfunction!(make_generator_block, module)?)
+}

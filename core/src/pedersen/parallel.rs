@@ -1,0 +1,28 @@
+//! Work on equal parts of a range, one part on each thread.
+
+use std::ops::Range;
+use std::thread;
+
+/// Returns what `work` makes of each of `threads` parts of `0..count`, in order; parts begin at multiples of `step`.
+pub fn parts<T: Send>(
+    count: usize,
+    step: usize,
+    threads: usize,
+    work: impl Fn(Range<usize>) -> T + Sync,
+) -> Vec<T> {
+    let each = count.div_ceil(threads).next_multiple_of(step);
+    let part = |number: usize| (number * each).min(count)..((number + 1) * each).min(count);
+    thread::scope(|scope| {
+        let work = &work;
+        let others: Vec<_> = (1..threads)
+            .map(|number| scope.spawn(move || work(part(number))))
+            .collect();
+        let mut results = vec![work(part(0))];
+        results.extend(
+            others
+                .into_iter()
+                .map(|other| other.join().expect("a part that does not panic")),
+        );
+        results
+    })
+}

@@ -1,0 +1,87 @@
+"""Files of the generators of vector commitments, one a block: reading is much faster than making.
+
+Files are compared with digests in this package at every read, so the folder need not be trusted: a file that
+is cut, altered or of another version is made anew. Many processes may use one folder: a file is written as a
+whole, and its content is always the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from pathlib import Path
+
+from smpc_dp.crypto.vector_commitments import BLOCK_BYTES, BLOCK_POINTS, MAX_LENGTH, Generators
+from smpc_dp.files import replace_file
+
+_LOG = logging.getLogger("smpc_dp")
+# With the version of the generators: versions with other ones do not replace each other's files.
+_NAME = "vector-generators-1"
+
+
+def default_folder() -> Path:
+    """Return smpc-dp in the user's folder of caches [XDG Base Directory Specification, 0.8].
+
+    Raises RuntimeError if the user has no home.
+    """
+    stated = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (stated if stated.is_absolute() else Path.home() / ".cache") / "smpc-dp"
+
+
+class GeneratorCache:
+    """Generators in memory, and their files in a folder. Threads may share one."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Use `folder`, or `default_folder`; it is made when the first block is stored."""
+        self._folder = (folder or default_folder()) / _NAME
+        self._generators = Generators()
+        self._lock = threading.Lock()
+        self._stores = True
+
+    def load(self, length: int, threads: int = 1) -> Generators:
+        """Return generators for vectors of `length` elements; make and store the blocks that have no file.
+
+        The object is the same one every time, and grows. A folder that cannot be used is logged once; the
+        generators are then in memory only. Raises ValueError for a length that is not between 1 and
+        MAX_LENGTH, or a number of threads that is not 1 or 2.
+        """
+        if not 1 <= length <= MAX_LENGTH:
+            raise ValueError(f"length: {length}, not between 1 and {MAX_LENGTH}")
+        with self._lock:
+            while len(self._generators) < length:
+                path = self._folder / f"{len(self._generators) // BLOCK_POINTS:03}"
+                if not self._read(path):
+                    self._store(path, self._generators.make_block(threads))
+        return self._generators
+
+    def _read(self, path: Path) -> bool:
+        """Append the block of a file, and tell whether it was there and is right."""
+        try:
+            with path.open("rb") as file:
+                return self._generators.append_block(file.read(BLOCK_BYTES + 1))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._do_without(error)
+            return False
+
+    def _store(self, path: Path, block: bytes) -> None:
+        """Write the file of a block, unless an earlier one could not be written."""
+        if not self._stores:
+            return
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, lambda file: file.write(block))
+        except OSError as error:
+            self._do_without(error)
+
+    def _do_without(self, error: OSError) -> None:
+        """Log, once, that the folder cannot be used."""
+        if self._stores:
+            _LOG.warning(
+                "%s: generators of commitments are not stored, and made in memory (%s)",
+                self._folder,
+                error.strerror,
+            )
+        self._stores = False
