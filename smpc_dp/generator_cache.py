@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from pathlib import Path
 
-from smpc_dp.crypto.vector_commitments import BLOCK_BYTES, BLOCK_POINTS, MAX_LENGTH, Generators
+from smpc_dp.crypto.vector_commitments import (
+    BLOCK_BYTES,
+    BLOCK_POINTS,
+    IN_PROCESS,
+    MAX_LENGTH,
+    Generators,
+)
 from smpc_dp.files import replace_file
 
 _LOG = logging.getLogger("smpc_dp")
@@ -32,11 +37,10 @@ def default_folder() -> Path:
 class GeneratorCache:
     """Generators in memory, and their files in a folder. Threads may share one."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """Use `folder`, or `default_folder`; it is made when the first block is stored."""
+    def __init__(self, folder: Path | None = None, generators: Generators | None = None) -> None:
+        """Use `folder`, or `default_folder`: it is made when the first block is stored. Load `generators`."""
         self._folder = (folder or default_folder()) / _NAME
-        self._generators = Generators()
-        self._lock = threading.Lock()
+        self._generators = Generators() if generators is None else generators
         self._stores = True
 
     def load(self, length: int, threads: int = 1) -> Generators:
@@ -48,7 +52,7 @@ class GeneratorCache:
         """
         if not 1 <= length <= MAX_LENGTH:
             raise ValueError(f"length: {length}, not between 1 and {MAX_LENGTH}")
-        with self._lock:
+        with self._generators.lock:
             while len(self._generators) < length:
                 path = self._folder / f"{len(self._generators) // BLOCK_POINTS:03}"
                 if not self._read(path):
@@ -85,3 +89,8 @@ class GeneratorCache:
                 error.strerror,
             )
         self._stores = False
+
+
+def load_generators(length: int, threads: int = 1) -> None:
+    """Load the generators of this process for `length` elements; raises as `GeneratorCache.load`."""
+    GeneratorCache(generators=IN_PROCESS).load(length, threads)

@@ -12,6 +12,7 @@ Generators are made in blocks, of some 70 ms of processor time each. `smpc_dp.ge
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -40,6 +41,8 @@ class Generators:
     def __init__(self) -> None:
         """Start without any."""
         self._core = _core.Generators()
+        self.lock = threading.Lock()
+        """Held by whoever appends blocks."""
 
     def __len__(self) -> int:
         """Return the length of the longest vector that they serve."""
@@ -62,6 +65,18 @@ class Generators:
         block = _core.make_generator_block(number, threads)
         self._core.append(number, block)
         return block
+
+    def extended(self, length: int, threads: int = 1) -> Generators:
+        """Return these generators, after the blocks that vectors of `length` elements need have been made.
+
+        Raises ValueError for a length that is not between 1 and MAX_LENGTH.
+        """
+        if not 1 <= length <= MAX_LENGTH:
+            raise ValueError(f"length: {length}, not between 1 and {MAX_LENGTH}")
+        with self.lock:
+            while len(self) < length:
+                self.make_block(threads)
+        return self
 
     def commit(self, elements: Integers, width: int, blinding: bytes, threads: int = 1) -> bytes:
         """Return the 32-byte commitment to 1 to len(self) integers.
@@ -96,3 +111,7 @@ class Generators:
             "totals: the sum of the commitments is to other totals, or with another blinding",
             Check.BAD_OPENING,
         )
+
+
+IN_PROCESS = Generators()
+"""The generators of this process."""

@@ -431,6 +431,7 @@ async def serve(
         raise ConfigError.at("requests", f"must be at least 1, is {requests}", ConfigCheck.RANGE)
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
     membership.refuse_others("vector", "records")
+    await membership.load_generators()
     opening = open_aggregator(
         membership,
         listen_on,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import struct
@@ -212,6 +213,15 @@ class Membership:
         task = task_of(self.session)
         if task.name not in tasks:
             raise task.error_of_other_request(self.session)
+
+    async def load_generators(self) -> None:
+        """Load what commitments of this session need; nothing where no total is checked."""
+        lengths = [one.shape[0] for one in self.session.checked_parameters.requests if one.is_checked]
+        if lengths:
+            # Not at the top: most sessions need none.
+            from smpc_dp import generator_cache
+
+            await asyncio.to_thread(generator_cache.load_generators, max(lengths), 2)
 
     def context(self, request: int, operation: str = "") -> Context:
         """Return the context of request number `request`, with the operation of a party."""

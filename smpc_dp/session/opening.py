@@ -32,6 +32,7 @@ async def prepare(
 ) -> tuple[Membership, Ledger | None, ReadyRows | None]:
     """Return a party's membership, ledger and rows, checked before it connects; errors as of `connect`."""
     membership = Membership.load(session, party, key)
+    await membership.load_generators()
     warn_of_noise(membership.session)
     if ledger is None and membership.session.parameters.keys() & {"epsilon", BUDGET}:
         reason = f"{party}: without a ledger, what the session's requests cost is charged nowhere"

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from smpc_dp.crypto import commit, vector_commitments
+from smpc_dp.crypto import commit
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.prg import add_masks
+from smpc_dp.crypto.vector_commitments import IN_PROCESS, Generators, Integers
 from smpc_dp.encoding import RingVector
 from smpc_dp.engine.party import Member
 from smpc_dp.engine.phases import keys
@@ -27,6 +28,9 @@ from smpc_dp.engine.state import Secret
 from smpc_dp.errors import Check, Code, PeerFault, VerificationError
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context, encode
+
+# Of one commitment or check.
+THREADS = 2
 
 
 class Committed(Secret, frozen=True):
@@ -148,19 +152,21 @@ def check_total(
     parameters: SumParameters, total: RingVector, blinding: bytes, points: Sequence[bytes]
 ) -> None:
     """Raise VerificationError unless the sum of `points` is the commitment to `total` with `blinding`."""
-    encoding = parameters.encoding
-    commit.check_blinding(blinding)
-    if not vector_commitments.opens(
-        points, total, blinding, width=encoding.element_bytes, signed=parameters.is_signed
-    ):
-        raise VerificationError("the total is not that of the commitments", Check.WRONG_TOTAL)
+    integers, generators, width = _integers(parameters, total)
+    generators.check_totals(integers, width, blinding, points, THREADS)
 
 
 def _commit(parameters: SumParameters, vector: RingVector, blinding: bytes) -> bytes:
     """Return the commitment to a vector of ring elements."""
-    return vector_commitments.commit(
-        vector, blinding, width=parameters.encoding.element_bytes, signed=parameters.is_signed
-    )
+    integers, generators, width = _integers(parameters, vector)
+    return generators.commit(integers, width, blinding, THREADS)
+
+
+def _integers(parameters: SumParameters, vector: RingVector) -> tuple[Integers, Generators, int]:
+    """Return the integers that ring elements stand for, generators for them, and the bytes of each."""
+    wide = vector.astype(np.uint64, copy=False)
+    integers = wide.view(np.int64) if parameters.is_signed else wide
+    return integers, IN_PROCESS.extended(len(vector), THREADS), parameters.encoding.element_bytes
 
 
 def _check_signed(

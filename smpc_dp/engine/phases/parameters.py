@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.crypto import vector_commitments
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.crypto.vector_commitments import MAX_LENGTH
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.engine.phases.cost import Cost, PlannedAnswer, average_answer
 from smpc_dp.engine.phases.messages import CHECKED, OPENING_BYTES, PARTY_STEPS, UNCHECKED, Kinds
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAX_PARTIES = 65_535
 # Where each receiver checks the total: it is shown the commitments of all parties.
-MOST_CHECKED, MAX_CHECKED = 10_000, vector_commitments.MAX_ELEMENTS
+MOST_CHECKED, MAX_CHECKED = 10_000, MAX_LENGTH
 
 Total = Literal["checked", "unchecked"]
 
@@ -55,6 +55,11 @@ class RequestParameters:
     is_logged: ClassVar[bool] = False
     hides_records: ClassVar[bool] = False
     encoding: Any
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether each receiver checks the total against commitments to all vectors."""
+        return False
 
     @property
     def requests(self) -> tuple[Self, ...]:
@@ -161,11 +166,6 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
     def deals_shares(self) -> bool:
         """Whether shares of secrets are dealt, so that a lost party's terms can be taken out of the sum."""
         return True
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether each receiver checks the total against commitments to all vectors."""
-        return False
 
     @property
     def is_signed(self) -> bool:
