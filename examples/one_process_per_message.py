@@ -26,6 +26,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from smpc_dp import audit
 from smpc_dp.capabilities.gopa.check import check_gopa
 from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.encoding import RingVector
@@ -41,7 +42,6 @@ from smpc_dp.engine.saved import ATTEST, SavedRun, Saving
 from smpc_dp.engine.saved_collector import SavedCollection
 from smpc_dp.engine.store import Store
 from smpc_dp.errors import LocalError, SmpcError
-from smpc_dp.logs.audits.audit import audit
 from smpc_dp.logs.board import BoardFolder
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.secagg.params import check_parameters

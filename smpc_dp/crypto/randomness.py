@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from typing import Protocol
 
+__all__ = ["Randomness", "SystemRandomness"]
+
 
 class Randomness(Protocol):
     """Interface of a source of random bytes."""

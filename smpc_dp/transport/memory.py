@@ -11,6 +11,8 @@ from smpc_dp.errors import PeerFault
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode_envelope, encode_envelope
 
+__all__ = ["MemoryNetwork"]
+
 
 @dataclass(frozen=True, slots=True)
 class Faults:

@@ -35,6 +35,8 @@ from smpc_dp.session.exchange.params import plan_exchange
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
 
+__all__ = ["STEPS"]
+
 
 class _Releases(Protocol):
     """Interface of planned releases: their event for the ledger."""

@@ -19,6 +19,19 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event, Gaussian
     from smpc_dp.privacy.sampling import NoiseSource
 
+__all__ = [
+    "Learned",
+    "Learner",
+    "LearnerContext",
+    "LocalModel",
+    "PrivateAverages",
+    "PrivateMessages",
+    "PublicAverages",
+    "Requirements",
+    "Step",
+    "Table",
+]
+
 # A party's data: shape (points, columns).
 Table = NDArray[np.float64]
 
