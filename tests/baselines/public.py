@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 FILE = Path(__file__).with_name("public.txt")
 PAGE = ROOT / "docs/reference/api.md"
 CODE = re.compile(r"`([^`]+)`")
-STATUS = re.compile(r"(stable|experimental)(?:; experimental: (.*))?")
+ROW = re.compile(r"^\| (.*) \| (.*) \| (stable|experimental)(?:; experimental: (.*))? \|$", re.MULTILINE)
 # What callers of a class do not use.
 INTERNAL = ("__delattr__", "__new__", "__post_init__", "__reduce__", "__repr__", "__setattr__", "__slots__")
 
@@ -38,16 +38,10 @@ class Row(NamedTuple):
 def rows(heading: str) -> tuple[Row, ...]:
     """Return the rows of the table below a heading of the page."""
     section = PAGE.read_text("utf-8").split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    _, *lines = re.findall(r"^\| (.*) \| (.*) \| (.*) \|$", section, re.MULTILINE)
-    return tuple(_row(*line) for line in lines)
-
-
-def _row(subject: str, codes: str, status: str) -> Row:
-    stated = STATUS.fullmatch(status)
-    if stated is None:
-        raise ValueError(f"{PAGE.name}: {subject!r} has no status")
-    others = frozenset(CODE.findall(stated[2] or ""))
-    return Row(subject, tuple(CODE.findall(codes)), stated[1] == "stable", others)
+    return tuple(
+        Row(subject, tuple(CODE.findall(codes)), status == "stable", frozenset(CODE.findall(others)))
+        for subject, codes, status, others in ROW.findall(section)
+    )
 
 
 @functools.cache
@@ -66,8 +60,7 @@ def file_of(module: str) -> Path | None:
 def scope(module: str) -> dict[str, ast.stmt]:
     """Return the statement of a module that binds each of its names."""
     file = file_of(module)
-    if file is None:
-        raise ValueError(f"{module}: no such module")
+    assert file is not None, f"{module}: no such module"
     return dict(_bindings(ast.parse(file.read_text("utf-8")).body))
 
 
@@ -88,18 +81,15 @@ def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.stmt]]:
 @functools.cache
 def public(module: str) -> tuple[str, ...]:
     """Return the names of `__all__`."""
-    match scope(module).get("__all__"):
-        case ast.Assign(value=value):
-            return tuple(ast.literal_eval(value))
-        case _:
-            raise ValueError(f"{module}: is public and has no __all__")
+    statement = scope(module).get("__all__")
+    assert isinstance(statement, ast.Assign), f"{module}: is public and has no __all__"
+    return tuple(ast.literal_eval(statement.value))
 
 
 def defined(module: str, name: str) -> tuple[str, ast.stmt | None]:
     """Return the module that defines a name, and the statement; a module and None where the name is one."""
-    match scope(module).get(name):
-        case None:
-            raise ValueError(f"{module}: has no {name}")
+    assert name in scope(module), f"{module}: has no {name}"
+    match scope(module)[name]:
         case ast.ImportFrom(module=str(source), names=names) if source.split(".")[0] == "smpc_dp":
             first = next(alias.name for alias in names if name == (alias.asname or alias.name))
             inner = f"{source}.{first}"
