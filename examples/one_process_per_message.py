@@ -1,5 +1,7 @@
 """A sum in which each message is handled by a process of its own, some of which are killed.
 
+It shows internals, which may change in any release.
+
 A process restores its member's saved state, sends again what that state has sent, handles one message, saves
 the next state, sends, and ends. Processes are killed at random, before or after any write or sending; the
 next one goes on. So do the parties and the aggregator, which writes its log in between. This process is the

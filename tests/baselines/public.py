@@ -99,16 +99,19 @@ def defined(module: str, name: str) -> tuple[str, ast.stmt | None]:
 
 
 def names(module: str) -> dict[str, str]:
-    """Return the line about each public name of a module, and about each `Class.member`."""
+    """Return the line about each public name of a module, and about each `Class.member` and `module.name`."""
     result: dict[str, str] = {}
     for name in public(module):
         home, statement = defined(module, name)
-        if statement is None or (home != module and home in modules() and name in public(home)):
+        if home != module and home in modules() and (statement is None or name in public(home)):
             result[name] = f"{name}: see {home}"
-            continue
-        result[name] = _line(name, statement)
-        if isinstance(statement, ast.ClassDef):
-            result |= {f"{name}.{inner}": line for inner, line in _members(home, statement).items()}
+        elif statement is None:
+            result[name] = f"module {name}"
+            result |= {f"{name}.{inner}": line for inner, line in names(home).items()}
+        else:
+            result[name] = _line(name, statement)
+            if isinstance(statement, ast.ClassDef):
+                result |= {f"{name}.{inner}": line for inner, line in _members(home, statement).items()}
     return result
 
 

@@ -20,6 +20,10 @@ DOCUMENTS = [
     for path in sorted(ROOT.glob(pattern))
 ]
 README = ROOT / "README.md"
+# The reference names the documents and examples that show internals; each of them says it too.
+SAID = "internals, which may change in any release"
+(LINKED,) = re.findall(r"^\*\*Internals, .*", stored.PAGE.read_text("utf-8"), re.MULTILINE)
+INTERNALS = {(stored.PAGE.parent / link).resolve() for link in re.findall(r"\]\((.+?)\)", LINKED)}
 
 
 def test_public_names_and_their_parameters_are_the_stored_ones() -> None:
@@ -40,13 +44,16 @@ def test_a_name_has_one_status_in_all_modules() -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_documents_and_examples_use_public_names_alone(path: Path) -> None:
+    """Those that show internals must use some, and say so."""
     content = path.read_text("utf-8")
     programs = [content] if path.suffix == ".py" else FENCE.findall(content)
     used = {name for program in programs for name in names_used(program)}
     # Proofs and specifications name other modules as evidence.
     if path.is_relative_to(ROOT / "docs/guides") or path in {stored.PAGE, README}:
         used |= set(re.findall(r"`(?:await )?(smpc_dp(?:\.\w+)+)", content))
-    assert [name for name in sorted(used) if not is_public(name)] == []
+    others = [name for name in sorted(used) if not is_public(name)]
+    assert (SAID in content) == (path in INTERNALS)
+    assert others if path in INTERNALS else not others, others
 
 
 def names_used(program: str) -> Iterator[str]:
