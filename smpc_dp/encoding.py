@@ -30,8 +30,6 @@ from smpc_dp.errors import (
 )
 from smpc_dp.values import vector_of
 
-__all__ = ["Encoding", "RingVector"]
-
 # uint32 or uint64, according to the encoding.
 RingVector = NDArray[np.unsignedinteger[Any]]
 

@@ -20,18 +20,6 @@ from smpc_dp import _core
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import Check, VerificationError
 
-__all__ = [
-    "add_blindings",
-    "blinding_from_wide",
-    "check_blinding",
-    "check_commitment",
-    "check_commitments",
-    "check_opening",
-    "combine",
-    "commit",
-    "fresh_blinding",
-]
-
 POINT_BYTES = 32
 SCALAR_BYTES = 32
 WIDE_BYTES = 64

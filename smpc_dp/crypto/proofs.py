@@ -21,18 +21,6 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import Check, LocalError, VerificationError
 
-__all__ = [
-    "Batch",
-    "NoiseSecret",
-    "ProofFailure",
-    "context",
-    "prove_norm",
-    "prove_range",
-    "verify_noise",
-    "verify_norm",
-    "verify_range",
-]
-
 SEED_BYTES = 32
 MAX_BITS = _core.MAX_PROOF_BITS
 """Most bits of one proof: coordinates times the bits of each."""

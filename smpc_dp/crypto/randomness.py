@@ -5,8 +5,6 @@ from __future__ import annotations
 import secrets
 from typing import Protocol
 
-__all__ = ["Randomness", "SystemRandomness"]
-
 
 class Randomness(Protocol):
     """Interface of a source of random bytes."""

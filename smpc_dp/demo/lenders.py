@@ -22,8 +22,6 @@ from smpc_dp.records.requests.records_task import dropped_lines
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import Table, read_table
 
-__all__ = ["DATA"]
-
 DATA = Path(__file__).parent / "data" / "lending_club.csv"
 DATA_SOURCE = "Lending Club, first quarter of 2016, from the R package modeldata (MIT)"
 

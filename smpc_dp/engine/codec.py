@@ -26,8 +26,6 @@ from smpc_dp.errors import Check, LocalError, PeerFault, SmpcError, Verification
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
 
-__all__ = ["Codec"]
-
 # Element types of arrays, little-endian, by their only names.
 ARRAYS = ("|b1", "|u1", "<u2", "<u4", "<u8", "<i8", "<f8")
 _PLAIN = (

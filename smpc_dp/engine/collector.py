@@ -22,8 +22,6 @@ from smpc_dp.wire.abort import ABORT, LEAVE, NOT_CONNECTED, Abort, abort_of, cod
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, Signer, decode
 
-__all__ = ["Collector", "CollectorRole", "CollectorState"]
-
 P_co = TypeVar("P_co", covariant=True)
 
 

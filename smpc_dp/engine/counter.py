@@ -13,8 +13,6 @@ import msgspec
 from smpc_dp.engine.attempt_files import AttemptFiles
 from smpc_dp.errors import LocalError
 
-__all__ = ["Counter", "Entry", "FileCounter"]
-
 
 class Entry(msgspec.Struct, frozen=True):
     """Number and digest of the newest state of an attempt."""

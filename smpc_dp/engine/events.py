@@ -8,8 +8,6 @@ from typing import TypeAlias
 from smpc_dp.errors import SmpcError
 from smpc_dp.wire.envelope import Envelope
 
-__all__ = ["Cancellation", "Conviction", "Deadline", "Event", "Message", "PeersLost", "Report", "Start"]
-
 
 @dataclass(frozen=True, slots=True)
 class Start:

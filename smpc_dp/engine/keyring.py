@@ -10,8 +10,6 @@ import msgspec
 from smpc_dp.engine.attempt_files import AttemptFiles
 from smpc_dp.errors import LocalError
 
-__all__ = ["KeyRing"]
-
 
 class Key(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Key of one state, 32 bytes, and its name; an empty key: the state is not restored."""

@@ -26,8 +26,6 @@ from smpc_dp.wire.signing import Context, Signer
 if TYPE_CHECKING:
     from smpc_dp.logs.keeping import Board
 
-__all__ = ["make_aggregator", "make_party"]
-
 # By its name, where each protocol of this package is, in the attribute PROTOCOLS of the module; looked up
 # first. No other package can take a name of this list, or a reserved one: it would stand for this package's
 # in signed and hashed data. That also holds for a capability whose folder is absent.

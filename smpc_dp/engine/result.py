@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.noise_bounds import Part
     from smpc_dp.trees import Leaf
 
-__all__ = ["Claim", "Outcome", "Privacy"]
-
 
 @dataclass(frozen=True, slots=True)
 class Privacy:

@@ -10,8 +10,6 @@ from smpc_dp.engine.state import State, Transition
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.wire.envelope import Envelope
 
-__all__ = ["Run"]
-
 R_co = TypeVar("R_co", covariant=True)
 
 

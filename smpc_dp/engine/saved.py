@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt
 
-__all__ = ["ATTEST", "SavedRun", "Saving", "abandon", "charge_once"]
-
 R_co = TypeVar("R_co", covariant=True)
 
 # (run id, digest of the messages) -> the receipt, where there is a ledger: a run is charged for one digest.

@@ -25,8 +25,6 @@ from smpc_dp.engine.store import Row
 from smpc_dp.errors import Check, LocalError, VerificationError
 from smpc_dp.wire.envelope import Envelope
 
-__all__ = ["SavedCollection", "SavedPeer"]
-
 R_co = TypeVar("R_co", covariant=True)
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from smpc_dp.seen import Seen
     from smpc_dp.wire.signing import Context, Signer
 
-__all__ = ["MakeAggregator", "MakeParty", "SessionProtocol"]
-
 # `[parameters]` as written in a session file.
 Written: TypeAlias = Mapping[str, object]
 # Who computes: the parties through one aggregator; they alone, all or two of them; or servers for them.

@@ -15,8 +15,6 @@ import msgspec
 from smpc_dp.errors import SmpcError
 from smpc_dp.wire.envelope import Envelope
 
-__all__ = ["State", "Transition"]
-
 
 class Secret(msgspec.Struct, frozen=True):
     """Secret values of a state, which `repr` does not show."""

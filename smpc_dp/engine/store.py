@@ -15,8 +15,6 @@ from smpc_dp.database import Kind, open_database
 from smpc_dp.engine.seal import OVER, TAKEN, VERSION, Position, state_digest
 from smpc_dp.errors import LocalError
 
-__all__ = ["Store"]
-
 # "SDPS".
 _KIND = Kind(
     "saved states",

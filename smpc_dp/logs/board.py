@@ -18,8 +18,6 @@ from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, RunLine, SessionLog, check
 from smpc_dp.logs.signed_note import MAX_BYTES
 from smpc_dp.logs.store import Store, is_begun
 
-__all__ = ["BoardFolder"]
-
 _LOG = logging.getLogger("smpc_dp.logs")
 
 

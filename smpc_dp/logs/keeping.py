@@ -18,8 +18,6 @@ from smpc_dp.logs.log import (
 )
 from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, MemorySessionLog, RunLine, SessionLog, read_line
 
-__all__ = ["Board", "MemoryBoard"]
-
 Line = RunLine | CertifiedLine | Header | Entry
 """What a step adds: a line of the session log, or of the log of the run."""
 

@@ -20,8 +20,6 @@ from smpc_dp.settings import read
 if TYPE_CHECKING:
     pass
 
-__all__ = ["SecAggParameters", "SumSettings", "check_parameters", "check_sum"]
-
 
 # Keys that make a sum one with differential privacy (`noisy`).
 PRIVACY_KEYS = ("epsilon", "delta", "mechanism", "l2_bound", "complete_graph")

@@ -49,8 +49,6 @@ from smpc_dp.wire.signing import Context, Signer, decode
 if TYPE_CHECKING:
     from smpc_dp.logs.keeping import Board
 
-__all__ = ["AGGREGATOR", "PARTY", "AwaitSurvivors", "aggregator", "on_survivors", "party"]
-
 Party = SumMember[SumParameters]
 Aggregator = SumAggregator[SumParameters]
 

@@ -11,8 +11,6 @@ from smpc_dp.errors import PeerFault
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode_envelope, encode_envelope
 
-__all__ = ["MemoryNetwork"]
-
 
 @dataclass(frozen=True, slots=True)
 class Faults:

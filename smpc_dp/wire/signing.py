@@ -17,8 +17,6 @@ from smpc_dp.identity.keys import verify
 from smpc_dp.seen import scope_of_group
 from smpc_dp.wire.envelope import Envelope
 
-__all__ = ["Context", "Signer", "Verifier", "decode_envelope", "encode_envelope"]
-
 T = TypeVar("T")
 
 _ENCODER = msgspec.msgpack.Encoder()

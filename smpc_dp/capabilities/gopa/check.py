@@ -18,8 +18,6 @@ from smpc_dp.engine.session_protocol import RECORDS
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.guarantee import BUDGET
 
-__all__ = ["check_gopa"]
-
 
 def check_for_version(
     version: int, parameters: Mapping[str, object], parties: int

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     # Imported for types alone: the command line needs only the settings of learners.
     from scipy import sparse
 
-__all__ = ["FAILURES", "Averaged", "Averager", "PeerExchange"]
-
 Rows = NDArray[np.float64]
 # Shape (rows, n, length): a vector for each party from each party here.
 Boxes = NDArray[np.float64]

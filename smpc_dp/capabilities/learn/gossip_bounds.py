@@ -15,8 +15,6 @@ from smpc_dp.capabilities.learn.dual_averaging import StepSize
 from smpc_dp.capabilities.learn.topology import Topology
 from smpc_dp.errors import ConfigCheck, ConfigError
 
-__all__ = ["GroupMixing"]
-
 Floats = NDArray[np.float64]
 
 

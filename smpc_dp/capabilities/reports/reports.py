@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     Record = ArrayLike | Counts
 
-__all__ = ["ReportRequest", "ReportedEstimate", "SentReport"]
-
 SUFFIX = ".report"
 MAX_BYTES = 1 << 16
 MISSING = (

@@ -33,8 +33,6 @@ from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list, pack_set, unpack_list
 from smpc_dp.wire.signing import Context, decode
 
-__all__ = ["Ready", "SumMember"]
-
 P_co = TypeVar("P_co", bound=SumParameters, covariant=True)
 Watch = Callable[[str, RingVector], None]
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.noise_bounds import Part
 
-__all__ = ["SumParameters"]
-
 
 MAX_PARTIES = 65_535
 

@@ -35,8 +35,6 @@ from smpc_dp.privacy.gopa.connected import disconnected
 from smpc_dp.privacy.gopa.reach import Reach
 from smpc_dp.privacy.search import first_integer
 
-__all__ = ["plan_verifiable"]
-
 Rounding = Literal["stochastic", "nearest"]
 ROUNDING_VARIANCE: dict[Rounding, float] = {"stochastic": 1 / 4, "nearest": 1 / 12}
 """Of one rounded value, in grid steps: at most, and for a fraction that is uniform."""

@@ -12,8 +12,6 @@ from smpc_dp.errors import PeerFault, SmpcError
 from smpc_dp.transport.memory import Delivery, MemoryNetwork
 from smpc_dp.wire.envelope import Envelope
 
-__all__ = ["drive"]
-
 # Makes the driver of a role: for example one that measures.
 MakeDriver = Callable[[RunningRole], Driver]
 

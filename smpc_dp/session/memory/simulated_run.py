@@ -17,8 +17,6 @@ from smpc_dp.session.memory.randomness import checked_seed, randomness_of
 from smpc_dp.wire.canonical_session import canonical_session, session_digest, session_json
 from smpc_dp.wire.signing import Context
 
-__all__ = ["AGGREGATOR", "simulated_run", "with_board"]
-
 AGGREGATOR = "aggregator"
 
 

@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.gopa.verifiable import VerifiablePlan
 
-__all__ = ["VerifiableParameters"]
-
 # Every party follows the board: a hash of each entry, and the coin of each party.
 MAX_PARTIES = 10_000
 

@@ -20,8 +20,6 @@ from smpc_dp.capabilities.pairs.kernels.named import MAX_NAME, is_known, kernel_
 from smpc_dp.capabilities.pairs.kernels.on_bits import MAX_TABLE_BITS, Record, minimum
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 
-__all__ = ["describe"]
-
 MAX_CIRCUIT = 60_000
 """Bytes of a party's circuit in Bristol Fashion: every party sends it to every server."""
 MAX_OUTPUT_BITS = 62
