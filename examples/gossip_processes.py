@@ -22,8 +22,7 @@ from smpc_dp.capabilities.learn.models import Model
 from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.session.events import Event
-from smpc_dp.session.local import create_local_session
-from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.local import Timeouts, create_local_session
 
 CLINICS = tuple(f"clinic-{number:02d}" for number in range(1, 13))
 DATA = Path(__file__).parent / "data" / "breast_cancer_wisconsin_original.csv"

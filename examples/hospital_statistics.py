@@ -20,8 +20,7 @@ import numpy as np
 import smpc_dp
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.session.events import Event
-from smpc_dp.session.local import create_local_session
-from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.local import Timeouts, create_local_session
 
 HOSPITALS = tuple(f"hospital-{number:02d}" for number in range(1, 11))
 REGIONS = ("centre", "east", "north", "south")

@@ -1,5 +1,7 @@
 """A sum in which each message is handled by a process of its own, some of which are killed.
 
+It shows internals, which may change in any release.
+
 A process restores its member's saved state, sends again what that state has sent, handles one message, saves
 the next state, sends, and ends. Processes are killed at random, before or after any write or sending; the
 next one goes on. So do the parties and the aggregator, which writes its log in between. This process is the
@@ -26,6 +28,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from smpc_dp import audit
 from smpc_dp.capabilities.gopa.check import check_gopa
 from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.encoding import RingVector
@@ -41,7 +44,6 @@ from smpc_dp.engine.saved import ATTEST, SavedRun, Saving
 from smpc_dp.engine.saved_collector import SavedCollection
 from smpc_dp.engine.store import Store
 from smpc_dp.errors import LocalError, SmpcError
-from smpc_dp.logs.audits.audit import audit
 from smpc_dp.logs.board import BoardFolder
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.secagg.params import check_parameters

@@ -18,13 +18,12 @@ from typing import Any
 import smpc_dp
 from smpc_dp.capabilities.pairs.kernels import Field, kendall_tau
 from smpc_dp.capabilities.pairs.statistics import exact
-from smpc_dp.demo.lenders import DATA
 from smpc_dp.errors import SmpcError
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.pairwise_plan import complete_error
-from smpc_dp.session.local import create_local_session
-from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.local import Timeouts, create_local_session
 
+DATA = Path(__file__).parents[1] / "smpc_dp" / "demo" / "data" / "lending_club.csv"
 BORROWERS = tuple(f"borrower-{number:02d}" for number in range(1, 31))
 SERVERS = 3
 # Public, and not taken from anyone's data.

@@ -13,6 +13,21 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, Self, overload
 
+__all__ = [
+    "Check",
+    "Code",
+    "ConfigCheck",
+    "ConfigError",
+    "ConfigIssue",
+    "LocalError",
+    "OtherRequestError",
+    "PeerFault",
+    "PrivacyError",
+    "SmpcError",
+    "TimeoutFault",
+    "VerificationError",
+]
+
 # Characters of one text of another member, of the reason of one error or issue, and of a whole error.
 MOST_TEXT, MOST_REASON, MOST_ERROR = 500, 2_000, 8_000
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from smpc_dp.session.planned import SessionPlan
     from smpc_dp.trees import Bounds
 
+__all__ = ["Session", "connect"]
+
 P = ParamSpec("P")
 T = TypeVar("T")
 

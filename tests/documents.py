@@ -1,4 +1,4 @@
-"""The fields that the reference lists below a heading, and those that several commands share."""
+"""Parts of documents: their blocks and text, the fields that the reference lists below a heading."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SHARED = "Fields of several commands"
+# A fenced block: the words after the fence, and its text.
+FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
 def fields_below(page: str, heading: str) -> list[str]:

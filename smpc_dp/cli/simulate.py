@@ -66,7 +66,7 @@ def average(
     of the parties to drop out, with gopa for a hundredth, or for --dropout if that is more.
     """
     # They load all capabilities; the options here are those of GOPA too.
-    simulation = imported("smpc_dp.simulate")
+    simulation = imported("smpc_dp.simulate.average")
     if simulation is None or _gopa is None:
         raise LocalError("simulations need all capabilities, of which one is not in this installation")
     from smpc_dp.session.memory.randomness import checked_seed

@@ -12,6 +12,8 @@ from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.privacy.guarantee import Relation, Unit
 from smpc_dp.session.charging import open_ledger
 
+__all__ = ["DeclaredPrivacy"]
+
 RUN_BYTES = 16
 
 

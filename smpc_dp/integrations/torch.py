@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from smpc_dp.sync import Session
     from smpc_dp.trees import Bounds
 
+__all__ = ["Averaging"]
+
 torch = import_optional("torch")
 
 # Beginning of the label of an average; the number of steps follows.

@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import ArgumentChecks, is_number
 
+__all__ = ["AdaptiveClipping"]
+
 # The bound moves by powers of two over this: members that compute it from one average have the same integer.
 PARTS = 1024
 MAX_PARTS = 512 * PARTS

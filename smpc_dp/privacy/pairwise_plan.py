@@ -14,6 +14,16 @@ import msgspec
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
 
+__all__ = [
+    "PairwisePlan",
+    "best_partners",
+    "complete_error",
+    "noise_error",
+    "plan_pairwise",
+    "sampling_error",
+    "total_error",
+]
+
 MAX_PARTNERS = 1_000_000
 
 

@@ -31,6 +31,8 @@ from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import NAME, Schema, SumsOfRows
 from smpc_dp.records.survival import log_rank, survival
 
+__all__ = ["RecordStatistic", "SumsOfRows", "describe_statistic", "statistic_of_sums"]
+
 
 def _no_check(one: Statistic, schema: Schema, where: str) -> None:
     pass

@@ -13,6 +13,8 @@ from smpc_dp.errors import MOST_ERROR, MOST_TEXT, Code, SmpcError, printable
 if TYPE_CHECKING:
     from smpc_dp.engine.run import RunningRole
 
+__all__ = ["Event", "Kind", "OnEvent"]
+
 Kind = Literal[
     "connected", "refused", "waiting", "warned", "step", "lost", "traffic", "done", "failed", "ended"
 ]

@@ -18,6 +18,8 @@ from smpc_dp.session.member import default_key
 from smpc_dp.session.session_file import Timeouts, write_session
 from smpc_dp.transport.endpoint import listening
 
+__all__ = ["Timeouts", "create_local_session"]
+
 AGGREGATOR = "aggregator"
 # Where all processes start together none has to wait for minutes for one that has failed.
 ON_ONE_MACHINE = Timeouts(connect=30.0)

@@ -6,7 +6,7 @@ from smpc_dp.capabilities.pairs.simulation.similarity import similarities
 from smpc_dp.capabilities.reports.simulation.local import local_auc, local_pairwise
 from smpc_dp.capabilities.reports.simulation.names import names
 from smpc_dp.session.memory.members import Simulated
-from smpc_dp.simulate.average import average, check_size
+from smpc_dp.simulate.average import average
 from smpc_dp.simulate.sessions import run
 from smpc_dp.simulate.statistic import pairwise
 from smpc_dp.simulate.statistics import statistics
@@ -14,7 +14,6 @@ from smpc_dp.simulate.statistics import statistics
 __all__ = [
     "Simulated",
     "average",
-    "check_size",
     "evaluate",
     "learn",
     "local_auc",

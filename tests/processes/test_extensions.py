@@ -620,8 +620,7 @@ STATISTICS = """
 import dataclasses
 import math
 import numpy as np
-from smpc_dp.records.registered import statistic_of_sums
-from smpc_dp.records.schema import SumsOfRows
+from smpc_dp.records.registered import SumsOfRows, statistic_of_sums
 
 SUMS = dict(arguments=("a", "b"), sums=((), ("a",), ("b",)), factors=(1.0, 1.0, 1.0), groups=True)
 calls = []

@@ -106,6 +106,20 @@ async def test_the_program_of_a_secure_sum_runs(tmp_path: Path, monkeypatch: pyt
         assert variables["total"].value.tolist() == [9.0, -13.5]
 
 
+async def test_the_program_of_the_concepts_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    parameters = {"length": 2, "lower": -10.0, "upper": 10.0, "epsilon": 4.0, "delta": 1e-6, "corrupt": 0.0}
+    create_local_session(tmp_path, PARTIES, parameters)
+    for name in PARTIES:
+        ledger = f"{name}.ledger"
+        Ledger.create(ledger, party=name, dataset="d", relation="substitution", epsilon=5.0, delta=1e-4)
+    program = block("docs/concepts.md", "python no-run", "session.sum")
+    for variables in await execute({name: run_as(name, program, {}) for name in PARTIES}):
+        result = variables["result"]
+        assert (result.kind, result.privacy.epsilon) == ("sum", 4.0)
+        assert result.privacy.receipt.run == result.evidence.run_id.hex()
+
+
 async def test_the_program_of_a_private_average_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     parameters = {"length": 2, "lower": 0.0, "upper": 1.0, "epsilon": 4.0, "delta": 1e-5, "corrupt": 0.0}

@@ -39,7 +39,7 @@ from smpc_dp_lab import vectors
 from smpc_dp_lab.bench.page import load_results, markdown
 from smpc_dp_lab.reference import BENCHMARKS, COMMANDS, PERFORMANCE, listed, optioned, rendered, specified
 from tests.baselines import printed
-from tests.documents import assert_documented, fields_below
+from tests.documents import FENCE, assert_documented, fields_below
 
 ROOT = Path(__file__).resolve().parents[2]
 WISCONSIN = ROOT / "examples" / "data" / "breast_cancer_wisconsin_original.csv"
@@ -58,7 +58,6 @@ DOCUMENTS = sorted(
     for path in ROOT.glob(pattern)
 )
 
-FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
 CONNECTION = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)

@@ -7,9 +7,9 @@ import math
 import msgspec
 import numpy as np
 
-from smpc_dp.capabilities.learn.averager import FAILURES
-from smpc_dp.capabilities.learn.methods import STEPS
 from smpc_dp.capabilities.learn.requirements import (
+    FAILURES,
+    STEPS,
     Learned,
     LearnerContext,
     PrivateAverages,

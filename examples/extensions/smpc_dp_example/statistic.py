@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from smpc_dp.records.registered import statistic_of_sums
-from smpc_dp.records.schema import SumsOfRows
+from smpc_dp.records.registered import SumsOfRows, statistic_of_sums
 
 
 def _ratio(sums: tuple[float, ...]) -> float:

@@ -6,8 +6,7 @@ Run: python -m digits.prepare FOLDER --nodes 4. Between hosts each node makes it
 import argparse
 from pathlib import Path
 
-from smpc_dp.session.local import create_local_session
-from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.local import Timeouts, create_local_session
 
 from .task import VALUES
 

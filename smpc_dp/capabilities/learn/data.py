@@ -33,6 +33,8 @@ from smpc_dp.values import (
     numbers_of,
 )
 
+__all__ = ["Dataset", "bundled", "california_houses", "lending_club", "movielens", "wisconsin"]
+
 MAX_BYTES = 1 << 28
 # The stream of `PublicDraws` that splits are drawn from.
 _SPLIT = 10

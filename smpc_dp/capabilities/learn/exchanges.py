@@ -19,8 +19,8 @@ from smpc_dp.capabilities.learn.averager import (
     check_partners,
     check_rows,
 )
-from smpc_dp.capabilities.learn.methods import STEPS, calibrate, total_guarantee
-from smpc_dp.capabilities.learn.requirements import PrivateMessages
+from smpc_dp.capabilities.learn.methods import calibrate, total_guarantee
+from smpc_dp.capabilities.learn.requirements import STEPS, PrivateMessages
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.session.exchange.params import ExchangeParameters, plan_exchange
 

@@ -19,7 +19,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.capabilities.learn.averager import ParticipationCounter, Rows
-from smpc_dp.capabilities.learn.requirements import PrivateAverages, PublicAverages
+from smpc_dp.capabilities.learn.requirements import STEPS, PrivateAverages, PublicAverages
 from smpc_dp.capabilities.learn.weighted import Weighting
 from smpc_dp.capabilities.learn.written import DEFAULT, METHODS
 from smpc_dp.encoding import Encoding
@@ -44,8 +44,6 @@ class _Releases(Protocol):
 
 P = TypeVar("P", bound=_Releases)
 Method = Literal["secagg", "gopa", "local", "pair", "mpyc"]
-# A step of the grid is this fraction of the bound of a vector.
-STEPS = 1 << 16
 PUBLIC_STEPS = 1 << 40
 # The same on shares: a step is far below any noise, and cheap to check.
 SERVER_STEPS = 1 << 12

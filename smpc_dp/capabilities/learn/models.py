@@ -17,6 +17,8 @@ from smpc_dp.capabilities.learn.requirements import Table
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.record_gradients import Integers, clip_records, contributions
 
+__all__ = ["Model"]
+
 ModelName = Literal["logistic", "softmax", "linear"]
 # Features and labels up to this have gradients whose norm does not overflow: it would be clipped to nothing.
 LARGEST = 1e50

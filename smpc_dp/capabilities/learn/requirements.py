@@ -1,4 +1,7 @@
-"""Requirements of a learner, stated before it runs, and the context that it is given for them."""
+"""Requirements of a learner, stated before it runs, and the context that it is given for them.
+
+A learner of another package imports what it needs from here and from `smpc_dp.errors`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.capabilities.learn.averager import Averager, PeerExchange, Rows
+from smpc_dp.capabilities.learn.averager import FAILURES, Averaged, Averager, PeerExchange, Rows
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.sampling import NoiseSource
@@ -19,6 +22,26 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event, Gaussian
     from smpc_dp.privacy.sampling import NoiseSource
 
+__all__ = [
+    "FAILURES",
+    "STEPS",
+    "Averaged",
+    "Averager",
+    "Learned",
+    "Learner",
+    "LearnerContext",
+    "LocalModel",
+    "PeerExchange",
+    "PrivateAverages",
+    "PrivateMessages",
+    "PublicAverages",
+    "Requirements",
+    "Step",
+    "Table",
+]
+
+# A step of the grid of averages is this fraction of the bound of a vector.
+STEPS = 1 << 16
 # A party's data: shape (points, columns).
 Table = NDArray[np.float64]
 

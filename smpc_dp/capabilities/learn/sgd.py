@@ -17,9 +17,9 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.capabilities.learn.averager import ALONE, FAILURES, Averaged, Averager, Groups, Parties, Rows
-from smpc_dp.capabilities.learn.methods import STEPS
 from smpc_dp.capabilities.learn.models import Model, ModelName, TableModel, clip_rows
 from smpc_dp.capabilities.learn.requirements import (
+    STEPS,
     Learned,
     LearnerContext,
     LocalModel,

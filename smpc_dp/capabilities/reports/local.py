@@ -40,6 +40,8 @@ from smpc_dp.privacy.local_pairwise import exact_variance, two_sample_variance, 
 from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
 from smpc_dp.privacy.sampling import NoiseSource
 
+__all__ = ["LocalPairwise"]
+
 FINGERPRINT_BYTES = 8
 ANSWER_BYTES = 2
 

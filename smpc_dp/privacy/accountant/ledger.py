@@ -34,6 +34,8 @@ from smpc_dp.privacy.guarantee import Relation, Unit, check_budget
 from smpc_dp.privacy.search import first_integer
 from smpc_dp.values import plain_value
 
+__all__ = ["Entry", "Ledger", "Terms"]
+
 FORMAT = "smpc-dp privacy ledger"
 # What a ledger is written as: the older one as long as it has nothing that the other one added.
 VERSION = 2

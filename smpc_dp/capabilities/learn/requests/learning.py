@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.session.connection import Connection
 
+__all__ = ["learn", "serve_learning"]
+
 
 def learn_parameters(membership: Membership) -> LearnParameters:
     """Return the parameters of a learning session; raise ConfigError for another."""

@@ -13,6 +13,25 @@ from collections.abc import Sequence
 from smpc_dp.capabilities.pairs.circuits.builder import ONE, ZERO, Bit, Bits, Builder
 from smpc_dp.errors import ConfigCheck, ConfigError
 
+__all__ = [
+    "absolute",
+    "add",
+    "add_with_carry",
+    "bitwise_not",
+    "bitwise_xor",
+    "conjunction",
+    "equal",
+    "equal_constant",
+    "less_than",
+    "less_than_constant",
+    "multiplex",
+    "multiply",
+    "negate",
+    "popcount",
+    "select",
+    "subtract",
+]
+
 
 def bitwise_xor(builder: Builder, x: Sequence[Bit], y: Sequence[Bit]) -> Bits:
     """XOR two values bit by bit: no AND."""

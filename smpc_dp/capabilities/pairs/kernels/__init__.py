@@ -1,5 +1,7 @@
 """Kernels of pairwise statistics and their fields: one definition each, for bits, shares and arrays."""
 
+from smpc_dp.capabilities.pairs.circuits import gadgets
+from smpc_dp.capabilities.pairs.kernels.described import describe
 from smpc_dp.capabilities.pairs.kernels.fields import Field
 from smpc_dp.capabilities.pairs.kernels.forms import KernelFactory
 from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
@@ -22,7 +24,9 @@ __all__ = [
     "auc_private_labels",
     "circuit_kernel",
     "collision",
+    "describe",
     "find_kernel",
+    "gadgets",
     "gini_mean_difference",
     "kendall_tau",
     "table_kernel",

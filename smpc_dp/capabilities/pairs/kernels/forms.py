@@ -24,7 +24,7 @@ LABEL = Field(0, 1, name="label", exact=True)
 class KernelFactory:
     """A kernel on fields that are not yet known; called with them it gives a `Kernel`.
 
-    Another package derives a class from it, with `make`, or uses a `Form`.
+    Another package derives a class from it, with `make`.
 
     Attributes:
         name: that of the kernels.

@@ -15,6 +15,8 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.values import refuse_masked
 
+__all__ = ["auc", "collision", "gini_mean_difference", "kendall_tau", "u_statistic", "variance"]
+
 # Pairs in one block where all pairs are evaluated.
 BLOCK = 1 << 22
 MAX_SAMPLED = 1 << 28

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.session.connection import AggregatorConnection, Connection
 
+__all__ = ["collect_reports"]
+
 # Beside a party's key.
 FOLDER = "reports"
 # Every session has one request.

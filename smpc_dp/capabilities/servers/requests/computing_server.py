@@ -46,6 +46,8 @@ from smpc_dp.session.requests import ServerLostError, ends_session
 from smpc_dp.transport.interfaces import PeerChannel, PeerListener
 from smpc_dp.wire.abort import NOT_CONNECTED
 
+__all__ = ["serve_shares"]
+
 # Message of the bridge: this bit and the request with which mpyc's process began, then bytes of mpyc's.
 _BRIDGE = struct.Struct(">I")
 BRIDGE_BIT = 1 << 31
