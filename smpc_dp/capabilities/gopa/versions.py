@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 GOPA = "gopa"
 VERSION = 4
-# Earlier versions, of which logs are audited and no session is run: of verifiable sessions, and of those without
-# verifiable averages, which have logs of statistics of pairs.
+# Earlier versions, of which logs are audited and no session is run: of verifiable sessions, and of those
+# without verifiable averages, which have logs of statistics of pairs.
 AUDITED_VERSIONS, PLAIN_VERSION = (2, 3), 1
 # In it bounds of published values did not hold for keys that others chose.
 UNBOUNDED_VERSION = 2
