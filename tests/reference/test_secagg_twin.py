@@ -77,6 +77,7 @@ def test_derivations() -> None:
         "neighbour_commitment": run.digest(
             "neighbour-commitment", "alice", raw["neighbours"], raw["blinder"]
         ),
+        "key_commitment": run.digest("key-commitment", "alice", keys["alice"]),
         "self_commitment": run.digest("self-commitment", "alice", raw["self_seed"]),
         "roll_digest": merkle_commitment,
         "participants_digest": participants,

@@ -151,7 +151,7 @@ def test_the_total_is_the_sum_of_what_was_published(path: Path) -> None:
     ]
     members = pack_set([names.index(name) + 1 for name in survivors], len(names))
     run_id, participants = (bytes.fromhex(between[key]) for key in ("run_id", "participants_digest"))
-    context = (b"gopa", (1).to_bytes(8, "big"))
+    context = (b"gopa", (4).to_bytes(8, "big"))
     signed = digest(Label.DIRECT_TOTAL, *context, run_id, participants, members, total.tobytes())
     assert signed.hex() == between["total_digest"]
 
@@ -176,7 +176,7 @@ def envelopes_of(vector: dict[str, Any]) -> list[Envelope]:
 
 def test_every_kind_of_fault_is_there() -> None:
     faults = [json.loads(path.read_bytes())["expect"] for path in NEGATIVE]
-    assert len(faults) == 23
+    assert len(faults) == 25
     assert {fault["layer"] for fault in faults} == {"envelope", "order", "content"}
     assert {fault["error"] for fault in faults} == {"PeerFault", "TimeoutFault"}
     assert {(fault["ends"], *fault["culprits"]) for fault in faults} == {

@@ -9,6 +9,7 @@ from typing import Any
 
 from smpc_dp.capabilities.gopa import direct_messages as d
 from smpc_dp.capabilities.gopa import messages as g
+from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.wire.envelope import EVERYONE, Envelope
 from smpc_dp.wire.sets import pack_set
@@ -178,7 +179,7 @@ def _up_to_the_certificate(base: _Base) -> Iterator[DirectNegative]:
     yield base.swapped(
         "roll-of-another-run", about, base.sign(merkle_commitment, run_id=elsewhere), layer=ORDER
     )
-    about = "Alice puts another masking key of dave onto the roll, which dave did not sign."
+    about = "Alice puts another advertisement of dave onto the roll, which dave did not sign."
     changed = base.change(d.MERKLE_COMMITMENT, advertisements=_at(4, lambda body: flip(body, 10)))
     yield base.swapped("roll-with-a-forged-advertisement", about, changed)
     without_me = base.change(
@@ -194,6 +195,22 @@ def _up_to_the_certificate(base: _Base) -> Iterator[DirectNegative]:
     wrong = base.change(m.REVEAL, CULPRIT, blinder=bytes(32))
     listed = _revealing(base, CULPRIT_NUMBER, wrong)
     yield base.swapped("participants-with-a-false-opening", about, wrong, listed)
+    about = "Carol reveals another masking key than she committed to, and alice lets her take part."
+    wrong = base.change(m.REVEAL, CULPRIT, mask_key=flip)
+    listed = _revealing(base, CULPRIT_NUMBER, wrong)
+    yield base.swapped("participants-with-another-masking-key", about, wrong, listed)
+    about = "Carol commits to a point of small order and reveals it, and alice lets her take part."
+    context, run_id = base.run.context, base.find(m.ADVERTISE, CULPRIT)[1].run_id
+    commitment = keys.key_commitment(context, run_id, CULPRIT, bytes(32))
+    advertise = base.change(m.ADVERTISE, CULPRIT, key_commitment=commitment)
+    roll = base.change(
+        d.MERKLE_COMMITMENT,
+        advertisements=_at(CULPRIT_NUMBER, advertise.body),
+        signatures=_with(CULPRIT_NUMBER, advertise.signature),
+    )
+    weak = base.change(m.REVEAL, CULPRIT, mask_key=bytes(32))
+    listed = _revealing(base, CULPRIT_NUMBER, weak)
+    yield base.swapped("participants-with-a-small-order-key", about, advertise, roll, weak, listed)
     about = "Dave's reveal proves that carol advertised twice, and alice lets her take part."
     first, second = (
         base.find(m.ADVERTISE, CULPRIT)[1],

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from smpc_dp.capabilities.gopa import messages as g
-from smpc_dp.crypto.labels import Label
 from smpc_dp.engine.phases import messages as m
-from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.wire.sets import PartySet, pack_set
 from smpc_dp_lab.vectors.fault import ENVELOPE, ORDER, VICTIM, Base, Negative, flip
 from smpc_dp_lab.vectors.gopa_runs import SCENARIOS
 from smpc_dp_lab.vectors.negative_aggregator import attests_another_set, masked_and_unmasked
+from smpc_dp_lab.vectors.negative_merkle_commitments import advertisements_of
 from smpc_dp_lab.vectors.runs import AGGREGATOR
 
 
@@ -87,11 +85,7 @@ def _sets(keep: Base, early: Base, roll_back: Base) -> Iterator[Negative]:
 
 def _indices(base: Base) -> Iterator[Negative]:
     """Yield the faults in the indexes of parties."""
-    advertisements = {
-        index: hashlib.sha256(base.find(m.ADVERTISE, name)[1].body).digest()
-        for index, name in enumerate(base.run.context.names, 1)
-    }
-    merkle_commitment = MerkleCommitment(base.run.context, Label.ADVERTISEMENTS, advertisements)
+    merkle_commitment = advertisements_of(base)
 
     def without_my_draws(message: m.Neighbours) -> Mapping[str, object]:
         """Remove two of the three parties that alice drew."""

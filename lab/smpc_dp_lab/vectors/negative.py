@@ -13,7 +13,7 @@ from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.fault import CONTENT, DECODING, ENVELOPE, ORDER, Base, Negative, altered, flip
 from smpc_dp_lab.vectors.negative_aggregator import to_the_aggregator
-from smpc_dp_lab.vectors.negative_merkle_commitments import of_merkle_commitments
+from smpc_dp_lab.vectors.negative_merkle_commitments import advertisements_of, of_merkle_commitments
 from smpc_dp_lab.vectors.runs import AGGREGATOR
 
 Keys = list[m.Advertisement]
@@ -168,6 +168,15 @@ def _neighbours(base: Base, sparse: Base) -> Iterator[Negative]:
         yield changed(f"swapped-{field.replace('_', '-')}", about, swapped)
     about = "Bob's masking key is not the one that he committed to."
     yield base.fault("mask-key-swapped", about, m.NEIGHBOURS, {"mask_keys": flip})
+    about = "Bob opens another masking key to alice than he committed to."
+    other = base.with_message(base.find(m.REVEAL, "bob")[1], {"mask_key": flip})
+    yield base.fault(
+        "opening-of-another-mask-key",
+        about,
+        m.NEIGHBOURS,
+        {"openings": lambda given: [m.Opening(2, other.body, other.signature), *given[1:]]},
+        culprit="bob",
+    )
     about = "Bob's masking key is missing."
     yield base.fault("mask-key-withheld", about, m.NEIGHBOURS, {"mask_keys": lambda packed: packed[32:]})
     about = "The advertisement of a neighbour is missing."
@@ -189,6 +198,7 @@ def _neighbours(base: Base, sparse: Base) -> Iterator[Negative]:
             "openings": sorted([*message.openings, opening], key=_party),
             "advertisements": sorted([*message.advertisements, advertisement], key=_party),
             "mask_keys": b"".join(mask_keys[party] for party in sorted(mask_keys)),
+            "proof": advertisements_of(sparse).prove(sorted(mask_keys)),
         }
 
     about = "The opening of a party that did not draw alice is forwarded as if it had."

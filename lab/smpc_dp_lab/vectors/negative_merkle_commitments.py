@@ -14,18 +14,26 @@ ALICE, BOB, DAVE = 1, 2, 4
 OTHERS = (2, 3, 4)
 
 
+def _advertised(base: Base) -> dict[int, bytes]:
+    """Return what each party of a run gave to the tree over all advertisements."""
+    names = enumerate(base.run.context.names, 1)
+    return {number: hashlib.sha256(base.find(m.ADVERTISE, name)[1].body).digest() for number, name in names}
+
+
+def advertisements_of(base: Base) -> MerkleCommitment:
+    """Return the tree over all advertisements of a run."""
+    return MerkleCommitment(base.run.context, Label.ADVERTISEMENTS, _advertised(base))
+
+
 def of_merkle_commitments(base: Base) -> Iterator[Negative]:
     """Yield the faults of `start`, `roll` and of the proof in `neighbours`; of a complete run of four."""
     context = base.run.context
     names = dict(enumerate(context.names, 1))
     nonces = {number: base.read(m.HELLO, name).nonce for number, name in names.items()}
-    advertisements = {
-        number: hashlib.sha256(base.find(m.ADVERTISE, name)[1].body).digest()
-        for number, name in names.items()
-    }
+    advertised = _advertised(base)
     for step, purpose, given, reason in (
         (m.START, Label.NONCES, nonces, "nonce"),
-        (m.MERKLE_COMMITMENT, Label.ADVERTISEMENTS, advertisements, "advertisement"),
+        (m.MERKLE_COMMITMENT, Label.ADVERTISEMENTS, advertised, "advertisement"),
     ):
         true = MerkleCommitment(context, purpose, given)
         without = MerkleCommitment(context, purpose, given | {ALICE: bytes(32)})
@@ -46,7 +54,7 @@ def of_merkle_commitments(base: Base) -> Iterator[Negative]:
     forged = MerkleCommitment(context, Label.NONCES, nonces | {BOB: bytes(32)})
     changed = {"root": forged.root, "proof": forged.prove((ALICE,))}
     yield base.fault("start-of-another-run", about, m.START, changed)
-    merkle_commitment = MerkleCommitment(context, Label.ADVERTISEMENTS, advertisements)
+    merkle_commitment = advertisements_of(base)
     for name, about, proof in (
         ("of-another-place", "The proof is of alice's own place.", merkle_commitment.prove((ALICE,))),
         ("flipped", "One bit of the proof is flipped.", flip(merkle_commitment.prove(OTHERS))),
