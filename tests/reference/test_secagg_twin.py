@@ -18,6 +18,7 @@ from tests.reference.published import messages_of, sources_of
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "secagg" / "vectors"
 RUNS = sorted(PUBLISHED.glob("run-*.json"))
+EXACT = [path for path in RUNS if path.stem != "run-checked-noisy"]
 
 
 def load(name: str) -> dict[str, Any]:
@@ -41,7 +42,7 @@ def test_run(path: Path) -> None:
     assert ends["result"] == vector["result"]
 
 
-@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXACT, ids=lambda path: path.stem)
 def test_result_is_the_plain_sum(path: Path) -> None:
     vector = json.loads(path.read_bytes())
     bits, result = vector["session"]["encoding"]["fractional_bits"], vector["result"]

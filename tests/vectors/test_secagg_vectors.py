@@ -147,7 +147,7 @@ def test_without_the_fault_it_is_taken(path: Path) -> None:
     assert_taken_without(json.loads(path.read_bytes()))
 
 
-def assert_taken_without(vector: dict[str, Any], scenarios: Sequence[runs.Scenario] = runs.SCENARIOS) -> None:
+def assert_taken_without(vector: dict[str, Any], scenarios: Sequence[runs.Scenario] = SCENARIOS) -> None:
     run, faulty = replayed(vector, scenarios)
     [scenario] = [s for s in scenarios if f"run-{s.name}.json" == vector["base"]]
     sent = [e for e in runs.new_run(scenario).execute().sent if e.receiver == faulty.receiver]
