@@ -110,6 +110,13 @@ class CheckedRun(SimulatedRun):
             self.number(e.sender): decode(e.body, m.CheckedAdvertise, e.sender).value_commitment for e in sent
         }
 
+    def advertise_leaf(self, envelope: Envelope, leaf: bytes) -> Envelope:
+        """Return an advertisement with another leaf; the party's machine goes on as if it had made it."""
+        changed, machine = self.advertise(envelope, value_commitment=leaf), self.parties[envelope.sender]
+        drawn = msgspec.structs.replace(machine.state.drawn, value_commitment=leaf)
+        machine._state = msgspec.structs.replace(machine.state, drawn=drawn)
+        return changed
+
     # What tests assert
 
     def assert_no_value(self, *corrupt: str) -> None:

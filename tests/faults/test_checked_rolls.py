@@ -138,11 +138,7 @@ def test_a_copied_leaf_opens_nothing() -> None:
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
         if (envelope.step, envelope.sender) == (m.ADVERTISE, "p3"):
             copied = simulated.leaves()[2]
-            machine = simulated.parties["p3"]
-            changed = simulated.advertise(envelope, value_commitment=copied)
-            drawn = msgspec.structs.replace(machine.state.drawn, value_commitment=copied)
-            machine._state = msgspec.structs.replace(machine.state, drawn=drawn)
-            return (changed,)
+            return (simulated.advertise_leaf(envelope, copied),)
         if (envelope.step, envelope.sender) == (m.MASKED, "p3"):
             return (simulated.change(envelope, point=simulated.committed["p2"].point),)
         return (envelope,)
@@ -166,12 +162,8 @@ def test_a_copied_commitment_has_no_opening(request_of: int) -> None:
         if envelope.sender != "p3":
             return (envelope,)
         if envelope.step == m.ADVERTISE:
-            machine = simulated.parties["p3"]
             leaf = keys.value_commitment(simulated.context, envelope.run_id, "p3", earlier)
-            changed = simulated.advertise(envelope, value_commitment=leaf)
-            drawn = msgspec.structs.replace(machine.state.drawn, value_commitment=leaf)
-            machine._state = msgspec.structs.replace(machine.state, drawn=drawn)
-            return (changed,)
+            return (simulated.advertise_leaf(envelope, leaf),)
         if envelope.step == m.MASKED:
             digest = simulated.aggregator.state.agreed.participation.certificate.set_digest
             opening = simulated.sign_opening("p3", envelope.run_id, digest, earlier)
