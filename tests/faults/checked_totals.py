@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,7 +25,8 @@ from tests.faults.simulated import AGGREGATOR, KINDS, LENGTH, SimulatedRun, Tamp
 
 # The order of ristretto255 [RFC 9496].
 ORDER = (1 << 252) + 27742317777372353535851937790883648493
-CHECKED = KINDS | {
+CHECKED: Mapping[str, type[msgspec.Struct]] = {
+    **KINDS,
     m.ADVERTISE: m.CheckedAdvertise,
     m.MERKLE_COMMITMENT: m.CheckedMerkleCommitment,
     m.MASKED: m.CheckedMasked,
@@ -149,16 +150,16 @@ def assert_no_total(simulated: CheckedRun) -> None:
 def commit_to(parameters: SumParameters, elements: Sequence[int] | RingVector, blinding: bytes) -> bytes:
     """Return the commitment to ring elements, as a party with these parameters makes it."""
     encoding = parameters.encoding
-    ring_vector = np.asarray(elements, dtype=encoding.dtype)
+    ring_vector: RingVector = np.asarray(elements, dtype=encoding.dtype)
     return vector_commitments.commit(
         ring_vector, blinding, width=encoding.element_bytes, signed=parameters.is_signed
     )
 
 
-def assert_names_the_aggregator(error: SmpcError) -> None:
+def assert_names_the_aggregator(error: SmpcError, aggregator: str = AGGREGATOR) -> None:
     """An error blames the aggregator, or nobody but on the aggregator's own word."""
     if isinstance(error, PeerFault):
-        assert AGGREGATOR in (error.culprit, error.accuser), error
+        assert aggregator in (error.culprit, error.accuser), error
 
 
 def pieces(packed: bytes, size: int = m.OPENING_BYTES) -> list[bytes]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from smpc_dp.crypto.labels import Label
+from smpc_dp.encoding import RingVector
 from smpc_dp.engine.phases import checked_total, keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
@@ -51,7 +52,7 @@ def digest_of(root: bytes) -> bytes:
 
 def accept(total: Sequence[int], blinding: bytes, points: Mapping[int, bytes]) -> None:
     """Check a total as a receiver does, when it has found the points under the root."""
-    lanes = np.array(total, RUN.encoding.dtype)
+    lanes: RingVector = np.array(total, RUN.encoding.dtype)
     checked_total.check_total(RUN.parameters, lanes, blinding, list(points.values()))
 
 
