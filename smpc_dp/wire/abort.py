@@ -166,7 +166,7 @@ def error_of(abort: Abort, context: Context) -> SmpcError:
             why, abort.step, f"{abort}; said by {teller}", code=abort.code, why=why, number=abort.number
         )
     if abort.code in (Code.EVIDENCE, Code.TOTAL):
-        return VerificationError(f"{abort} (said by {teller})", Check.REPORTED)
+        return VerificationError(f"{abort} (said by {teller})", Check.REPORTED, code=abort.code)
     return PeerFault(teller, f"stopped the run: {abort}", Check.REPORTED)
 
 

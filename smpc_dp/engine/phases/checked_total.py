@@ -140,6 +140,7 @@ def _check(
             given[party] = next(hidden)
     if MerkleCommitment(context, Label.VALUES, given).root != certified.roll.root:
         raise VerificationError("shows commitments that are not under the certified root", Check.NOT_IN_TREE)
+    commit.check_blinding(message.blinding)
     check_total(parameters, total, message.blinding, points)
 
 

@@ -1,0 +1,117 @@
+"""Checked totals: which sessions may have them, and how much noise they have."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from smpc_dp import simulate
+from smpc_dp.engine.registry import checker_of, session_protocol
+from smpc_dp.errors import ConfigIssue
+
+BOUNDS: dict[str, object] = {"lower": 0.0, "upper": 1.0, "precision": 2.0**-16, "corrupt": 0.0}
+PRIVACY: dict[str, object] = {"epsilon": 1.0, "delta": 1e-6}
+
+
+def issues_of(protocol: str, parties: int, **given: object) -> list[ConfigIssue]:
+    parameters, issues = checker_of(protocol, session_protocol(protocol).version)(given, parties)
+    assert (parameters is None) == bool(issues)
+    return list(issues)
+
+
+@pytest.mark.parametrize("privacy", [{}, PRIVACY])
+@pytest.mark.parametrize(
+    ("parties", "more", "reason"),
+    [
+        (6, {"length": 1 << 20}, None),
+        (
+            6,
+            {"length": (1 << 20) + 1},
+            "'checked' is for at most 1,048,576 elements, this session has 1,048,577: write 'unchecked'",
+        ),
+        # A weight is an element.
+        (
+            6,
+            {"length": 1 << 20, "max_weight": 3},
+            "'checked' is for at most 1,048,576 elements, this session has 1,048,577: write 'unchecked'",
+        ),
+        (10_000, {"length": 1}, None),
+        (
+            10_001,
+            {"length": 1},
+            "'checked' is for at most 10,000 parties, this session has 10,001: write 'unchecked'",
+        ),
+    ],
+)
+def test_more_elements_or_parties_than_can_be_checked(
+    privacy: dict[str, object], parties: int, more: dict[str, object], reason: str | None
+) -> None:
+    given = BOUNDS | privacy | more
+    issues = [(issue.where, issue.reason) for issue in issues_of("secagg", parties, total="checked", **given)]
+    assert issues == ([] if reason is None else [("total", reason)])
+    assert not issues_of("secagg", parties, total="unchecked", **given)
+
+
+@pytest.mark.parametrize("total", [True, "Checked", "", 1])
+def test_another_value_is_refused(total: object) -> None:
+    [issue] = issues_of("secagg", 6, length=2, total=total, **BOUNDS)
+    assert issue.where == "total"
+    assert "must be 'checked' or 'unchecked'" in issue.reason
+
+
+RECORDS: dict[str, object] = {
+    **PRIVACY,
+    "ask": ["count"],
+    "records": {"max_rows": 10, "columns": {"age": {"lower": 0.0, "upper": 100.0}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "given"),
+    [
+        ("gopa", {"length": 2, **BOUNDS, **PRIVACY}),
+        ("gopa", {"length": 2, **BOUNDS, **PRIVACY, "verifiable": True, "precision": 0.25}),
+        ("gopa", {"length": 2, **BOUNDS, **PRIVACY, "topology": "direct"}),
+        ("gopa", RECORDS),
+        ("secagg", RECORDS),
+    ],
+)
+@pytest.mark.parametrize("total", ["checked", "unchecked"])
+def test_sessions_without_checked_totals_do_not_know_the_key(
+    protocol: str, given: dict[str, object], total: str
+) -> None:
+    assert not issues_of(protocol, 6, **given)
+    [issue] = issues_of(protocol, 6, total=total, **given)
+    assert issue.where == "total"
+    assert issue.reason.startswith("unknown parameter of ")
+
+
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("mechanism", ["discrete-gaussian", "skellam"])
+def test_a_checked_sum_has_the_stated_noise(mechanism: str) -> None:
+    """10 runs of 60 coordinates: 600 degrees of freedom; five deviations of the mean square: 6e-7.
+
+    A party that is lost after it has committed is none that is lost before: its noise is out with its vector.
+    """
+    values = np.full((6, 60), 0.25)
+    squares = []
+    for seed in range(10):
+        result = simulate.average(
+            values,
+            lower=0.0,
+            upper=1.0,
+            precision=2.0**-16,
+            epsilon=1.0,
+            delta=1e-6,
+            mechanism=mechanism,
+            total="checked",
+            planned_dropout=0.2,
+            dropout=0.2,
+            seed_for_simulation=seed,
+        )
+        assert result.evidence.checked is True
+        squares.append(((result.value - 0.25) / result.standard_error) ** 2)
+        assert (result.privacy.epsilon, result.privacy.delta) == (1.0, 1e-6)
+    assert abs(np.mean(squares) - 1) < 5 * math.sqrt(2 / 600)
