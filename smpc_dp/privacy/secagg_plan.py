@@ -36,7 +36,8 @@ FEWEST_WITH_LOSS = 5
 # Sizes on the wire, in bytes; the formulas that use them are in `communication`.
 PARTY = 2
 SHARE_SEALED = 1 + 2 * (2 + 32) + (2 + 64) + 40 + 2  # both shares, the dealer's signature, XChaCha20-Poly1305
-ADVERTISEMENT = 1 + 3 * (2 + 32)  # two keys and the commitment to the list
+ADVERTISEMENT = 1 + 3 * (2 + 32)  # a key, the commitments to the list and to the masking key
+KEY = 32  # a masking key, shown after all are committed to
 FORWARDED = 1 + 3 + 2 * 3 + 64  # a party's number and its signature around a message that it signed
 UNMASK_RECORD = 2 + 32 + 32 + 64  # dealer, share, digest of the other share, the dealer's signature
 ENVELOPE = 160  # signature, run, step, names and lengths around each message
@@ -216,7 +217,7 @@ def _control(plan: SecAggPlan, shares: bool) -> tuple[dict[str, int], dict[str, 
     party_set = 1 + min(PARTY * lost, -(-n // 8))
     rolled = party_set + DIGEST + math.ceil(DIGEST * proof_nodes(n, 1))
     neighbours = mask_degree(n, k)
-    reveal = PARTY * k + DIGEST
+    reveal = PARTY * k + DIGEST + KEY
     certificate = party_set + math.ceil(certificate_bytes(n - lost, plan.quorum))
     up = {
         "hello": 2 * DIGEST,
@@ -231,7 +232,7 @@ def _control(plan: SecAggPlan, shares: bool) -> tuple[dict[str, int], dict[str, 
         "start": rolled,
         "roll": rolled,
         "neighbours": party_set
-        + math.ceil((FORWARDED + ADVERTISEMENT) * neighbours)
+        + math.ceil((FORWARDED + ADVERTISEMENT + KEY) * neighbours)
         + (FORWARDED + reveal) * k
         + math.ceil(DIGEST * proof_nodes(n, round(neighbours))),
         "deliver": party_set + (PARTY + SHARE_SEALED) * k,
