@@ -42,6 +42,8 @@ FORWARDED = 1 + 3 + 2 * 3 + 64  # a party's number and its signature around a me
 UNMASK_RECORD = 2 + 32 + 32 + 64  # dealer, share, digest of the other share, the dealer's signature
 ENVELOPE = 160  # signature, run, step, names and lengths around each message
 MESSAGES = 8  # each way
+# Where totals are checked: commitments and blindings, and a commitment to a vector with its signature.
+FIELD, OPENING = 2 + 32, 32 + 64
 # Kinds of messages, up and down, that are there only if shares are dealt.
 OF_SHARES = ("deal", "unmask", "deliver", "survivors")
 
@@ -174,12 +176,12 @@ def check_plan(
 
 
 def communication(
-    plan: SecAggPlan, length: int, element_bytes: int, *, shares: bool = True
+    plan: SecAggPlan, length: int, element_bytes: int, *, shares: bool = True, checked: bool = False
 ) -> dict[str, dict[str, int]]:
     """Return the expected bytes of one party and the masks it expands, for vectors of `length` elements.
 
     `shares`: whether shares of secrets are dealt, and survivors certified, so that lost parties' masks are
-    taken out.
+    taken out. `checked`: whether each receiver checks the total, with the commitments of all parties.
 
     "up" and "down" list each kind of message and their "total", without frames and TLS records. "work" has
     the masks to expand (the self-mask included) and their bytes. Raises ConfigError unless length >= 1 and
@@ -192,6 +194,8 @@ def communication(
     checks.raise_issues()
     up, down = _control(plan, shares)
     up["masked"] = down["result"] = length * element_bytes
+    if checked:
+        up["commitments"], down["commitments"] = commitment_bytes(plan)
     masks = math.ceil(plan.mask_degree) + 1
     for direction in (up, down):
         direction["total"] = sum(direction.values())
@@ -244,6 +248,17 @@ def _control(plan: SecAggPlan, shares: bool) -> tuple[dict[str, int], dict[str, 
         up.pop(kind, None)
         down.pop(kind, None)
     return up, down
+
+
+def commitment_bytes(plan: SecAggPlan) -> tuple[int, int]:
+    """Return the bytes up and down of one party by which a total is checked, with everybody present.
+
+    Up: the commitment in `advertise`; commitment, blinding and signature in `masked`. Down: root and proof in
+    `roll`, the commitments in the neighbours' `advertise`, the openings and the blinding in `result`.
+    """
+    proof = 2 + math.ceil(DIGEST * proof_nodes(plan.parties, 1))
+    neighbours = math.ceil(FIELD * mask_degree(plan.parties, plan.degree))
+    return 3 * FIELD + 2 + 64, FIELD + proof + neighbours + OPENING * plan.parties + FIELD
 
 
 @checks_numbers

@@ -77,7 +77,7 @@ class NoisySumParameters(CheckableParameters, frozen=True):
     @property
     def view(self) -> str:
         """Key of `report.roles.VIEWS`."""
-        return "secagg-noisy"
+        return "secagg-noisy-checked" if self.is_checked else "secagg-noisy"
 
     @property
     def is_signed(self) -> bool:

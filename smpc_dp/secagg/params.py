@@ -49,7 +49,7 @@ class SecAggParameters(CheckableParameters, frozen=True):
     @property
     def view(self) -> str:
         """Key of `report.roles.VIEWS`."""
-        return "secagg"
+        return "secagg-checked" if self.is_checked else "secagg"
 
     @property
     def keeps_survivors(self) -> bool:
