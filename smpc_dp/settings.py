@@ -35,6 +35,8 @@ _NAMES: tuple[tuple[type[inspect.Type], str, str, type | None], ...] = (
     (inspect.DictType, "table", "a table", None),
     (inspect.StructType, "table", "a table", None),
 )
+# A remark with a link, which documents alone have.
+_LINK = re.compile(r" \(\[[^]]*\]\([^)]*\)\)")
 _ARRAYS = inspect.ListType | inspect.VarTupleType
 
 
@@ -147,9 +149,10 @@ def _check_of(kind: Any, value: object) -> ConfigCheck:
 
 
 def help_of(table: type[msgspec.Struct], key: str) -> str:
-    """Return the help line of a command-line option for a key."""
+    """Return the help line of a command-line option for a key: its meaning, without links."""
     field = _field(table, key)
     kinds, about, _ = _parts(field.type)
+    about = _LINK.sub("", about)
     # The command line lists choices itself.
     values = "" if isinstance(kinds[0], inspect.LiteralType) else _range(field.type, plain=False)
     text = f"{about[:1].upper()}{about[1:]}" if about else key

@@ -23,7 +23,8 @@ def secagg(
 ) -> None:
     """Plan a secure aggregation: its numbers and its cost.
 
-    Degree, threshold and quorum, the probability that any of them fails, and the traffic of one party.
+    Degree, threshold and quorum, the probability that any of them fails, whether parties check the total, and
+    the traffic of one party.
     """
     if given["kind"] == "real" or precision is not None:
         given["precision"] = 1e-6 if precision is None else precision
@@ -31,7 +32,8 @@ def secagg(
     if checked is None:
         raise ConfigError(faults)
     plan, encoding = checked.plan, checked.encoding
-    cost = communication(plan, encoding.ring_length, encoding.element_bytes)
+    length, size = encoding.ring_length, encoding.element_bytes
+    cost = communication(plan, length, size, checked=checked.is_checked)
     if as_json:
         print_json(
             {
@@ -39,11 +41,13 @@ def secagg(
                 "length": encoding.length,
                 "element_bytes": encoding.element_bytes,
                 "modulus_bits": encoding.modulus_bits,
+                "total": checked.total,
                 "communication": cost,
             }
         )
         return
     bits = "cannot fail" if plan.failure_bits is None else f"at most 2^-{plan.failure_bits:.1f}"
+    word = "each party checks it against commitments to all vectors (experimental)"
     graph = "complete graph" if plan.complete else "random graph"
     rows = [
         ("degree k", plan.degree, f"neighbours that each party draws ({graph})"),
@@ -53,6 +57,7 @@ def secagg(
         ("corrupt parties", plan.max_corrupt, "at most, colluding with a malicious aggregator"),
         ("honest in any sum", plan.min_honest_in_sum, "at least, whatever the aggregator does"),
         ("failure", bits, "some neighbourhood too corrupt, too few shares, or a group cut off"),
+        ("total", checked.total, word if checked.is_checked else "the aggregator's word"),
         ("masks a party", f"{plan.mask_degree:.1f}", "on average"),
         (
             "sent a party",

@@ -36,11 +36,14 @@ FEWEST_WITH_LOSS = 5
 # Sizes on the wire, in bytes; the formulas that use them are in `communication`.
 PARTY = 2
 SHARE_SEALED = 1 + 2 * (2 + 32) + (2 + 64) + 40 + 2  # both shares, the dealer's signature, XChaCha20-Poly1305
-ADVERTISEMENT = 1 + 3 * (2 + 32)  # two keys and the commitment to the list
+ADVERTISEMENT = 1 + 3 * (2 + 32)  # a key, the commitments to the list and to the masking key
+KEY = 32  # a masking key, shown after all are committed to
 FORWARDED = 1 + 3 + 2 * 3 + 64  # a party's number and its signature around a message that it signed
 UNMASK_RECORD = 2 + 32 + 32 + 64  # dealer, share, digest of the other share, the dealer's signature
 ENVELOPE = 160  # signature, run, step, names and lengths around each message
 MESSAGES = 8  # each way
+# Where totals are checked: commitments and blindings, and a commitment to a vector with its signature.
+FIELD, OPENING = 2 + 32, 32 + 64
 # Kinds of messages, up and down, that are there only if shares are dealt.
 OF_SHARES = ("deal", "unmask", "deliver", "survivors")
 
@@ -173,12 +176,12 @@ def check_plan(
 
 
 def communication(
-    plan: SecAggPlan, length: int, element_bytes: int, *, shares: bool = True
+    plan: SecAggPlan, length: int, element_bytes: int, *, shares: bool = True, checked: bool = False
 ) -> dict[str, dict[str, int]]:
     """Return the expected bytes of one party and the masks it expands, for vectors of `length` elements.
 
     `shares`: whether shares of secrets are dealt, and survivors certified, so that lost parties' masks are
-    taken out.
+    taken out. `checked`: whether each receiver checks the total, with the commitments of all parties.
 
     "up" and "down" list each kind of message and their "total", without frames and TLS records. "work" has
     the masks to expand (the self-mask included) and their bytes. Raises ConfigError unless length >= 1 and
@@ -191,6 +194,8 @@ def communication(
     checks.raise_issues()
     up, down = _control(plan, shares)
     up["masked"] = down["result"] = length * element_bytes
+    if checked:
+        up["commitments"], down["commitments"] = commitment_bytes(plan)
     masks = math.ceil(plan.mask_degree) + 1
     for direction in (up, down):
         direction["total"] = sum(direction.values())
@@ -216,7 +221,7 @@ def _control(plan: SecAggPlan, shares: bool) -> tuple[dict[str, int], dict[str, 
     party_set = 1 + min(PARTY * lost, -(-n // 8))
     rolled = party_set + DIGEST + math.ceil(DIGEST * proof_nodes(n, 1))
     neighbours = mask_degree(n, k)
-    reveal = PARTY * k + DIGEST
+    reveal = PARTY * k + DIGEST + KEY
     certificate = party_set + math.ceil(certificate_bytes(n - lost, plan.quorum))
     up = {
         "hello": 2 * DIGEST,
@@ -231,7 +236,7 @@ def _control(plan: SecAggPlan, shares: bool) -> tuple[dict[str, int], dict[str, 
         "start": rolled,
         "roll": rolled,
         "neighbours": party_set
-        + math.ceil((FORWARDED + ADVERTISEMENT) * neighbours)
+        + math.ceil((FORWARDED + ADVERTISEMENT + KEY) * neighbours)
         + (FORWARDED + reveal) * k
         + math.ceil(DIGEST * proof_nodes(n, round(neighbours))),
         "deliver": party_set + (PARTY + SHARE_SEALED) * k,
@@ -243,6 +248,17 @@ def _control(plan: SecAggPlan, shares: bool) -> tuple[dict[str, int], dict[str, 
         up.pop(kind, None)
         down.pop(kind, None)
     return up, down
+
+
+def commitment_bytes(plan: SecAggPlan) -> tuple[int, int]:
+    """Return the bytes up and down of one party by which a total is checked, with everybody present.
+
+    Up: the commitment in `advertise`; commitment, blinding and signature in `masked`. Down: root and proof in
+    `roll`, the commitments in the neighbours' `advertise`, the openings and the blinding in `result`.
+    """
+    proof = 2 + math.ceil(DIGEST * proof_nodes(plan.parties, 1))
+    neighbours = math.ceil(FIELD * mask_degree(plan.parties, plan.degree))
+    return 3 * FIELD + 2 + 64, FIELD + proof + neighbours + OPENING * plan.parties + FIELD
 
 
 @checks_numbers

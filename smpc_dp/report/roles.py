@@ -29,7 +29,9 @@ _OPENED = (
 # The kinds, where a session has several; by the keys of VIEWS.
 KINDS = {
     "secagg": "in sums without noise",
+    "secagg-checked": "in sums without noise",
     "secagg-noisy": "in sums with noise",
+    "secagg-noisy-checked": "in sums with noise",
     "records": "in sums of records",
     "gopa-keep": "in averages by GOPA",
     "gopa-roll-back": "in averages by GOPA",
@@ -62,6 +64,13 @@ _AVERAGE_IN_LOG = _IN_LOG.format("each published vector", "the average")
 _ANSWERS_IN_LOG = _IN_LOG.format("the published sums of each party", "the sums over the parties; the answers")
 _NO_ROW = "any row; the sums of any party without noise"
 _NO_ROW_OF_OTHERS = "another party's rows, and its sums without noise"
+_COMMITTED = "; commitments to the vectors, of which the sum alone is opened"
+
+
+def _checked(views: tuple[View, ...]) -> tuple[View, ...]:
+    """Return the views of a sum whose total each receiver checks."""
+    return tuple(view if view is NETWORK else view._replace(saw=view.saw + _COMMITTED) for view in views)
+
 
 # protocols/secagg, gopa, pairwise, mpyc and exchange have the messages of each.
 VIEWS: dict[str, tuple[View, ...]] = {
@@ -237,3 +246,4 @@ VIEWS: dict[str, tuple[View, ...]] = {
         ),
     ),
 }
+VIEWS |= {f"{key}-checked": _checked(VIEWS[key]) for key in ("secagg", "secagg-noisy")}

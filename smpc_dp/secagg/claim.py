@@ -8,11 +8,18 @@ from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 
 
-def sum_claim(plan: SecAggPlan, survivors: int, *, same: bool = True) -> Claim:
+def sum_claim(plan: SecAggPlan, survivors: int, *, same: bool = True, checked: bool = False) -> Claim:
     """Return the claim of a run: exact sum, no differential privacy, and what is not protected.
 
-    `same`: all exact sums of the session are over the same survivors.
+    `same`: all exact sums of the session are over the same survivors. `checked`: each receiver checks the
+    total.
     """
+    claim = _unchecked_claim(plan, survivors, same)
+    return _with_check(claim, plan, "vectors", "") if checked else claim
+
+
+def _unchecked_claim(plan: SecAggPlan, survivors: int, same: bool) -> Claim:
+    """Return the claim of a run whose total is the aggregator's word."""
     differences = (
         "sums of other sessions, or of this one with parties that have connected anew, may be over another "
         "survivor set, and two sums over differing sets reveal the difference"
@@ -52,16 +59,23 @@ def sum_claim(plan: SecAggPlan, survivors: int, *, same: bool = True) -> Claim:
 
 
 def noisy_claim(
-    plan: SecAggPlan, survivors: int, guarantee: PrivacyGuarantee, private: str, inputs: NamedSentences
+    plan: SecAggPlan,
+    survivors: int,
+    guarantee: PrivacyGuarantee,
+    private: str,
+    inputs: NamedSentences,
+    *,
+    checked: bool = False,
 ) -> Claim:
     """Return the claim of a run with noise in the sum.
 
     Args:
         private: the clause about epsilon, which ends with a colon.
         inputs: limits of what is known about a party's input and noise.
+        checked: whether each receiver checks the total.
     """
-    exact = sum_claim(plan, survivors)
-    return Claim(
+    exact = _unchecked_claim(plan, survivors, same=True)
+    claim = Claim(
         clauses=NamedSentences.of(private=private)
         + exact.clauses.replaced(sum=_sum_clause("a noisy", survivors)),
         premises=exact.premises,
@@ -69,6 +83,48 @@ def noisy_claim(
         + exact.limits.without("exact", "differences")
         + NamedSentences.of(samplers="samplers do not run in constant time"),
         guarantee=guarantee,
+    )
+    noisy = "vectors with their noise"
+    return _with_check(claim, plan, noisy, ", but for the fresh noise in it") if checked else claim
+
+
+def _with_check(claim: Claim, plan: SecAggPlan, vectors: str, fresh: str) -> Claim:
+    """Return a claim with that of the total, which each receiver checks (protocols/secagg/checked.md).
+
+    Args:
+        vectors: what parties commit to.
+        fresh: what of a later total over the same vectors cannot be chosen, "" if all can.
+    """
+    if plan.max_corrupt:
+        adversary = f" and up to {plan.max_corrupt} parties that collude with it"
+        committed = (
+            f"the honest survivors' {vectors} and of one vector for the corrupt ones together, fixed before "
+            "the first honest commitment was shown"
+        )
+    else:
+        adversary, committed = ", without any party that colludes with it", f"the survivors' {vectors}"
+    return Claim(
+        clauses=claim.clauses
+        + NamedSentences.of(
+            total=f"every party checks the total: what an honest one accepts is the sum of {committed}, "
+            f"against an aggregator that deviates{adversary}"
+        ),
+        premises=claim.premises
+        + NamedSentences.of(
+            commitments="for the check of the total: discrete logarithms in ristretto255 are hard, and "
+            "TupleHash256 is a random oracle"
+        ),
+        limits=claim.limits.replaced(
+            lies="a party may lie about its input: a corrupt one may commit to any vector, also beyond the "
+            "bounds, that leaves the total in range"
+        )
+        + NamedSentences.of(
+            first="the aggregator sees the total first and may stop the request; with a corrupt party it can "
+            f"make a later request over the same vectors give any total in range{fresh}",
+            unopened="one party that masks another vector than it committed to makes the request fail, after "
+            "the aggregator has seen a total, and is not found",
+        ),
+        guarantee=claim.guarantee,
     )
 
 

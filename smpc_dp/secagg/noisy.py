@@ -77,7 +77,7 @@ class NoisySumParameters(CheckableParameters, frozen=True):
     @property
     def view(self) -> str:
         """Key of `report.roles.VIEWS`."""
-        return "secagg-noisy"
+        return "secagg-noisy-checked" if self.is_checked else "secagg-noisy"
 
     @property
     def is_signed(self) -> bool:
@@ -145,7 +145,7 @@ class NoisySumParameters(CheckableParameters, frozen=True):
             f"differentially private ({WHOLE_PARTY}) in what is released, given {self.known_noise}:"
         )
         inputs = NamedSentences.of(any_value="a corrupt party may add any value of its own, or no noise")
-        return noisy_claim(self.plan, survivors, guarantee, private, inputs)
+        return noisy_claim(self.plan, survivors, guarantee, private, inputs, checked=self.is_checked)
 
 
 def protected(encoding: Encoding) -> str:

@@ -49,7 +49,7 @@ class SecAggParameters(CheckableParameters, frozen=True):
     @property
     def view(self) -> str:
         """Key of `report.roles.VIEWS`."""
-        return "secagg"
+        return "secagg-checked" if self.is_checked else "secagg"
 
     @property
     def keeps_survivors(self) -> bool:
@@ -58,7 +58,7 @@ class SecAggParameters(CheckableParameters, frozen=True):
 
     def claim(self, survivors: int) -> Claim:
         """Return the claim: an exact sum, no differential privacy, and what is not protected."""
-        return sum_claim(self.plan, survivors, same=self.same_survivors)
+        return sum_claim(self.plan, survivors, same=self.same_survivors, checked=self.is_checked)
 
 
 Share = Annotated[float, Meta(ge=0, lt=0.5)]

@@ -129,6 +129,9 @@ def sums() -> Stated:
     """Yield the claims of secure sums and of GOPA about vectors."""
     for corrupt, looking in CORRUPT.items():
         yield f"secagg, exact, {corrupt}", checked("secagg", SUM | looking).privacy(5)
+        for kind, given in (("exact", SUM), ("noisy", BITS)):
+            parameters = checked("secagg", given | looking | {"total": "checked"})
+            yield f"secagg, {kind}, {corrupt}, checked total", parameters.privacy(5)
         for name, delta in DELTAS.items():
             yield f"secagg, noisy, {corrupt}{name}", checked("secagg", BITS | looking | delta).privacy(5)
         for form, more in VECTOR_FORMS.items():

@@ -97,3 +97,11 @@ def test_help_has_the_range_and_no_choices() -> None:
     assert help_of(Table, "size") == "Lines of a page (1 to 2^40)."
     assert help_of(Table, "share") == "share; range (0, 1)."
     assert help_of(Table, "side") == "Where."
+
+
+def test_help_has_no_links() -> None:
+    class Linked(msgspec.Struct):
+        size: Annotated[int, Meta(description="lines of a page ([how many](#pages)), in all")] = 1
+
+    assert help_of(Linked, "size") == "Lines of a page, in all."
+    assert "(#pages)" in items(Linked)[0]

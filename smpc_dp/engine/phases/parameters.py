@@ -18,7 +18,7 @@ from smpc_dp.engine.phases.messages import CHECKED, OPENING_BYTES, PARTY_STEPS, 
 from smpc_dp.engine.result import Claim, Noise, Outcome, Privacy, Result
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.privacy.secagg_plan import SecAggPlan, communication
+from smpc_dp.privacy.secagg_plan import SecAggPlan, commitment_bytes, communication
 from smpc_dp.seen import LINE_BYTES, MOST_BEHIND
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
     def traffic(self) -> tuple[int, int]:
         """Expected bytes that one party sends and receives, without frames and TLS records."""
         length, size = self.encoding.ring_length, self.encoding.element_bytes
-        traffic = communication(self.plan, length, size, shares=self.deals_shares)
+        traffic = communication(self.plan, length, size, shares=self.deals_shares, checked=self.is_checked)
         return traffic["up"]["total"], traffic["down"]["total"]
 
     def largest_message(self, _servers: int) -> int:
@@ -265,6 +265,17 @@ class CheckableParameters(SumParameters, frozen=True, kw_only=True):
     def extra_bytes(self) -> int:
         """Bytes by which a message may be longer: the commitments and signatures of all parties."""
         return OPENING_BYTES * self.plan.parties if self.is_checked else 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Whether each party checks the total, and the bytes that it takes."""
+        if not self.is_checked:
+            return ("total: the aggregator's word, no party checks it",)
+        sent, received = commitment_bytes(self.plan)
+        return (
+            "total: each party checks it against commitments to all vectors (experimental), with "
+            f"{sent} of the bytes sent and {received} of those received",
+        )
 
 
 def cost_of_sum(parameters: SumParameters, _servers: int = 0) -> Cost:

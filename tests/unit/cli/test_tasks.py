@@ -55,6 +55,8 @@ def session_of(folder: Path, kind: str) -> Path:
     [
         ("secagg", SUM, "secagg"),
         ("secagg", BITS, "secagg-noisy"),
+        ("secagg", SUM | {"total": "checked"}, "secagg-checked"),
+        ("secagg", BITS | {"total": "checked"}, "secagg-noisy-checked"),
         ("secagg", COUNT, "records"),
         ("secagg", FITTED, "records"),
         ("gopa", GOPA, "gopa-keep"),

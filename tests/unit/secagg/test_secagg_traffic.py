@@ -1,0 +1,69 @@
+"""Planned traffic of a party of a secure sum beside the bytes of simulated runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import mean
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smpc_dp.engine.phases.parameters import SumParameters, Total
+from smpc_dp.report.trace import Trace
+from smpc_dp.secagg.params import check_parameters
+from smpc_dp.simulate import average
+
+BOUNDS: dict[str, Any] = {"lower": 0.0, "upper": 1.0, "precision": 1e-3}
+
+
+def planned(parties: int, length: int, total: Total) -> SumParameters:
+    parameters, issues = check_parameters(BOUNDS | {"length": length, "total": total}, parties)
+    assert parameters is not None, issues
+    return parameters
+
+
+def bytes_of_a_run(parameters: SumParameters, length: int, given: Mapping[str, Any]) -> tuple[float, float]:
+    """Return the mean bytes that a party sent and received."""
+    trace, parties = Trace(), parameters.plan.parties
+    average(
+        np.full((parties, length), 0.5),
+        planned_dropout=parameters.plan.dropout,
+        seed_for_simulation=1,
+        trace=trace,
+        **BOUNDS,
+        **given,
+    )
+    names = {name for pair in trace.sent for name in pair if name.startswith("party-")}
+    sent = [sum(size for (one, _), size in trace.sent.items() if one == name) for name in names]
+    received = [sum(size for (_, one), size in trace.sent.items() if one == name) for name in names]
+    return mean(sent), mean(received)
+
+
+@pytest.mark.parametrize("total", ["unchecked", "checked"])
+@pytest.mark.parametrize(("parties", "length"), [(5, 40), (12, 2), (70, 2)])
+def test_the_planned_traffic_is_that_of_a_run(parties: int, length: int, total: Total) -> None:
+    parameters = planned(parties, length, total)
+    measured = bytes_of_a_run(parameters, length, {"total": total})
+    assert parameters.traffic == pytest.approx(measured, rel=0.05)
+
+
+def test_a_checked_total_costs_what_the_plan_adds() -> None:
+    """But for the lengths of fields, to a few bytes: everybody is present."""
+    totals: tuple[Total, Total] = ("unchecked", "checked")
+    plans = [planned(12, 2, total) for total in totals]
+    without, checked = (
+        bytes_of_a_run(one, 2, {"total": total}) for one, total in zip(plans, totals, strict=True)
+    )
+    for index in (0, 1):
+        more = plans[1].traffic[index] - plans[0].traffic[index]
+        assert more == pytest.approx(checked[index] - without[index], abs=16)
+
+
+def test_the_plan_says_whose_word_the_total_is() -> None:
+    without, checked = (planned(12, 2, total) for total in ("unchecked", "checked"))
+    assert without.notes == ("total: the aggregator's word, no party checks it",)
+    [note] = checked.notes
+    sent, received = (more - less for more, less in zip(checked.traffic, without.traffic, strict=True))
+    assert note.startswith("total: each party checks it against commitments to all vectors")
+    assert note.endswith(f"with {sent} of the bytes sent and {received} of those received")
