@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from smpc_dp.crypto import commit, vector_commitments
+from smpc_dp.crypto import commit
 from smpc_dp.crypto.labels import Label
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
-from smpc_dp.engine.phases.checked_total import Committed
+from smpc_dp.engine.phases.checked_total import Committed, commitment_to
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.errors import Code, PeerFault, SmpcError, VerificationError
@@ -149,11 +149,8 @@ def assert_no_total(simulated: CheckedRun) -> None:
 
 def commit_to(parameters: SumParameters, elements: Sequence[int] | RingVector, blinding: bytes) -> bytes:
     """Return the commitment to ring elements, as a party with these parameters makes it."""
-    encoding = parameters.encoding
-    ring_vector: RingVector = np.asarray(elements, dtype=encoding.dtype)
-    return vector_commitments.commit(
-        ring_vector, blinding, width=encoding.element_bytes, signed=parameters.is_signed
-    )
+    ring_vector: RingVector = np.asarray(elements, dtype=parameters.encoding.dtype)
+    return commitment_to(parameters, ring_vector, blinding)
 
 
 def assert_names_the_aggregator(error: SmpcError, aggregator: str = AGGREGATOR) -> None:

@@ -105,12 +105,12 @@ def assert_one_commitment_a_run(scene: CheckedScene, *wires: Wire) -> None:
         if envelope.step == m.MASKED:
             message = decode(envelope.body, m.CheckedMasked, PARTY)
             masked.setdefault(envelope.run_id, set()).add((message.point, message.vector, message.blinding))
-    assert all(len(sent) == 1 for sent in (*advertised.values(), *masked.values()))
-    for run_id, ((point, _, _),) in masked.items():
-        [leaf] = advertised[run_id]
-        assert scene.leaf(run_id, point) == leaf
-    points = [point for ((point, _, _),) in masked.values()]
-    assert len({*points}) == len(points)
+    assert all(len(sent) == 1 for sent in advertised.values())
+    assert all(len(sent) == 1 for sent in masked.values())
+    points = {run_id: sent.pop()[0] for run_id, sent in masked.items()}
+    for run_id, point in points.items():
+        assert {scene.leaf(run_id, point)} == advertised[run_id]
+    assert len({*points.values()}) == len(points)
 
 
 @pytest.mark.parametrize("killed", range(10))

@@ -72,7 +72,7 @@ def commit_vector(member: Member[SumParameters], vector: RingVector) -> tuple[Ri
     noisy = vector.copy()
     member.parameters.add_noise(noisy, member.random)
     blinding = commit.fresh_blinding(member.random)
-    return noisy, Committed(_commit(member.parameters, noisy, blinding), blinding)
+    return noisy, Committed(commitment_to(member.parameters, noisy, blinding), blinding)
 
 
 def open_commitment(
@@ -154,10 +154,15 @@ def check_total(
 ) -> None:
     """Raise VerificationError unless the sum of `points` is the commitment to `total` with `blinding`."""
     integers, generators, width = _integers(parameters, total)
-    generators.check_totals(integers, width, blinding, points, THREADS)
+    try:
+        generators.check_totals(integers, width, blinding, points, THREADS)
+    except VerificationError as error:
+        if error.check != Check.BAD_OPENING:
+            raise
+        raise VerificationError("the total is not that of the commitments", Check.WRONG_TOTAL) from None
 
 
-def _commit(parameters: SumParameters, vector: RingVector, blinding: bytes) -> bytes:
+def commitment_to(parameters: SumParameters, vector: RingVector, blinding: bytes) -> bytes:
     """Return the commitment to a vector of ring elements."""
     integers, generators, width = _integers(parameters, vector)
     return generators.commit(integers, width, blinding, THREADS)
