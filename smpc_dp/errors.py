@@ -59,6 +59,7 @@ class Code(StrEnum):
     NEIGHBOURHOOD = "place"
     EVIDENCE = "evidence"
     IMPOSSIBLE = "impossible"
+    TOTAL = "total"
     STOPPED = "stopped"
     FAULT = "fault"
     OPERATION = "question"
@@ -73,7 +74,6 @@ class Code(StrEnum):
     KIND = "kind"
     BEGUN = "begun"
     EARLIER = "earlier"
-    TOTAL = "total"
 
 
 class _Explained(StrEnum):
@@ -164,7 +164,7 @@ class Check(_Explained):
     TRANSCRIPT_DIFFERS = "transcript-differs", "the two ends hash different transcripts"
     # Results.
     OUT_OF_BOUNDS = "out-of-bounds", "a value beyond its bounds and the planned noise"
-    WRONG_TOTAL = "wrong-total", "the total is not the sum of the published values"
+    WRONG_TOTAL = "wrong-total", "the total is not that of the published values or of the commitments"
     WRONG_COUNT = "wrong-count", "pairs, pieces or failures are miscounted"
     WRONG_RESULT = "wrong-result", "an outcome, output or token does not follow from its inputs"
     # Logs.

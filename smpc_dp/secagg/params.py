@@ -127,7 +127,10 @@ CheckedTotal = Annotated[
     Meta(
         description="whether each receiver checks the total against commitments to all vectors "
         "([below](#checked-totals)), or takes the aggregator's word (experimental)",
-        extra={"range": f"`checked` with at most {MOST_CHECKED} parties and {MAX_CHECKED} elements"},
+        extra={
+            "range": f'`"checked"`, of at most {MOST_CHECKED:,} parties and {MAX_CHECKED:,} elements, '
+            'or `"unchecked"`'
+        },
     ),
 ]
 
