@@ -35,6 +35,7 @@ KINDS = {
     "records": "in sums of records",
     "gopa-keep": "in averages by GOPA",
     "gopa-roll-back": "in averages by GOPA",
+    "records-checked": "in sums of records",
     "gopa-records": "in sums of records by GOPA",
     "gopa-direct": "in averages by GOPA",
     "gopa-direct-records": "in sums of records by GOPA",
@@ -246,4 +247,4 @@ VIEWS: dict[str, tuple[View, ...]] = {
         ),
     ),
 }
-VIEWS |= {f"{key}-checked": _checked(VIEWS[key]) for key in ("secagg", "secagg-noisy")}
+VIEWS |= {f"{key}-checked": _checked(VIEWS[key]) for key in ("secagg", "secagg-noisy", "records")}

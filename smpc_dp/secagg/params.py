@@ -209,10 +209,10 @@ def check_sum(
     if issues or plan is None:
         return None, good, issues
     precision = good["precision"]
-    if good.get("total") == "checked":
-        issues += _checked_issues(good["length"] + (good["max_weight"] > 0), parties)
-        if issues:
-            return None, good, issues
+    try:
+        check_total(good.get("total", "unchecked"), good["length"] + (good["max_weight"] > 0), parties)
+    except ConfigError as error:
+        return None, good, list(error.issues)
     encoding = Encoding.plan(
         length=good["length"],
         lower=good["lower"],
@@ -225,14 +225,15 @@ def check_sum(
     return SumParameters(encoding=encoding, plan=plan), good, issues
 
 
-def _checked_issues(elements: int, parties: int) -> list[ConfigIssue]:
-    """Return why the total of so many elements and parties cannot be checked."""
+def check_total(total: Total, elements: int, parties: int) -> None:
+    """Raise ConfigError if the total of so many elements and parties is to be checked, and cannot be."""
     issues = Issues()
     for many, most, of in ((elements, MAX_CHECKED, "elements"), (parties, MOST_CHECKED, "parties")):
-        if many > most:
+        if total == "checked" and many > most:
             reason = f"'checked' is for at most {most:,} {of}, this session has {many:,}: write 'unchecked'"
             issues.add_issue("total", reason, ConfigCheck.TOO_LARGE)
-    return issues
+    if issues:
+        raise ConfigError(issues)
 
 
 def plan_graph(

@@ -27,7 +27,7 @@ from smpc_dp.records.parameters import (
 from smpc_dp.secagg.claim import noisy_claim
 from smpc_dp.secagg.noisy import REFUSED as REFUSED_NOISY
 from smpc_dp.secagg.noisy import NoisySumParameters, check_room, counted_shares, noise_counts
-from smpc_dp.secagg.params import Corrupt, SecAggParameters, Security, Share
+from smpc_dp.secagg.params import CheckedTotal, Corrupt, SecAggParameters, Security, Share, check_total
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +50,7 @@ class PrivateRecordParameters(NoisySumParameters, PlannedRecordParameters, froze
     @property
     def view(self) -> str:
         """Key of `report.roles.VIEWS`."""
-        return "records"
+        return "records-checked" if self.is_checked else "records"
 
     def planned(self) -> str:
         """Return the variance of a share, and the scale of each block: all that is derived with floats."""
@@ -70,7 +70,8 @@ class PrivateRecordParameters(NoisySumParameters, PlannedRecordParameters, froze
             f"{protected(schema)} ({self.epsilon:g}, {self.delta:g})-differentially private "
             f"({schema.relation}) in what is released{steps_text(self.steps)}, given {self.known_noise}:"
         )
-        return noisy_claim(self.plan, survivors, guarantee, private, not_protected(schema))
+        limits = not_protected(schema)
+        return noisy_claim(self.plan, survivors, guarantee, private, limits, checked=self.is_checked)
 
 
 class RecordSumParameters(PrivateRecordParameters, NoisyRecordParameters, frozen=True):
@@ -101,7 +102,7 @@ class ExactSteppedParameters(SecAggParameters, SteppedRecordParameters, frozen=T
     @property
     def view(self) -> str:
         """Key of `report.roles.VIEWS`."""
-        return "records"
+        return "records-checked" if self.is_checked else "records"
 
     def planned(self) -> str:
         """Return a digest of the scales, and of what the step takes from those before."""
@@ -116,9 +117,16 @@ def steps_text(steps: int) -> str:
     return "" if steps == 1 else f" in all {steps} steps together"
 
 
+class SumRecordSettings(RecordSettings, frozen=True, kw_only=True):
+    """The `[parameters]` of statistics of records by a secure sum."""
+
+    total: CheckedTotal = "unchecked"
+
+
 class StepSettings(AskSettings, frozen=True, kw_only=True):
     """The `[parameters]` of what takes several requests: logistic and Poisson regression, random effects."""
 
+    total: CheckedTotal = "unchecked"
     steps: Annotated[
         int, Meta(ge=1, le=50, description="Newton steps of a regression, each a request; 5 to 8 do")
     ] = 5
@@ -192,7 +200,10 @@ def _planned_steps(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) ->
     )
     encoding, rows = records.record_encoding(request, plan.parties), records.public_rows(good)
     if not private:
-        return ExactSteppedParameters(encoding=encoding, plan=plan, request=request, public_rows=rows)
+        check_total(good["total"], encoding.ring_length, plan.parties)
+        return ExactSteppedParameters(
+            encoding=encoding, plan=plan, request=request, public_rows=rows, total=good["total"]
+        )
     records.check_planned_errors(request, good, plan.parties)
     counted = counted_shares(plan)
     # the summed noise of the counted shares is that of a curator, to a part in a million
@@ -211,7 +222,7 @@ def check_records(
     if asks_steps(parameters):
         return check_steps(parameters, parties)
     return records.check_record_settings(
-        RecordSettings,
+        SumRecordSettings,
         parameters,
         parties,
         functools.partial(_planned, laplace=laplace),
@@ -241,6 +252,7 @@ def _common(
     """Return the parameters of a planned request; `curator`: the deviation of a trusted curator's noise."""
     encoding = records.record_encoding(request, plan.parties)
     check_room(encoding, math.isqrt(math.ceil(plan.parties * request.variance)) + 1)
+    check_total(good["total"], encoding.ring_length, plan.parties)
     return {
         "encoding": encoding,
         "plan": plan,
@@ -251,4 +263,5 @@ def _common(
         "honest": counted_shares(plan),
         "curator_deviation": curator,
         "public_rows": records.public_rows(good),
+        "total": good["total"],
     }
