@@ -68,6 +68,12 @@ RECORDS: dict[str, object] = {
 }
 
 
+def test_statistics_of_records_are_checked_too() -> None:
+    assert not issues_of("secagg", 6, total="checked", **RECORDS)
+    [issue] = issues_of("secagg", 10_001, total="checked", **RECORDS)
+    assert issue.reason.startswith("'checked' is for at most 10,000 parties, this session has 10,001")
+
+
 @pytest.mark.parametrize(
     ("protocol", "given"),
     [
@@ -75,7 +81,6 @@ RECORDS: dict[str, object] = {
         ("gopa", {"length": 2, **BOUNDS, **PRIVACY, "verifiable": True, "precision": 0.25}),
         ("gopa", {"length": 2, **BOUNDS, **PRIVACY, "topology": "direct"}),
         ("gopa", RECORDS),
-        ("secagg", RECORDS),
     ],
 )
 @pytest.mark.parametrize("total", ["checked", "unchecked"])

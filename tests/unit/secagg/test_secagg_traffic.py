@@ -49,12 +49,16 @@ def test_the_planned_traffic_is_that_of_a_run(parties: int, length: int, total: 
 
 
 def test_a_checked_total_costs_what_the_plan_adds() -> None:
-    """But for the lengths of fields, to a few bytes: everybody is present."""
+    """But for the lengths of fields, to a few bytes: everybody is present.
+
+    docs/reference/session-file.md states the 168 bytes.
+    """
     totals: tuple[Total, Total] = ("unchecked", "checked")
     plans = [planned(12, 2, total) for total in totals]
     without, checked = (
         bytes_of_a_run(one, 2, {"total": total}) for one, total in zip(plans, totals, strict=True)
     )
+    assert plans[1].traffic[0] - plans[0].traffic[0] == 168
     for index in (0, 1):
         more = plans[1].traffic[index] - plans[0].traffic[index]
         assert more == pytest.approx(checked[index] - without[index], abs=16)
