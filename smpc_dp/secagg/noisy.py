@@ -24,7 +24,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SMALL_SESSION
 from smpc_dp.secagg.claim import noisy_claim
 from smpc_dp.secagg.params import OF_GOPA, SAME, CheckedTotal, SumSettings, check_sum
-from smpc_dp.secagg.protocol import VERSION
+from smpc_dp.secagg.versions import VERSION
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

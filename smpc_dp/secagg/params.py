@@ -22,7 +22,7 @@ from smpc_dp.engine.result import Claim
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout, part_of, plan_secagg
 from smpc_dp.secagg.claim import sum_claim
-from smpc_dp.secagg.protocol import VERSION
+from smpc_dp.secagg.versions import VERSION
 from smpc_dp.settings import read
 
 if TYPE_CHECKING:

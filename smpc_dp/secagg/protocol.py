@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 from smpc_dp.engine.averaging import Averaging
 from smpc_dp.engine.session_protocol import Roles, SessionProtocol, corrupt_as_written
 from smpc_dp.errors import ConfigIssue
+from smpc_dp.secagg.versions import AUDITED_VERSION, VERSION
 
 if TYPE_CHECKING:
     from smpc_dp.engine.phases.parameters import SumParameters
     from smpc_dp.engine.run import Run
 
-# In version 2 parties commit to masking keys before any is shown. Of version 1 logs of statistics of pairs
-# are audited, and no session is run.
-VERSION, AUDITED_VERSION = 2, 1
 # Groups of learners up to this size have the complete graph: only there all s - c honest members' noise is
 # counted on.
 MOST_COMPLETE = 512

@@ -112,7 +112,8 @@ def another_publication(_relay: Any, _run_id: bytes, message: v.Publications) ->
 def another_tally(relay: Any, run_id: bytes, message: v.Tallied) -> v.Tallied:
     """A second tally, rightly signed by the aggregator, with another total."""
     tally = decode(message.tally, v.Tally, "")
-    total = (int.from_bytes(tally.total[:8], "little") + 1).to_bytes(8, "little") + tally.total[8:]
+    first = (int.from_bytes(tally.total[:8], "little") + 1) % 2**64
+    total = first.to_bytes(8, "little") + tally.total[8:]
     body = encode(replace(tally, total=total))
     envelope = relay.write_own(run_id, v.TALLY, replace(tally, total=total))
     assert envelope.body == body

@@ -29,7 +29,7 @@ Tallied = v.Tallied
 
 def more(total: bytes) -> bytes:
     ring_vector = np.frombuffer(total, "<u8").copy()
-    ring_vector[0] += np.uint64(1)
+    ring_vector[:1] += np.uint64(1)
     return ring_vector.tobytes()
 
 

@@ -176,7 +176,7 @@ def test_nobody_goes_on_whose_own_draws_are_voided() -> None:
     victim = NAMES.index(CHEAT) + 1
 
     def finish(relay: VerifiableAggregator, state: CollectReveal) -> Transition:
-        drawn = {party: item.message for party, item in state.inbox.items.items()}
+        drawn = {party: item.message.drawn for party, item in state.inbox.items.items()}
 
         def hidden(envelope: Envelope) -> Envelope:
             message = decode(envelope.body, m.Neighbours, RELAY)

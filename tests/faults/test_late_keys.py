@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from smpc_dp.capabilities.gopa import direct_agreement, direct_coordinator
+from smpc_dp.capabilities.gopa import direct_messages as d
 from smpc_dp.capabilities.gopa import messages as g
 from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
@@ -147,6 +148,26 @@ def test_a_coordinator_leaves_out_the_owner_of_a_point_of_small_order() -> None:
     assert any(BAD in fault and "small order" in fault for fault in outcomes["p1"].faults)
 
 
+def test_without_an_aggregator_a_roll_with_another_message_of_ones_own_is_refused() -> None:
+    """A coordinator shows a party another commitment of its own on the roll, as if it had signed that."""
+    simulated, place = DirectRow(), 1
+    others: list[Envelope] = []
+
+    def tamper(sent: Envelope) -> Iterable[Envelope]:
+        if (sent.step, sent.sender) == (m.ADVERTISE, MEMBER):
+            others.append(simulated.change(sent, key_commitment=OTHER))
+        if (sent.step, sent.receiver) != (d.MERKLE_COMMITMENT, MEMBER):
+            return (sent,)
+        roll = simulated.read(sent)
+        bodies, signatures = list(roll.advertisements), bytearray(roll.signatures)
+        bodies[place], signatures[64 * place : 64 * place + 64] = others[0].body, others[0].signature
+        return (simulated.change(sent, advertisements=bodies, signatures=bytes(signatures)),)
+
+    simulated.execute(tamper)
+    simulated.assert_blames(MEMBER, "p1", f"roll does not have the message of {MEMBER}")
+    assert not simulated.steps_of(MEMBER) & {m.REVEAL, g.PUBLISH}
+
+
 @pytest.mark.parametrize(
     ("key", "committed", "reason"),
     [
@@ -267,6 +288,18 @@ def test_an_aggregator_that_forwards_another_key_is_refused(kind: Kind) -> None:
     simulated.execute(only(m.NEIGHBOURS, VICTIM, swap))
     simulated.assert_blames(VICTIM, AGGREGATOR, f"forwarded a key that {BAD} had not committed to")
     assert not {m.DEAL, m.ATTEST_PARTICIPANTS} & {*simulated.steps_of(VICTIM)}
+
+
+@pytest.mark.parametrize("change", [lambda packed: packed[32:], lambda packed: packed + OTHER])
+def test_one_masking_key_of_each_neighbour_is_due(change: Callable[[bytes], bytes]) -> None:
+    simulated = SimulatedRun(4)
+
+    def tamper(sent: Envelope) -> Iterable[Envelope]:
+        packed = decode(sent.body, m.Neighbours, AGGREGATOR).mask_keys
+        return (simulated.change(sent, mask_keys=change(packed)),)
+
+    simulated.execute(only(m.NEIGHBOURS, VICTIM, tamper))
+    simulated.assert_blames(VICTIM, AGGREGATOR, "forwarded other than one masking key of each neighbour")
 
 
 def test_an_opening_with_another_key_is_its_owners_fault() -> None:

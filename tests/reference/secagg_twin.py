@@ -239,8 +239,8 @@ class Session:
 
     def _reveal(self, revealed: list[Party]) -> list[Party]:
         for p in revealed:
-            fields = (party_list(p.drawn), p.blinder, public_key(p.mask_secret))
-            p.reveal = self.send(self.run, "reveal", p.name, self.aggregator, fields)
+            opening = (party_list(p.drawn), p.blinder, public_key(p.mask_secret))
+            p.reveal = self.send(self.run, "reveal", p.name, self.aggregator, opening)
         members = party_set([p.number for p in revealed], len(self.names))
         for p in revealed:
             p.drew_me = [q for q in revealed if p.number in q.drawn]

@@ -13,7 +13,7 @@ from smpc_dp.crypto.merkle import MerkleTree
 from smpc_dp.engine.phases import certify
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.privacy.certificates import expected_samples
-from smpc_dp.secagg.protocol import VERSION
+from smpc_dp.secagg.versions import VERSION
 from smpc_dp.session.memory.simulated_run import Signer, public_keys
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, encode

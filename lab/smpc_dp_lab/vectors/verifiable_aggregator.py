@@ -160,5 +160,5 @@ def _certificates() -> Iterator[Cheat]:
 
 def _one_more(packed: bytes) -> bytes:
     ring_vector = np.frombuffer(packed, dtype="<u8").copy()
-    ring_vector[0] += np.uint64(1)
+    ring_vector[:1] += np.uint64(1)
     return ring_vector.tobytes()
