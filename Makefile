@@ -12,7 +12,7 @@ PYTHON_INPUTS ?= 1000000
 # The compiled core names no folder of the machine that it was built on.
 REMAP := --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo --remap-path-prefix=$(CURDIR)=.
 LAB := lab/pyproject.toml verify/pyproject.toml
-CORE := Cargo.toml Cargo.lock pyproject.toml core/README.md \
+CORE := Cargo.toml Cargo.lock pyproject.toml core/README.md core/src/pedersen/digests.bin \
   $(foreach crate,core bindings,$(crate)/Cargo.toml $(wildcard $(crate)/src/*.rs $(crate)/src/*/*.rs))
 
 # Lint checks the core for a processor of another kind, too. blake3's code in C is left out: it needs a cross compiler.

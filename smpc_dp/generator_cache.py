@@ -25,13 +25,18 @@ _LOG = logging.getLogger("smpc_dp")
 _NAME = "vector-generators-1"
 
 
-def default_folder() -> Path:
+def default_folder() -> Path | None:
     """Return smpc-dp in the user's folder of caches [XDG Base Directory Specification, 0.8].
 
-    Raises RuntimeError if the user has no home.
+    None if neither XDG_CACHE_HOME nor a home of the user is known.
     """
     stated = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (stated if stated.is_absolute() else Path.home() / ".cache") / "smpc-dp"
+    if stated.is_absolute():
+        return stated / "smpc-dp"
+    try:
+        return Path.home() / ".cache" / "smpc-dp"
+    except RuntimeError:
+        return None
 
 
 class GeneratorCache:
@@ -39,7 +44,8 @@ class GeneratorCache:
 
     def __init__(self, folder: Path | None = None, generators: Generators | None = None) -> None:
         """Use `folder`, or `default_folder`: it is made when the first block is stored. Load `generators`."""
-        self._folder = (folder or default_folder()) / _NAME
+        parent = folder or default_folder()
+        self._folder = parent / _NAME if parent else None
         self._generators = Generators() if generators is None else generators
         self._stores = True
 
@@ -54,10 +60,18 @@ class GeneratorCache:
             raise ValueError(f"length: {length}, not between 1 and {MAX_LENGTH}")
         with self._generators.lock:
             while len(self._generators) < length:
-                path = self._folder / f"{len(self._generators) // BLOCK_POINTS:03}"
-                if not self._read(path):
-                    self._store(path, self._generators.make_block(threads))
+                self._append(threads)
         return self._generators
+
+    def _append(self, threads: int) -> None:
+        """Append the next block: from its file, or else made and stored."""
+        if self._folder is None:
+            self._generators.make_block(threads)
+            self._do_without("no home of the user is known")
+            return
+        path = self._folder / f"{len(self._generators) // BLOCK_POINTS:03}"
+        if not self._read(path):
+            self._store(path, self._generators.make_block(threads))
 
     def _read(self, path: Path) -> bool:
         """Append the block of a file, and tell whether it was there and is right."""
@@ -67,7 +81,7 @@ class GeneratorCache:
         except FileNotFoundError:
             return False
         except OSError as error:
-            self._do_without(error)
+            self._do_without(f"{path}: {error.strerror}")
             return False
 
     def _store(self, path: Path, block: bytes) -> None:
@@ -78,16 +92,12 @@ class GeneratorCache:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, lambda file: file.write(block))
         except OSError as error:
-            self._do_without(error)
+            self._do_without(f"{path}: {error.strerror}")
 
-    def _do_without(self, error: OSError) -> None:
+    def _do_without(self, reason: str) -> None:
         """Log, once, that the folder cannot be used."""
         if self._stores:
-            _LOG.warning(
-                "%s: generators of commitments are not stored, and made in memory (%s)",
-                self._folder,
-                error.strerror,
-            )
+            _LOG.warning("generators of commitments are not stored, and made in memory: %s", reason)
         self._stores = False
 
 

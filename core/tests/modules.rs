@@ -23,7 +23,7 @@ fn modules(folder: &Path, prefix: &str, result: &mut BTreeMap<String, String>) {
         };
         if file.is_dir() {
             modules(&file, &inner, result);
-        } else {
+        } else if file.extension().is_some_and(|kind| kind == "rs") {
             let text = fs::read_to_string(&file).expect("a source file");
             result.insert(inner, text);
         }

@@ -82,7 +82,10 @@ def test_an_unusable_folder_is_logged_once(
         assert len(cache.load(2 * BLOCK_POINTS)) == 2 * BLOCK_POINTS
     assert made == [0, 1]
     [record] = caplog.records
-    assert "are not stored, and made in memory (Not a directory)" in record.getMessage()
+    path = tmp_path / "file" / "vector-generators-1" / "000"
+    assert record.getMessage() == (
+        f"generators of commitments are not stored, and made in memory: {path}: Not a directory"
+    )
 
 
 def test_a_full_disk_leaves_stored_blocks_in_use(
@@ -138,3 +141,18 @@ def test_the_default_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_pa
         assert default_folder() == tmp_path / ".cache" / "smpc-dp"
     monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache/of-a-user")
     assert default_folder() == Path("/var/cache/of-a-user/smpc-dp")
+
+
+def test_no_home_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, made: list[int]
+) -> None:
+    def unknown() -> Path:
+        raise RuntimeError
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", unknown)
+    with caplog.at_level(logging.WARNING):
+        assert len(GeneratorCache().load(BLOCK_POINTS + 1)) == 2 * BLOCK_POINTS
+    assert made == [0, 1]
+    [record] = caplog.records
+    assert "no home of the user is known" in record.getMessage()

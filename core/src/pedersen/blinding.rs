@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use curve25519_dalek::scalar::Scalar;
+use zeroize::Zeroizing;
 
 use super::generators::Family;
 use super::point::{Extended, Niels};
@@ -21,12 +22,12 @@ static POWERS: LazyLock<[Niels; TOGETHER]> = LazyLock::new(|| {
 });
 
 /// Returns 2 r H, in constant time.
-pub fn twice(scalar: &Scalar) -> Extended {
+pub fn twice(scalar: &Scalar) -> Zeroizing<Extended> {
     let (bytes, _) = scalar.as_bytes().as_chunks::<8>();
     let mut windows = Windows::new(64);
     windows.add(
         &POWERS,
         std::array::from_fn(|k| u64::from_le_bytes(bytes[k])),
     );
-    windows.twice(false)
+    Zeroizing::new(windows.twice(false))
 }

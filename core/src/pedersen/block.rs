@@ -1,8 +1,10 @@
 //! Blocks of generators as they are stored: a point is y + x, y - x and 2 d x y, canonical, 32 bytes each.
 //!
 //! Making a point takes four inverse square roots, reading it none. What is stored is compared with the
-//! digests in `digests.bin`. They are keyed BLAKE3: the crate has it for streams, and with the vectors that most
-//! processors have it takes a fraction of the time of SHA-256, even in its own instructions.
+//! digests in `digests.bin`: keyed BLAKE3, which the crate has for streams. It takes a third of the time of
+//! SHA-256 in the processor's own instructions.
+
+use std::sync::Arc;
 
 use super::error::CommitmentError;
 use super::field::{BYTES, Element};
@@ -64,6 +66,17 @@ fn expect_number(number: usize) -> Result<(), CommitmentError> {
     }
     Err(CommitmentError::Argument(format!(
         "block: {number}, not below {BLOCKS}"
+    )))
+}
+
+/// Refuses fewer blocks than elements need.
+pub fn expect_blocks(blocks: &[Arc<Block>], length: usize) -> Result<(), CommitmentError> {
+    if length <= blocks.len() * BLOCK_POINTS {
+        return Ok(());
+    }
+    Err(CommitmentError::Argument(format!(
+        "vector: {length} elements, and generators for {}",
+        blocks.len() * BLOCK_POINTS
     )))
 }
 

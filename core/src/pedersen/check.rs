@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use curve25519_dalek::scalar::Scalar;
 
-use super::block::Block;
+use super::block::{Block, expect_blocks};
 use super::buckets::Buckets;
-use super::commit::expect_blocks;
 use super::elements::Elements;
 use super::error::CommitmentError;
 use super::limits::{BLOCK_POINTS, expect_threads};

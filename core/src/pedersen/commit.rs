@@ -3,27 +3,16 @@
 use std::sync::Arc;
 
 use curve25519_dalek::scalar::Scalar;
-use zeroize::Zeroize;
+use zeroize::Zeroizing;
 
 use super::blinding;
-use super::block::Block;
+use super::block::{Block, expect_blocks};
 use super::elements::Elements;
 use super::error::CommitmentError;
 use super::limits::{BLOCK_POINTS, expect_threads};
 use super::parallel;
 use super::ristretto::encode;
 use super::table::{TOGETHER, Windows, half};
-
-/// Refuses fewer blocks than elements need.
-pub fn expect_blocks(blocks: &[Arc<Block>], length: usize) -> Result<(), CommitmentError> {
-    if length <= blocks.len() * BLOCK_POINTS {
-        return Ok(());
-    }
-    Err(CommitmentError::Argument(format!(
-        "vector: {length} elements, and generators for {}",
-        blocks.len() * BLOCK_POINTS
-    )))
-}
 
 /// Returns the commitment to secret elements with the blinding `blinding`, encoded.
 ///
@@ -52,9 +41,7 @@ pub fn commit(
     let mut parts = parts.into_iter();
     let mut windows = parts.next().expect("a part");
     parts.for_each(|other| windows.merge(&other));
-    let mut twice = windows.twice(elements.signed());
-    twice = twice.plus(&blinding::twice(blinding).cached());
-    let commitment = encode(&half(&twice));
-    twice.zeroize();
-    Ok(commitment)
+    let vector = Zeroizing::new(windows.twice(elements.signed()));
+    let twice = Zeroizing::new(vector.plus(&blinding::twice(blinding).cached()));
+    Ok(encode(&half(&twice)))
 }

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_are_what_they_are_called() {
+    fn constants_satisfy_their_definitions() {
         assert!(same(D * small(121_666), -small(121_665)));
         assert!(same(TWICE_D, (D + D).carry()));
         assert!(same(TWICE_D * INVERSE_TWICE_D, Element::ONE));
