@@ -84,8 +84,10 @@ class CheckedRun(SimulatedRun):
     # What an attacker makes
 
     def pack(self, total: Sequence[int] | RingVector) -> bytes:
-        """Return ring elements as they travel."""
-        return self.encoding.pack(np.asarray(total, dtype=self.encoding.dtype))
+        """Return integers, reduced to ring elements, as they travel."""
+        modulus = 1 << 8 * self.encoding.element_bytes
+        reduced = [int(element) % modulus for element in total]
+        return self.encoding.pack(np.array(reduced, dtype=self.encoding.dtype))
 
     def total_of(self, result: m.CheckedResult) -> list[int]:
         """Return the ring elements of a total."""

@@ -16,6 +16,7 @@ from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.checked_total import Opened
 from smpc_dp.engine.state import Transition
 from smpc_dp.secagg import states
+from smpc_dp.secagg.noisy import check_noisy
 from smpc_dp.secagg.states import AGGREGATOR as ROLE
 from smpc_dp.secagg.states import Aggregator, CollectMasked
 from smpc_dp.wire.envelope import Envelope
@@ -55,8 +56,7 @@ def off_by(*changes: int) -> ResultLie:
 
     def lie(simulated: CheckedRun, _receiver: str, result: m.CheckedResult) -> m.CheckedResult:
         total = simulated.total_of(result)
-        modulus = 1 << 8 * simulated.encoding.element_bytes
-        changed = [(element + change) % modulus for element, change in zip(total, changes, strict=True)]
+        changed = [element + change for element, change in zip(total, changes, strict=True)]
         return replaced(result, total=simulated.pack(changed))
 
     return lie
@@ -136,6 +136,11 @@ def as_lanes(simulated: CheckedRun, _receiver: str, result: m.CheckedResult) -> 
     return replaced(result, total=lanes.astype("<u4").tobytes())
 
 
+def negated(simulated: CheckedRun, _receiver: str, result: m.CheckedResult) -> m.CheckedResult:
+    """Give each element the other sign, in two's complement."""
+    return replaced(result, total=simulated.pack([-each for each in simulated.total_of(result)]))
+
+
 LIES: dict[str, tuple[ResultLie, str]] = {
     "one element by one": (off_by(0, 1, 0), WRONG),
     "one up and one down": (off_by(1, -1, 0), WRONG),
@@ -184,6 +189,34 @@ def test_two_false_totals() -> None:
         lambda run, receiver, result: off_by(run.number(receiver), 0, 0)(run, receiver, result)
     )
     simulated.assert_all_refuse(WRONG)
+
+
+NOISY = ("one element by one", "one up and one down", "without a survivor", "another sum of blindings")
+
+
+@pytest.mark.parametrize("lie", [*NOISY, "by half of the ring", "the sign of an element"])
+def test_a_false_total_with_noise(lie: str) -> None:
+    """Elements are read as two's complement of 64 bits: another sign is another element."""
+    given = {
+        "length": 3,
+        "lower": -9.0,
+        "upper": 9.0,
+        "precision": 1e-3,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "dropout": 0.25,
+        "corrupt": 0.0,
+        "total": "checked",
+    }
+    parameters, issues = check_noisy(given, 4)
+    assert parameters is not None, issues
+    tell = {
+        "by half of the ring": off_by(0, 0, 1 << 63),
+        "the sign of an element": negated,
+    }.get(lie) or LIES[lie][0]
+    simulated = CheckedRun(4, parameters=parameters).lie_in_result(tell)
+    simulated.assert_all_refuse(WRONG)
+    assert not CheckedRun(4, parameters=parameters).execute().errors
 
 
 @pytest.mark.parametrize(

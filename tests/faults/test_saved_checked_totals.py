@@ -23,6 +23,7 @@ from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors import runs
 from tests.faults.saved_scene import Crash, Faults, Media, Wire, begin, execute, restore, step
 from tests.faults.saved_sums import PARTY, SumScene
+from tests.faults.test_saved_aggregator import Hall
 
 BOUNDS = {"length": 3, "lower": -2.0, "upper": 2.0, "precision": 0.01, "dropout": 0.25, "corrupt": 0.0}
 
@@ -105,12 +106,13 @@ def assert_one_commitment_a_run(scene: CheckedScene, *wires: Wire) -> None:
         if envelope.step == m.MASKED:
             message = decode(envelope.body, m.CheckedMasked, PARTY)
             masked.setdefault(envelope.run_id, set()).add((message.point, message.vector, message.blinding))
-    assert all(len(sent) == 1 for sent in advertised.values())
-    assert all(len(sent) == 1 for sent in masked.values())
-    points = {run_id: sent.pop()[0] for run_id, sent in masked.items()}
-    for run_id, point in points.items():
-        assert {scene.leaf(run_id, point)} == advertised[run_id]
-    assert len({*points.values()}) == len(points)
+    assert all(len(leaves) == 1 for leaves in advertised.values())
+    assert all(len(messages) == 1 for messages in masked.values())
+    for run_id, ((point, _, _),) in masked.items():
+        [leaf] = advertised[run_id]
+        assert scene.leaf(run_id, point) == leaf
+    points = [point for ((point, _, _),) in masked.values()]
+    assert len({*points}) == len(points)
 
 
 @pytest.mark.parametrize("killed", range(10))
@@ -178,3 +180,21 @@ def test_the_saved_vector_has_its_noise(tmp_path: Path) -> None:
         again = restore(scene, media, wire)
         np.testing.assert_array_equal(again.state.vector, vector)
         step(scene, again, wire)
+
+
+class CheckedHall(Hall):
+    """The aggregator of a checked sum, whose states hold commitments, signatures and masked blindings."""
+
+    scenario = CheckedScene.scenario
+
+
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("lose", [None, 9, 22, 26], ids=lambda at: f"lost at {at}")
+def test_an_aggregator_is_restored_after_every_event(tmp_path: Path, lose: int | None) -> None:
+    """The result is that of an aggregator that never ended, to the byte, and all parties take it."""
+    media, hall = Media(tmp_path / "media", counted=True), CheckedHall(lose)
+    hall.begin(media)
+    while hall.step(hall.restore(media)):
+        pass
+    hall.check(hall.restore(media))
+    assert m.RESULT in hall.steps

@@ -489,11 +489,15 @@ class Begun(NamedTuple):
 
 
 class Commitments(msgspec.Struct, frozen=True):
-    """Advertisements, by party, as they are forwarded and decoded; and the digest of the root over them."""
+    """Advertisements, by party, as they are forwarded and decoded; and the digest of the roots over them.
+
+    `value_commitments`: of all parties that advertised, where totals are checked.
+    """
 
     forwarded: dict[int, m.Advertisement]
     advertised: dict[int, m.Advertise]
     digest: bytes
+    value_commitments: dict[int, bytes] = msgspec.field(default_factory=dict)
 
 
 class Edges(msgspec.Struct, frozen=True):
@@ -609,10 +613,11 @@ def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[
     forwarded = {
         party: m.Advertisement(party, item.body, item.signature) for party, item in inbox.items.items()
     }
-    advertised = {party: item.message for party, item in inbox.items.items()}
-    merkle_commitment = merkle_commitment_of(context, forwarded)
-    trees = [merkle_commitment]
-    if values := value_commitments_of(advertised):
+    sent = {party: item.message for party, item in inbox.items.items()}
+    # A saved state has one type of advertisements: what those of checked totals have besides is apart.
+    advertised = {party: m.Advertise.of(message) for party, message in sent.items()}
+    trees = [merkle_commitment_of(context, forwarded)]
+    if values := value_commitments_of(sent):
         trees.append(MerkleCommitment(context, Label.VALUES, values))
     digest = keys.merkle_commitment_digest(context, state.run_id, packed, *(tree.root for tree in trees))
 
@@ -622,7 +627,7 @@ def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[
         return kind(packed, *shown)
 
     messages = collector.to_each(state.run_id, inbox, m.MERKLE_COMMITMENT, message)
-    return Commitments(forwarded, advertised, digest), messages
+    return Commitments(forwarded, advertised, digest, values), messages
 
 
 def accept_reveal(
@@ -675,8 +680,7 @@ def connect_graph(
             merkle_commitment.prove(neighbours[party]),
         )
 
-    values = value_commitments_of(commitments.advertised)
-    edges = Edges(mask_keys, drawn, neighbours, commitments.digest, values)
+    edges = Edges(mask_keys, drawn, neighbours, commitments.digest, commitments.value_commitments)
     return edges, collector.to_each(run_id, inbox, m.NEIGHBOURS, message)
 
 

@@ -100,6 +100,11 @@ class Advertise(Body, frozen=True):
     draw_commitment: Bytes32
     key_commitment: Bytes32
 
+    @classmethod
+    def of(cls, message: Advertise) -> Advertise:
+        """Return what the advertisements of all sums have."""
+        return Advertise(message.seal_key, message.draw_commitment, message.key_commitment)
+
 
 class CheckedAdvertise(Advertise, frozen=True):
     """Party, of a checked total: besides, a commitment to the commitment to its vector."""

@@ -98,7 +98,7 @@ def test_sessions_without_checked_totals_do_not_know_the_key(
 def test_a_checked_sum_has_the_stated_noise(mechanism: str) -> None:
     """10 runs of 60 coordinates: 600 degrees of freedom; five deviations of the mean square: 6e-7.
 
-    A party that is lost after it has committed is none that is lost before: its noise is out with its vector.
+    The noise of a party that is lost before it masks is not in the sum, although it has committed to it.
     """
     values = np.full((6, 60), 0.25)
     squares = []
