@@ -36,7 +36,7 @@ _NAMES: tuple[tuple[type[inspect.Type], str, str, type | None], ...] = (
     (inspect.StructType, "table", "a table", None),
 )
 # A remark with a link, which documents alone have.
-_LINK = re.compile(r" \(\[[^]]*\]\([^)]*\)\)")
+_REFERENCE = re.compile(r" \(\[[^]]*\]\([^)]*\)\)")
 _ARRAYS = inspect.ListType | inspect.VarTupleType
 
 
@@ -152,7 +152,7 @@ def help_of(table: type[msgspec.Struct], key: str) -> str:
     """Return the help line of a command-line option for a key: its meaning, without links."""
     field = _field(table, key)
     kinds, about, _ = _parts(field.type)
-    about = _LINK.sub("", about)
+    about = _REFERENCE.sub("", about)
     # The command line lists choices itself.
     values = "" if isinstance(kinds[0], inspect.LiteralType) else _range(field.type, plain=False)
     text = f"{about[:1].upper()}{about[1:]}" if about else key

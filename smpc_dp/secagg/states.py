@@ -21,7 +21,7 @@ from smpc_dp.engine.party import PartyRole, PartyState, Row
 from smpc_dp.engine.phases import certified_set, checked_total, key_graph, keys, masked_sum, outcomes
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.certified_set import Attesting, Participation, check_certified
-from smpc_dp.engine.phases.checked_total import Certified, Committed, Opened, Roll
+from smpc_dp.engine.phases.checked_total import Certified, Committed, Opened, ValuesRoot
 from smpc_dp.engine.phases.key_graph import (
     AwaitNeighbours,
     CollectReveal,
@@ -65,7 +65,7 @@ class AwaitDelivery(PartyState, frozen=True, kw_only=True, eq=False):
     sealing: Sealing
     self_seed: bytes
     committed: Committed | None = None
-    roll: Roll | None = None
+    values_root: ValuesRoot | None = None
 
 
 class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
@@ -78,7 +78,7 @@ class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
     self_seed: bytes
     delivered: Delivered
     committed: Committed | None = None
-    roll: Roll | None = None
+    values_root: ValuesRoot | None = None
 
 
 class AwaitSurvivors(PartyState, frozen=True, kw_only=True, eq=False):
@@ -87,7 +87,7 @@ class AwaitSurvivors(PartyState, frozen=True, kw_only=True, eq=False):
     expects: ClassVar[str] = m.SURVIVORS
     delivered: Delivered
     participation: Participation
-    roll: Roll | None = None
+    values_root: ValuesRoot | None = None
 
 
 class AwaitSurvivorsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
@@ -98,7 +98,7 @@ class AwaitSurvivorsCertificate(PartyState, frozen=True, kw_only=True, eq=False)
     participation: Participation
     survivors: PartySet
     digest: bytes
-    roll: Roll | None = None
+    values_root: ValuesRoot | None = None
 
 
 class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
@@ -108,7 +108,7 @@ class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
     participation: Participation
     survivors: PartySet
     survivors_certificate: Certificate
-    roll: Roll | None = None
+    values_root: ValuesRoot | None = None
 
 
 class Finished(PartyState, frozen=True, kw_only=True, eq=False):
@@ -131,7 +131,7 @@ def on_neighbours(member: Party, state: AwaitNeighbours, body: bytes) -> Transit
         sealing=sealing,
         self_seed=self_seed,
         committed=state.committed,
-        roll=state.advertised.roll,
+        values_root=state.advertised.values_root,
     )
     return Transition(after, (member.write(run_id, m.DEAL, message),))
 
@@ -146,7 +146,7 @@ def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
         self_seed=state.self_seed,
         delivered=delivered,
         committed=state.committed,
-        roll=state.roll,
+        values_root=state.values_root,
     )
     message = m.Attestation(delivered.digest)
     return Transition(after, (member.write(run_id, m.ATTEST_PARTICIPANTS, message),))
@@ -165,7 +165,7 @@ def on_participants(member: Party, state: AwaitParticipants, body: bytes) -> Tra
     after = AwaitSurvivors(
         delivered=delivered,
         participation=Participation(state.graph.digest, participants, certificate),
-        roll=state.roll,
+        values_root=state.values_root,
     )
     return Transition(after, (member.write(run_id, m.MASKED, message),))
 
@@ -184,7 +184,7 @@ def on_survivors(member: Party, state: AwaitSurvivors, body: bytes) -> Transitio
         participation=state.participation,
         survivors=survivors,
         digest=digest,
-        roll=state.roll,
+        values_root=state.values_root,
     )
     return Transition(after, (member.write(run_id, m.ATTEST_SURVIVORS, m.Attestation(digest)),))
 
@@ -198,7 +198,7 @@ def on_survivors_certificate(member: Party, state: AwaitSurvivorsCertificate, bo
         participation=state.participation,
         survivors=survivors,
         survivors_certificate=certificate,
-        roll=state.roll,
+        values_root=state.values_root,
     )
     return Transition(after, (member.write(run_id, m.UNMASK, message),))
 
@@ -207,8 +207,8 @@ def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
     """Decode the sum; where totals are checked, first check it."""
     message = decode(body, member.parameters.kinds.result, member.context.aggregator)
     total, participation = outcomes.unpack_total(member, message, message.total), state.participation
-    if state.roll is not None and isinstance(message, m.CheckedResult):
-        certified = Certified(state.roll, participation.certificate.set_digest, state.survivors)
+    if state.values_root is not None:
+        certified = Certified(state.values_root, participation.certificate.set_digest, state.survivors)
         checked_total.check_result(member, state.run_id, certified, message, total)
     outcome = outcomes.outcome(
         member.context,

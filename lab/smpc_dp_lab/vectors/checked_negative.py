@@ -24,12 +24,12 @@ ORDER = (1 << 252) + 27742317777372353535851937790883648493
 def all_faults() -> Iterator[Negative]:
     """Yield every negative vector."""
     base = Base("checked", SCENARIOS, kinds=CHECKED_KINDS)
-    yield from _rolls(base)
+    yield from _roots(base)
     yield from _masked(base)
     yield from _results(base)
 
 
-def _rolls(base: Base) -> Iterator[Negative]:
+def _roots(base: Base) -> Iterator[Negative]:
     """Yield the faults of the root of values."""
     for name, about, fields in (
         ("root", "Under the root of values alice has another commitment.", {"values_root": flip}),
@@ -85,14 +85,14 @@ def _other_commitment(base: Base) -> Negative:
     context, run_id = base.run.context, base.find(m.RESULT)[1].run_id
     result = base.read(m.RESULT)
     digest = base.read(m.ATTEST_PARTICIPANTS).set_digest
-    place = 2 * SIZE
-    more = commit.combine([result.openings[place : place + m.POINT_BYTES], commit.commit([1], bytes(32))])
+    start = 2 * SIZE
+    more = commit.combine([result.openings[start : start + m.POINT_BYTES], commit.commit([1], bytes(32))])
     signature = base.run.signers["carol"].sign(keys.value_opening(context, run_id, digest, "carol", more))
     return base.fault(
         "checked-result-other-commitment",
         "Carol, who helps the aggregator, signs another commitment than she advertised.",
         m.RESULT,
-        {"openings": result.openings[:place] + more + signature},
+        {"openings": result.openings[:start] + more + signature},
     )
 
 

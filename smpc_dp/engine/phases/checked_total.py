@@ -8,7 +8,7 @@ Specification: protocols/secagg/checked.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -40,7 +40,7 @@ class Committed(Secret, frozen=True):
     blinding: bytes
 
 
-class Roll(msgspec.Struct, frozen=True):
+class ValuesRoot(msgspec.Struct, frozen=True):
     """Parties that advertised, and the root over their commitments to vectors."""
 
     members: PartySet
@@ -48,9 +48,9 @@ class Roll(msgspec.Struct, frozen=True):
 
 
 class Certified(NamedTuple):
-    """What is certified to be the same for all: the roll, the digest of the participants, the survivors."""
+    """What is certified to be the same for all: root of values, digest of the participants, survivors."""
 
-    roll: Roll
+    values: ValuesRoot
     participants: bytes
     survivors: PartySet
 
@@ -92,7 +92,7 @@ def check_result(
     member: Member[SumParameters],
     run_id: bytes,
     certified: Certified,
-    message: m.CheckedResult,
+    message: m.Result,
     total: RingVector,
 ) -> None:
     """Raise PeerFault, of the aggregator, unless the survivors' commitments add up to that of the total.
@@ -103,7 +103,7 @@ def check_result(
     try:
         context.remember(
             ("checked", run_id, certified.participants, certified.survivors.packed, encode(message)),
-            lambda: _check(context, parameters, run_id, certified, message, total),
+            lambda: _check(context, parameters, run_id, certified, cast(m.CheckedResult, message), total),
         )
     except VerificationError as error:
         raise member.refuse(str(error), error.check) from None
@@ -118,7 +118,7 @@ def _check(
     total: RingVector,
 ) -> None:
     """Raise VerificationError unless the result is right."""
-    members, survivors = certified.roll.members, certified.survivors
+    members, survivors = certified.values.members, certified.survivors
     absent = len(members) - len(survivors)
     if (len(message.openings), len(message.hidden)) != (
         m.OPENING_BYTES * len(survivors),
@@ -138,7 +138,7 @@ def _check(
             given[party] = keys.value_commitment(context, run_id, name, points[-1])
         else:
             given[party] = next(hidden)
-    if MerkleCommitment(context, Label.VALUES, given).root != certified.roll.root:
+    if MerkleCommitment(context, Label.VALUES, given).root != certified.values.root:
         raise VerificationError("shows commitments that are not under the certified root", Check.NOT_IN_TREE)
     commit.check_blinding(message.blinding)
     check_total(parameters, total, message.blinding, points)

@@ -23,7 +23,7 @@ from smpc_dp.engine.collector import Collector, CollectorRow, CollectorState, It
 from smpc_dp.engine.party import Member, PartyState, Row
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
-from smpc_dp.engine.phases.checked_total import Committed, Roll, commit_vector, value_commitments_of
+from smpc_dp.engine.phases.checked_total import Committed, ValuesRoot, commit_vector, value_commitments_of
 from smpc_dp.engine.phases.draws import draw_neighbours
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment, check_merkle_commitment
 from smpc_dp.engine.phases.operation import agree_on_operation
@@ -78,7 +78,7 @@ class Advertised(Secret, frozen=True):
     members: PartySet
     root: bytes
     digest: bytes
-    roll: Roll | None = None
+    values_root: ValuesRoot | None = None
 
 
 class Graph(Secret, frozen=True):
@@ -271,15 +271,15 @@ def open_draw(
     message = decode(body, member.parameters.kinds.merkle_commitment, member.context.aggregator)
     members = members_of(member, message.advertised, drawn.present, "roll")
     _check_advertised(member, message.root, members, {member.index: drawn.advertisement}, message.proof)
-    roots, roll = [message.root], None
+    roots, values_root = [message.root], None
     if isinstance(message, m.CheckedMerkleCommitment):
         given = {member.index: drawn.value_commitment}
         root, proof = message.values_root, message.values_proof
         _check_bound(member, Label.VALUES, root, members, given, proof, "roll", "commitment")
-        roots, roll = [message.root, root], Roll(members, root)
+        roots, values_root = [message.root, root], ValuesRoot(members, root)
     digest = keys.merkle_commitment_digest(member.context, run_id, message.advertised, *roots)
     advertised = Advertised(
-        drawn.neighbours, drawn.seal_secret, drawn.mask_secret, members, message.root, digest, roll
+        drawn.neighbours, drawn.seal_secret, drawn.mask_secret, members, message.root, digest, values_root
     )
     mask_key = agree.public_key(drawn.mask_secret)
     return advertised, m.Reveal(pack_list(drawn.neighbours), drawn.blinder, mask_key)
@@ -384,8 +384,8 @@ def _mask_keys(
     if len(packed) != m.KEY_BYTES * len(advertisements):
         raise member.refuse("forwarded other than one masking key of each neighbour", Check.NOT_ONE_EACH)
     mask_keys = {}
-    for place, (party, advertise) in enumerate(advertisements.items()):
-        mask_key, name = packed[m.KEY_BYTES * place : m.KEY_BYTES * (place + 1)], member.name_of(party)
+    for index, (party, advertise) in enumerate(advertisements.items()):
+        mask_key, name = packed[m.KEY_BYTES * index : m.KEY_BYTES * (index + 1)], member.name_of(party)
         if keys.key_commitment(member.context, run_id, name, mask_key) != advertise.key_commitment:
             raise member.refuse(f"forwarded a key that {name} had not committed to", Check.BAD_OPENING)
         mask_keys[party] = mask_key
