@@ -10,11 +10,12 @@
 //! | elements | entries | for the table | for windows | n = 16 | 32 | 64 |
 //! |---|---|---|---|---|---|---|
 //! | 3 | 4 | 14.7 | 8 (n + 1) / 3 | 60 | 103 | 188 |
-//! | 4 | 8 | 23.5 | 8 (n + 1) / 4 | 57 | 89 | 153 |
+//! | 4 | 8 | 23.5 | 8 (n + 1) / 4 | 58 | 90 | 154 |
 //! | 5 | 16 | 41 | 8 (n + 1) / 5 | 68 | 94 | 145 |
 //!
-//! Signed windows of 3 bits of one element at a time, with a table of 4 multiples, take 115 for n = 32, those of 4 bits 130.
-//! Tables of four are the best or nearly so at every width, and five elements need scans of twice as many entries.
+//! Signed windows of 3 bits of one element at a time, with a table of 4 multiples, take 115 for n = 32, those of
+//! 4 bits 130. Tables of four are the best or nearly so at every width; tables of five need scans of twice as
+//! many entries.
 
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroize;
