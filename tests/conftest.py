@@ -11,6 +11,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nacl.bindings
@@ -30,6 +31,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Tests start some hundred processes. Without cached bytecode each compiles the whole package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Generators of commitments are stored beside the tests' own cache, and never where the user's lie.
+os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parents[1] / ".pytest_cache" / "xdg")
 
 # With --part one test marked `long` of so many is drawn.
 LONG = 8
