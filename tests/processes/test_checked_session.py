@@ -111,3 +111,26 @@ async def test_a_request_with_a_false_total_ends_and_stays_charged(
         np.testing.assert_array_equal(result.value, answers[0][1].value)  # type: ignore[attr-defined]
     assert isinstance(second, smpc_dp.Result)
     assert isinstance(first, smpc_dp.Result if finish is one_more else smpc_dp.VerificationError)
+
+
+@pytest.mark.parametrize("bounds", [None, {"['bias']": (-1.0, 1.0), "['weight']": (-10.0, 10.0)}])
+async def test_averages_of_weighted_trees_are_checked(
+    tmp_path: Path, bounds: dict[str, tuple[float, float]] | None
+) -> None:
+    """The weight is one more committed element, and bounds of leaves change no total's check."""
+    given = {"length": 4, "lower": -10.0, "upper": 10.0, "precision": 1e-6, "max_weight": 10}
+    path = create_local_session(tmp_path, PARTIES, {**given, "corrupt": 0.0, "total": "checked"})
+
+    async def ask(number: int, name: str) -> list[smpc_dp.Result]:
+        tree = {"weight": np.full((1, 3), float(number)), "bias": number / 4}
+        async with smpc_dp.connect(path, party=name) as session:
+            return [await session.average(tree, weight=number, bounds=bounds) for _ in range(2)]
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=2))
+    answers = await asyncio.gather(*(ask(number, name) for number, name in enumerate(PARTIES)))
+    expected = sum(number * number for number in range(5)) / 10
+    assert all(isinstance(served, smpc_dp.Result) for served in await serving)
+    for result in (one for answered in answers for one in answered):
+        assert (result.evidence.checked, result.weight) == (True, 10)
+        np.testing.assert_allclose(result.tree["weight"], np.full((1, 3), expected), atol=1e-5)
+        assert result.tree["bias"] == pytest.approx(expected / 4, abs=1e-5)
