@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 from smpc_dp.crypto import commit
+from smpc_dp.encoding import RingVector
 from smpc_dp.engine.collector import Item
 from smpc_dp.engine.phases import checked_total, outcomes
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.checked_total import Opened
+from smpc_dp.engine.registry import make_party
 from smpc_dp.engine.state import Transition
+from smpc_dp.errors import Check, VerificationError
 from smpc_dp.secagg import states
 from smpc_dp.secagg.noisy import check_noisy
 from smpc_dp.secagg.states import AGGREGATOR as ROLE
@@ -343,3 +346,22 @@ def test_a_corrupt_party_is_listed_with_a_commitment_that_it_chose_last() -> Non
 
     simulated.lie_in_result(lie)
     simulated.assert_all_refuse(ROOT, "p4")
+
+
+@pytest.mark.parametrize("lying", [False, True])
+def test_a_corrupt_vector_that_leaves_the_range(lying: bool) -> None:
+    """What p4 commits to may be anything; a total that no vectors within the bounds have is no value."""
+    simulated = CheckedRun(4)
+    far: RingVector = np.array([1 << 22, 5, 5], simulated.encoding.dtype)
+    simulated.parties["p4"] = make_party(
+        simulated.context, simulated.parameters, simulated.signers["p4"], far, simulated.randomness["p4"]
+    )
+    if lying:
+        simulated.aggregator.role = LYING
+    simulated.execute()
+    simulated.assert_no_value("p4")
+    for name in ("p1", "p2", "p3"):
+        error = simulated.errors[name]
+        assert isinstance(error, VerificationError)
+        assert error.check == (Check.OUT_OF_BOUNDS if lying else Check.REPORTED)
+    assert (m.RESULT in {envelope.step for envelope in simulated.sent}) == lying

@@ -11,7 +11,7 @@ import pytest
 from nacl.signing import SigningKey
 
 from smpc_dp.engine.collector import Item
-from smpc_dp.engine.phases import key_graph, keys, masked_sum
+from smpc_dp.engine.phases import checked_total, key_graph, keys, masked_sum
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.key_graph import CollectAdvertise
 from smpc_dp.engine.phases.recovery import Recovery
@@ -226,3 +226,13 @@ def test_an_invented_party() -> None:
         simulated.assert_blames(name, AGGREGATOR, f"message of step 'advertise' that {INVENTED} did not sign")
     for name in reached:
         simulated.assert_blames(name, AGGREGATOR, f"shows a commitment that {INVENTED} did not sign")
+
+
+def test_without_signatures_of_openings_an_invented_party_would_be_a_survivor() -> None:
+    """A weakened copy: the same run in which nobody checks who has signed a commitment."""
+    with mock.patch.object(checked_total, "_check_signed"):
+        simulated = with_invented_party()
+    fooled = [name for name in simulated.names[:-1] if name not in simulated.errors]
+    assert len(fooled) >= simulated.plan.quorum
+    for name in fooled:
+        assert INVENTED in simulated.parties[name].result.survivors

@@ -1,0 +1,136 @@
+"""A session over sockets whose aggregator deviates in one request: what each party is told, and charged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import smpc_dp
+from smpc_dp.engine.collector import CollectorRole
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.registry import make_aggregator
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.state import Transition
+from smpc_dp.errors import Code
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.secagg import states
+from smpc_dp.session.local import AGGREGATOR, create_local_session
+from smpc_dp.wire.signing import decode
+
+PARTIES = ("alice", "bob", "carol", "dave", "eve")
+GIVEN: dict[str, object] = {
+    "length": 2,
+    "lower": 0.0,
+    "upper": 1.0,
+    "precision": 2.0**-10,
+    "epsilon": 50.0,
+    "delta": 1e-6,
+    "dropout": 0.2,
+    "corrupt": 0.0,
+    "total": "checked",
+}
+
+
+def one_more(aggregator: states.Aggregator, state: states.CollectUnmask) -> Transition:
+    """Send each party a total that is one step more than the sum."""
+    after = states.finish_unmask(aggregator, state)
+    encoding, sent = aggregator.parameters.encoding, []
+    for envelope in after.messages:
+        result = decode(envelope.body, m.CheckedResult, AGGREGATOR)
+        total = encoding.unpack(result.total).copy()
+        total[0] += 1
+        false = msgspec.structs.replace(result, total=encoding.pack(total))
+        party = aggregator.context.number(envelope.receiver)
+        sent += aggregator.write(envelope.run_id, m.RESULT, (party,), false)
+    return Transition(after.state, sent)
+
+
+def one_step_beside(aggregator: states.Aggregator, state: states.CollectUnmask) -> Transition:
+    """Finish honestly with a vector in the sum that is another one than was committed to."""
+    state.added.total[0] += 1
+    return states.finish_unmask(aggregator, state)
+
+
+def deviating_once(finish: Callable[[Any, Any], Transition]) -> Callable[..., Run[Any]]:
+    """Return what makes an aggregator that deviates in request 1."""
+
+    def make(context: Any, *arguments: Any, **more: Any) -> Run[Any]:
+        run = make_aggregator(context, *arguments, **more)
+        if context.request == 1:
+            assert isinstance(run.role, CollectorRole)
+            run.role = run.role.with_row(states.CollectUnmask, finish=finish)
+        return run
+
+    return make
+
+
+async def ask_twice(path: Path, name: str) -> list[object]:
+    answers: list[object] = []
+    async with smpc_dp.connect(path, party=name, ledger=path.parent / f"{name}.ledger") as session:
+        for _ in range(2):
+            try:
+                answers.append(await session.sum([0.25, 0.5]))
+            except smpc_dp.SmpcError as error:
+                answers.append(error)
+    return answers
+
+
+@pytest.mark.parametrize("finish", [one_more, one_step_beside])
+async def test_a_request_with_a_false_total_ends_and_stays_charged(
+    tmp_path: Path, finish: Callable[[Any, Any], Transition]
+) -> None:
+    """The request is not repeated by itself; the next one is another release, with its own total."""
+    path = create_local_session(tmp_path, PARTIES, GIVEN)
+    ledgers = {name: tmp_path / f"{name}.ledger" for name in PARTIES}
+    for name, ledger in ledgers.items():
+        Ledger.create(
+            ledger, party=name, dataset="patients", relation="substitution", epsilon=None, delta=1e-5
+        )
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=2, role=deviating_once(finish)))
+    answers = await asyncio.gather(*(ask_twice(path, name) for name in PARTIES))
+    first, second = await serving
+    for (error, result), name in zip(answers, PARTIES, strict=True):
+        if finish is one_more:
+            assert isinstance(error, smpc_dp.PeerFault)
+            assert (error.culprit, error.accuser) == (AGGREGATOR, "")
+            assert "the total is not that of the commitments" in str(error)
+        else:
+            assert isinstance(error, smpc_dp.VerificationError)
+            assert error.code == Code.TOTAL
+            assert "the aggregator or at least one party deviates" in str(error)
+            assert not any(party in str(error) for party in PARTIES)
+        assert isinstance(result, smpc_dp.Result)
+        assert result.evidence.checked is True
+        assert len(Ledger.open(ledgers[name]).entries()) == 2
+        np.testing.assert_array_equal(result.value, answers[0][1].value)  # type: ignore[attr-defined]
+    assert isinstance(second, smpc_dp.Result)
+    assert isinstance(first, smpc_dp.Result if finish is one_more else smpc_dp.VerificationError)
+
+
+@pytest.mark.parametrize("bounds", [None, {"['bias']": (-1.0, 1.0), "['weight']": (-10.0, 10.0)}])
+async def test_averages_of_weighted_trees_are_checked(
+    tmp_path: Path, bounds: dict[str, tuple[float, float]] | None
+) -> None:
+    """The weight is one more committed element, and bounds of leaves change no total's check."""
+    given = {"length": 4, "lower": -10.0, "upper": 10.0, "precision": 1e-6, "max_weight": 10}
+    path = create_local_session(tmp_path, PARTIES, {**given, "corrupt": 0.0, "total": "checked"})
+
+    async def ask(number: int, name: str) -> list[smpc_dp.Result]:
+        tree = {"weight": np.full((1, 3), float(number)), "bias": number / 4}
+        async with smpc_dp.connect(path, party=name) as session:
+            return [await session.average(tree, weight=number, bounds=bounds) for _ in range(2)]
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=2))
+    answers = await asyncio.gather(*(ask(number, name) for number, name in enumerate(PARTIES)))
+    expected = sum(number * number for number in range(5)) / 10
+    assert all(isinstance(served, smpc_dp.Result) for served in await serving)
+    for result in (one for answered in answers for one in answered):
+        assert (result.evidence.checked, result.weight) == (True, 10)
+        np.testing.assert_allclose(result.tree["weight"], np.full((1, 3), expected), atol=1e-5)
+        assert result.tree["bias"] == pytest.approx(expected / 4, abs=1e-5)
