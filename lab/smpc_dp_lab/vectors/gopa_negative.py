@@ -57,11 +57,11 @@ def _averages(base: Base, early: Base) -> Iterator[Negative]:
 def _left_out(message: m.Neighbours, party_count: int, parties: Sequence[int]) -> dict[str, object]:
     """Return the fields of a message to neighbours without these parties."""
     members = PartySet.unpack(message.revealed, party_count, AGGREGATOR)
-    places = [place for place, item in enumerate(message.advertisements) if item.party not in parties]
+    indices = [index for index, item in enumerate(message.advertisements) if item.party not in parties]
     return {
         "revealed": pack_set([member for member in members if member not in parties], party_count),
-        "advertisements": [message.advertisements[place] for place in places],
-        "mask_keys": b"".join(message.mask_keys[32 * place : 32 * place + 32] for place in places),
+        "advertisements": [message.advertisements[index] for index in indices],
+        "mask_keys": b"".join(message.mask_keys[32 * index : 32 * index + 32] for index in indices),
         "openings": [item for item in message.openings if item.party not in parties],
     }
 

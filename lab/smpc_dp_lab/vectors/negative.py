@@ -191,7 +191,7 @@ def _neighbours(base: Base, sparse: Base) -> Iterator[Negative]:
         key = sparse.find(m.ADVERTISE, names[stranger - 1])[1]
         opening = m.Opening(stranger, reveal.body, reveal.signature)
         advertisement = m.Advertisement(stranger, key.body, key.signature)
-        known = {item.party: 32 * place for place, item in enumerate(message.advertisements)}
+        known = {item.party: 32 * index for index, item in enumerate(message.advertisements)}
         mask_keys = {party: message.mask_keys[at : at + 32] for party, at in known.items()}
         mask_keys[stranger] = decode(reveal.body, m.Reveal, "").mask_key
         return {

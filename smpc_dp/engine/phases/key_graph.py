@@ -367,8 +367,8 @@ def _mask_keys(
     if len(packed) != m.KEY_BYTES * len(advertisements):
         raise member.refuse("forwarded other than one masking key of each neighbour", Check.NOT_ONE_EACH)
     mask_keys = {}
-    for place, (party, advertise) in enumerate(advertisements.items()):
-        mask_key, name = packed[m.KEY_BYTES * place : m.KEY_BYTES * (place + 1)], member.name_of(party)
+    for index, (party, advertise) in enumerate(advertisements.items()):
+        mask_key, name = packed[m.KEY_BYTES * index : m.KEY_BYTES * (index + 1)], member.name_of(party)
         if keys.key_commitment(member.context, run_id, name, mask_key) != advertise.key_commitment:
             raise member.refuse(f"forwarded a key that {name} had not committed to", Check.BAD_OPENING)
         mask_keys[party] = mask_key
