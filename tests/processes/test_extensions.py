@@ -813,7 +813,7 @@ def unknown(folder: Path, protocol: str, parameters: Mapping[str, object]) -> st
 def test_unknown_names_list_the_known_ones(tmp_path: Path) -> None:
     of_others = "; of other packages: {}; other packages register theirs in the entry-point group '{}'"
     reported = unknown(tmp_path / "a", "unanimus", SUM)
-    assert "protocol: 'unanimus' is unknown, the known ones are gopa 1" in reported
+    assert "protocol: 'unanimus' is unknown, the known ones are gopa 4" in reported
     assert of_others.format("unanimous", Group.PROTOCOLS) in reported
     reported = unknown(tmp_path / "b", "learn", {**MEAN, "learner": "mean"})
     assert "parameters.learner: unknown: 'mean' (known: sgd, " in reported

@@ -203,14 +203,16 @@ def _up_to_the_certificate(base: _Base) -> Iterator[DirectNegative]:
     context, run_id = base.run.context, base.find(m.ADVERTISE, CULPRIT)[1].run_id
     commitment = keys.key_commitment(context, run_id, CULPRIT, bytes(32))
     advertise = base.change(m.ADVERTISE, CULPRIT, key_commitment=commitment)
-    merkle = base.change(
+    merkle_commitment = base.change(
         d.MERKLE_COMMITMENT,
         advertisements=_at(CULPRIT_NUMBER, advertise.body),
         signatures=_with(CULPRIT_NUMBER, advertise.signature),
     )
     weak = base.change(m.REVEAL, CULPRIT, mask_key=bytes(32))
     listed = _revealing(base, CULPRIT_NUMBER, weak)
-    yield base.swapped("participants-with-a-small-order-key", about, advertise, merkle, weak, listed)
+    yield base.swapped(
+        "participants-with-a-small-order-key", about, advertise, merkle_commitment, weak, listed
+    )
     about = "Dave's reveal proves that carol advertised twice, and alice lets her take part."
     first, second = (
         base.find(m.ADVERTISE, CULPRIT)[1],
