@@ -47,8 +47,9 @@ def test_what_is_too_large_to_check_is_refused_by_the_bound(
 @pytest.mark.parametrize(
     ("protocol", "parameters"),
     [
-        ("secagg", ROWS | NOISE | {"ask": "count"}),
         ("gopa", {"length": 1, "lower": 0.0, "upper": 1.0} | NOISE),
+        ("gopa", {"length": 1, "lower": 0.0, "upper": 1.0, "topology": "direct"} | NOISE),
+        ("gopa", ROWS | NOISE | {"ask": "count"}),
         ("gopa", {"length": 1, "lower": 0.0, "upper": 1.0, "verifiable": True} | NOISE),
         ("mpyc", {"length": 1, "lower": 0, "upper": 1, "kind": "integer"}),
     ],

@@ -21,39 +21,6 @@ def issues_of(protocol: str, parties: int, **given: object) -> list[ConfigIssue]
     return list(issues)
 
 
-@pytest.mark.parametrize("privacy", [{}, PRIVACY])
-@pytest.mark.parametrize(
-    ("parties", "more", "reason"),
-    [
-        (6, {"length": 1 << 20}, None),
-        (
-            6,
-            {"length": (1 << 20) + 1},
-            "'checked' is for at most 1,048,576 elements, this session has 1,048,577: write 'unchecked'",
-        ),
-        # A weight is an element.
-        (
-            6,
-            {"length": 1 << 20, "max_weight": 3},
-            "'checked' is for at most 1,048,576 elements, this session has 1,048,577: write 'unchecked'",
-        ),
-        (10_000, {"length": 1}, None),
-        (
-            10_001,
-            {"length": 1},
-            "'checked' is for at most 10,000 parties, this session has 10,001: write 'unchecked'",
-        ),
-    ],
-)
-def test_more_elements_or_parties_than_can_be_checked(
-    privacy: dict[str, object], parties: int, more: dict[str, object], reason: str | None
-) -> None:
-    given = BOUNDS | privacy | more
-    issues = [(issue.where, issue.reason) for issue in issues_of("secagg", parties, total="checked", **given)]
-    assert issues == ([] if reason is None else [("total", reason)])
-    assert not issues_of("secagg", parties, total="unchecked", **given)
-
-
 @pytest.mark.parametrize("total", [True, "Checked", "", 1])
 def test_another_value_is_refused(total: object) -> None:
     [issue] = issues_of("secagg", 6, length=2, total=total, **BOUNDS)
@@ -72,25 +39,6 @@ def test_statistics_of_records_are_checked_too() -> None:
     assert not issues_of("secagg", 6, total="checked", **RECORDS)
     [issue] = issues_of("secagg", 10_001, total="checked", **RECORDS)
     assert issue.reason.startswith("'checked' is for at most 10,000 parties, this session has 10,001")
-
-
-@pytest.mark.parametrize(
-    ("protocol", "given"),
-    [
-        ("gopa", {"length": 2, **BOUNDS, **PRIVACY}),
-        ("gopa", {"length": 2, **BOUNDS, **PRIVACY, "verifiable": True, "precision": 0.25}),
-        ("gopa", {"length": 2, **BOUNDS, **PRIVACY, "topology": "direct"}),
-        ("gopa", RECORDS),
-    ],
-)
-@pytest.mark.parametrize("total", ["checked", "unchecked"])
-def test_sessions_without_checked_totals_do_not_know_the_key(
-    protocol: str, given: dict[str, object], total: str
-) -> None:
-    assert not issues_of(protocol, 6, **given)
-    [issue] = issues_of(protocol, 6, total=total, **given)
-    assert issue.where == "total"
-    assert issue.reason.startswith("unknown parameter of ")
 
 
 @pytest.mark.thin(2)
