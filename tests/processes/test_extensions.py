@@ -800,6 +800,9 @@ def unknown(folder: Path, protocol: str, parameters: Mapping[str, object]) -> st
     """Return the error of a session file with this protocol and these parameters."""
     path = session(folder, "secagg", SUM)
     text = path.read_text().replace('"secagg"', json.dumps(protocol))
+    described, written = find_protocol(protocol), session_protocol("secagg").version
+    if described is not None:
+        text = text.replace(f"version = {written}", f"version = {described.version}")
     head, _, tail = text.partition("[parameters]")
     _, rule, rest = tail.partition("\n[timeouts]")
     lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in parameters.items())

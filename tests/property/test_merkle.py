@@ -28,7 +28,7 @@ def shown(draw: st.DrawFn) -> tuple[int, list[int]]:
 def test_the_twin_agrees(case: tuple[int, list[int]]) -> None:
     size, indices = case
     leaves = [leaf(index) for index in range(size)]
-    tree, twin = MerkleTree(PURPOSE, leaves), merkle_twin.Tree("commitments", leaves)
+    tree, twin = MerkleTree(PURPOSE, leaves), merkle_twin.Tree("advertisements", leaves)
     assert tree.root == twin.root
     assert tree.prove(indices) == twin.prove(indices)
     check_leaves(PURPOSE, tree.root, size, {index: leaf(index) for index in indices}, tree.prove(indices))
