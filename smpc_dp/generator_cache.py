@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from smpc_dp.crypto.vector_commitments import (
@@ -23,6 +25,8 @@ from smpc_dp.files import replace_file
 _LOG = logging.getLogger("smpc_dp")
 # With the version of the generators: versions with other ones do not replace each other's files.
 _NAME = "vector-generators-1"
+# Seconds after which nobody stores a block any more.
+ABANDONED = 600.0
 
 
 def default_folder() -> Path | None:
@@ -37,6 +41,11 @@ def default_folder() -> Path | None:
         return Path.home() / ".cache" / "smpc-dp"
     except RuntimeError:
         return None
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting: in its place may be a pipe, whose writer never comes."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class GeneratorCache:
@@ -76,8 +85,8 @@ class GeneratorCache:
     def _read(self, path: Path) -> bool:
         """Append the block of a file, and tell whether it was there and is right."""
         try:
-            with path.open("rb") as file:
-                return self._generators.append_block(file.read(BLOCK_BYTES + 1))
+            with open(path, "rb", opener=_open_at_once) as file:
+                return self._generators.append_block(file.read(BLOCK_BYTES + 1) or b"")
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -90,9 +99,17 @@ class GeneratorCache:
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            self._remove_drafts(path)
             replace_file(path, lambda file: file.write(block))
         except OSError as error:
             self._do_without(f"{path}: {error.strerror}")
+
+    def _remove_drafts(self, path: Path) -> None:
+        """Remove what processes have left that were killed while they stored this block."""
+        for draft in path.parent.glob(f".{path.name}.*"):
+            with suppress(FileNotFoundError):
+                if time.time() - draft.stat().st_mtime > ABANDONED:
+                    draft.unlink()
 
     def _do_without(self, reason: str) -> None:
         """Log, once, that the folder cannot be used."""

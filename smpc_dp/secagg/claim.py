@@ -15,7 +15,8 @@ def sum_claim(plan: SecAggPlan, survivors: int, *, same: bool = True, checked: b
     total.
     """
     claim = _unchecked_claim(plan, survivors, same)
-    return _with_check(claim, plan, "vectors", "") if checked else claim
+    later = ", and every later one of the session" if same else ""
+    return _with_check(claim, plan, "vectors", later=later) if checked else claim
 
 
 def _unchecked_claim(plan: SecAggPlan, survivors: int, same: bool) -> Claim:
@@ -85,21 +86,23 @@ def noisy_claim(
         guarantee=guarantee,
     )
     noisy = "vectors with their noise"
-    return _with_check(claim, plan, noisy, ", but for the fresh noise in it") if checked else claim
+    return _with_check(claim, plan, noisy, fresh=", but for the fresh noise in it") if checked else claim
 
 
-def _with_check(claim: Claim, plan: SecAggPlan, vectors: str, fresh: str) -> Claim:
+def _with_check(claim: Claim, plan: SecAggPlan, vectors: str, *, fresh: str = "", later: str = "") -> Claim:
     """Return a claim with that of the total, which each receiver checks (protocols/secagg/checked.md).
 
     Args:
         vectors: what parties commit to.
         fresh: what of a later total over the same vectors cannot be chosen, "" if all can.
+        later: the other requests that fail with one whose total does not open the commitments.
     """
     if plan.max_corrupt:
         adversary = f" and up to {plan.max_corrupt} parties that collude with it"
         committed = (
-            f"the honest survivors' {vectors} and of one vector for the corrupt ones together, fixed before "
-            "the first honest commitment was shown"
+            f"the honest survivors' {vectors} and of one vector for each corrupt survivor, fixed before the "
+            "first honest commitment was shown; which of them survive is chosen later, before the total is "
+            "seen"
         )
     else:
         adversary, committed = ", without any party that colludes with it", f"the survivors' {vectors}"
@@ -111,8 +114,8 @@ def _with_check(claim: Claim, plan: SecAggPlan, vectors: str, fresh: str) -> Cla
         ),
         premises=claim.premises
         + NamedSentences.of(
-            commitments="for the check of the total: discrete logarithms in ristretto255 are hard, and "
-            "TupleHash256 is a random oracle"
+            commitments="for the check of the total: discrete logarithms in ristretto255 are hard, "
+            "TupleHash256 is a random oracle, and no certificate is false"
         ),
         limits=claim.limits.replaced(
             lies="a party may lie about its input: a corrupt one may commit to any vector, also beyond the "
@@ -121,8 +124,8 @@ def _with_check(claim: Claim, plan: SecAggPlan, vectors: str, fresh: str) -> Cla
         + NamedSentences.of(
             first="the aggregator sees the total first and may stop the request; with a corrupt party it can "
             f"make a later request over the same vectors give any total in range{fresh}",
-            unopened="one party that masks another vector than it committed to makes the request fail, after "
-            "the aggregator has seen a total, and is not found",
+            unopened="one party that masks another vector than it committed to makes the request "
+            f"fail{later}, after the aggregator has seen a total, and is not found",
         ),
         guarantee=claim.guarantee,
     )

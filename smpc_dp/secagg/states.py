@@ -41,7 +41,7 @@ from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.result import Certificate, Outcome
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.state import Transition
-from smpc_dp.errors import Code, TimeoutFault
+from smpc_dp.errors import Code, TimeoutFault, VerificationError
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list
@@ -210,15 +210,21 @@ def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
     if state.values_root is not None:
         certified = Certified(state.values_root, participation.certificate.set_digest, state.survivors)
         checked_total.check_result(member, state.run_id, certified, message, total)
-    outcome = outcomes.outcome(
-        member.context,
-        member.parameters,
-        state.run_id,
-        total,
-        participation,
-        survivors=state.survivors,
-        survivors_certificate=state.survivors_certificate,
-    )
+    try:
+        outcome = outcomes.outcome(
+            member.context,
+            member.parameters,
+            state.run_id,
+            total,
+            participation,
+            survivors=state.survivors,
+            survivors_certificate=state.survivors_certificate,
+        )
+    except VerificationError as error:
+        if not member.parameters.is_checked:
+            raise
+        # The aggregator had to check this too, and has signed what fails.
+        raise member.refuse(str(error), error.check) from None
     after = Finished(outcome=outcome, survivors=state.survivors)
     return Transition(after)
 

@@ -362,6 +362,10 @@ def test_a_corrupt_vector_that_leaves_the_range(lying: bool) -> None:
     simulated.assert_no_value("p4")
     for name in ("p1", "p2", "p3"):
         error = simulated.errors[name]
-        assert isinstance(error, VerificationError)
-        assert error.check == (Check.OUT_OF_BOUNDS if lying else Check.REPORTED)
+        if lying:
+            assert isinstance(error, PeerFault)
+            assert (error.culprit, error.check) == (AGGREGATOR, Check.OUT_OF_BOUNDS)
+        else:
+            assert isinstance(error, VerificationError)
+            assert error.check == Check.REPORTED
     assert (m.RESULT in {envelope.step for envelope in simulated.sent}) == lying

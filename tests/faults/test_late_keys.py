@@ -98,12 +98,12 @@ def commit_to_key(monkeypatch: pytest.MonkeyPatch, name: str, key: bytes) -> Non
     """Let a party of a verifiable run commit to another masking key than its own, and reveal that."""
     drawing, opening = key_graph.draw, key_graph.open_draw
 
-    def draw(member: Any, *given: Any) -> tuple[bytes, key_graph.Drawn, m.Advertise]:
-        run_id, drawn, message = drawing(member, *given)
+    def draw(member: Any, run_id: bytes, *given: Any) -> tuple[key_graph.Drawn, m.Advertise]:
+        drawn, message = drawing(member, run_id, *given)
         if member.name == name:
             message = replace(message, key_commitment=keys.key_commitment(member.context, run_id, name, key))
             drawn = replace(drawn, advertisement=sha256(encode(message)).digest())
-        return run_id, drawn, message
+        return drawn, message
 
     def open_draw(member: Any, *given: Any) -> tuple[key_graph.Advertised, m.Reveal]:
         advertised, message = opening(member, *given)

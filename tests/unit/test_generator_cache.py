@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -156,3 +157,23 @@ def test_no_home_is_logged_once(
     assert made == [0, 1]
     [record] = caplog.records
     assert "no home of the user is known" in record.getMessage()
+
+
+def test_a_pipe_in_the_place_of_a_file_is_replaced(tmp_path: Path) -> None:
+    folder = tmp_path / "vector-generators-1"
+    folder.mkdir()
+    os.mkfifo(folder / "000")
+    assert len(GeneratorCache(tmp_path).load(1)) == BLOCK_POINTS
+    assert (folder / "000").read_bytes() == BLOCK
+
+
+def test_drafts_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "vector-generators-1"
+    folder.mkdir()
+    abandoned, recent, other = (folder / name for name in (".000.1", ".000.2", ".001.1"))
+    for draft in (abandoned, recent, other):
+        draft.write_bytes(b"half")
+    for draft in (abandoned, other):
+        os.utime(draft, (0, 0))
+    GeneratorCache(tmp_path).load(1)
+    assert {*folder.iterdir()} == {folder / "000", recent, other}

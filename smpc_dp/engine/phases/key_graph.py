@@ -170,8 +170,9 @@ def say_hello(member: Member[SumParameters], state: Ready) -> Transition:
 
 def on_start(member: Member[SumParameters], state: AwaitStart, body: bytes) -> Transition:
     """Draw neighbours and make keys; advertise commitments to the draw and to the masking key."""
+    run_id, present = check_start(member, state.nonce, body)
     vector, committed = commit_vector(member, state.vector)
-    run_id, drawn, message = draw(member, state.nonce, body, committed)
+    drawn, message = draw(member, run_id, present, committed)
     after = AwaitMerkleCommitment(run_id=run_id, vector=vector, drawn=drawn, committed=committed)
     return Transition(after, (member.write(run_id, m.ADVERTISE, message),))
 
@@ -239,16 +240,21 @@ def hello(member: Member[SumParameters], nonce: bytes) -> m.Hello:
     )
 
 
-def draw(
-    member: Member[SumParameters], nonce: bytes, body: bytes, committed: Committed | None = None
-) -> tuple[bytes, Drawn, m.Advertise]:
-    """Check `start`: return the run id, the draw with fresh keys, and the advertisement."""
-    context, random = member.context, member.random
+def check_start(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[bytes, PartySet]:
+    """Check `start`; return the run id and the parties that are present."""
+    context = member.context
     start = decode(body, m.Start, context.aggregator)
     present = members_of(member, start.present, None, "present parties")
     given = {member.index: nonce}
     _check_bound(member, Label.NONCES, start.root, present, given, start.proof, "start", "nonce")
-    run_id = keys.run_identifier(context, context.operation, start.present, start.root)
+    return keys.run_identifier(context, context.operation, start.present, start.root), present
+
+
+def draw(
+    member: Member[SumParameters], run_id: bytes, present: PartySet, committed: Committed | None = None
+) -> tuple[Drawn, m.Advertise]:
+    """Return the draw of a run with fresh keys, and the advertisement."""
+    context, random = member.context, member.random
     neighbours = draw_neighbours(member.index, member.parties, member.parameters.plan.degree, random)
     blinder, seal_secret, mask_secret = random.bytes(32), random.bytes(32), random.bytes(32)
     draw_commitment = keys.neighbour_commitment(context, run_id, member.name, pack_list(neighbours), blinder)
@@ -260,8 +266,7 @@ def draw(
         agree.public_key(seal_secret), draw_commitment, key_commitment, *values
     )
     advertisement = sha256(encode(message)).digest()
-    drawn = Drawn(present, neighbours, blinder, seal_secret, mask_secret, advertisement, *values)
-    return run_id, drawn, message
+    return Drawn(present, neighbours, blinder, seal_secret, mask_secret, advertisement, *values), message
 
 
 def open_draw(

@@ -18,6 +18,9 @@ class Masks(NamedTuple):
     pairs: Sequence[bytes]
     signs: Sequence[int]
 
+    def __repr__(self) -> str:
+        return "Masks(secret)"
+
     @property
     def signed(self) -> list[tuple[bytes, int]]:
         """Each seed with its sign."""

@@ -215,7 +215,8 @@ def test_the_price_of_leaving_out_distant_pairs_is_bounded(regulariser: Name) ->
         kept = nearest_pairs(models, count)
         weights = minimising_weights(of, kept)
         excesses = of.excesses(weights)
-        assert (excesses == excesses.T).all()
+        # Some processors compute entries of a row and of a column by other instructions.
+        assert np.allclose(excesses, excesses.T, rtol=1e-9, atol=1e-12)
         assert (excesses >= 0).all()
         assert not excesses.diagonal().any()
         prices.append(of.value(weights) - least)

@@ -62,7 +62,7 @@ def test_the_clause_about_the_total_says_how_many_may_collude() -> None:
         "the sum of the survivors' vectors, against an aggregator that deviates, without "
         "any party that colludes with it"
     )
-    assert "and of one vector for the corrupt ones together, fixed before" in colluding
+    assert "and of one vector for each corrupt survivor, fixed before" in colluding
     assert colluding.endswith("and up to 1 parties that collude with it")
 
 

@@ -73,7 +73,8 @@ def say_hello(member: VerifiableMember, state: Ready) -> Transition:
 
 def on_start(member: VerifiableMember, state: AwaitStart, body: bytes) -> Transition:
     """Draw neighbours; keys and the commitment to the draw are sent when the run has begun."""
-    run_id, drawn, advertise = key_graph.draw(member, state.nonce, body)
+    run_id, present = key_graph.check_start(member, state.nonce, body)
+    drawn, advertise = key_graph.draw(member, run_id, present)
     return Transition(AwaitBegin(run_id=run_id, vector=state.vector, drawn=drawn, advertise=advertise))
 
 
