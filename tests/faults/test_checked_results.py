@@ -17,7 +17,7 @@ from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.checked_total import Opened
 from smpc_dp.engine.registry import make_party
 from smpc_dp.engine.state import Transition
-from smpc_dp.errors import Check, VerificationError
+from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.secagg import states
 from smpc_dp.secagg.noisy import check_noisy
 from smpc_dp.secagg.states import AGGREGATOR as ROLE
