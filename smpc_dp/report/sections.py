@@ -468,10 +468,14 @@ def evidence_section(evidence: Json | None) -> list[Section]:
             ("run in the session log", str(evidence["log"]["number"])),
         ]
     table = Table("What identifies the run", (("property", TEXT), ("value", CODE)), tuple(rows))
-    note = (
-        "The evidence shows who was certified to be in the result. It does not show that the numbers are "
-        "that result."
-    )
+    note = "The evidence shows who was certified to be in the result."
+    if evidence.get("checked") and not evidence.get("log"):
+        note += (
+            " This member has checked the total against the commitments of the survivors; the evidence does "
+            "not show that to others."
+        )
+    else:
+        note += " It does not show that the numbers are that result."
     return section("evidence", "Evidence", [table, Text(note, "note")])
 
 

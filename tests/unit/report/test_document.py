@@ -23,6 +23,7 @@ from smpc_dp.report.document import (
 from smpc_dp.report.roles import KINDS, VIEWS
 from smpc_dp.report.sections import (
     curve,
+    evidence_section,
     learned_privacy,
     learned_section,
     losses_section,
@@ -264,3 +265,17 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 def test_the_render_is_text_only_of_what_it_was_given() -> None:
     first: Any = render(report(Text("same")))
     assert first == render(report(Text("same")))
+
+
+@pytest.mark.parametrize(
+    ("evidence", "said"),
+    [
+        ({"checked": None}, "does not show that the numbers are that result"),
+        ({"checked": True}, "This member has checked the total"),
+        ({"checked": True, "log": {"head": "00", "number": 1}}, "does not show that the numbers are that"),
+    ],
+)
+def test_the_page_says_whether_the_member_has_checked_the_total(evidence: dict[str, Any], said: str) -> None:
+    [section] = evidence_section({"protocol": "secagg", **evidence})
+    [note] = [block.text for block in section.blocks if isinstance(block, Text)]
+    assert said in note
