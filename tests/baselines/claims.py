@@ -132,6 +132,10 @@ def sums() -> Stated:
         for kind, given in (("exact", SUM), ("noisy", BITS)):
             parameters = checked("secagg", given | looking | {"total": "checked"})
             yield f"secagg, {kind}, {corrupt}, checked total", parameters.privacy(5)
+        given = {key: value for key, value in PRIVATE.items() if key != "precision"}
+        asked = {"length": 1, "on_dropout": "roll-back", "total": "checked"}
+        parameters = checked("gopa", given | looking | asked, 6)
+        yield f"gopa, roll-back, {corrupt}, checked total", parameters.privacy(5)
         for name, delta in DELTAS.items():
             yield f"secagg, noisy, {corrupt}{name}", checked("secagg", BITS | looking | delta).privacy(5)
         for form, more in VECTOR_FORMS.items():

@@ -74,25 +74,6 @@ def test_statistics_of_records_are_checked_too() -> None:
     assert issue.reason.startswith("'checked' is for at most 10,000 parties, this session has 10,001")
 
 
-@pytest.mark.parametrize(
-    ("protocol", "given"),
-    [
-        ("gopa", {"length": 2, **BOUNDS, **PRIVACY}),
-        ("gopa", {"length": 2, **BOUNDS, **PRIVACY, "verifiable": True, "precision": 0.25}),
-        ("gopa", {"length": 2, **BOUNDS, **PRIVACY, "topology": "direct"}),
-        ("gopa", RECORDS),
-    ],
-)
-@pytest.mark.parametrize("total", ["checked", "unchecked"])
-def test_sessions_without_checked_totals_do_not_know_the_key(
-    protocol: str, given: dict[str, object], total: str
-) -> None:
-    assert not issues_of(protocol, 6, **given)
-    [issue] = issues_of(protocol, 6, total=total, **given)
-    assert issue.where == "total"
-    assert issue.reason.startswith("unknown parameter of ")
-
-
 @pytest.mark.thin(2)
 @pytest.mark.parametrize("mechanism", ["discrete-gaussian", "skellam"])
 def test_a_checked_sum_has_the_stated_noise(mechanism: str) -> None:
