@@ -308,6 +308,10 @@ def learners() -> Stated:
             yield f"average, {method}, public", PlannedAverages({5: table.plan_exact(5, 2, 1.0)}).claim
             exact = PlannedAverages({5: table.plan_exact(5, 2, 1.0)}, exposes=True)
             yield f"average, {method}, exact", exact.claim
+    table = AveragerTable(total="checked")
+    yield "average, checked totals", PlannedAverages({5: table.plan(5, 2, 1.0, 1.0, 1e-6)}).claim
+    exact = PlannedAverages({5: table.plan_exact(5, 2, 1.0)}, exposes=True)
+    yield "average, checked totals, exact", exact.claim
     messages = plan_exchange(3, length=2, l2_bound=1.0, precision=2.0**-10)
     yield "message, exact", PlannedMessages(messages).claim
     yield "message, of reports", LocalReports.plan(1.0, 4).claim
