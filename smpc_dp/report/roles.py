@@ -35,6 +35,7 @@ KINDS = {
     "records": "in sums of records",
     "gopa-keep": "in averages by GOPA",
     "gopa-roll-back": "in averages by GOPA",
+    "gopa-roll-back-checked": "in averages by GOPA",
     "records-checked": "in sums of records",
     "gopa-records": "in sums of records by GOPA",
     "gopa-direct": "in averages by GOPA",
@@ -247,4 +248,6 @@ VIEWS: dict[str, tuple[View, ...]] = {
         ),
     ),
 }
-VIEWS |= {f"{key}-checked": _checked(VIEWS[key]) for key in ("secagg", "secagg-noisy", "records")}
+VIEWS |= {
+    f"{key}-checked": _checked(VIEWS[key]) for key in ("secagg", "secagg-noisy", "records", "gopa-roll-back")
+}

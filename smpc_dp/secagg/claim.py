@@ -7,6 +7,9 @@ from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 
+# What of a later total over the same vectors the aggregator cannot choose.
+FRESH_NOISE = ", but for the fresh noise in it"
+
 
 def sum_claim(plan: SecAggPlan, survivors: int, *, same: bool = True, checked: bool = False) -> Claim:
     """Return the claim of a run: exact sum, no differential privacy, and what is not protected.
@@ -16,7 +19,7 @@ def sum_claim(plan: SecAggPlan, survivors: int, *, same: bool = True, checked: b
     """
     claim = _unchecked_claim(plan, survivors, same)
     later = ", and every later one of the session" if same else ""
-    return _with_check(claim, plan, "vectors", later=later) if checked else claim
+    return with_check(claim, plan, "vectors", later=later) if checked else claim
 
 
 def _unchecked_claim(plan: SecAggPlan, survivors: int, same: bool) -> Claim:
@@ -85,17 +88,20 @@ def noisy_claim(
         + NamedSentences.of(samplers="samplers do not run in constant time"),
         guarantee=guarantee,
     )
-    noisy = "vectors with their noise"
-    return _with_check(claim, plan, noisy, fresh=", but for the fresh noise in it") if checked else claim
+    vectors = "vectors with their noise"
+    return with_check(claim, plan, vectors, fresh=FRESH_NOISE) if checked else claim
 
 
-def _with_check(claim: Claim, plan: SecAggPlan, vectors: str, *, fresh: str = "", later: str = "") -> Claim:
+def with_check(
+    claim: Claim, plan: SecAggPlan, vectors: str, *, fresh: str = "", later: str = "", word: str = "lies"
+) -> Claim:
     """Return a claim with that of the total, which each receiver checks (protocols/secagg/checked.md).
 
     Args:
         vectors: what parties commit to.
         fresh: what of a later total over the same vectors cannot be chosen, "" if all can.
         later: the other requests that fail with one whose total does not open the commitments.
+        word: name of the limit that says what an aggregator may report, which another takes the place of.
     """
     if plan.max_corrupt:
         adversary = f" and up to {plan.max_corrupt} parties that collude with it"
@@ -106,6 +112,10 @@ def _with_check(claim: Claim, plan: SecAggPlan, vectors: str, *, fresh: str = ""
         )
     else:
         adversary, committed = ", without any party that colludes with it", f"the survivors' {vectors}"
+    lies = (
+        "a party may lie about its input: a corrupt one may commit to any vector, also beyond the bounds, "
+        "that leaves the total in range"
+    )
     return Claim(
         clauses=claim.clauses
         + NamedSentences.of(
@@ -117,10 +127,7 @@ def _with_check(claim: Claim, plan: SecAggPlan, vectors: str, *, fresh: str = ""
             commitments="for the check of the total: discrete logarithms in ristretto255 are hard, "
             "TupleHash256 is a random oracle, and no certificate is false"
         ),
-        limits=claim.limits.replaced(
-            lies="a party may lie about its input: a corrupt one may commit to any vector, also beyond the "
-            "bounds, that leaves the total in range"
-        )
+        limits=claim.limits.replaced(**{word: lies})
         + NamedSentences.of(
             first="the aggregator sees the total first and may stop the request; with a corrupt party it can "
             f"make a later request over the same vectors give any total in range{fresh}",

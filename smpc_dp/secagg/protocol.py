@@ -62,7 +62,7 @@ PROTOCOLS = (
         party=_party,
         aggregator=_aggregator,
         in_rounds=True,
-        averaging=Averaging(settings=frozenset({"mechanism"}), is_exact=True, check=_check_group),
+        averaging=Averaging(settings=frozenset({"mechanism", "total"}), is_exact=True, check=_check_group),
         most_corrupt=corrupt_as_written,
         tables={"secagg": _tables},
         vectors=("secagg",),

@@ -132,6 +132,10 @@ def sums() -> Stated:
         for kind, given in (("exact", SUM), ("noisy", BITS)):
             parameters = checked("secagg", given | looking | {"total": "checked"})
             yield f"secagg, {kind}, {corrupt}, checked total", parameters.privacy(5)
+        given = {key: value for key, value in PRIVATE.items() if key != "precision"}
+        asked = {"length": 1, "on_dropout": "roll-back", "total": "checked"}
+        parameters = checked("gopa", given | looking | asked, 6)
+        yield f"gopa, roll-back, {corrupt}, checked total", parameters.privacy(5)
         for name, delta in DELTAS.items():
             yield f"secagg, noisy, {corrupt}{name}", checked("secagg", BITS | looking | delta).privacy(5)
         for form, more in VECTOR_FORMS.items():
@@ -304,6 +308,10 @@ def learners() -> Stated:
             yield f"average, {method}, public", PlannedAverages({5: table.plan_exact(5, 2, 1.0)}).claim
             exact = PlannedAverages({5: table.plan_exact(5, 2, 1.0)}, exposes=True)
             yield f"average, {method}, exact", exact.claim
+    table = AveragerTable(total="checked")
+    yield "average, checked totals", PlannedAverages({5: table.plan(5, 2, 1.0, 1.0, 1e-6)}).claim
+    exact = PlannedAverages({5: table.plan_exact(5, 2, 1.0)}, exposes=True)
+    yield "average, checked totals, exact", exact.claim
     messages = plan_exchange(3, length=2, l2_bound=1.0, precision=2.0**-10)
     yield "message, exact", PlannedMessages(messages).claim
     yield "message, of reports", LocalReports.plan(1.0, 4).claim

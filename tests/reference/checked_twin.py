@@ -58,12 +58,15 @@ class Session(secagg_twin.Session):
 
     def prepare(self, p: Party) -> None:
         """Add noise, if any, draw a blinding, and commit."""
-        values = p.ring_vector
-        if variance := self.session.get("noise_variance"):
-            values = [a + b for a, b in zip(values, noise(p.take(), variance, len(values)), strict=True)]
-            p.ring_vector = self.reduced(values)
+        values = [a + b for a, b in zip(p.ring_vector, self.committed_noise(p), strict=True)]
+        p.ring_vector = self.reduced(values)
         self.blindings[p.name] = int.from_bytes(p.take(), "little") % ORDER
         self.points[p.name] = commit(values, self.blindings[p.name])
+
+    def committed_noise(self, p: Party) -> list[int]:
+        """The noise in what a party commits to."""
+        variance, count = self.session.get("noise_variance"), len(p.ring_vector)
+        return noise(p.take(), variance, count) if variance else [0] * count
 
     def offset(self, element: int) -> int:
         """With noise a total may lie below the lower bounds."""

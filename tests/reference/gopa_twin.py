@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from smpc_dp_verify.encodings import party_set
-from tests.reference import sampling_twin, secagg_twin
+from tests.reference import checked_twin, sampling_twin, secagg_twin
 from tests.reference.secagg_twin import Message, Party
 
 Ends = tuple[dict[Message, tuple[str, str]], dict[str, Any]]
@@ -18,8 +18,9 @@ Ends = tuple[dict[Message, tuple[str, str]], dict[str, Any]]
 
 def execute(vector: dict[str, Any]) -> Ends:
     """Return (body digest, signature) by (step, sender, receiver) of all messages but aborts, and the end."""
-    kinds = {"keep": Keep, "roll-back": MerkleCommitmentBack}
-    return kinds[vector["session"]["on_dropout"]](vector).execute()
+    kinds = {"keep": Keep, "roll-back": MerkleCommitmentBack, "checked": Checked}
+    session = vector["session"]
+    return kinds[session.get("total", session["on_dropout"])](vector).execute()
 
 
 @functools.cache
@@ -43,7 +44,7 @@ class MerkleCommitmentBack(secagg_twin.Session):
         self.own: dict[Party, list[int]] = {}
 
     def own_noise(self, p: Party) -> list[int]:
-        """eta: its key is the last thing that a party draws."""
+        """eta: its key is the last thing that a party draws, where its total is not checked."""
         if p not in self.own:
             self.own[p] = noise(p.take(), "own", self.session["own_variance"], len(p.ring_vector))
         return self.own[p]
@@ -61,6 +62,22 @@ class MerkleCommitmentBack(secagg_twin.Session):
     def offset(self, element: int) -> int:
         """With noise a total may lie below the lower bounds."""
         return element - 2**64 if element >= 2**63 else element
+
+
+class Checked(checked_twin.Session, MerkleCommitmentBack):
+    """Each receiver checks the total: a party commits to its vector with its own noise."""
+
+    def committed_noise(self, p: Party) -> list[int]:
+        """eta, which a party draws before its blinding."""
+        return self.own_noise(p)
+
+    def masked(self, p: Party, participants: list[Party]) -> list[int]:
+        """x_hat under the self-mask, from a vector that has its noise already."""
+        return secagg_twin.Session.masked(self, p, participants)
+
+    def offset(self, element: int) -> int:
+        """As without a check."""
+        return MerkleCommitmentBack.offset(self, element)
 
 
 class Keep(MerkleCommitmentBack):

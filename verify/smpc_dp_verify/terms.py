@@ -42,6 +42,7 @@ CHOICES: dict[str, tuple[object, ...]] = {
     "topology": ("relay",),
     "max_weight": (0,),
     "kind": ("real", "integer"),
+    "total": ("unchecked",),
 }
 # Bounds of the others that are numbers, both included.
 RANGES = {
@@ -176,7 +177,7 @@ def _of_records(session: Session, asked: str, own: int, pair: int) -> Terms:
     given, parties = session.parameters, len(session.names)
     required(parties <= MOST_COMPLETE, "the number of parties")
     required(
-        {*given} <= {*OF_RECORDS, *RANGES, *CHOICES} - {"precision", "max_weight", "kind"},
+        {*given} <= {*OF_RECORDS, *RANGES, *CHOICES} - {"precision", "max_weight", "kind", "total"},
         "a parameter that is unknown",
     )
     for name in {*RANGES, *CHOICES} & {*given}:

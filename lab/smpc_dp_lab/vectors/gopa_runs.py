@@ -13,6 +13,7 @@ from smpc_dp.capabilities.gopa.params import GopaParameters, OnDropout
 from smpc_dp.capabilities.gopa.plan import Neighbourhood, SessionNoise
 from smpc_dp.encoding import Encoding
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.parameters import Total
 from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
 from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.runs import (
@@ -33,10 +34,11 @@ OWN_VARIANCE, PAIR_VARIANCE = 1_000_003, 5_000_000_029
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GopaScenario(Scenario):
-    """The inputs of one run; `neighbourhood` as in a plan."""
+    """The inputs of one run; `neighbourhood` as in a plan, `total` as in a session file."""
 
     on_dropout: OnDropout
     neighbourhood: Neighbourhood
+    total: Total = "unchecked"
 
     @property
     def parameters(self) -> GopaParameters:
@@ -55,8 +57,17 @@ class GopaScenario(Scenario):
             assumption="given, not planned",
         )
         return GopaParameters(
-            encoding=self.encoding, plan=self.plan, session=session, on_dropout=self.on_dropout
+            encoding=self.encoding,
+            plan=self.plan,
+            session=session,
+            on_dropout=self.on_dropout,
+            total=self.total,
         )
+
+    @property
+    def stated(self) -> dict[str, object]:
+        """What the session states besides."""
+        return {"total": self.total} if self.total == "checked" else {}
 
     @property
     def operation(self) -> str:
@@ -79,6 +90,7 @@ def _complete(
     on_dropout: OnDropout,
     encoding: Encoding | None = None,
     rows: tuple[Row, ...] = ROWS[:4],
+    total: Total = "unchecked",
     **kill: int,
 ) -> GopaScenario:
     return GopaScenario(
@@ -90,6 +102,7 @@ def _complete(
         kill=kill,
         on_dropout=on_dropout,
         neighbourhood=Neighbourhood(least_own=2, most_drawn_by=3),
+        total=total,
     )
 
 
@@ -158,6 +171,13 @@ SCENARIOS: tuple[GopaScenario, ...] = (
         "roll-back",
         bob=6,
     ),
+    _complete(
+        "roll-back-checked",
+        "Each receiver checks the total of vectors with own noise; dave dies before he sends his.",
+        "roll-back",
+        total="checked",
+        dave=6,
+    ),
 )
 
 
@@ -171,7 +191,7 @@ def to_json(scenario: GopaScenario) -> dict[str, object]:
     total = (
         decode(by_step[g.AVERAGE, AGGREGATOR], g.Average, AGGREGATOR).total
         if keep
-        else decode(by_step[m.RESULT, AGGREGATOR], m.Result, AGGREGATOR).total
+        else decode(by_step[m.RESULT, AGGREGATOR], run.kinds.result, AGGREGATOR).total
     )
     return {
         **inputs_json(run),
@@ -182,7 +202,9 @@ def to_json(scenario: GopaScenario) -> dict[str, object]:
             "survivors_digest": None if evidence.survivors is None else evidence.survivors.set_digest.hex(),
             "x_hat": {
                 name: (
-                    decode(body, g.Published, name).x_hat if keep else decode(body, m.Masked, name).vector
+                    decode(body, g.Published, name).x_hat
+                    if keep
+                    else decode(body, run.kinds.masked, name).vector
                 ).hex()
                 for name, body in sent.items()
             },

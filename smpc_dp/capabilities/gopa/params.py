@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -17,7 +17,7 @@ from smpc_dp.capabilities.gopa.plan import SessionNoise, plan_session
 from smpc_dp.capabilities.gopa.versions import GOPA, VERSION
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
-from smpc_dp.engine.phases.parameters import MAX_PARTIES, SumParameters
+from smpc_dp.engine.phases.parameters import MAX_PARTIES, CheckableParameters, SumParameters
 from smpc_dp.engine.result import WHOLE_PARTY, Claim, Noise
 from smpc_dp.engine.weighted_encoding import WeightedEncoding
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, PrivacyError
@@ -25,8 +25,9 @@ from smpc_dp.privacy.distributions import BinomialDistribution, DiscreteGaussian
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
+from smpc_dp.secagg.claim import FRESH_NOISE, with_check
 from smpc_dp.secagg.noisy import PrivateSettings, check_room, decode_noisy, protected, with_precision
-from smpc_dp.secagg.params import SAME, check_sum
+from smpc_dp.secagg.params import SAME, CheckedTotal, check_sum
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -38,11 +39,12 @@ OnDropout = Literal["keep", "roll-back"]
 MAX_VARIANCE = 1 << 88
 
 
-class GopaParameters(SumParameters, frozen=True):
+class GopaParameters(CheckableParameters, frozen=True):
     """Checked parameters: encoding, graph, quorum, both noises, and the treatment of a lost party's terms.
 
     On dropout "keep" leaves them in the average; "roll-back" has x_hat travel under a self-mask, and opens of
-    each party either that or its pairwise terms.
+    each party either that or its pairwise terms. With roll-back each receiver may check the total: what a
+    party commits to has its own noise, and no pairwise terms.
     """
 
     protocol: ClassVar[str] = GOPA
@@ -58,7 +60,17 @@ class GopaParameters(SumParameters, frozen=True):
     @property
     def view(self) -> str:
         """Key of `report.roles.VIEWS`."""
-        return f"gopa-{self.on_dropout}"
+        return f"gopa-{self.on_dropout}" + ("-checked" if self.is_checked else "")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Whether each party checks the total, where it might."""
+        return super().notes if self.deals_shares else ()
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether elements are read as two's complement: a vector with noise may have negative ones."""
+        return True
 
     @property
     def party_steps(self) -> tuple[str, ...]:
@@ -163,6 +175,15 @@ class GopaParameters(SumParameters, frozen=True):
 
     def claim(self, survivors: int) -> Claim:
         """Return the claim of the plan: epsilon and delta of each party, the adversary, and the limits."""
+        claim = self._unchecked_claim(survivors)
+        if not self.is_checked:
+            return claim
+        return with_check(
+            claim, self.plan, "vectors with their own noise", fresh=FRESH_NOISE, word="other_sum"
+        )
+
+    def _unchecked_claim(self, survivors: int) -> Claim:
+        """Return the claim where the total is the aggregator's word."""
         session, plan = self.session, self.plan
         return Claim(
             guarantee=PrivacyGuarantee(
@@ -234,6 +255,7 @@ class GopaSettings(PrivateSettings, frozen=True, kw_only=True):
         bool,
         Meta(description="parties commit and prove, on a logged board (experimental)"),
     ] = False
+    total: CheckedTotal = "unchecked"
 
 
 # (a secure sum over as many parties, epsilon, delta, on_dropout) -> the parameters; raises ConfigError.
@@ -255,12 +277,28 @@ def check_and_plan(
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check as `check_parameters` does, without a default precision, and plan."""
     base, good, issues = check_sum(GopaSettings, parameters, parties, protocol=GOPA, refused=REFUSED)
+    issues += _total_issues(good)
     if issues or base is None or parties > MAX_PARTIES:
         return None, issues
     try:
-        return planner(base, good["epsilon"], good["delta"], good["on_dropout"]), []
+        planned = planner(base, good["epsilon"], good["delta"], good["on_dropout"])
+        return replace(planned, total=good["total"]), []
     except ConfigError as error:
         return None, list(error.issues)
+
+
+def _total_issues(good: Mapping[str, Any]) -> list[ConfigIssue]:
+    """Return the fault of a total that is to be checked where it is not, or need not be."""
+    if good.get("total") != "checked":
+        return []
+    for key, needed, reason in (
+        ("verifiable", False, "verifiable = true: parties commit and prove already"),
+        ("topology", "relay", "topology = 'direct': each party adds up what it holds: it needs no check"),
+        ("on_dropout", "roll-back", "on_dropout = 'keep': terms of lost parties stay in the total"),
+    ):
+        if good.get(key, needed) != needed:
+            return [ConfigIssue("total", f"'checked' is not for {reason}", ConfigCheck.CONFLICT)]
+    return []
 
 
 def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout) -> GopaParameters:

@@ -47,7 +47,7 @@ class GopaRecords(NoisyRecordParameters):
         return cast(Self, replace(cast(Any, self), request=request))
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def loss_notes(self) -> tuple[str, ...]:
         """What one loss costs, of those that are tolerated, where the noise shared with the lost stays."""
         others = self.plan.parties - 1
         if self.on_dropout != "keep" or not self.plan.max_dropouts:

@@ -29,7 +29,10 @@ REFUSED = (
     REFUSED_GOPA
     | records.REFUSED
     | records.NO_TABLES
-    | {"complete_graph": "is of protocol 'secagg': here the graph is always complete"}
+    | {
+        "complete_graph": "is of protocol 'secagg': here the graph is always complete",
+        "total": "is of protocol 'secagg': statistics of records by GOPA have no totals that parties check",
+    }
 )
 
 
@@ -74,6 +77,11 @@ class GopaRecordParameters(GopaParameters, GopaRecords, frozen=True):
     def view(self) -> str:
         """Key of `report.roles.VIEWS`."""
         return "gopa-records"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What one loss costs: whether parties check totals is not asked of records."""
+        return self.loss_notes
 
     def planned(self) -> str:
         """Return both variances, and the scale of each block."""

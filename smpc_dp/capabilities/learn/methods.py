@@ -24,7 +24,7 @@ from smpc_dp.capabilities.learn.weighted import Weighting
 from smpc_dp.capabilities.learn.written import DEFAULT, METHODS
 from smpc_dp.encoding import Encoding
 from smpc_dp.engine.averaging import Averaging, GroupParameters, OnShares
-from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.phases.parameters import SumParameters, Total
 from smpc_dp.engine.registry import checker_of, find_protocol, session_protocol
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
@@ -97,6 +97,10 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["discrete-gaussian", "skellam"] | None,
         Meta(description="of secagg, as there", extra={"default": '`"discrete-gaussian"`'}),
     ] = None
+    total: Annotated[
+        Total | None,
+        Meta(description="of secagg, as there: of each average", extra={"default": '`"unchecked"`'}),
+    ] = None
     verifiable: Annotated[bool, Meta(description="of gopa, as there")] = False
     on_dropout: Annotated[
         Literal["keep", "roll-back"] | None,
@@ -165,6 +169,8 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         given = self._group(size, length)
         # Groups differ, and so does what is averaged; without `missing` none of a group may be lost.
         given |= {"lower": -bound, "upper": bound, "precision": bound / PUBLIC_STEPS, SAME: False}
+        if self.total is not None:
+            given["total"] = self.total
         return _checked(EXACT, given, size)
 
     def _group(self, size: int, length: int) -> dict[str, object]:
@@ -241,6 +247,8 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         settings = self.averaging.settings
         if self.mechanism is not None and "mechanism" not in settings:
             issues.append(ConfigIssue("averager.mechanism", "is for secagg", ConfigCheck.UNSUPPORTED))
+        if self.total is not None and "total" not in settings:
+            issues.append(ConfigIssue("averager.total", "is for secagg", ConfigCheck.UNSUPPORTED))
         if (self.verifiable or self.on_dropout is not None) and "verifiable" not in settings:
             issues.append(
                 ConfigIssue(

@@ -61,6 +61,7 @@ def session_of(folder: Path, kind: str) -> Path:
         ("secagg", FITTED, "records"),
         ("gopa", GOPA, "gopa-keep"),
         ("gopa", GOPA | {"on_dropout": "roll-back"}, "gopa-roll-back"),
+        ("gopa", GOPA | {"on_dropout": "roll-back", "total": "checked"}, "gopa-roll-back-checked"),
         ("gopa", GOPA | FORMS["direct"], "gopa-direct"),
         ("gopa", GOPA | FORMS["verifiable"] | {"length": 1, "epsilon": 8.0}, "verifiable"),
         ("gopa", COUNT, "gopa-records"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import get_args
+from typing import Literal, get_args
 
 import numpy as np
 import pytest
@@ -27,6 +27,7 @@ from smpc_dp.capabilities.learn.simulation.averagers import (
     grid_rows,
 )
 from smpc_dp.capabilities.learn.written import METHODS
+from smpc_dp.engine.phases.parameters import MAX_CHECKED
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
@@ -169,10 +170,33 @@ def test_rows_are_rounded_as_one_by_one() -> None:
         (AveragerTable(colluders=1), 2, "method"),
         (AveragerTable(method="gopa", mechanism="skellam"), 4, "mechanism"),
         (AveragerTable(verifiable=True), 4, "method"),
+        (AveragerTable(method="gopa", total="checked"), 4, "total"),
+        (AveragerTable(method="gopa", on_dropout="roll-back", total="checked"), 4, "total"),
+        (AveragerTable(method="gopa", verifiable=True, total="unchecked"), 4, "total"),
+        (AveragerTable(method="local", total="checked"), 4, "total"),
+        (AveragerTable(method="pair", total="checked"), 2, "total"),
+        (AveragerTable(method="mpyc", total="checked"), 4, "total"),
     ],
 )
 def test_groups_that_cannot_be_are_refused(table: AveragerTable, size: int, named: str) -> None:
     assert named in {fault.where.rpartition(".")[2] for fault in table.issues(size)}
+
+
+@pytest.mark.parametrize(("total", "is_checked"), [(None, False), ("unchecked", False), ("checked", True)])
+def test_totals_of_groups_are_checked_where_that_is_asked(
+    total: Literal["checked", "unchecked"] | None, is_checked: bool
+) -> None:
+    """Of private averages and of exact ones; each claim says so."""
+    table = AveragerTable(total=total)
+    assert table.issues(4) == table.exact_issues(4) == table.public_issues(4) == []
+    for planned in (private(table, {4}), plan_public(table, PublicAverages(2, 1.0, frozenset({4})))):
+        assert planned.plan(4).is_checked is is_checked
+        assert ("every party checks the total" in planned.claim) is is_checked
+
+
+def test_a_vector_of_a_group_that_is_too_long_to_check_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"averager \(total\): 'checked' is for at most 1,048,576 elements"):
+        AveragerTable(total="checked").plan_exact(4, MAX_CHECKED + 1, 1.0)
 
 
 def test_a_group_of_another_size_is_refused() -> None:

@@ -13,6 +13,7 @@ from smpc_dp.errors import ConfigCheck, ConfigIssue
 SUM: dict[str, Any] = {"length": 1, "lower": 0, "upper": 1, "kind": "integer"}
 NOISE: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
 ROWS: dict[str, Any] = {"records": {"max_rows": 10, "columns": {"a": {"lower": 0.0, "upper": 1.0}}}}
+GOPA: dict[str, Any] = {"length": 1, "lower": 0.0, "upper": 1.0} | NOISE
 
 
 def check(protocol: str, parameters: dict[str, Any], parties: int = 6) -> tuple[Any, list[ConfigIssue]]:
@@ -44,17 +45,72 @@ def test_what_is_too_large_to_check_is_refused_by_the_bound(
     assert f"'checked' is for at most {bound}" in issue.reason
 
 
+def test_sessions_of_servers_do_not_have_the_setting() -> None:
+    assert check("mpyc", SUM)[1] == []
+    _, [issue] = check("mpyc", SUM | {"total": "checked"})
+    assert (issue.where, issue.check) == ("total", ConfigCheck.UNKNOWN_KEY)
+
+
+@pytest.mark.parametrize("more", [{}, {"max_weight": 3}])
+def test_gopa_with_roll_back_has_an_unchecked_total_unless_asked(more: dict[str, Any]) -> None:
+    asked = GOPA | {"on_dropout": "roll-back"} | more
+    for given, is_checked in (({}, False), ({"total": "unchecked"}, False), ({"total": "checked"}, True)):
+        parameters, issues = check("gopa", asked | given)
+        assert issues == []
+        assert parameters.is_checked is is_checked
+        assert len(parameters.notes) == 1
+        assert parameters.notes[0].startswith(
+            "total: each party" if is_checked else "total: the aggregator's"
+        )
+
+
 @pytest.mark.parametrize(
-    ("protocol", "parameters"),
+    ("form", "reason"),
     [
-        ("gopa", {"length": 1, "lower": 0.0, "upper": 1.0} | NOISE),
-        ("gopa", {"length": 1, "lower": 0.0, "upper": 1.0, "topology": "direct"} | NOISE),
-        ("gopa", ROWS | NOISE | {"ask": "count"}),
-        ("gopa", {"length": 1, "lower": 0.0, "upper": 1.0, "verifiable": True} | NOISE),
-        ("mpyc", {"length": 1, "lower": 0, "upper": 1, "kind": "integer"}),
+        ({}, "on_dropout = 'keep': terms of lost parties stay in the total"),
+        ({"on_dropout": "keep"}, "on_dropout = 'keep': terms of lost parties stay in the total"),
+        (
+            {"topology": "direct"},
+            "topology = 'direct': each party adds up what it holds: it needs no check",
+        ),
+        ({"verifiable": True}, "verifiable = true: parties commit and prove already"),
+        (
+            {"verifiable": True, "topology": "direct"},
+            "verifiable = true: parties commit and prove already",
+        ),
     ],
 )
-def test_other_sessions_do_not_have_the_setting(protocol: str, parameters: dict[str, Any]) -> None:
-    assert check(protocol, parameters)[1] == []
-    _, [issue] = check(protocol, parameters | {"total": "checked"})
-    assert (issue.where, issue.check) == ("total", ConfigCheck.UNKNOWN_KEY)
+def test_other_forms_of_gopa_are_refused_by_name(form: dict[str, Any], reason: str) -> None:
+    parameters, issues = check("gopa", GOPA | form | {"total": "unchecked"})
+    if len(form) < 2:
+        assert issues == []
+        assert parameters.is_checked is False
+        assert parameters.notes == ()
+    parameters, issues = check("gopa", GOPA | form | {"total": "checked"})
+    assert parameters is None
+    [issue] = [issue for issue in issues if issue.where == "total"]
+    assert issue.check is ConfigCheck.CONFLICT
+    assert issue.reason == f"'checked' is not for {reason}"
+
+
+@pytest.mark.parametrize(
+    ("change", "parties", "bound"),
+    [({"length": MAX_CHECKED + 1}, 6, "1,048,576 elements"), ({}, MOST_CHECKED + 1, "10,000 parties")],
+)
+def test_what_is_too_large_to_check_is_refused_by_gopa_too(
+    change: dict[str, Any], parties: int, bound: str
+) -> None:
+    given = GOPA | {"on_dropout": "roll-back", "total": "checked"} | change
+    _, [issue] = check("gopa", given, parties)
+    assert (issue.where, issue.check) == ("total", ConfigCheck.TOO_LARGE)
+    assert f"'checked' is for at most {bound}" in issue.reason
+
+
+@pytest.mark.parametrize("total", ["checked", "unchecked"])
+@pytest.mark.parametrize("form", [{}, {"topology": "direct"}, {"verifiable": True}])
+def test_records_by_gopa_refuse_the_setting_by_name(form: dict[str, Any], total: str) -> None:
+    given = ROWS | NOISE | {"ask": "count"} | form
+    assert check("gopa", given)[1] == []
+    _, [issue] = check("gopa", given | {"total": total})
+    assert (issue.where, issue.check) == ("total", ConfigCheck.UNSUPPORTED)
+    assert "statistics of records by GOPA have no totals that parties check" in issue.reason

@@ -311,6 +311,7 @@ NONE_OF_RECORDS: list[dict[str, Any]] = [
     {"kind": "real"},
     {"precision": 1.0},
     {"max_weight": 0},
+    {"total": "unchecked"},
     {"epsilon": 0},
     {"topology": "direct"},
     {"on_dropout": "roll-back"},
@@ -423,7 +424,7 @@ def test_no_graph_is_drawn_where_secure_aggregation_has_all_for_neighbours(parti
 
 RIGHT: list[dict[str, Any]] = [
     {"security": 128},
-    {"on_dropout": "keep", "topology": "relay", "max_weight": 0, "kind": "real"},
+    {"on_dropout": "keep", "topology": "relay", "max_weight": 0, "kind": "real", "total": "unchecked"},
     {"lower": [0], "upper": 1},
 ]
 WRONG: list[dict[str, Any]] = [
@@ -435,6 +436,7 @@ WRONG: list[dict[str, Any]] = [
     *({"lower": value} for value in (True, "0", [0, 0], [], 1.0)),
     {"on_dropout": "roll-back"},
     {"topology": "star"},
+    {"total": "checked"},
     {"kind": "complex"},
     {"kind": "integer", "precision": 1},
     {"kind": "integer", "lower": 0.5},

@@ -66,6 +66,11 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
         return "verifiable-records"
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What one loss costs: whether parties check totals is not asked of records."""
+        return self.loss_notes
+
+    @property
     def apart(self) -> Apart:
         """How far the vectors of neighbouring tables are apart."""
         return row_apart(self.request)

@@ -69,6 +69,7 @@ async def learn(
     """
     on_event = with_logging(on_event)
     membership = Membership.load(session, party, key)
+    await membership.load_generators()
     parameters = learn_parameters(membership)
     table = await asyncio.to_thread(parameters.read, data, party)
     book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
@@ -244,6 +245,7 @@ async def serve_learning(
     on_event = with_logging(on_event)
     role = "server" if name is not None and load_session(session).roster.servers else "aggregator"
     membership = Membership.load(session, name or aggregator_name(session), key, role)
+    await membership.load_generators()
     on_shares = learn_parameters(membership).on_shares
     opening: AbstractAsyncContextManager[Any]
     if on_shares is not None:
