@@ -113,6 +113,35 @@ async def test_a_request_with_a_false_total_ends_and_stays_charged(
     assert isinstance(first, smpc_dp.Result if finish is one_more else smpc_dp.VerificationError)
 
 
+@pytest.mark.parametrize("asked", ["count", "logistic(ill ~ age)"])
+async def test_statistics_of_a_false_total_are_refused(tmp_path: Path, asked: str) -> None:
+    """Sums of records are checked as others are: no answer is made of a total that is one step too large."""
+    given: dict[str, object] = {
+        **{key: GIVEN[key] for key in ("epsilon", "delta", "dropout", "corrupt", "total")},
+        "ask": asked,
+        "records": {
+            "max_rows": 100,
+            "rows_expected": 500,
+            "columns": {
+                "age": {"lower": 0.0, "upper": 100.0},
+                "ill": {"lower": 0.0, "upper": 1.0, "step": 1.0},
+            },
+        },
+    }
+    path = create_local_session(tmp_path, PARTIES, given)
+    rows = {"age": [float(age) for age in range(100)], "ill": [0.0, 1.0] * 50}
+
+    async def ask(name: str) -> None:
+        async with smpc_dp.connect(path, party=name) as session:
+            with pytest.raises(smpc_dp.PeerFault, match="the total is not that of the commitments") as caught:
+                await session.statistics(rows)
+        assert (caught.value.culprit, caught.value.accuser) == (AGGREGATOR, "")
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1, role=deviating_once(one_more)))
+    await asyncio.gather(*map(ask, PARTIES))
+    await serving
+
+
 @pytest.mark.parametrize("bounds", [None, {"['bias']": (-1.0, 1.0), "['weight']": (-10.0, 10.0)}])
 async def test_averages_of_weighted_trees_are_checked(
     tmp_path: Path, bounds: dict[str, tuple[float, float]] | None

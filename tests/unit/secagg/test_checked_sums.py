@@ -41,6 +41,38 @@ def test_statistics_of_records_are_checked_too() -> None:
     assert issue.reason.startswith("'checked' is for at most 10,000 parties, this session has 10,001")
 
 
+FITTED: dict[str, object] = {"ask": "logistic(ill ~ age)", "steps": 2}
+ROWS: dict[str, object] = {
+    "max_rows": 100,
+    "rows_expected": 500,
+    "columns": {
+        "age": {"lower": 0.0, "upper": 100.0},
+        "ill": {"lower": 0.0, "upper": 1.0, "step": 1.0},
+        "sex": {"values": ["f", "m"]},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        PRIVACY | {"ask": ["count"]},
+        PRIVACY | {"ask": "sex", "corrupt": 0.0, "dropout": 0.0},
+        PRIVACY | FITTED,
+        FITTED,
+        {"ask": "random_effects(age, 100)"},
+    ],
+    ids=["count", "table", "noisy fit", "exact fit", "exact effects"],
+)
+def test_every_request_about_records_is_checked(asked: dict[str, object]) -> None:
+    """All requests that the parameters stand for, each step of a regression among them."""
+    check = checker_of("secagg", session_protocol("secagg").version)
+    for total in ("checked", "unchecked"):
+        parameters, issues = check({**asked, "records": ROWS, "total": total}, 6)
+        assert parameters is not None, issues
+        assert {one.is_checked for one in (parameters, *parameters.requests)} == {total == "checked"}
+
+
 @pytest.mark.thin(2)
 @pytest.mark.parametrize("mechanism", ["discrete-gaussian", "skellam"])
 def test_a_checked_sum_has_the_stated_noise(mechanism: str) -> None:
