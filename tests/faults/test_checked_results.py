@@ -17,7 +17,7 @@ from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.checked_total import Opened
 from smpc_dp.engine.registry import make_party
 from smpc_dp.engine.state import Transition
-from smpc_dp.errors import Check, VerificationError
+from smpc_dp.errors import Check, Code, VerificationError
 from smpc_dp.secagg import states
 from smpc_dp.secagg.noisy import check_noisy
 from smpc_dp.secagg.states import AGGREGATOR as ROLE
@@ -348,14 +348,23 @@ def test_a_corrupt_party_is_listed_with_a_commitment_that_it_chose_last() -> Non
     simulated.assert_all_refuse(ROOT, "p4")
 
 
-@pytest.mark.parametrize("lying", [False, True])
-def test_a_corrupt_vector_that_leaves_the_range(lying: bool) -> None:
-    """What p4 commits to may be anything; a total that no vectors within the bounds have is no value."""
+def far_from_bounds(element: int) -> CheckedRun:
+    """Return a run in which p4 commits to, and masks, this element beside others."""
     simulated = CheckedRun(4)
-    far: RingVector = np.array([1 << 22, 5, 5], simulated.encoding.dtype)
+    far: RingVector = np.array([element, 5, 5], simulated.encoding.dtype)
     simulated.parties["p4"] = make_party(
         simulated.context, simulated.parameters, simulated.signers["p4"], far, simulated.randomness["p4"]
     )
+    return simulated
+
+
+@pytest.mark.parametrize("lying", [False, True])
+def test_a_corrupt_vector_that_leaves_the_range(lying: bool) -> None:
+    """What p4 commits to may be anything; a total that no vectors within the bounds have is no value.
+
+    An honest aggregator sends none. Of one that does not check, each party finds it out by itself.
+    """
+    simulated = far_from_bounds(1_000_000)
     if lying:
         simulated.aggregator.role = LYING
     simulated.execute()
@@ -364,4 +373,19 @@ def test_a_corrupt_vector_that_leaves_the_range(lying: bool) -> None:
         error = simulated.errors[name]
         assert isinstance(error, VerificationError)
         assert error.check == (Check.OUT_OF_BOUNDS if lying else Check.REPORTED)
+        assert error.code == Code.EVIDENCE
+        assert ("no 4 vectors within the bounds" in str(error)) == lying
     assert (m.RESULT in {envelope.step for envelope in simulated.sent}) == lying
+
+
+def test_a_corrupt_vector_that_makes_the_sum_wrap() -> None:
+    """The elements that p4 committed to are those that it masks, but their sum has no room in the ring.
+
+    Modulo the order of the group the sum is another one than modulo that of the ring: the aggregator cannot
+    tell that from two vectors of p4, and says both.
+    """
+    simulated = far_from_bounds((1 << 24) - 1)
+    simulated.execute()
+    assert simulated.encoding.element_bytes == 3
+    assert_no_total(simulated)
+    assert "or one that makes the sum too large" in str(simulated.errors[AGGREGATOR])
