@@ -12,12 +12,12 @@ import pytest
 from smpc_dp.crypto import commit
 from smpc_dp.encoding import RingVector
 from smpc_dp.engine.collector import Item
-from smpc_dp.engine.phases import checked_total, outcomes
+from smpc_dp.engine.phases import checked_total, keys, outcomes
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.checked_total import Opened
 from smpc_dp.engine.registry import make_party
 from smpc_dp.engine.state import Transition
-from smpc_dp.errors import Check, Code, VerificationError
+from smpc_dp.errors import Check, Code, PeerFault, VerificationError
 from smpc_dp.secagg import states
 from smpc_dp.secagg.noisy import check_noisy
 from smpc_dp.secagg.states import AGGREGATOR as ROLE
@@ -389,3 +389,29 @@ def test_a_corrupt_vector_that_makes_the_sum_wrap() -> None:
     assert simulated.encoding.element_bytes == 3
     assert_no_total(simulated)
     assert "or one that makes the sum too large" in str(simulated.errors[AGGREGATOR])
+
+
+@pytest.mark.parametrize("point", [b"\xff" * 32, wide(1)], ids=bytes.hex)
+def test_a_certified_and_signed_commitment_is_no_point(point: bytes) -> None:
+    """The aggregator and p4 work together: p4 has committed to these bytes, and has signed them."""
+    simulated = CheckedRun(4)
+
+    def tamper(envelope: Envelope) -> tuple[Envelope, ...]:
+        if (envelope.step, envelope.sender) == (m.ADVERTISE, "p4"):
+            leaf = keys.value_commitment(simulated.context, envelope.run_id, "p4", point)
+            return (simulated.advertise_leaf(envelope, leaf),)
+        if (envelope.step, envelope.sender) == (m.MASKED, "p4"):
+            digest = simulated.aggregator.state.agreed.participation.certificate.set_digest
+            shown = simulated.sign_opening("p4", envelope.run_id, digest, point)
+            return (simulated.change(envelope, point=shown[:32], signature=shown[32:]),)
+        return (envelope,)
+
+    simulated.aggregator.role = LYING
+    # That of the aggregator: receivers decode points as they add them up.
+    with mock.patch.object(commit, "check_commitment"):
+        simulated.execute(tamper)
+    simulated.assert_all_refuse("", "p4")
+    for name in ("p1", "p2", "p3"):
+        error = simulated.errors[name]
+        assert isinstance(error, PeerFault)
+        assert (error.check, error.accuser) == (Check.BAD_COMMITMENT, "")

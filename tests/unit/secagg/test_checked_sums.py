@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.crypto.prg import add_masks
+from smpc_dp.encoding import Encoding
+from smpc_dp.engine.phases import checked_total
+from smpc_dp.engine.phases.masks import Masks
 from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.errors import ConfigIssue
+from smpc_dp.privacy.secagg_plan import plan_secagg
+from smpc_dp.secagg.params import SecAggParameters
+from tests.faults.checked_totals import ORDER
+from tests.reference.masks import keystream
 
 BOUNDS: dict[str, object] = {"lower": 0.0, "upper": 1.0, "precision": 2.0**-16, "corrupt": 0.0}
 PRIVACY: dict[str, object] = {"epsilon": 1.0, "delta": 1e-6}
@@ -71,6 +79,24 @@ def test_every_request_about_records_is_checked(asked: dict[str, object]) -> Non
         parameters, issues = check({**asked, "records": ROWS, "total": total}, 6)
         assert parameters is not None, issues
         assert {one.is_checked for one in (parameters, *parameters.requests)} == {total == "checked"}
+
+
+@pytest.mark.parametrize(("precision", "lane"), [(1e-3, 4), (1e-12, 8)])
+def test_the_mask_of_a_blinding_follows_the_masks_of_the_elements(precision: float, lane: int) -> None:
+    """64 bytes of the keystream of AES-256-CTR after the lanes of the elements: none hides two secrets."""
+    encoding = Encoding.plan(length=3, lower=-9.0, upper=9.0, precision=precision, parties=4)
+    parameters = SecAggParameters(encoding, plan_secagg(4, dropout=0.0, corrupt=0.0), total="checked")
+    seed, after = bytes(range(32)), lane * encoding.ring_length
+    assert (encoding.element_bytes <= 4) == (lane == 4)
+    mask = int.from_bytes(keystream(seed, after, 64), "little") % ORDER
+    for sign in (1, -1):
+        masks = Masks([seed], sign, [], [])
+        masked = checked_total._with_masks(parameters, (7).to_bytes(32, "little"), masks)
+        assert int.from_bytes(masked, "little") == (7 + sign * mask) % ORDER
+    # What comes before hides the elements.
+    zeros = encoding.zeros()
+    add_masks(zeros, [seed], [1])
+    assert zeros.astype(f"<u{lane}").tobytes() == keystream(seed, 0, after)
 
 
 @pytest.mark.thin(2)
