@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp import generator_cache
+from smpc_dp.crypto.vector_commitments import Generators
 from smpc_dp.engine.collector import CollectorRole
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.registry import make_aggregator
@@ -140,6 +142,37 @@ async def test_statistics_of_a_false_total_are_refused(tmp_path: Path, asked: st
     serving = asyncio.create_task(smpc_dp.serve(path, requests=1, role=deviating_once(one_more)))
     await asyncio.gather(*map(ask, PARTIES))
     await serving
+
+
+@pytest.mark.parametrize("total", ["checked", "unchecked"])
+async def test_every_member_takes_generators_from_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, total: str
+) -> None:
+    """Before the first request, and only where totals are checked: others wait for none, and store none."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(generator_cache, "IN_PROCESS", Generators())
+    load, asked = generator_cache.load_generators, list[int]()
+
+    def count(length: int, threads: int) -> None:
+        asked.append(length)
+        load(length, threads)
+
+    monkeypatch.setattr(generator_cache, "load_generators", count)
+    path = create_local_session(tmp_path, PARTIES, GIVEN | {"total": total})
+
+    async def ask(name: str) -> None:
+        async with smpc_dp.connect(path, party=name) as session:
+            await session.sum([0.25, 0.5])
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
+    await asyncio.gather(*map(ask, PARTIES))
+    await serving
+    stored = [file.name for file in (tmp_path / "cache").rglob("*") if file.is_file()]
+    if total == "checked":
+        # The parties and the aggregator.
+        assert (asked, stored) == ([2] * (len(PARTIES) + 1), ["000"])
+    else:
+        assert (asked, stored) == ([], [])
 
 
 @pytest.mark.parametrize("bounds", [None, {"['bias']": (-1.0, 1.0), "['weight']": (-10.0, 10.0)}])
