@@ -167,11 +167,16 @@ def record_sums() -> Stated:
     for name, given in {"regression": FITTED, "random effects": EFFECTS}.items():
         yield f"secagg, {name}", checked("secagg", given | noise).privacy(5)
         yield f"secagg, {name}, exact", checked("secagg", given).privacy(5)
+        for kind, more in ((", exact", {}), ("", noise)):
+            parameters = checked("secagg", given | more | {"total": "checked"})
+            yield f"secagg, {name}{kind}, checked total", parameters.privacy(5)
     # The noise of one table has tails of another kind.
     counts = RECORDS | {"ask": "sex", "corrupt": 0.0, "dropout": 0.0}
     yield "secagg, one table", checked("secagg", counts, 4).privacy(4)
     for corrupt, looking in CORRUPT.items():
         yield f"secagg, records, {corrupt}", checked("secagg", RECORDS | looking).privacy(5)
+        parameters = checked("secagg", RECORDS | looking | {"total": "checked"})
+        yield f"secagg, records, {corrupt}, checked total", parameters.privacy(5)
         for form, more in FORMS.items():
             for name, one in {**DELTAS, ", totals visible": {"hidden_totals": 0.0}}.items():
                 given = RECORDS | {"ask": ["count"]} | looking | more | one

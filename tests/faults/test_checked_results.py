@@ -12,12 +12,12 @@ import pytest
 from smpc_dp.crypto import commit
 from smpc_dp.encoding import RingVector
 from smpc_dp.engine.collector import Item
-from smpc_dp.engine.phases import checked_total, outcomes
+from smpc_dp.engine.phases import checked_total, keys, outcomes
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.checked_total import Opened
 from smpc_dp.engine.registry import make_party
 from smpc_dp.engine.state import Transition
-from smpc_dp.errors import Check, PeerFault, VerificationError
+from smpc_dp.errors import Check, Code, PeerFault, VerificationError
 from smpc_dp.secagg import states
 from smpc_dp.secagg.noisy import check_noisy
 from smpc_dp.secagg.states import AGGREGATOR as ROLE
@@ -348,14 +348,23 @@ def test_a_corrupt_party_is_listed_with_a_commitment_that_it_chose_last() -> Non
     simulated.assert_all_refuse(ROOT, "p4")
 
 
-@pytest.mark.parametrize("lying", [False, True])
-def test_a_corrupt_vector_that_leaves_the_range(lying: bool) -> None:
-    """What p4 commits to may be anything; a total that no vectors within the bounds have is no value."""
+def far_from_bounds(element: int) -> CheckedRun:
+    """Return a run in which p4 commits to, and masks, this element beside others."""
     simulated = CheckedRun(4)
-    far: RingVector = np.array([1 << 22, 5, 5], simulated.encoding.dtype)
+    far: RingVector = np.array([element, 5, 5], simulated.encoding.dtype)
     simulated.parties["p4"] = make_party(
         simulated.context, simulated.parameters, simulated.signers["p4"], far, simulated.randomness["p4"]
     )
+    return simulated
+
+
+@pytest.mark.parametrize("lying", [False, True])
+def test_a_corrupt_vector_that_leaves_the_range(lying: bool) -> None:
+    """What p4 commits to may be anything; a total that no vectors within the bounds have is no value.
+
+    An honest aggregator sends none. Of one that does not check, each party finds it out by itself.
+    """
+    simulated = far_from_bounds(1_000_000)
     if lying:
         simulated.aggregator.role = LYING
     simulated.execute()
@@ -367,5 +376,45 @@ def test_a_corrupt_vector_that_leaves_the_range(lying: bool) -> None:
             assert (error.culprit, error.check) == (AGGREGATOR, Check.OUT_OF_BOUNDS)
         else:
             assert isinstance(error, VerificationError)
-            assert error.check == Check.REPORTED
+            assert (error.check, error.code) == (Check.REPORTED, Code.EVIDENCE)
+        assert ("no 4 vectors within the bounds" in str(error)) == lying
     assert (m.RESULT in {envelope.step for envelope in simulated.sent}) == lying
+
+
+def test_a_corrupt_vector_that_makes_the_sum_wrap() -> None:
+    """The elements that p4 committed to are those that it masks, but their sum has no room in the ring.
+
+    Modulo the order of the group the sum is another one than modulo that of the ring: the aggregator cannot
+    tell that from two vectors of p4, and says both.
+    """
+    simulated = far_from_bounds((1 << 24) - 1)
+    simulated.execute()
+    assert simulated.encoding.element_bytes == 3
+    assert_no_total(simulated)
+    assert "or one that makes the sum too large" in str(simulated.errors[AGGREGATOR])
+
+
+@pytest.mark.parametrize("point", [b"\xff" * 32, wide(1)], ids=bytes.hex)
+def test_a_certified_and_signed_commitment_is_no_point(point: bytes) -> None:
+    """The aggregator and p4 work together: p4 has committed to these bytes, and has signed them."""
+    simulated = CheckedRun(4)
+
+    def tamper(envelope: Envelope) -> tuple[Envelope, ...]:
+        if (envelope.step, envelope.sender) == (m.ADVERTISE, "p4"):
+            leaf = keys.value_commitment(simulated.context, envelope.run_id, "p4", point)
+            return (simulated.advertise_leaf(envelope, leaf),)
+        if (envelope.step, envelope.sender) == (m.MASKED, "p4"):
+            digest = simulated.aggregator.state.agreed.participation.certificate.set_digest
+            shown = simulated.sign_opening("p4", envelope.run_id, digest, point)
+            return (simulated.change(envelope, point=shown[:32], signature=shown[32:]),)
+        return (envelope,)
+
+    simulated.aggregator.role = LYING
+    # That of the aggregator: receivers decode points as they add them up.
+    with mock.patch.object(commit, "check_commitment"):
+        simulated.execute(tamper)
+    simulated.assert_all_refuse("", "p4")
+    for name in ("p1", "p2", "p3"):
+        error = simulated.errors[name]
+        assert isinstance(error, PeerFault)
+        assert (error.check, error.accuser) == (Check.BAD_COMMITMENT, "")

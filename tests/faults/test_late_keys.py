@@ -247,6 +247,33 @@ def test_a_party_that_chooses_its_key_after_the_roll_is_excluded(kind: Kind) -> 
         assert sent.step != m.NEIGHBOURS or OTHER not in decode(sent.body, m.Neighbours, AGGREGATOR).mask_keys
 
 
+@pytest.mark.parametrize("checks", [True, False])
+def test_the_key_of_another_party_is_refused(monkeypatch: pytest.MonkeyPatch, checks: bool) -> None:
+    """A party copies another's commitment, and reveals its key: the commitment has the name of the other.
+
+    The aggregator excludes it. One that does not check is refused by the parties.
+    """
+    simulated, owner = SimulatedRun(4), "p2"
+
+    def copy(sent: Envelope) -> Iterable[Envelope]:
+        if (sent.step, sent.sender) == (m.ADVERTISE, BAD):
+            copied = simulated.body_of(m.ADVERTISE, owner).key_commitment
+            return (simulated.advertise(sent, key_commitment=copied),)
+        if (sent.step, sent.sender) == (m.REVEAL, BAD):
+            return (simulated.change(sent, mask_key=simulated.body_of(m.REVEAL, owner).mask_key),)
+        return (sent,)
+
+    if not checks:
+        monkeypatch.setattr(key_graph, "check_openings", lambda *_, **__: None)
+    simulated.execute(copy)
+    if checks:
+        simulated.assert_out(BAD, "revealed a masking key that it had not committed to")
+        simulated.assert_sum(BAD)
+    else:
+        simulated.assert_blames(VICTIM, AGGREGATOR, f"forwarded a key that {BAD} had not committed to")
+        assert m.DEAL not in simulated.steps_of(VICTIM)
+
+
 def test_a_party_of_a_verifiable_run_that_chooses_its_key_after_the_roll_is_excluded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp import generator_cache
+from smpc_dp.crypto.vector_commitments import Generators
 from smpc_dp.engine.collector import CollectorRole
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.registry import make_aggregator
@@ -111,6 +113,66 @@ async def test_a_request_with_a_false_total_ends_and_stays_charged(
         np.testing.assert_array_equal(result.value, answers[0][1].value)  # type: ignore[attr-defined]
     assert isinstance(second, smpc_dp.Result)
     assert isinstance(first, smpc_dp.Result if finish is one_more else smpc_dp.VerificationError)
+
+
+@pytest.mark.parametrize("asked", ["count", "logistic(ill ~ age)"])
+async def test_statistics_of_a_false_total_are_refused(tmp_path: Path, asked: str) -> None:
+    """Sums of records are checked as others are: no answer is made of a total that is one step too large."""
+    given: dict[str, object] = {
+        **{key: GIVEN[key] for key in ("epsilon", "delta", "dropout", "corrupt", "total")},
+        "ask": asked,
+        "records": {
+            "max_rows": 100,
+            "rows_expected": 500,
+            "columns": {
+                "age": {"lower": 0.0, "upper": 100.0},
+                "ill": {"lower": 0.0, "upper": 1.0, "step": 1.0},
+            },
+        },
+    }
+    path = create_local_session(tmp_path, PARTIES, given)
+    rows = {"age": [float(age) for age in range(100)], "ill": [0.0, 1.0] * 50}
+
+    async def ask(name: str) -> None:
+        async with smpc_dp.connect(path, party=name) as session:
+            with pytest.raises(smpc_dp.PeerFault, match="the total is not that of the commitments") as caught:
+                await session.statistics(rows)
+        assert (caught.value.culprit, caught.value.accuser) == (AGGREGATOR, "")
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1, role=deviating_once(one_more)))
+    await asyncio.gather(*map(ask, PARTIES))
+    await serving
+
+
+@pytest.mark.parametrize("total", ["checked", "unchecked"])
+async def test_every_member_takes_generators_from_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, total: str
+) -> None:
+    """Before the first request, and only where totals are checked: others wait for none, and store none."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(generator_cache, "IN_PROCESS", Generators())
+    load, asked = generator_cache.load_generators, list[int]()
+
+    def count(length: int, threads: int) -> None:
+        asked.append(length)
+        load(length, threads)
+
+    monkeypatch.setattr(generator_cache, "load_generators", count)
+    path = create_local_session(tmp_path, PARTIES, GIVEN | {"total": total})
+
+    async def ask(name: str) -> None:
+        async with smpc_dp.connect(path, party=name) as session:
+            await session.sum([0.25, 0.5])
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
+    await asyncio.gather(*map(ask, PARTIES))
+    await serving
+    stored = [file.name for file in (tmp_path / "cache").rglob("*") if file.is_file()]
+    if total == "checked":
+        # The parties and the aggregator.
+        assert (asked, stored) == ([2] * (len(PARTIES) + 1), ["000"])
+    else:
+        assert (asked, stored) == ([], [])
 
 
 @pytest.mark.parametrize("bounds", [None, {"['bias']": (-1.0, 1.0), "['weight']": (-10.0, 10.0)}])

@@ -246,7 +246,7 @@ def checked_result(
     """Return the result that shows the commitments of all parties that advertised.
 
     Raises VerificationError if the total is not that of the commitments: a party masked another vector than
-    it had committed to.
+    it had committed to, or one with which the sum is not below the modulus of the ring.
     """
     survivors, packed = sorted(opened), parameters.encoding.pack(total)
     shown = b"".join(opened[party].shown for party in survivors)
@@ -256,8 +256,8 @@ def checked_result(
         check_total(parameters, parameters.encoding.unpack(packed), blinding, points)
     except VerificationError as error:
         raise VerificationError(
-            "at least one party masked another vector than it had committed to, and it is not known which; "
-            "no total is sent",
+            "at least one party masked another vector than it had committed to, or one that makes the sum "
+            "too large, and it is not known which; no total is sent",
             error.check,
             code=Code.TOTAL,
         ) from None

@@ -10,7 +10,7 @@ import pytest
 
 import smpc_dp
 from smpc_dp.engine.phases.parameters import SumParameters
-from smpc_dp.engine.registry import checker_of
+from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.engine.result import Result
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.session.local import create_local_session
@@ -25,7 +25,7 @@ RECORDS: dict[str, Any] = {
 
 
 def planned(protocol: str, parameters: dict[str, Any], parties: int = 5) -> SumParameters:
-    checked, issues = checker_of(protocol, 1)(parameters, parties)
+    checked, issues = checker_of(protocol, session_protocol(protocol).version)(parameters, parties)
     assert isinstance(checked, SumParameters), issues
     return checked
 

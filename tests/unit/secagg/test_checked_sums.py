@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.crypto.prg import add_masks
+from smpc_dp.encoding import Encoding
+from smpc_dp.engine.phases import checked_total
+from smpc_dp.engine.phases.masks import Masks
 from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.errors import ConfigIssue
+from smpc_dp.privacy.secagg_plan import plan_secagg
+from smpc_dp.secagg.params import SecAggParameters
+from tests.faults.checked_totals import ORDER
+from tests.reference.masks import keystream
 
 BOUNDS: dict[str, object] = {"lower": 0.0, "upper": 1.0, "precision": 2.0**-16, "corrupt": 0.0}
 PRIVACY: dict[str, object] = {"epsilon": 1.0, "delta": 1e-6}
@@ -39,6 +47,56 @@ def test_statistics_of_records_are_checked_too() -> None:
     assert not issues_of("secagg", 6, total="checked", **RECORDS)
     [issue] = issues_of("secagg", 10_001, total="checked", **RECORDS)
     assert issue.reason.startswith("'checked' is for at most 10,000 parties, this session has 10,001")
+
+
+FITTED: dict[str, object] = {"ask": "logistic(ill ~ age)", "steps": 2}
+ROWS: dict[str, object] = {
+    "max_rows": 100,
+    "rows_expected": 500,
+    "columns": {
+        "age": {"lower": 0.0, "upper": 100.0},
+        "ill": {"lower": 0.0, "upper": 1.0, "step": 1.0},
+        "sex": {"values": ["f", "m"]},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        PRIVACY | {"ask": ["count"]},
+        PRIVACY | {"ask": "sex", "corrupt": 0.0, "dropout": 0.0},
+        PRIVACY | FITTED,
+        FITTED,
+        {"ask": "random_effects(age, 100)"},
+    ],
+    ids=["count", "table", "noisy fit", "exact fit", "exact effects"],
+)
+def test_every_request_about_records_is_checked(asked: dict[str, object]) -> None:
+    """All requests that the parameters stand for, each step of a regression among them."""
+    check = checker_of("secagg", session_protocol("secagg").version)
+    for total in ("checked", "unchecked"):
+        parameters, issues = check({**asked, "records": ROWS, "total": total}, 6)
+        assert parameters is not None, issues
+        assert {one.is_checked for one in (parameters, *parameters.requests)} == {total == "checked"}
+
+
+@pytest.mark.parametrize(("precision", "lane"), [(1e-3, 4), (1e-12, 8)])
+def test_the_mask_of_a_blinding_follows_the_masks_of_the_elements(precision: float, lane: int) -> None:
+    """64 bytes of the keystream of AES-256-CTR after the lanes of the elements: none hides two secrets."""
+    encoding = Encoding.plan(length=3, lower=-9.0, upper=9.0, precision=precision, parties=4)
+    parameters = SecAggParameters(encoding, plan_secagg(4, dropout=0.0, corrupt=0.0), total="checked")
+    seed, after = bytes(range(32)), lane * encoding.ring_length
+    assert (encoding.element_bytes <= 4) == (lane == 4)
+    mask = int.from_bytes(keystream(seed, after, 64), "little") % ORDER
+    for sign in (1, -1):
+        masks = Masks([seed], sign, [], [])
+        masked = checked_total._with_masks(parameters, (7).to_bytes(32, "little"), masks)
+        assert int.from_bytes(masked, "little") == (7 + sign * mask) % ORDER
+    # What comes before hides the elements.
+    zeros = encoding.zeros()
+    add_masks(zeros, [seed], [1])
+    assert zeros.astype(f"<u{lane}").tobytes() == keystream(seed, 0, after)
 
 
 @pytest.mark.thin(2)

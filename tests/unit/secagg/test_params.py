@@ -96,7 +96,9 @@ def test_exact_sums_tolerate_a_loss_by_default_with_the_rule_alone(parties: int,
 def test_the_rule_is_for_exact_sums() -> None:
     assert indices({**GOOD, "same_survivors": 1}) == ["same_survivors"]
     for protocol in ("secagg", "gopa"):
-        _, faults = checker_of(protocol, 1)({**PRIVATE, "same_survivors": False}, 5)
+        _, faults = checker_of(protocol, session_protocol(protocol).version)(
+            {**PRIVATE, "same_survivors": False}, 5
+        )
         assert [fault.where for fault in faults] == ["same_survivors"]
         assert "exact sums" in faults[0].reason
 

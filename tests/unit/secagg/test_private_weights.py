@@ -12,7 +12,7 @@ import pytest
 import smpc_dp
 from smpc_dp import simulate
 from smpc_dp.capabilities.gopa.params import GopaParameters
-from smpc_dp.engine.registry import checker_of
+from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.engine.weighted_encoding import WeightedEncoding
 from smpc_dp.errors import ConfigCheck
 from smpc_dp.privacy.accountant.ledger import Ledger
@@ -35,7 +35,7 @@ SESSIONS = [(protocol, given) for protocol in ("secagg", "gopa") for given in (B
 
 
 def checked(protocol: str, given: dict[str, Any]) -> NoisySumParameters | GopaParameters:
-    parameters, issues = checker_of(protocol, 1)(given, PARTIES)
+    parameters, issues = checker_of(protocol, session_protocol(protocol).version)(given, PARTIES)
     assert isinstance(parameters, NoisySumParameters | GopaParameters), issues
     return parameters
 

@@ -15,7 +15,7 @@ from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
 from smpc_dp.capabilities.servers.simulation.shared import run_alone
 from smpc_dp.capabilities.servers.statistics.plan import table_program
 from smpc_dp.capabilities.servers.statistics.tables import read_tables
-from smpc_dp.engine.registry import checker_of
+from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.accountant.events import exact_release
 from smpc_dp.records.exact import LEAST_PARTIES, NOT_SHOWN, plan_tables
@@ -262,7 +262,7 @@ def test_what_is_wrong_is_named(more: dict[str, Any], parties: int, where: str, 
 @pytest.mark.parametrize("protocol", ["secagg", "gopa"])
 def test_sums_refuse_a_smallest_count_and_say_why(protocol: str) -> None:
     given = {**GIVEN, "epsilon": 1.0, "delta": 1e-6}
-    result, issues = checker_of(protocol, 1)(given, 5)
+    result, issues = checker_of(protocol, session_protocol(protocol).version)(given, 5)
     assert result is None
     assert any(
         issue.where == "smallest_count" and "every cell that is added up is opened" in issue.reason
