@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from statistics import mean
+from typing import Any
 
 import numpy as np
 import pytest
 
 from smpc_dp.capabilities.gopa.check import check_for_version
-from smpc_dp.capabilities.gopa.direct_params import Topology
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.report.trace import Trace
 from smpc_dp.simulate import average
 
 
-@pytest.mark.thin(5)
+@pytest.mark.thin(3)
 @pytest.mark.parametrize("length", [2, 40])
 @pytest.mark.parametrize("parties", [5, 12])
-@pytest.mark.parametrize(("version", "topology"), [(1, "relay"), (1, "direct"), (3, "relay")])
+@pytest.mark.parametrize(
+    ("version", "form"),
+    [
+        (1, {}),
+        (1, {"topology": "direct"}),
+        (3, {"verifiable": True}),
+        (1, {"on_dropout": "roll-back"}),
+        (1, {"on_dropout": "roll-back", "total": "checked"}),
+    ],
+    ids=["relay", "direct", "verifiable", "roll-back", "checked"],
+)
 def test_the_planned_traffic_is_that_of_a_run(
-    version: int, topology: Topology, parties: int, length: int
+    version: int, form: dict[str, Any], parties: int, length: int
 ) -> None:
-    given = {
-        "lower": 0.0,
-        "upper": 1.0,
-        "epsilon": 2.0,
-        "delta": 1e-6,
-        "length": length,
-        "topology": topology,
-    }
-    parameters, issues = check_for_version(version, given | {"verifiable": version == 3}, parties)
+    given = {"lower": 0.0, "upper": 1.0, "epsilon": 2.0, "delta": 1e-6, "length": length}
+    parameters, issues = check_for_version(version, given | form, parties)
     assert not issues
     assert isinstance(parameters, SumParameters)
     trace = Trace()
@@ -40,8 +43,7 @@ def test_the_planned_traffic_is_that_of_a_run(
         epsilon=2.0,
         delta=1e-6,
         method="gopa",
-        topology=topology,
-        verifiable=version == 3,
+        **form,
         planned_dropout=parameters.plan.dropout,
         corrupt=parameters.plan.corrupt,
         seed_for_simulation=1,
