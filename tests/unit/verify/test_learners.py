@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from smpc_dp.capabilities.learn.registry import LearnParameters, check_learn_as
+from smpc_dp.engine.registry import session_protocol
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.learner import read_learner
 from smpc_dp_verify.schedule import group_of
@@ -37,16 +38,23 @@ LEARNERS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture(params=[3, session_protocol("learn").version])
+def version(request: pytest.FixtureRequest) -> int:
+    """Version of the session: one that is for logs alone, and that of new sessions."""
+    number: int = request.param
+    return number
+
+
 def given_of(change: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in (GIVEN | change).items() if value is not None}
 
 
-def first(given: dict[str, Any]) -> LearnParameters | None:
-    return check_learn_as(3, given, NAMES)[0]
+def first(version: int, given: dict[str, Any]) -> LearnParameters | None:
+    return check_learn_as(version, given, NAMES)[0]
 
 
-def second(given: dict[str, Any], own: int, pair: int) -> Terms:
-    session = Session(bytes(32), "learn", 3, given, {}, NAMES, "relay", None)
+def second(version: int, given: dict[str, Any], own: int, pair: int) -> Terms:
+    session = Session(bytes(32), "learn", version, given, {}, NAMES, "relay", None)
     names, request = NAMES, 2
     if given["learner"] != "sgd" and type(given.get("group")) is int:
         # In a round of two groups the third request is the first private average.
@@ -60,14 +68,14 @@ def second(given: dict[str, Any], own: int, pair: int) -> Terms:
     # That of one coordinate takes several seconds; once it is one of those that are played.
     [pytest.param(name, marks=pytest.mark.long if name == "of one coordinate" else ()) for name in LEARNERS],
 )
-def test_both_plan_the_same_averages(name: str) -> None:
+def test_both_plan_the_same_averages(name: str, version: int) -> None:
     given = given_of(LEARNERS[name])
-    learned = first(given)
+    learned = first(version, given)
     assert learned is not None
     assert learned.average is not None
     planned: Any = learned.average.plan(given.get("group", len(NAMES)))
     own, pair = planned.session.own_variance, planned.session.pair_variance
-    terms = second(given, own, pair)
+    terms = second(version, given, own, pair)
     assert (terms.noise.epsilon, terms.noise.delta) == pytest.approx(
         (planned.session.epsilon, planned.session.delta), rel=1e-8
     )
@@ -77,7 +85,7 @@ def test_both_plan_the_same_averages(name: str) -> None:
     )
     for other in ((own - 1, pair), (own + 1, pair), (own, 4 * pair)):
         with pytest.raises(Refused, match="noise"):
-            second(given, *other)
+            second(version, given, *other)
 
 
 RIGHT: list[dict[str, Any]] = [
@@ -133,10 +141,10 @@ WRONG: list[dict[str, Any]] = [
 ]
 
 
-def test_both_draw_the_same_rounds_of_groups() -> None:
+def test_both_draw_the_same_rounds_of_groups(version: int) -> None:
     """Of every request: which group's private average it is, and how often a party is in one."""
     given = given_of(ROUNDS | {"steps": 3})
-    learned = first(given)
+    learned = first(version, given)
     assert learned is not None
     assert learned.groups is not None
     assert learned.average is not None
@@ -155,26 +163,26 @@ def test_both_draw_the_same_rounds_of_groups() -> None:
 
 
 @pytest.mark.parametrize("change", [*RIGHT, *WRONG], ids=str)
-def test_both_take_the_same_parameters_of_a_learner(change: dict[str, Any]) -> None:
+def test_both_take_the_same_parameters_of_a_learner(change: dict[str, Any], version: int) -> None:
     """Also those that change nothing in a log."""
-    check_both(given_of(change), taken=change not in WRONG)
+    check_both(version, given_of(change), taken=change not in WRONG)
 
 
 @pytest.mark.parametrize("name", ["clip", "noise", "publish", "columns", "sizes", "weights", "seed", "group"])
-def test_both_take_null_for_the_same_parameters(name: str) -> None:
+def test_both_take_null_for_the_same_parameters(name: str, version: int) -> None:
     """A log's session is JSON."""
     given = given_of(DIFFUSION) | {name: None}
-    check_both(given, taken=name in ("clip", "noise", "publish", "columns"))
+    check_both(version, given, taken=name in ("clip", "noise", "publish", "columns"))
 
 
-def check_both(given: dict[str, Any], *, taken: bool) -> None:
-    learned = first(given)
+def check_both(version: int, given: dict[str, Any], *, taken: bool) -> None:
+    learned = first(version, given)
     planned: Any = None if learned is None or learned.average is None else learned.average
     assert (planned is not None) == taken
     if planned is None:
         # Not for another noise, which a guess of the variances has.
         with pytest.raises(Refused):
-            read_learner(Session(bytes(32), "learn", 3, given, {}, NAMES, "relay", None))
+            read_learner(Session(bytes(32), "learn", version, given, {}, NAMES, "relay", None))
     else:
         session = planned.plan(max(planned.plans)).session
-        second(given, session.own_variance, session.pair_variance)
+        second(version, given, session.own_variance, session.pair_variance)
