@@ -12,6 +12,7 @@ from smpc_dp.crypto import commit
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.session.memory.drive import drive
@@ -172,7 +173,14 @@ def test_without_room_for_a_dropout_the_run_ends_and_names_the_party() -> None:
     simulated.assert_too_few()
     assert m.RESULT not in {envelope.step for envelope in simulated.sent}
     for name in simulated.names:
-        assert getattr(simulated.errors[name], "missing", {BAD}) == {BAD}
+        error = simulated.errors[name]
+        if name == BAD:
+            # What it is told of itself, on the aggregator's word.
+            assert isinstance(error, PeerFault)
+            assert (error.culprit, error.accuser) == (BAD, AGGREGATOR)
+        else:
+            assert isinstance(error, TimeoutFault)
+            assert error.missing == {BAD}
 
 
 def test_a_masked_blinding_opens_nothing() -> None:

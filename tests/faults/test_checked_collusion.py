@@ -7,6 +7,7 @@ library's; masks, shares and signatures are left out. In each the corrupt party 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -44,10 +45,15 @@ def root_of(given: Mapping[int, bytes]) -> bytes:
     return MerkleCommitment(RUN.context, Label.VALUES, given).root
 
 
-def digest_of(root: bytes) -> bytes:
-    """Return the digest of a roll, which all participants certify."""
+def digest_of(given: Mapping[int, bytes]) -> bytes:
+    """Return the digest of a roll, which all participants certify: over both roots.
+
+    The model's advertisements have nothing but the leaf.
+    """
     packed = pack_set(range(1, PARTIES + 1), PARTIES)
-    return keys.merkle_commitment_digest(RUN.context, RUN_ID, packed, root)
+    bodies = {number: sha256(leaf).digest() for number, leaf in given.items()}
+    advertised = MerkleCommitment(RUN.context, Label.ADVERTISEMENTS, bodies)
+    return keys.merkle_commitment_digest(RUN.context, RUN_ID, packed, advertised.root, root_of(given))
 
 
 def accept(total: Sequence[int], blinding: bytes, points: Mapping[int, bytes]) -> None:
@@ -103,13 +109,14 @@ LONE, OTHERS = 1, (2, 3)
 
 def test_opened_before_the_certificate_a_party_is_in_the_total_without_its_vector() -> None:
     """One honest party alone sees roll A and reveals C_a; roll B, for the others, has a leaf made of it."""
-    roll_a = root_of(leaves(POINTS | {CORRUPT: RUN.commit(*EARLY)}))
+    roll_a = leaves(POINTS | {CORRUPT: RUN.commit(*EARLY)})
     opened = POINTS[LONE]
     # The corrupt party advertises once more. The leaf of the lone one is its own in both rolls.
     made = minus_all(RUN.commit(WANTED, OPENED), [opened])
     points = POINTS | {CORRUPT: made}
-    roll_b = root_of(leaves(points))
+    roll_b = leaves(points)
     # The others certify roll B among them; the lone one attests roll A, has no certificate, and never masks.
+    assert roll_a[LONE] == roll_b[LONE]
     assert digest_of(roll_a) != digest_of(roll_b)
     # It is a survivor all the same, by what it revealed: the total is of the others' vectors and of what the
     # aggregator wants.

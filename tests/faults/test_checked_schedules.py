@@ -6,6 +6,7 @@ aggregator. `make test` plays the first hundred; `pytest --all` plays all.
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -39,6 +40,8 @@ from smpc_dp_lab.bench.roles import Roles, sum_roles
 from tests.faults.checked_totals import assert_names_the_aggregator, commit_to, pieces, plus, wide
 
 SCHEDULES, BATCH, ORDINARY = 10_000, 100, 1
+# Number of the message `masked` among those of a party.
+BEFORE_MASKED = 6
 
 Chooser = random.Random
 Lie = Callable[[Chooser, CollectorRole], CollectorRole]
@@ -208,8 +211,26 @@ LIES: dict[str, Lie] = {
 }
 
 
-def play(seed: int) -> tuple[str, Roles, NDArray[np.float64], dict[str, SmpcError], list[str]]:
-    """Play one schedule: return the lie, the roles and what became of them."""
+class Watched(MemoryNetwork):
+    """A network that remembers which root of commitments each party was sent, and who masked its vector."""
+
+    def __init__(self, faults: Faults, seed: int) -> None:
+        super().__init__(faults, seed)
+        self.roots: dict[str, bytes] = {}
+        self.masked: set[str] = set()
+
+    def send(self, envelope: Envelope) -> None:
+        """Look at a message, and put it under way."""
+        if envelope.step == m.MERKLE_COMMITMENT:
+            shown = decode(envelope.body, m.CheckedMerkleCommitment, AGGREGATOR)
+            self.roots[envelope.receiver] = shown.values_root
+        elif envelope.step == m.MASKED:
+            self.masked.add(envelope.sender)
+        super().send(envelope)
+
+
+def play(seed: int) -> tuple[str, Roles, NDArray[np.float64], dict[str, SmpcError], Watched]:
+    """Play one schedule: return the lie, the roles, what became of them, and their network."""
     chooser = random.Random(seed)
     parties, length = chooser.randint(5, 8), chooser.randint(1, 3)
     vectors = np.random.default_rng(seed).uniform(-5, 5, (parties, length))
@@ -228,9 +249,12 @@ def play(seed: int) -> tuple[str, Roles, NDArray[np.float64], dict[str, SmpcErro
         reorder=chooser.random() < 0.5,
         kill={name: chooser.choice([*range(1, 9), 6, 6]) for name in victims},
     )
-    network = MemoryNetwork(faults, seed=seed)
+    if lie == "a party without a vector":
+        # There is none unless a participant is lost before it masks.
+        faults = dataclasses.replace(faults, kill={chooser.choice(roles.context.names): BEFORE_MASKED})
+    network = Watched(faults, seed)
     errors = drive(roles.machines, network, AGGREGATOR)
-    return lie, roles, vectors, errors, network.killed
+    return lie, roles, vectors, errors, network
 
 
 def check(
@@ -263,15 +287,25 @@ def assert_honest_error(error: SmpcError) -> None:
     ],
 )
 def test_no_false_total_is_accepted_and_no_honest_party_is_blamed(first: int) -> None:
-    values, refused = Counter[str](), Counter[str]()
+    values, refused, two_roots = Counter[str](), Counter[str](), 0
     for seed in range(first, first + BATCH):
-        lie, roles, vectors, errors, killed = play(seed)
-        values[lie] += check(roles, vectors, errors, killed)
+        lie, roles, vectors, errors, network = play(seed)
+        values[lie] += check(roles, vectors, errors, network.killed)
+        # All that mask were shown one root: nobody shows its commitment for another.
+        assert len({network.roots[name] for name in network.masked}) <= 1
+        two_roots += len({*network.roots.values()}) > 1
         blamed = [e for name, e in errors.items() if name != AGGREGATOR and isinstance(e, PeerFault)]
         refused[lie] += sum(error.culprit == AGGREGATOR for error in blamed)
     assert not values["a false result for all"]
     # Neither "everything fails" nor "nothing fails" would be a test.
     assert values["none"] > 0
     assert refused["none"] == 0
-    for lie in ("a false result for all", "two results", "a dropped vector", "another leaf"):
+    assert two_roots > 0
+    for lie in (
+        "a false result for all",
+        "two results",
+        "a dropped vector",
+        "a party without a vector",
+        "another leaf",
+    ):
         assert refused[lie] > 0, lie

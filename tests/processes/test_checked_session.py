@@ -23,6 +23,7 @@ from smpc_dp.errors import Code
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.secagg import states
 from smpc_dp.session.local import AGGREGATOR, create_local_session
+from smpc_dp.session.session_file import Timeouts
 from smpc_dp.wire.signing import decode
 
 PARTIES = ("alice", "bob", "carol", "dave", "eve")
@@ -113,6 +114,34 @@ async def test_a_request_with_a_false_total_ends_and_stays_charged(
         np.testing.assert_array_equal(result.value, answers[0][1].value)  # type: ignore[attr-defined]
     assert isinstance(second, smpc_dp.Result)
     assert isinstance(first, smpc_dp.Result if finish is one_more else smpc_dp.VerificationError)
+
+
+@pytest.mark.parametrize("left", ["", "eve"])
+async def test_a_request_without_a_total_fixes_the_survivors(tmp_path: Path, left: str) -> None:
+    """The aggregator has seen a total of them: the next exact sum is over the same parties, or fails."""
+    given = {key: value for key, value in GIVEN.items() if key not in ("epsilon", "delta")}
+    timeouts = Timeouts(connect=20.0, step=20.0, gather=1.0)
+    path = create_local_session(tmp_path, PARTIES, given, timeouts=timeouts)
+
+    async def ask(name: str) -> None:
+        async with smpc_dp.connect(path, party=name) as session:
+            with pytest.raises(smpc_dp.VerificationError) as caught:
+                await session.sum([0.25, 0.5])
+            assert caught.value.code == Code.TOTAL
+            if name == left:
+                return
+            if not left:
+                assert (await session.sum([0.25, 0.5])).survivors == PARTIES
+                return
+            with pytest.raises(smpc_dp.TimeoutFault, match="earlier sums of the session") as missing:
+                await session.sum([0.25, 0.5])
+            assert missing.value.missing == {left}
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=2, role=deviating_once(one_step_beside)))
+    await asyncio.gather(*map(ask, PARTIES))
+    first, second = await serving
+    assert isinstance(first, smpc_dp.VerificationError)
+    assert isinstance(second, smpc_dp.TimeoutFault if left else smpc_dp.Result)
 
 
 @pytest.mark.parametrize("asked", ["count", "logistic(ill ~ age)"])

@@ -42,11 +42,9 @@ def _roots(base: Base) -> Iterator[Negative]:
 def _masked(base: Base) -> Iterator[Negative]:
     """Yield the faults of an opening, to the aggregator."""
     other = base.read(m.MASKED, "bob")
-    outside = b"\xff" * m.POINT_BYTES
     for name, about, fields in (
         ("of-another", "Carol shows bob's commitment.", {"point": other.point}),
         ("not-advertised", "Carol shows another commitment than she advertised.", {"point": commit.IDENTITY}),
-        ("no-point", "Carol shows bytes that are no point.", {"point": outside}),
         ("blinding-too-large", "The masked blinding is the order of the group.", {"blinding": _order()}),
         ("not-signed", "One bit of the signature of the commitment is flipped.", {"signature": flip}),
         ("signed-by-another", "The signature of the commitment is bob's.", {"signature": other.signature}),
