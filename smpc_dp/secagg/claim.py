@@ -18,7 +18,7 @@ def sum_claim(plan: SecAggPlan, survivors: int, *, same: bool = True, checked: b
     total.
     """
     claim = _unchecked_claim(plan, survivors, same)
-    later = ", and every later one of the session" if same else ""
+    later = "; no later sum of the session goes on without it" if same else ""
     return with_check(claim, plan, "vectors", later=later) if checked else claim
 
 
@@ -100,7 +100,7 @@ def with_check(
     Args:
         vectors: what parties commit to.
         fresh: what of a later total over the same vectors cannot be chosen, "" if all can.
-        later: the other requests that fail with one whose total does not open the commitments.
+        later: what a total that does not open the commitments does to other requests.
         word: name of the limit that says what an aggregator may report, which another takes the place of.
     """
     if plan.max_corrupt:
@@ -131,8 +131,9 @@ def with_check(
         + NamedSentences.of(
             first="the aggregator sees the total first and may stop the request; with a corrupt party it can "
             f"make a later request over the same vectors give any total in range{fresh}",
-            unopened="one party that masks another vector than it committed to makes the request "
-            f"fail{later}, after the aggregator has seen a total, and is not found",
+            unopened="one party that masks another vector than it had committed to, or one that makes the "
+            "sum too large, makes the request fail after the aggregator has seen a total, and is not "
+            f"found{later}",
         ),
         guarantee=claim.guarantee,
     )
