@@ -52,6 +52,7 @@ def test_the_total_is_that_of_the_survivors_commitments(step: str | None) -> Non
         assert outcome.noise.residual_pairs == 0
 
 
+@pytest.mark.long
 def test_own_noise_is_in_the_total_once() -> None:
     """Mean square of 120 runs of 3 coordinates: 360 degrees of freedom; five deviations are 6e-7.
 

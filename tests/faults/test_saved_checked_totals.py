@@ -129,6 +129,7 @@ def test_a_restored_party_sends_the_same_commitment(scene: CheckedScene, tmp_pat
     assert_one_commitment_a_run(scene, wire)
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_a_crash_at_any_write(scene: CheckedScene, tmp_path: Path, before: bool, stride: int) -> None:
     """Whatever was on the medium: the run goes on with its one commitment, or another begins with its own."""

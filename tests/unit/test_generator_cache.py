@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import subprocess
@@ -16,6 +17,21 @@ from smpc_dp.crypto.vector_commitments import BLOCK_BYTES, BLOCK_POINTS, MAX_LEN
 from smpc_dp.generator_cache import GeneratorCache, default_folder
 
 BLOCK = Generators().make_block()
+
+
+@pytest.fixture(autouse=True)
+def makes_a_block_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make each block once in these tests; its bytes are always the same."""
+    monkeypatch.setattr(_core, "make_generator_block", lambda number, _threads: block_of(number))
+
+
+MAKE = _core.make_generator_block
+
+
+@functools.cache
+def block_of(number: int) -> bytes:
+    """Return a block."""
+    return MAKE(number, 1)
 
 
 @pytest.fixture
