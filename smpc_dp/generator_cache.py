@@ -17,7 +17,6 @@ from smpc_dp.crypto.vector_commitments import (
     BLOCK_BYTES,
     BLOCK_POINTS,
     IN_PROCESS,
-    MAX_LENGTH,
     Generators,
 )
 from smpc_dp.files import replace_file
@@ -65,12 +64,7 @@ class GeneratorCache:
         generators are then in memory only. Raises ValueError for a length that is not between 1 and
         MAX_LENGTH, or a number of threads that is not 1 or 2.
         """
-        if not 1 <= length <= MAX_LENGTH:
-            raise ValueError(f"length: {length}, not between 1 and {MAX_LENGTH}")
-        with self._generators.lock:
-            while len(self._generators) < length:
-                self._append(threads)
-        return self._generators
+        return self._generators.extended(length, threads, self._append)
 
     def _append(self, threads: int) -> None:
         """Append the next block: from its file, or else made and stored."""

@@ -13,7 +13,7 @@ Generators are made in blocks, of some 70 ms of processor time each. `smpc_dp.ge
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +41,7 @@ class Generators:
     def __init__(self) -> None:
         """Start without any."""
         self._core = _core.Generators()
-        self.lock = threading.Lock()
-        """Held by whoever appends blocks."""
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """Return the length of the longest vector that they serve."""
@@ -66,16 +65,19 @@ class Generators:
         self._core.append(number, block)
         return block
 
-    def extended(self, length: int, threads: int = 1) -> Generators:
-        """Return these generators, after the blocks that vectors of `length` elements need have been made.
+    def extended(
+        self, length: int, threads: int = 1, append: Callable[[int], object] | None = None
+    ) -> Generators:
+        """Return these generators, with the blocks that vectors of `length` elements need.
 
-        Raises ValueError for a length that is not between 1 and MAX_LENGTH.
+        `append` appends the next block, with so many threads; by default `make_block`. Raises ValueError for
+        a length that is not between 1 and MAX_LENGTH, or a number of threads that is not 1 or 2.
         """
         if not 1 <= length <= MAX_LENGTH:
             raise ValueError(f"length: {length}, not between 1 and {MAX_LENGTH}")
-        with self.lock:
+        with self._lock:
             while len(self) < length:
-                self.make_block(threads)
+                (append or self.make_block)(threads)
         return self
 
     def commit(self, elements: Integers, width: int, blinding: bytes, threads: int = 1) -> bytes:
