@@ -295,7 +295,7 @@ def signatures_of(peer: DirectPeer, packed: bytes, members: PartySet, reason: st
     size = m.SIGNATURE_BYTES
     if len(packed) != size * len(members):
         raise peer.refuse(f"{reason} does not have one signature for each party", Check.NOT_ONE_EACH)
-    return {party: packed[size * phase : size * phase + size] for phase, party in enumerate(members)}
+    return dict(zip(members, m.pieces(packed, size), strict=True))
 
 
 def _check_bodies(

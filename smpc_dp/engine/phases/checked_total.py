@@ -27,7 +27,7 @@ from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.state import Secret
 from smpc_dp.errors import Check, Code, PeerFault, VerificationError
 from smpc_dp.wire.sets import PartySet
-from smpc_dp.wire.signing import Context, encode
+from smpc_dp.wire.signing import Context
 
 # Of one commitment or check.
 THREADS = 2
@@ -102,7 +102,7 @@ def check_result(
     context, parameters = member.context, member.parameters
     try:
         context.remember(
-            ("checked", run_id, certified.participants, certified.survivors.packed, encode(message)),
+            ("checked", run_id, certified.participants, certified.survivors.packed, message),
             lambda: _check(context, parameters, run_id, certified, cast(m.CheckedResult, message), total),
         )
     except VerificationError as error:
@@ -125,8 +125,8 @@ def _check(
         m.POINT_BYTES * absent,
     ):
         raise VerificationError("shows other than one commitment of each party", Check.NOT_ONE_EACH)
-    openings = iter(_pieces(message.openings, m.OPENING_BYTES))
-    hidden = iter(_pieces(message.hidden, m.POINT_BYTES))
+    openings = iter(m.pieces(message.openings, m.OPENING_BYTES))
+    hidden = iter(m.pieces(message.hidden, m.POINT_BYTES))
     given: dict[int, bytes] = {}
     points: list[bytes] = []
     for party in members:
@@ -142,11 +142,6 @@ def _check(
         raise VerificationError("shows commitments that are not under the certified root", Check.NOT_IN_TREE)
     commit.check_blinding(message.blinding)
     check_total(parameters, total, message.blinding, points)
-
-
-def _pieces(packed: bytes, size: int) -> list[bytes]:
-    """Return the pieces of this size."""
-    return [packed[start : start + size] for start in range(0, len(packed), size)]
 
 
 def check_total(

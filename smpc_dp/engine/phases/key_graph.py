@@ -388,12 +388,11 @@ def _mask_keys(
     """Return the masking keys of the neighbours, which open their commitments."""
     if len(packed) != m.KEY_BYTES * len(advertisements):
         raise member.refuse("forwarded other than one masking key of each neighbour", Check.NOT_ONE_EACH)
-    mask_keys = {}
-    for index, (party, advertise) in enumerate(advertisements.items()):
-        mask_key, name = packed[m.KEY_BYTES * index : m.KEY_BYTES * (index + 1)], member.name_of(party)
-        if keys.key_commitment(member.context, run_id, name, mask_key) != advertise.key_commitment:
+    mask_keys = dict(zip(advertisements, m.pieces(packed, m.KEY_BYTES), strict=True))
+    for party, mask_key in mask_keys.items():
+        name, committed = member.name_of(party), advertisements[party].key_commitment
+        if keys.key_commitment(member.context, run_id, name, mask_key) != committed:
             raise member.refuse(f"forwarded a key that {name} had not committed to", Check.BAD_OPENING)
-        mask_keys[party] = mask_key
     return mask_keys
 
 

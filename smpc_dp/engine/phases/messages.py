@@ -315,6 +315,11 @@ class Certified(Body, frozen=True):
     signatures: bytes
 
 
+def pieces(packed: bytes, size: int) -> list[bytes]:
+    """Return the items of a field that has many of one size."""
+    return [packed[start : start + size] for start in range(0, len(packed), size)]
+
+
 def longest_set(parties: int) -> int:
     """Return the greatest length in bytes of a packed set of parties, with room for its header."""
     return parties // 8 + 16
