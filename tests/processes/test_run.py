@@ -80,6 +80,16 @@ def descendants(of: Path) -> list[int]:
     return result
 
 
+def member_process(of: Path, name: str) -> int:
+    """The process of a member of the session."""
+    [found] = [
+        number
+        for number in descendants(of)
+        if b"--as\0%s\0" % name.encode() in Path(f"/proc/{number}/cmdline").read_bytes()
+    ]
+    return found
+
+
 def wait_until(condition: Any, seconds: float = 60.0) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -156,12 +166,18 @@ def test_too_many_missing_parties_stop_the_run_by_name(
     # On a busy machine a party needs longer to say what it was told than a run that has failed waits.
     monkeypatch.setattr(launcher_module, "FAILED_SECONDS", 60.0)
     launcher = Launcher(lambda event: watch(event))
-    victims = PARTIES[:3]
+    victims, connected = PARTIES[:3], set[str]()
 
     def watch(event: Event) -> None:
-        # Early: on a busy machine a run is several steps further when its launcher hears of this one.
-        if event.party in victims and event.kind == "step" and event.step == "start":
-            launcher.kill(event.party)
+        if event.kind != "step" or event.step != "start" or event.party in connected:
+            return
+        connected.add(event.party)
+        # The run waits for a victim that is stopped, so that nobody connects when it is over already.
+        if event.party in victims:
+            os.kill(member_process(session, event.party), signal.SIGSTOP)
+        if connected.issuperset(PARTIES):
+            for victim in victims:
+                launcher.kill(victim)
 
     commands = {
         name: member_command("party", str(session), "--as", name) for name in ("aggregator", *PARTIES)
