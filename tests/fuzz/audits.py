@@ -58,7 +58,7 @@ from smpc_dp_verify import (
 )
 from smpc_dp_verify import log as second_log
 from smpc_dp_verify.encodings import read_line
-from smpc_dp_verify.errors import Refused
+from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.receipt import read_receipt as read_second_receipt
 from smpc_dp_verify.verify import _Lines
 from tests.audits import ONE
@@ -486,7 +486,10 @@ def _entry(content: bytes) -> object:
 
 
 def _second_entry(content: bytes) -> object:
-    return read_line(_text(content), second_log.ENTRY)["payload"]
+    entry = read_line(_text(content), second_log.ENTRY)
+    # Where there is a whole log, the numbers count from 1.
+    required(entry["sequence"] >= 1, "the chain of heads")
+    return entry["payload"]
 
 
 def _session_terms(content: bytes) -> None:
