@@ -21,7 +21,7 @@ from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, Timeou
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.abort import ABORT, LEAVE, Abort, abort_of, equivocation, error_of
 from smpc_dp.wire.envelope import Envelope
-from smpc_dp.wire.signing import Context, Signer, decode
+from smpc_dp.wire.signing import Context, Signer, decode, encode_envelope
 
 P_co = TypeVar("P_co", covariant=True)
 
@@ -273,7 +273,14 @@ class PartyRole:
         if (row.instead or not state.renews) and envelope.run_id != state.run_id:
             raise member.refuse(f"sent '{envelope.step}' of another run", Check.OTHER_RUN)
         taken = {**received, envelope.step: (body_hash, envelope.signature)}
-        answer = _sent(member, state, row.apply(member, state, envelope.body), taken)
+        try:
+            applied = row.apply(member, state, envelope.body)
+        except PeerFault as fault:
+            if fault.evidence:
+                # With the message that contradicts it.
+                fault.evidence["message"] = encode_envelope(envelope)
+            raise
+        answer = _sent(member, state, applied, taken)
         if envelope.run_id != answer.state.run_id:
             raise member.refuse(f"{state.step} is not for the run that its nonces give", Check.RUN_ID_DIFFERS)
         return answer

@@ -10,6 +10,7 @@ import numpy as np
 
 from smpc_dp.encoding import RingVector
 from smpc_dp.engine import events
+from smpc_dp.engine.phases.last_results import HeldResult
 from smpc_dp.engine.phases.messages import START
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.registry import make_party
@@ -172,6 +173,12 @@ class AggregatorWaits(Waits):
 
     first: ClassVar[str] = START
 
+    async def begin_step(self, drive: Drive) -> None:
+        """See `Holder.begin_step`; report the warning of a state to the watcher."""
+        await super().begin_step(drive)
+        if text := drive.run.state.warning:
+            drive.warn(text)
+
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
         """See `Holder.event_of`."""
         step = drive.run.step
@@ -200,6 +207,7 @@ class AggregatorConnection(Connection):
         self.contexts = contexts
         self._role = role
         self._fixed = FixedSurvivors()
+        self._last = HeldResult()
 
     @classmethod
     async def open(
@@ -279,9 +287,10 @@ class AggregatorConnection(Connection):
 
     def lost(self, request: int, error: SmpcError) -> SmpcError:
         """See `Connection.lost`; an error that the aggregator sent before it ended the session is kept."""
-        aggregator = self.membership.aggregator
-        reported = check_of(error, Check.MALFORMED) == Check.REPORTED
-        if self.live or reported or not ends_session(error, {aggregator}):
+        aggregator, check = self.membership.aggregator, check_of(error, Check.MALFORMED)
+        if check == Check.OTHER_RESULT:
+            return AggregatorLostError(f"{aggregator}: refused in request {request}: {error}")
+        if self.live or check == Check.REPORTED or not ends_session(error, {aggregator}):
             return error
         return AggregatorLostError(f"{aggregator}: lost in request {request}: {error}")
 
@@ -328,4 +337,5 @@ class AggregatorConnection(Connection):
         chosen = {}
         if parameters.is_logged and not self.check_total:
             chosen["check_total"], self.check_total = False, True
-        return make(context, parameters, identity, ring_vector, fixed=self._fixed, seen=seen, **chosen)
+        retained = {"fixed": self._fixed, "last": self._last, "seen": seen}
+        return make(context, parameters, identity, ring_vector, **retained, **chosen)

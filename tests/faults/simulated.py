@@ -41,7 +41,7 @@ Tamper = Callable[[Envelope], Iterable[Envelope]]
 
 KINDS: Mapping[str, type[msgspec.Struct]] = {
     m.HELLO: m.Hello,
-    m.START: m.Start,
+    m.START: m.FollowingStart,
     m.ADVERTISE: m.Advertise,
     m.MERKLE_COMMITMENT: m.MerkleCommitment,
     m.REVEAL: m.Reveal,

@@ -93,6 +93,12 @@ class Start(Body, frozen=True):
     proof: bytes
 
 
+class FollowingStart(Start, frozen=True):
+    """Aggregator, of a run without a log: besides, its last results (`last_results`), the same to all."""
+
+    named: bytes
+
+
 class Advertise(Body, frozen=True):
     """Party: a fresh X25519 key for encryption, and commitments to its draw and to its masking key."""
 
