@@ -205,9 +205,10 @@ class Session:
         nonces = Tree("nonces", [(p.name.encode(), p.nonce) for p in present])
         head = (self.session["protocol"].encode(), uint(self.session["version"]), self.digest)
         requested = (uint(self.session["request"]), self.session["question"].encode())
-        self.run = self.bound(tuple_hash("star-run-id", *head, *requested, packed, nonces.root))
+        last = bytes.fromhex(self.session.get("last_results", ""))
+        self.run = self.bound(tuple_hash("following-run-id", *head, *requested, packed, nonces.root, last))
         for index, p in enumerate(present):
-            start = (packed, nonces.root, nonces.prove([index]))
+            start = (packed, nonces.root, nonces.prove([index]), last)
             self.send(self.run, "start", self.aggregator, p.name, start)
         advertised = self._advertise(self.speakers(2, present))
         revealed = self._reveal(self.speakers(3, advertised))

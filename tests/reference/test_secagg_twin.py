@@ -54,12 +54,29 @@ def test_result_is_the_plain_sum(path: Path) -> None:
     assert result["fixed_point"] == totals
 
 
+@pytest.mark.parametrize("protocol", ["secagg", "gopa"])
+def test_the_second_run_of_a_session_names_the_result_of_the_first(protocol: str) -> None:
+    folder = PUBLISHED.parents[1] / protocol / "vectors"
+    [path] = folder.glob("run-*second.json")
+    second = json.loads(path.read_bytes())["session"]
+    first = json.loads((folder / second["follows"]).read_bytes())
+    assert first["session"]["session_digest"] == second["session_digest"]
+    run = twin.Bound(protocol, second["version"], bytes.fromhex(first["intermediate"]["run_id"]))
+    [body_hash] = {
+        bytes.fromhex(sent["body_sha256"])
+        for sent in first["messages"]
+        if sent["step"] in ("result", "average")
+    }
+    assert second["last_results"] == (run.digest("last-run") + run.digest("last-result", body_hash)).hex()
+
+
 def test_derivations() -> None:
     vector = load("derivations")
     raw = {name: bytes.fromhex(value) for name, value in vector["inputs"].items()}
     head = (vector["protocol"].encode(), uint(vector["version"]), raw["session_digest"])
     requested = (uint(vector["request"]), vector["question"].encode())
-    run_id = tuple_hash("star-run-id", *head, *requested, raw["present"], raw["nonces_root"])
+    bound = (raw["present"], raw["nonces_root"], raw["last_results"])
+    run_id = tuple_hash("following-run-id", *head, *requested, *bound)
     run = twin.Bound(vector["protocol"], vector["version"], run_id)
     merkle_commitment = run.digest("roll", raw["present"], raw["roll_root"])
     participants = run.digest("participants", merkle_commitment, raw["participants"])
@@ -75,6 +92,8 @@ def test_derivations() -> None:
     share = twin.pack((raw["mask_share"], raw["self_share"], signature))
     expected = {
         "run_id": run_id,
+        "result_key": run.digest("last-run"),
+        "result_digest": run.digest("last-result", raw["result_sha256"]),
         "neighbour_commitment": run.digest(
             "neighbour-commitment", "alice", raw["neighbours"], raw["blinder"]
         ),

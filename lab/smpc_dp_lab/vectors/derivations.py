@@ -52,7 +52,8 @@ def _derivations() -> JsonObject:
         operation="average round 7",
     )
     present, nonces_root = pack_set((1, 3), 3), source.bytes(32)
-    run_id = keys.run_identifier(context, context.operation, present, nonces_root)
+    named, result_hash = source.bytes(64), source.bytes(32)
+    run_id = keys.run_identifier(context, context.operation, present, nonces_root, named)
     neighbours, blinder, self_seed = pack_list((2, 3)), source.bytes(32), source.bytes(32)
     alice_secret, bob_secret = source.bytes(32), source.bytes(32)
     alice_key, bob_key = agree.public_key(alice_secret), agree.public_key(bob_secret)
@@ -77,6 +78,8 @@ def _derivations() -> JsonObject:
         "session_digest": context.session_digest,
         "present": present,
         "nonces_root": nonces_root,
+        "last_results": named,
+        "result_sha256": result_hash,
         "neighbours": neighbours,
         "blinder": blinder,
         "self_seed": self_seed,
@@ -93,6 +96,8 @@ def _derivations() -> JsonObject:
     }
     outputs: dict[str, bytes] = {
         "run_id": run_id,
+        "result_key": keys.result_key(context, run_id),
+        "result_digest": keys.result_digest(context, run_id, result_hash),
         "neighbour_commitment": keys.neighbour_commitment(context, run_id, "alice", neighbours, blinder),
         "key_commitment": keys.key_commitment(context, run_id, "alice", alice_key),
         "self_commitment": keys.self_commitment(context, run_id, "alice", self_seed),
