@@ -40,8 +40,8 @@ Row = tuple[float, ...] | tuple[int, ...]
 class Scenario:
     """The inputs of one run.
 
-    `kill`: the number of the message before which a party dies (1 is its hello). `follows`: the run of request
-    1, in whose session this is the one of request 2.
+    `kill`: the number of the message before which a party dies (1 is its hello). `follows`: the session's run
+    of request 1, where this is that of request 2.
     """
 
     name: str
