@@ -105,6 +105,9 @@ class Member(Generic[P_co]):
     def enter(self, state: State) -> None:
         """Record the values of a new state that the session keeps; by default there are none."""
 
+    def contradicted(self, fault: PeerFault) -> None:
+        """Record a fault that two signed messages of the aggregator show; by default nothing is recorded."""
+
     def write(self, run_id: bytes, step: str, message: msgspec.Struct) -> Envelope:
         """Return the signed message of a step to the aggregator."""
         context = self.context
@@ -279,6 +282,7 @@ class PartyRole:
             if fault.evidence:
                 # With the message that contradicts it.
                 fault.evidence["message"] = encode_envelope(envelope)
+                member.contradicted(fault)
             raise
         answer = _sent(member, state, applied, taken)
         if envelope.run_id != answer.state.run_id:

@@ -17,6 +17,7 @@ from smpc_dp.engine.codec import Codec
 from smpc_dp.engine.events import Message, PeersLost, Start
 from smpc_dp.engine.party import PartyRole
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.last_results import HeldResult
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.registry import make_aggregator, make_party
@@ -115,9 +116,11 @@ class SumScene:
     codec = Codec.of_party(secagg.PARTY)
     states = 10
 
-    def __init__(self, request: int = 1, fixed: FixedSurvivors | None = None) -> None:
+    def __init__(
+        self, request: int = 1, fixed: FixedSurvivors | None = None, last: HeldResult | None = None
+    ) -> None:
         self._roles = roles_request(self.scenario, request)
-        self.fixed = fixed
+        self.fixed, self.last = fixed, last
         self._ring_vector = self._roles.ring_vector[PARTY]
         self.input = self._ring_vector.tobytes()
         self._first = World.of(self._roles)
@@ -127,7 +130,12 @@ class SumScene:
     def process(self) -> tuple[PartyRole, Any, State]:
         signer: Signer = self._roles.signers[PARTY]
         run = make_party(
-            self._roles.context, self.scenario.parameters, signer, self._ring_vector.copy(), fixed=self.fixed
+            self._roles.context,
+            self.scenario.parameters,
+            signer,
+            self._ring_vector.copy(),
+            fixed=self.fixed,
+            last=self.last,
         )
         return run.role, run.member, run.state
 

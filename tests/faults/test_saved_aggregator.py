@@ -22,6 +22,7 @@ from smpc_dp.engine.codec import Codec
 from smpc_dp.engine.collector import CollectorState
 from smpc_dp.engine.events import Cancellation, Conviction, Deadline, Event, Message, PeersLost, Start
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.last_results import ENTRY_BYTES
 from smpc_dp.engine.registry import make_aggregator
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.saved import abandon
@@ -624,3 +625,20 @@ def test_copies_with_one_log_end_one_run(tmp_path: Path) -> None:
         hall.execute(first)
     assert first.resend() == ()
     assert (contents(hall), len(hall.sent)) == (lines, sent)
+
+
+@pytest.mark.parametrize("kind", [Hall, GopaHall])
+def test_an_aggregator_that_is_restored_at_its_end_names_the_result(tmp_path: Path, kind: type[Hall]) -> None:
+    """Also where the process ended when the result was on disk, and sent to nobody."""
+    hall, media = kind(), Media(tmp_path / "media", counted=True)
+    run = hall.begin(media)
+    step = hall.collections[-1].expects
+    while not (run.step == step and run.waiting_count == 1):
+        hall.step(run)
+    assert run.member.last.named(hall.parties) == b""
+    assert handled(run, hall.mail[0])
+    restored = hall.restore(media)
+    named = run.member.last.named(hall.parties)
+    assert restored.member.last.named(hall.parties) == named
+    assert len(named) == ENTRY_BYTES
+    hall.check(restored)

@@ -65,6 +65,11 @@ class SumMember(Member[P_co]):
             *_, (step, signed) = state.progress.received.items()
             self.last.take(self.context, state.run_id, step, *signed)
 
+    def contradicted(self, fault: PeerFault) -> None:
+        """Record that the aggregator named another result than it had sent; see `Member.contradicted`."""
+        if self.last is not None and fault.check == Check.OTHER_RESULT:
+            self.last.refuse(fault)
+
 
 class Drawn(Secret, frozen=True):
     """State of a party from `start` to `roll`: its draw, its secret keys, SHA-256 of its advertisement."""

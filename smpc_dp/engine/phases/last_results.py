@@ -7,7 +7,7 @@ other. Specification: protocols/secagg/README.md, "Last results".
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -21,15 +21,22 @@ ENTRY_BYTES = 2 * KEY_BYTES
 
 
 class SentResults:
-    """Entry of the last result that an aggregator has sent to each party of a session."""
+    """Entry of the last result that an aggregator has sent to each party of a session.
 
-    def __init__(self) -> None:
-        self._entries: dict[str, bytes] = {}
+    `entries`: of earlier requests, by party.
+    """
+
+    def __init__(self, entries: Mapping[str, bytes] | None = None) -> None:
+        self._entries = dict(entries or {})
 
     def add(self, context: Context, run_id: bytes, body_hash: bytes, names: Iterable[str]) -> None:
         """Record the result of a run, before it is sent to these parties; `body_hash`: SHA-256."""
         entry = result_key(context, run_id) + result_digest(context, run_id, body_hash)
-        self._entries |= dict.fromkeys(names, entry)
+        self.record(dict.fromkeys(names, entry))
+
+    def record(self, entries: Mapping[str, bytes]) -> None:
+        """Record entries, by party; a subclass stores them."""
+        self._entries |= entries
 
     def named(self, names: Iterable[str]) -> bytes:
         """Return the entries of the last results of these parties, each once, in their order."""
@@ -37,7 +44,7 @@ class SentResults:
         return b"".join(sorted({entries[name] for name in names if name in entries}))
 
 
-class Held(msgspec.Struct, frozen=True):
+class Held(msgspec.Struct, frozen=True, array_like=True):
     """Signed result of a run: its entry, and what the aggregator's signature is of.
 
     Attributes:
@@ -67,7 +74,11 @@ class HeldResult:
     def take(self, context: Context, run_id: bytes, step: str, body_hash: bytes, signature: bytes) -> None:
         """Hold the result of a run."""
         key, digest = result_key(context, run_id), result_digest(context, run_id, body_hash)
-        self.held = Held(key, digest, run_id, step, body_hash, signature)
+        self.hold(Held(key, digest, run_id, step, body_hash, signature))
+
+    def hold(self, held: Held) -> None:
+        """Record the result that is held; a subclass stores it."""
+        self.held = held
 
     def check(self, context: Context, named: bytes) -> str:
         """Compare the held result with the entries of `start`.
@@ -81,20 +92,24 @@ class HeldResult:
         if digest is None:
             return f"{aggregator} does not name the last result that it has sent to this party"
         if digest != held.digest:
-            reason = "names another result than it has sent to this party: both are signed"
             evidence = {
                 "result run id": held.run_id,
                 "result step": held.step.encode(),
                 "result": held.body_hash,
                 "result signature": held.signature,
             }
-            self.refuse(PeerFault(aggregator, reason, Check.OTHER_RESULT, evidence))
+            raise contradiction(aggregator, evidence)
         return ""
 
     def refuse(self, refusal: PeerFault) -> None:
-        """Take part in no further run of the session; raise the error."""
+        """Record a refusal, with all of its evidence; a subclass stores it."""
         self.refusal = refusal
-        raise refusal
+
+
+def contradiction(aggregator: str, evidence: Mapping[str, bytes]) -> PeerFault:
+    """Return the fault of an aggregator that has signed two results of a run."""
+    reason = "names another result than it has sent to this party: both are signed"
+    return PeerFault(aggregator, reason, Check.OTHER_RESULT, evidence)
 
 
 def entries_of(named: bytes) -> list[tuple[bytes, bytes]]:
