@@ -281,7 +281,9 @@ class PartyRole:
         except PeerFault as fault:
             if fault.evidence:
                 # With the message that contradicts it.
-                fault.evidence["message"] = encode_envelope(envelope)
+                protocol, version = context.bound
+                shown = {"message protocol": protocol, "message version": version}
+                fault.evidence |= shown | {"message": encode_envelope(envelope)}
                 member.contradicted(fault)
             raise
         answer = _sent(member, state, applied, taken)

@@ -72,7 +72,7 @@ class RequestServer:
         # None while there are no certificates, and none can be made.
         self._convictions: ConvictedParties | None = None
         self._fixed = FixedSurvivors()
-        self._last = SentResults()
+        self._last = SentResults(membership.random)
         self._asked = AskedRequests(membership.identity, SUM_HELLO)
         # What most parties asked for in the last request, and of which task, if it was not a sum.
         self.operation = ""

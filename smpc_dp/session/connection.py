@@ -10,7 +10,6 @@ import numpy as np
 
 from smpc_dp.encoding import RingVector
 from smpc_dp.engine import events
-from smpc_dp.engine.phases.last_results import HeldResult
 from smpc_dp.engine.phases.messages import START
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.registry import make_party
@@ -26,6 +25,7 @@ from smpc_dp.session.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.session.deadline import PATIENCE, StepTimer, hello_seconds
 from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import OnEvent
+from smpc_dp.session.refusals import KeptResult, evidence_file
 from smpc_dp.session.requests import AggregatorLostError, ends_session
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.interfaces import PeerEndpoint
@@ -207,7 +207,9 @@ class AggregatorConnection(Connection):
         self.contexts = contexts
         self._role = role
         self._fixed = FixedSurvivors()
-        self._last = HeldResult()
+        self._last = KeptResult(
+            evidence_file(membership.key_file, membership.name, membership.session.digest)
+        )
 
     @classmethod
     async def open(

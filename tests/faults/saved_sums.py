@@ -17,7 +17,7 @@ from smpc_dp.engine.codec import Codec
 from smpc_dp.engine.events import Message, PeersLost, Start
 from smpc_dp.engine.party import PartyRole
 from smpc_dp.engine.phases import messages as m
-from smpc_dp.engine.phases.last_results import HeldResult
+from smpc_dp.engine.phases.last_results import HeldResult, SentResults
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.registry import make_aggregator, make_party
@@ -28,6 +28,7 @@ from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.secagg import states as secagg
 from smpc_dp.session.exchange import states as exchange
 from smpc_dp.session.exchange.params import plan_exchange
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Signer, decode, encode_envelope
@@ -104,7 +105,8 @@ def roles_request(scenario: runs.Scenario, request: int) -> runs.RecordedRun:
         for name, ring_vector in new_run.ring_vector.items()
     }
     signer = new_run.signers[runs.AGGREGATOR]
-    aggregator = make_aggregator(context, scenario.parameters, signer, board=MemoryBoard(""))
+    last = SentResults(SeededRandomnessForSimulation(1, "nonce of the aggregator"))
+    aggregator = make_aggregator(context, scenario.parameters, signer, board=MemoryBoard(""), last=last)
     return dataclasses.replace(new_run, context=context, parties=parties, aggregator=aggregator)
 
 

@@ -19,6 +19,7 @@ from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.engine.events import Cancellation, Deadline, Event, Message, Start
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.last_results import SentResults
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.phases.survivors import FixedSurvivors
@@ -118,7 +119,7 @@ class SimulatedRun:
             self.parameters,
             self.signers[AGGREGATOR],
             fixed=self.fixed.get(AGGREGATOR),
-            last=self.last.get(AGGREGATOR),
+            last=self.last.get(AGGREGATOR, SentResults(source)),
         )
         self.sent: list[Envelope] = []
         self.errors: dict[str, SmpcError] = {}

@@ -16,19 +16,19 @@ from smpc_dp.capabilities.gopa.check import check_gopa
 from smpc_dp.encoding import Encoding
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.keys import run_identifier
-from smpc_dp.engine.phases.last_results import ENTRY_BYTES, HeldResult, SentResults
+from smpc_dp.engine.phases.last_results import ENTRY_BYTES, HeldResult, SentResults, check_contradiction
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.errors import Check, PeerFault, TimeoutFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
-from smpc_dp_verify.encodings import tuple_hash, uint
+from smpc_dp_verify.encodings import tuple_hash
 from tests.faults.simulated import AGGREGATOR, LENGTH, SimulatedRun, Tamper
 
 PARTIES = 5
 NAMES = tuple(f"p{number}" for number in range(1, PARTIES + 1))
-NOT_NAMED = "relay does not name the last result that it has sent to this party"
+NOT_NAMED = "relay does not name the run whose result this party holds"
 Retained = dict[str, Any]
 
 
@@ -93,17 +93,22 @@ def lost(name: str, step: str) -> Tamper:
 def assert_convicts(evidence: Mapping[str, bytes], scene: SimulatedRun, party: str) -> None:
     """Anybody with the aggregator's key finds that the evidence contradicts itself, by the specification."""
     key = VerifyKey(scene.context.keys[AGGREGATOR])
-    bound = (scene.context.protocol.encode(), uint(scene.context.version))
+    check_contradiction(scene.context.keys[AGGREGATOR], evidence)
 
-    def check(run_id: bytes, step: bytes, body_hash: bytes, signature: bytes) -> None:
+    def check(
+        kind: str, run_id: bytes, step: bytes, body_hash: bytes, signature: bytes
+    ) -> tuple[bytes, bytes]:
+        bound = evidence[f"{kind} protocol"], evidence[f"{kind} version"]
         parts = (run_id, step, AGGREGATOR.encode(), party.encode(), body_hash)
         key.verify(tuple_hash("envelope", *bound, *parts), signature)
+        return bound
 
     run_id, result = evidence["result run id"], evidence["result"]
-    check(run_id, evidence["result step"], result, evidence["result signature"])
+    bound = check("result", run_id, evidence["result step"], result, evidence["result signature"])
+    assert evidence["result step"] in (b"result", b"average")
     start_run, step, _, _, body, signature = msgspec.msgpack.decode(evidence["message"])
-    check(start_run, step.encode(), hashlib.sha256(body).digest(), signature)
-    named = msgspec.msgpack.decode(body)[3]
+    check("message", start_run, step.encode(), hashlib.sha256(body).digest(), signature)
+    named = msgspec.msgpack.decode(body)[4]
     entries = {named[at : at + 32]: named[at + 32 : at + 64] for at in range(0, len(named), 64)}
     assert step == "start"
     assert entries[tuple_hash("last-run", *bound, run_id)] != tuple_hash(
@@ -141,7 +146,11 @@ def test_one_victim_convicts_the_aggregator_and_others_go_on(kind: str) -> None:
     assert second.aggregator.result.absent == ("p2",)
     # It takes part in no further run, whatever that names.
     third = simulated(3, retained | {AGGREGATOR: SentResults()}, kind).execute()
-    assert third.errors["p2"] is error
+    again = third.errors["p2"]
+    assert isinstance(again, PeerFault)
+    # A new one: that of before has frames, with the vectors in them.
+    assert again is not error
+    assert again.evidence == error.evidence
     assert m.HELLO not in third.steps_of("p2")
 
 
@@ -165,7 +174,9 @@ def named_to(scene: SimulatedRun, names: Iterable[str], named: bytes) -> Tamper:
         if envelope.step != m.START or envelope.receiver not in names:
             return (envelope,)
         start = decode(envelope.body, m.FollowingStart, AGGREGATOR)
-        run_id = run_identifier(scene.context, scene.context.operation, start.present, start.root, named)
+        run_id = run_identifier(
+            scene.context, scene.context.operation, start.present, start.root, (start.nonce, named)
+        )
         changed = msgspec.structs.replace(start, named=named)
         return (scene.write(envelope, changed, run_id=run_id),)
 
@@ -176,7 +187,7 @@ def test_a_victim_that_is_named_its_own_result_is_in_another_run() -> None:
     retained = everybody()
     first = simulated(1, retained)
     first.execute(two_totals(first, "p2"))
-    own, others = (retained[name].held.key + retained[name].held.digest for name in ("p2", "p1"))
+    own, others = (b"".join(retained[name].held.entry) for name in ("p2", "p1"))
     # Both, one after the other: keys must differ.
     second = simulated(2, retained)
     second.execute(named_to(second, NAMES, b"".join(sorted([own, others]))))

@@ -22,7 +22,7 @@ from smpc_dp.engine.codec import Codec
 from smpc_dp.engine.collector import CollectorState
 from smpc_dp.engine.events import Cancellation, Conviction, Deadline, Event, Message, PeersLost, Start
 from smpc_dp.engine.phases import messages as m
-from smpc_dp.engine.phases.last_results import ENTRY_BYTES
+from smpc_dp.engine.phases.last_results import ENTRY_BYTES, SentResults
 from smpc_dp.engine.registry import make_aggregator
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.saved import abandon
@@ -32,6 +32,7 @@ from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, Timeou
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.secagg import states as secagg
 from smpc_dp.session.exchange import states as exchange
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope
 from smpc_dp_lab.vectors import runs
@@ -79,7 +80,8 @@ class Hall:
     def process(self, _faults: Faults | None = None) -> tuple[Any, Any, Any]:
         """Return role, member and first state as a new process of the aggregator makes them."""
         signer = self._roles.signers[runs.AGGREGATOR]
-        run = make_aggregator(self._roles.context, self.scenario.parameters, signer)
+        last = SentResults(SeededRandomnessForSimulation(1, "nonce of the aggregator"))
+        run = make_aggregator(self._roles.context, self.scenario.parameters, signer, last=last)
         return run.role, run.member, run.state
 
     @property

@@ -814,5 +814,5 @@ def test_a_restored_party_holds_the_result_that_it_has_accepted(tmp_path: Path) 
     # The aggregator of this scene has forgotten.
     run = begin(second, media, later)
     step(second, run, later)
-    assert run.state.warning == "relay does not name the last result that it has sent to this party"
+    assert run.state.warning == "relay does not name the run whose result this party holds"
     assert restore(second, media, later).state.warning == run.state.warning

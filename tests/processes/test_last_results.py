@@ -20,7 +20,7 @@ from smpc_dp.capabilities.learn.requests.learning import learn, serve_steps
 from smpc_dp.capabilities.learn.requirements import Learned
 from smpc_dp.engine.collector import CollectorRole
 from smpc_dp.engine.phases import messages as m
-from smpc_dp.engine.phases.last_results import ENTRY_BYTES
+from smpc_dp.engine.phases.last_results import ENTRY_BYTES, check_contradiction
 from smpc_dp.engine.registry import make_aggregator
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.state import Transition
@@ -30,8 +30,9 @@ from smpc_dp.session.aggregator import log_folder, open_aggregator
 from smpc_dp.session.events import Event
 from smpc_dp.session.local import AGGREGATOR, create_local_session
 from smpc_dp.session.member import Membership
+from smpc_dp.session.refusals import KeptResult, evidence_file
 from smpc_dp.session.requests import AggregatorLostError
-from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.session_file import Timeouts, load_session
 from smpc_dp.wire.signing import decode
 
 NAMES = ("ann", "bob", "cas", "dan", "eve")
@@ -100,15 +101,16 @@ async def test_a_victim_refuses_the_next_request_and_all_further_ones(tmp_path: 
     assert isinstance(first, smpc_dp.Result)
     assert first.value.tolist() != answers["ann"][0].value.tolist()  # type: ignore[attr-defined]
     assert isinstance(second, smpc_dp.PeerFault)
-    assert third is second
+    assert isinstance(third, smpc_dp.PeerFault)
+    assert third.evidence == second.evidence
     assert (second.culprit, second.check) == (AGGREGATOR, Check.OTHER_RESULT)
-    assert set(second.evidence) == {
-        "result run id",
-        "result step",
-        "result",
-        "result signature",
-        "message",
-    }
+    key = load_session(path).roster.keys[AGGREGATOR]
+    check_contradiction(key, second.evidence)
+    # Nor does another process of it.
+    kept = KeptResult(evidence_file(path.parent / "keys" / "bob.key", "bob", load_session(path).digest))
+    assert kept.refusal == second.evidence
+    with pytest.raises(smpc_dp.PeerFault, match="names another result"):
+        kept.check_open(AGGREGATOR)
     for result in (*served[1:], *answers["ann"][1:]):
         assert isinstance(result, smpc_dp.Result)
         assert result.survivors == ("ann", "cas", "dan", "eve")
@@ -128,7 +130,7 @@ async def test_an_aggregator_that_has_forgotten_its_results_is_reported(tmp_path
     await serving
     assert all(isinstance(answer, smpc_dp.Result) for each in answers for answer in each)
     # The result of request 2 was recorded by that one role alone.
-    text = f"{AGGREGATOR} does not name the last result that it has sent to this party"
+    text = f"{AGGREGATOR} does not name the run whose result this party holds"
     assert sorted(warnings) == sorted(f"{name}: {number}: {text}" for name in NAMES for number in (2, 3))
 
 
@@ -188,6 +190,6 @@ async def test_a_victim_in_a_group_of_learners_stops(tmp_path: Path, method: str
     assert f"{AGGREGATOR}: refused in request" in str(error)
     assert isinstance(error.__cause__, smpc_dp.PeerFault)
     assert error.__cause__.check == Check.OTHER_RESULT
-    assert error.__cause__.evidence
+    check_contradiction(membership.session.roster.keys[AGGREGATOR], error.__cause__.evidence)
     assert all(isinstance(result, Learned) for result in results.values())
     assert (warnings, named) == ([], {0, 1, 2})

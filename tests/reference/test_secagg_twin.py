@@ -75,7 +75,7 @@ def test_derivations() -> None:
     raw = {name: bytes.fromhex(value) for name, value in vector["inputs"].items()}
     head = (vector["protocol"].encode(), uint(vector["version"]), raw["session_digest"])
     requested = (uint(vector["request"]), vector["question"].encode())
-    bound = (raw["present"], raw["nonces_root"], raw["last_results"])
+    bound = (raw["present"], raw["nonces_root"], raw["nonce"], raw["last_results"])
     run_id = tuple_hash("following-run-id", *head, *requested, *bound)
     run = twin.Bound(vector["protocol"], vector["version"], run_id)
     merkle_commitment = run.digest("roll", raw["present"], raw["roll_root"])

@@ -40,7 +40,7 @@ def _last_results(base: Base) -> Iterator[Negative]:
 
     def naming(name: str, about: str, named: bytes, *, bound: bool = True) -> Negative:
         changed = msgspec.structs.replace(start, named=named)
-        run_id = run_identifier(context, context.operation, start.present, start.root, named)
+        run_id = run_identifier(context, context.operation, start.present, start.root, (start.nonce, named))
         signed = base.sign(
             envelope, body=msgspec.msgpack.encode(changed), run_id=run_id if bound else envelope.run_id
         )

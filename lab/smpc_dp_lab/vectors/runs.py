@@ -13,6 +13,7 @@ import msgspec
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.key_graph import SumAggregator
 from smpc_dp.engine.phases.last_results import HeldResult, SentResults
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.registry import make_aggregator, make_party, session_protocol
@@ -272,7 +273,9 @@ def new_run(scenario: Scenario) -> RecordedRun:
     def party(context: Context, parameters: Any, signer: Signer, *given: Any) -> Run[Any]:
         return make_party(context, parameters, signer, *given, last=held[signer.name])
 
-    aggregator = functools.partial(make_aggregator, board=MemoryBoard(""), last=SentResults())
+    label = f"{scenario.parameters.protocol} vectors {scenario.session.name} nonce {AGGREGATOR}"
+    sent = SentResults(SeededRandomnessForSimulation(1, label))
+    aggregator = functools.partial(make_aggregator, board=MemoryBoard(""), last=sent)
     if scenario.follows is not None:
         make_run(scenario.follows, scenario.parameters, party, aggregator).execute()
     return make_run(scenario, scenario.parameters, party, aggregator)
@@ -392,13 +395,16 @@ def session_json(run: RecordedRun) -> dict[str, object]:
         },
         "encoding": msgspec.to_builtins(run.scenario.encoding),
         **run.scenario.stated,
-        **_followed_json(run),
+        **_following_json(run),
     }
 
 
-def _followed_json(run: RecordedRun) -> dict[str, object]:
-    """Return which run a session had before, and the last results that `start` names."""
-    if run.scenario.follows is None:
+def _following_json(run: RecordedRun) -> dict[str, object]:
+    """Return what `start` has of the aggregator: its nonce, and in a second run the results that it names."""
+    if not isinstance(getattr(run.aggregator, "member", None), SumAggregator):
         return {}
     start = decode(run.by_step[m.START, AGGREGATOR], m.FollowingStart, AGGREGATOR)
-    return {"follows": f"run-{run.scenario.follows.name}.json", "last_results": start.named.hex()}
+    following: dict[str, object] = {"nonce": start.nonce.hex()}
+    if run.scenario.follows is not None:
+        following |= {"follows": f"run-{run.scenario.follows.name}.json", "last_results": start.named.hex()}
+    return following

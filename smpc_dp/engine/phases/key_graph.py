@@ -26,7 +26,7 @@ from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.checked_total import Committed, ValuesRoot, commit_vector, value_commitments_of
 from smpc_dp.engine.phases.draws import draw_neighbours
-from smpc_dp.engine.phases.last_results import HeldResult, SentResults, are_sound
+from smpc_dp.engine.phases.last_results import Held, HeldResult, SentResults, are_sound
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment, check_merkle_commitment
 from smpc_dp.engine.phases.operation import agree_on_operation
 from smpc_dp.engine.phases.parameters import SumParameters
@@ -63,12 +63,12 @@ class SumMember(Member[P_co]):
             self.fixed.fix(self.context, survivors)
         if self.last is not None and isinstance(state, PartyState) and state.outcome is not None:
             *_, (step, signed) = state.progress.received.items()
-            self.last.take(self.context, state.run_id, step, *signed)
+            self.last.hold(Held(*self.context.bound, state.run_id, step, *signed))
 
     def contradicted(self, fault: PeerFault) -> None:
         """Record that the aggregator named another result than it had sent; see `Member.contradicted`."""
         if self.last is not None and fault.check == Check.OTHER_RESULT:
-            self.last.refuse(fault)
+            self.last.refuse(fault.evidence)
 
 
 class Drawn(Secret, frozen=True):
@@ -178,8 +178,8 @@ class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
 
 def say_hello(member: SumMember[SumParameters], state: Ready) -> Transition:
     """Begin: send a hello with a fresh nonce; raise PeerFault after a refusal that ends the session."""
-    if member.last is not None and member.last.refusal is not None:
-        raise member.last.refusal
+    if member.last is not None:
+        member.last.check_open(member.context.aggregator)
     nonce = member.random.bytes(32)
     message = member.write(member.context.session_digest, m.HELLO, hello(member, nonce))
     return Transition(AwaitStart(vector=state.vector, nonce=nonce), (message,))
@@ -193,7 +193,8 @@ def on_start(member: SumMember[SumParameters], state: AwaitStart, body: bytes) -
     if not are_sound(start.named, len(present)):
         raise member.refuse("names last results in no order, or too many", Check.WRONG_ORDER)
     warning = "" if member.last is None else member.last.check(context, start.named)
-    run_id = keys.run_identifier(context, context.operation, start.present, start.root, start.named)
+    following = (start.nonce, start.named)
+    run_id = keys.run_identifier(context, context.operation, start.present, start.root, following)
     vector, committed = commit_vector(member, state.vector)
     drawn, message = draw(member, run_id, present, committed)
     after = AwaitMerkleCommitment(
@@ -641,12 +642,12 @@ def begin(
         raise collector.too_few(state, least)
     present = pack_set(inbox.alive, collector.parties)
     nonces = MerkleCommitment(context, Label.NONCES, {party: hellos[party].nonce for party in inbox.alive})
-    named = None if last is None else last.named(map(collector.name_of, inbox.alive))
-    run_id = keys.run_identifier(context, operation, present, nonces.root, named)
+    following = () if last is None else (last.nonce, last.named(map(collector.name_of, inbox.alive)))
+    run_id = keys.run_identifier(context, operation, present, nonces.root, following)
 
     def start(party: int) -> m.Start:
         plain = (present, nonces.root, nonces.prove((party,)))
-        return m.Start(*plain) if named is None else m.FollowingStart(*plain, named)
+        return m.FollowingStart(*plain, *following) if following else m.Start(*plain)
 
     messages = collector.to_each(run_id, inbox, m.START, start)
     return Begun(run_id, operation, present, nonces.root, messages)

@@ -15,15 +15,15 @@ from smpc_dp.wire.signing import Context, Signer
 
 
 def run_identifier(
-    context: Context, operation: str, present: bytes, root: bytes, named: bytes | None = None
+    context: Context, operation: str, present: bytes, root: bytes, following: tuple[bytes, ...] = ()
 ) -> bytes:
     """Return the run id: a digest of session, request, operation, parties present and root over nonces.
 
-    `named`: the last results that `start` names; None in a run with a log.
+    `following`: the aggregator's nonce and its last results; empty in a run with a log.
     """
-    label = Label.AGGREGATOR_RUN_ID if named is None else Label.FOLLOWING_RUN_ID
+    label = Label.FOLLOWING_RUN_ID if following else Label.AGGREGATOR_RUN_ID
     return context.remember(
-        ("run id", operation, present, root, named),
+        ("run id", operation, present, root, following),
         lambda: digest(
             label,
             *context.bound,
@@ -32,7 +32,7 @@ def run_identifier(
             operation.encode(),
             present,
             root,
-            *(() if named is None else (named,)),
+            *following,
         ),
     )
 
@@ -40,16 +40,6 @@ def run_identifier(
 def _bound(context: Context, label: Label, run_id: bytes, *parts: bytes) -> bytes:
     """Return a digest bound to protocol, version and run."""
     return digest(label, *context.bound, run_id, *parts)
-
-
-def result_key(context: Context, run_id: bytes) -> bytes:
-    """Return the key of a run's result, from which nobody learns the run id."""
-    return _bound(context, Label.LAST_RUN, run_id)
-
-
-def result_digest(context: Context, run_id: bytes, body_hash: bytes) -> bytes:
-    """Return the digest of a run's result, from SHA-256 of its body; hiding for who has no run id."""
-    return _bound(context, Label.LAST_RESULT, run_id, body_hash)
 
 
 def neighbour_commitment(

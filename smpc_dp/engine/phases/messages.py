@@ -39,6 +39,9 @@ SURVIVORS = "survivors"
 SURVIVORS_CERTIFICATE = "survivors-certificate"
 RESULT = "result"
 
+# Steps whose message is a result: of GOPA that keeps the noise of lost parties, it is an average.
+RESULTS = (RESULT, "average")
+
 # Steps of a logged run, between `start` and the others; `certify-begin` is the first entry of its log.
 BEGIN = "begin"
 ATTEST_BEGIN = "attest-begin"
@@ -94,8 +97,9 @@ class Start(Body, frozen=True):
 
 
 class FollowingStart(Start, frozen=True):
-    """Aggregator, of a run without a log: besides, its last results (`last_results`), the same to all."""
+    """Aggregator, of a run without a log: besides, its nonce and `last_results`, the same to all."""
 
+    nonce: Bytes32
     named: bytes
 
 

@@ -153,8 +153,7 @@ class Node:
         if not 0 < number <= MAX_NUMBER:
             raise PrivacyError(f"{self.file.party}: {number} is no number of a request")
         membership = average.membership
-        if (refusal := self._held(kind).refusal) is not None:
-            raise refusal
+        self._held(kind).check_open(membership.aggregator)
         before = self.requests.take(membership.session.digest, number)
         if before.operation:
             self._forget(kind, before.number, before.operation)
@@ -199,7 +198,9 @@ class Node:
             else:
                 sent += driver.act(event)
         warned = run.state.warning and f"{self.file.party}: request {number}: {run.state.warning}"
-        answer = Answer(tuple(map(encode_envelope, sent or stored)), trust=self.trust, note=warned)
+        answer = Answer(
+            tuple(map(encode_envelope, sent or stored)), trust=self.trust, note=warned, warns=bool(warned)
+        )
         if not run.finished:
             return answer
         note = f"{self.file.party}: left request {number}: {driver.error}"
@@ -220,8 +221,7 @@ class Node:
         return self.requests.fixed(membership.session.digest, len(membership.names))
 
     def _held(self, kind: str) -> StoredHeld:
-        membership = self.averages[kind].membership
-        return self.requests.held(membership.session.digest, membership.aggregator)
+        return self.requests.held(self.averages[kind].membership.session.digest)
 
     def _party(
         self, kind: str, number: int, operation: str, ring_vector: NDArray[Any] | None = None

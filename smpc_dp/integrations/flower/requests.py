@@ -16,9 +16,9 @@ import msgspec
 
 from smpc_dp.database import Kind, open_database
 from smpc_dp.decoding import decode_msgpack
-from smpc_dp.engine.phases.last_results import Held, HeldResult, SentResults, contradiction
+from smpc_dp.engine.phases.last_results import Held, HeldResult, SentResults
 from smpc_dp.engine.phases.survivors import FixedSurvivors
-from smpc_dp.errors import Code, PeerFault, PrivacyError
+from smpc_dp.errors import Code, PrivacyError
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context
 
@@ -26,7 +26,7 @@ from smpc_dp.wire.signing import Context
 _KIND = Kind(
     "requests",
     0x53445046,
-    1,
+    2,
     (
         "CREATE TABLE requests (scope BLOB PRIMARY KEY, number INTEGER NOT NULL, operation TEXT NOT NULL, "
         "fixed_in INTEGER NOT NULL, survivors BLOB NOT NULL) STRICT",
@@ -34,7 +34,7 @@ _KIND = Kind(
     ),
 )
 # Names in `last` at a node; at the aggregator they are the parties.
-_HELD, _REFUSED = "held", "refused"
+_HELD, _REFUSED = "/held", "/refused"
 
 
 class Request(NamedTuple):
@@ -104,9 +104,9 @@ class Requests:
         """Return the last results that the aggregator of a session has sent."""
         return StoredSent(self, scope)
 
-    def held(self, scope: bytes, aggregator: str) -> StoredHeld:
+    def held(self, scope: bytes) -> StoredHeld:
         """Return the last result of a session that its party has accepted, and its refusal of a later one."""
-        return StoredHeld(self, scope, aggregator)
+        return StoredHeld(self, scope)
 
     def last_results(self, scope: bytes) -> dict[str, bytes]:
         """Return what is stored of the last results of a session, by name."""
@@ -148,7 +148,7 @@ class StoredSent(SentResults):
     """Last results of an aggregator, stored before a party is sent one."""
 
     def __init__(self, requests: Requests, scope: bytes) -> None:
-        super().__init__(requests.last_results(scope))
+        super().__init__(entries=requests.last_results(scope))
         self._requests, self._scope = requests, scope
 
     def record(self, entries: Mapping[str, bytes]) -> None:
@@ -160,22 +160,22 @@ class StoredSent(SentResults):
 class StoredHeld(HeldResult):
     """Last result of a party, and its refusal with the evidence, stored."""
 
-    def __init__(self, requests: Requests, scope: bytes, aggregator: str) -> None:
+    def __init__(self, requests: Requests, scope: bytes) -> None:
         self._requests, self._scope = requests, scope
         stored = requests.last_results(scope)
         held = decode_msgpack(stored[_HELD], Held) if _HELD in stored else None
         evidence = decode_msgpack(stored[_REFUSED], dict[str, bytes]) if _REFUSED in stored else None
-        super().__init__(held, None if evidence is None else contradiction(aggregator, evidence))
+        super().__init__(held, evidence)
 
     def hold(self, held: Held) -> None:
         """See `HeldResult.hold`."""
         self._requests.keep_last_results(self._scope, {_HELD: msgspec.msgpack.encode(held)})
         super().hold(held)
 
-    def refuse(self, refusal: PeerFault) -> None:
+    def refuse(self, evidence: Mapping[str, bytes]) -> None:
         """See `HeldResult.refuse`."""
-        self._requests.keep_last_results(self._scope, {_REFUSED: msgspec.msgpack.encode(refusal.evidence)})
-        super().refuse(refusal)
+        self._requests.keep_last_results(self._scope, {_REFUSED: msgspec.msgpack.encode(evidence)})
+        super().refuse(evidence)
 
 
 def _last(connection: sqlite3.Connection, scope: bytes) -> Request:
