@@ -279,7 +279,7 @@ class PartyRole:
         try:
             applied = row.apply(member, state, envelope.body)
         except PeerFault as fault:
-            if fault.evidence:
+            if fault.evidence and "message" not in fault.evidence:
                 # With the message that contradicts it.
                 protocol, version = context.bound
                 shown = {"message protocol": protocol, "message version": version}

@@ -18,11 +18,12 @@ from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.keys import run_identifier
 from smpc_dp.engine.phases.last_results import ENTRY_BYTES, HeldResult, SentResults, check_contradiction
 from smpc_dp.engine.phases.parameters import SumParameters
-from smpc_dp.errors import Check, PeerFault, TimeoutFault
+from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.envelope import Envelope
-from smpc_dp.wire.signing import decode
+from smpc_dp.wire.signing import decode, encode_envelope
 from smpc_dp_verify.encodings import tuple_hash
 from tests.faults.simulated import AGGREGATOR, LENGTH, SimulatedRun, Tamper
 
@@ -154,6 +155,81 @@ def test_one_victim_convicts_the_aggregator_and_others_go_on(kind: str) -> None:
     assert m.HELLO not in third.steps_of("p2")
 
 
+def test_a_run_that_had_begun_before_a_refusal_goes_no_further() -> None:
+    """Another process of the party has refused meanwhile; the evidence stays what it was."""
+    retained = everybody()
+    first = simulated(1, retained)
+    first.execute(two_totals(first, "p2"))
+    second = simulated(2, retained).execute()
+    refused = second.errors["p2"]
+    assert isinstance(refused, PeerFault)
+    third = simulated(3, retained | {"p2": HeldResult(), AGGREGATOR: SentResults()})
+
+    def meanwhile(envelope: Envelope) -> Iterable[Envelope]:
+        if (envelope.step, envelope.receiver) == (m.START, "p2"):
+            third.parties["p2"].member.last.refuse(refused.evidence)
+        return (envelope,)
+
+    third.execute(meanwhile)
+    error = third.errors["p2"]
+    assert isinstance(error, PeerFault)
+    assert error.evidence == refused.evidence
+    assert m.ADVERTISE not in third.steps_of("p2")
+
+
+def test_nothing_of_a_refused_request_is_kept_by_the_refusal() -> None:
+    retained = everybody()
+    first = simulated(1, retained)
+    first.execute(two_totals(first, "p2"))
+    simulated(2, retained).execute()
+    assert {type(value) for value in retained["p2"].refusal.values()} == {bytes}
+
+
+def test_no_run_id_comes_again_when_all_parties_send_the_same_nonces() -> None:
+    """Colluding parties would have two results of one run, if the aggregator was started anew."""
+    ids = set()
+    for process in range(2):
+        retained = everybody() | {AGGREGATOR: SentResults(SeededRandomnessForSimulation(process, "nonce"))}
+        scene = simulated(1, retained, run=1).execute()
+        hellos = [decode(e.body, m.Hello, e.sender).nonce for e in scene.sent if e.step == m.HELLO]
+        ids.add((scene.aggregator.run_id, *hellos))
+    assert len({run_id for run_id, *_ in ids}) == len(ids) == 2
+    assert len({tuple(hellos) for _, *hellos in ids}) == 1
+
+
+def test_evidence_of_another_step_or_receiver_or_of_the_same_result_shows_nothing() -> None:
+    retained = everybody()
+    first = simulated(1, retained)
+    first.execute(two_totals(first, "p2"))
+    second = simulated(2, retained).execute()
+    refused = second.errors["p2"]
+    assert isinstance(refused, PeerFault)
+    key, good = second.context.keys[AGGREGATOR], refused.evidence
+    check_contradiction(key, good)
+    [roll] = [e for e in first.sent if (e.step, e.receiver) == (m.MERKLE_COMMITMENT, "p2")]
+    rolled = {"result": hashlib.sha256(roll.body).digest(), "result signature": roll.signature}
+    [start] = [e for e in second.sent if (e.step, e.receiver) == (m.START, "p1")]
+    [named] = [e for e in first.sent if (e.step, e.receiver) == (m.RESULT, "p1")]
+    same = {"result": hashlib.sha256(named.body).digest(), "result signature": named.signature}
+    for changed, reason in (
+        (rolled | {"result step": b"roll"}, "of other messages"),
+        (rolled, "wrong signature"),
+        ({"message": encode_envelope(roll)}, "malformed"),
+        ({"message": encode_envelope(start)}, "wrong signature"),
+        (same | {"message": encode_envelope(start)}, "does not name another result"),
+        ({"message protocol": b"gopa"}, "wrong signature"),
+        ({"result run id": bytes(32)}, "wrong signature"),
+        ({"message": b""}, "malformed"),
+    ):
+        with pytest.raises(VerificationError, match=reason):
+            check_contradiction(key, {**good, **changed})
+    for name in good:
+        with pytest.raises(VerificationError, match="malformed"):
+            check_contradiction(key, {field: value for field, value in good.items() if field != name})
+    with pytest.raises(VerificationError):
+        check_contradiction(second.context.keys["p1"], good)
+
+
 def test_too_many_victims_leave_no_quorum() -> None:
     retained = everybody()
     first = simulated(1, retained)
@@ -272,7 +348,7 @@ def test_no_schedule_convicts_an_honest_aggregator() -> None:
     """Lost parties, members that start anew, results that only some get, numbers that come again."""
     chooser = random.Random(41)
     retained, number = everybody(), 1
-    for run in range(1, 40):
+    for run in range(1, 20):
         scene = simulated(number, retained, chooser.choice([*KINDS]), run)
         steps = [m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, m.MASKED, m.UNMASK, g.PUBLISH]
         hand = lost(chooser.choice(NAMES), chooser.choice(steps))
