@@ -25,7 +25,7 @@ from smpc_dp.session.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.session.deadline import PATIENCE, StepTimer, hello_seconds
 from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import OnEvent
-from smpc_dp.session.refusals import KeptResult, evidence_file
+from smpc_dp.session.refusals import StoredResult, evidence_file
 from smpc_dp.session.requests import AggregatorLostError, ends_session
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.interfaces import PeerEndpoint
@@ -207,7 +207,7 @@ class AggregatorConnection(Connection):
         self.contexts = contexts
         self._role = role
         self._fixed = FixedSurvivors()
-        self._last = KeptResult(
+        self._last = StoredResult(
             evidence_file(membership.key_file, membership.name, membership.session.digest)
         )
 

@@ -31,7 +31,7 @@ def read_evidence(path: Path) -> dict[str, bytes]:
         raise LocalError(f"{path}: is no evidence of a refusal") from None
 
 
-class KeptResult(HeldResult):
+class StoredResult(HeldResult):
     """Last result of a party's connection, and the evidence of its refusal, in a file.
 
     While the file is there the party takes part in no further run of the session.

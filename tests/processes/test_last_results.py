@@ -30,7 +30,7 @@ from smpc_dp.session.aggregator import log_folder, open_aggregator
 from smpc_dp.session.events import Event
 from smpc_dp.session.local import AGGREGATOR, create_local_session
 from smpc_dp.session.member import Membership
-from smpc_dp.session.refusals import KeptResult, evidence_file
+from smpc_dp.session.refusals import StoredResult, evidence_file
 from smpc_dp.session.requests import AggregatorLostError
 from smpc_dp.session.session_file import Timeouts, load_session
 from smpc_dp.wire.signing import decode
@@ -107,7 +107,7 @@ async def test_a_victim_refuses_the_next_request_and_all_further_ones(tmp_path: 
     key = load_session(path).roster.keys[AGGREGATOR]
     check_contradiction(key, second.evidence)
     # Nor does another process of it.
-    kept = KeptResult(evidence_file(path.parent / "keys" / "bob.key", "bob", load_session(path).digest))
+    kept = StoredResult(evidence_file(path.parent / "keys" / "bob.key", "bob", load_session(path).digest))
     assert kept.refusal == second.evidence
     with pytest.raises(smpc_dp.PeerFault, match="names another result"):
         kept.check_open(AGGREGATOR)
