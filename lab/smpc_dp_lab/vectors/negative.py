@@ -23,7 +23,7 @@ Keys = list[m.Advertisement]
 def all_faults() -> Iterator[Negative]:
     """Yield every negative vector."""
     complete, sparse, dropout = Base("complete"), Base("sparse"), Base("dropout-before-masked")
-    yield from _last_results(Base("second"))
+    yield from last_results(Base("second"))
     yield from _envelopes(complete)
     yield from _to_a_party(complete)
     yield from of_merkle_commitments(complete)
@@ -33,7 +33,7 @@ def all_faults() -> Iterator[Negative]:
     yield from to_the_aggregator(complete)
 
 
-def _last_results(base: Base) -> Iterator[Negative]:
+def last_results(base: Base) -> Iterator[Negative]:
     """Yield the faults in what `start` says of last results; the run id follows from all but one."""
     index, envelope = base.find(m.START)
     start, context = base.read(m.START), base.run.context
