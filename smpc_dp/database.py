@@ -75,4 +75,5 @@ def _check(connection: sqlite3.Connection, path: Path, kind: Kind) -> None:
         for statement in kind.schema:
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {kind.application_id}")
+        connection.execute(f"PRAGMA user_version = {kind.version}")
     connection.execute("COMMIT")

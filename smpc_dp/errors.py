@@ -109,6 +109,7 @@ class Check(_Explained):
     OUT_OF_SEQUENCE = "out-of-sequence", "wrong number of a message, piece, block or line"
     TOO_MANY = "too-many", "more messages, entries or items than expected, or than fit"
     EQUIVOCATION = "equivocation", "two different messages for one step"
+    OTHER_RESULT = "other-result", "another result of an earlier run is named than was sent"
     # Identity of a run.
     OTHER_RUN = "other-run", "of another run"
     OTHER_REQUEST = "other-request", "of another session or request"

@@ -21,7 +21,7 @@ from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, Timeou
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.abort import ABORT, LEAVE, Abort, abort_of, equivocation, error_of
 from smpc_dp.wire.envelope import Envelope
-from smpc_dp.wire.signing import Context, Signer, decode
+from smpc_dp.wire.signing import Context, Signer, decode, encode_envelope
 
 P_co = TypeVar("P_co", covariant=True)
 
@@ -104,6 +104,9 @@ class Member(Generic[P_co]):
 
     def enter(self, state: State) -> None:
         """Record the values of a new state that the session keeps; by default there are none."""
+
+    def contradicted(self, fault: PeerFault) -> None:
+        """Record a fault that two signed messages of the aggregator show; by default nothing is recorded."""
 
     def write(self, run_id: bytes, step: str, message: msgspec.Struct) -> Envelope:
         """Return the signed message of a step to the aggregator."""
@@ -273,7 +276,17 @@ class PartyRole:
         if (row.instead or not state.renews) and envelope.run_id != state.run_id:
             raise member.refuse(f"sent '{envelope.step}' of another run", Check.OTHER_RUN)
         taken = {**received, envelope.step: (body_hash, envelope.signature)}
-        answer = _sent(member, state, row.apply(member, state, envelope.body), taken)
+        try:
+            applied = row.apply(member, state, envelope.body)
+        except PeerFault as fault:
+            if fault.evidence and "message" not in fault.evidence:
+                # With the message that contradicts it.
+                protocol, version = context.bound
+                shown = {"message protocol": protocol, "message version": version}
+                fault.evidence |= shown | {"message": encode_envelope(envelope)}
+                member.contradicted(fault)
+            raise
+        answer = _sent(member, state, applied, taken)
         if envelope.run_id != answer.state.run_id:
             raise member.refuse(f"{state.step} is not for the run that its nonces give", Check.RUN_ID_DIFFERS)
         return answer

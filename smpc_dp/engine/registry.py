@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.engine.phases.key_graph import Watch
+from smpc_dp.engine.phases.last_results import HeldResult, SentResults
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.run import Run
@@ -145,11 +146,13 @@ def make_party(
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,
     seen: Seen = NOTHING_SEEN,
+    *,
+    last: HeldResult | None = None,
     **verifiable: bool,
 ) -> Run[Any]:
     """Return the role of a party in one request of any protocol; see `MakeParty`."""
     make: Callable[..., Run[Any]] = session_protocol(parameters.protocol).party  # type: ignore[assignment]
-    return make(context, parameters, identity, ring_vector, randomness, fixed, seen, **verifiable)
+    return make(context, parameters, identity, ring_vector, randomness, fixed, seen, last=last, **verifiable)
 
 
 def make_aggregator(
@@ -161,7 +164,10 @@ def make_aggregator(
     watch: Watch | None = None,
     board: Board | None = None,
     fixed: FixedSurvivors | None = None,
+    last: SentResults | None = None,
 ) -> Run[Any]:
     """Return the role of the aggregator in one request of any protocol; see `MakeAggregator`."""
     make: MakeAggregator = session_protocol(parameters.protocol).aggregator  # type: ignore[assignment]
-    return make(context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed)
+    return make(
+        context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed, last=last
+    )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from smpc_dp.engine.party import PartyRole
     from smpc_dp.engine.phases.cost import Cost
     from smpc_dp.engine.phases.key_graph import Watch
+    from smpc_dp.engine.phases.last_results import HeldResult, SentResults
     from smpc_dp.engine.phases.survivors import FixedSurvivors
     from smpc_dp.engine.run import Run
     from smpc_dp.logs.auditing import LogAuditor
@@ -85,6 +86,8 @@ class MakeParty(Protocol):
         randomness: Randomness | None = None,
         fixed: FixedSurvivors | None = None,
         seen: Seen = ...,
+        *,
+        last: HeldResult | None = None,
     ) -> Run[Any]: ...
 
 
@@ -104,6 +107,7 @@ class MakeAggregator(Protocol):
         watch: Watch | None = None,
         board: Board | None = None,
         fixed: FixedSurvivors | None = None,
+        last: SentResults | None = None,
     ) -> Run[Any]: ...
 
 

@@ -56,6 +56,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return None
 
     @property
+    def warning(self) -> str:
+        """Text for the watcher of the role; empty in a state without such a field."""
+        return ""
+
+    @property
     def error(self) -> SmpcError | None:
         """Error with which the run is over for the role; None in a state without such a field."""
         return None

@@ -10,6 +10,7 @@ names the parties.
 from __future__ import annotations
 
 import functools
+from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
@@ -30,10 +31,12 @@ from smpc_dp.engine.phases.key_graph import (
     Ready,
     Sealing,
     SumAggregator,
+    Summed,
     SumMember,
     Watch,
     members_of,
 )
+from smpc_dp.engine.phases.last_results import HeldResult, SentResults
 from smpc_dp.engine.phases.masked_sum import Dealt, Delivered
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.phases.recovery import Recovery
@@ -286,6 +289,8 @@ def sum_party(
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,
     seen: Seen = NOTHING_SEEN,  # noqa: ARG001 - of protocols with a log
+    *,
+    last: HeldResult | None = None,
 ) -> Run[Outcome]:
     """Return the run of one party of a sum without a log.
 
@@ -298,13 +303,14 @@ def sum_party(
         randomness: the operating system's; a seeded one only in simulations and tests.
         fixed: the survivors that the session's sums have in common, where its parameters say so; None: the
             session has one request.
+        last: the last result that the party has accepted in the session; None: the session has one request.
 
     Raises:
         LocalError: `ring_vector` has another shape or type.
     """
     parameters.check_ring_vector(identity.name, ring_vector)
     retained = fixed if parameters.keeps_survivors else None
-    member = SumMember(context, parameters, identity, randomness or SystemRandomness(), retained)
+    member = SumMember(context, parameters, identity, randomness or SystemRandomness(), retained, last)
     return Run(role, member, Ready(vector=ring_vector))
 
 
@@ -374,13 +380,6 @@ class CollectUnmask(CollectorState, frozen=True, kw_only=True, eq=False):
     survivors: PartySet
     survivors_certificate: Certificate
     opened: dict[int, m.Unmask]
-
-
-class Summed(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The aggregator has the sum."""
-
-    over: ClassVar[bool] = True
-    outcome: Outcome
 
 
 def finish_reveal(aggregator: Aggregator, state: CollectReveal) -> Transition:
@@ -499,7 +498,8 @@ def finish_unmask(aggregator: Aggregator, state: CollectUnmask) -> Transition:
         survivors_certificate=state.survivors_certificate,
         faults=tuple(state.inbox.faults),
     )
-    return Transition(Summed(outcome=outcome), messages)
+    body_hash = sha256(messages[0].body).digest()
+    return Transition(Summed(outcome=outcome, body_hash=body_hash), messages)
 
 
 def threshold(aggregator: Aggregator, _state: CollectUnmask) -> int:
@@ -595,6 +595,7 @@ def sum_aggregator(
     watch: Watch | None = None,
     board: Board | None = None,  # noqa: ARG001 - of protocols with a log
     fixed: FixedSurvivors | None = None,
+    last: SentResults | None = None,
 ) -> Run[Outcome]:
     """Return the run of the aggregator of a sum without a log.
 
@@ -603,9 +604,10 @@ def sum_aggregator(
         context, parameters, fixed: as of `sum_party`.
         identity: the aggregator's; it signs what it relays, so that two differing answers are evidence.
         threads, watch: as of `SumAggregator`.
+        last: the last results of the session; None: the session has one request.
     """
     retained = fixed if parameters.keeps_survivors else None
-    member = SumAggregator(context, parameters, identity, threads, watch, retained)
+    member = SumAggregator(context, parameters, identity, threads, watch, retained, last or SentResults())
     return Run(role, member, first_state(member.parties))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from smpc_dp.engine import events
 from smpc_dp.engine.phases.key_graph import Watch
+from smpc_dp.engine.phases.last_results import SentResults
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.registry import make_aggregator
 from smpc_dp.engine.result import Outcome, Result
@@ -71,6 +72,7 @@ class RequestServer:
         # None while there are no certificates, and none can be made.
         self._convictions: ConvictedParties | None = None
         self._fixed = FixedSurvivors()
+        self._last = SentResults(membership.random)
         self._asked = AskedRequests(membership.identity, SUM_HELLO)
         # What most parties asked for in the last request, and of which task, if it was not a sum.
         self.operation = ""
@@ -100,6 +102,7 @@ class RequestServer:
             watch=self._watch,
             board=self._board,
             fixed=self._fixed,
+            last=self._last,
         )
         self._drive = Drive(number, run, self._pool, timer, self, self._on_event)
         try:

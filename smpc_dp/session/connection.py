@@ -25,6 +25,7 @@ from smpc_dp.session.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.session.deadline import PATIENCE, StepTimer, hello_seconds
 from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import OnEvent
+from smpc_dp.session.refusals import StoredResult, evidence_file
 from smpc_dp.session.requests import AggregatorLostError, ends_session
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.interfaces import PeerEndpoint
@@ -172,6 +173,12 @@ class AggregatorWaits(Waits):
 
     first: ClassVar[str] = START
 
+    async def begin_step(self, drive: Drive) -> None:
+        """See `Holder.begin_step`; report the warning of a state to the watcher."""
+        await super().begin_step(drive)
+        if text := drive.run.state.warning:
+            drive.warn(text)
+
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
         """See `Holder.event_of`."""
         step = drive.run.step
@@ -200,6 +207,9 @@ class AggregatorConnection(Connection):
         self.contexts = contexts
         self._role = role
         self._fixed = FixedSurvivors()
+        self._last = StoredResult(
+            evidence_file(membership.key_file, membership.name, membership.session.digest)
+        )
 
     @classmethod
     async def open(
@@ -279,9 +289,10 @@ class AggregatorConnection(Connection):
 
     def lost(self, request: int, error: SmpcError) -> SmpcError:
         """See `Connection.lost`; an error that the aggregator sent before it ended the session is kept."""
-        aggregator = self.membership.aggregator
-        reported = check_of(error, Check.MALFORMED) == Check.REPORTED
-        if self.live or reported or not ends_session(error, {aggregator}):
+        aggregator, check = self.membership.aggregator, check_of(error, Check.MALFORMED)
+        if check == Check.OTHER_RESULT:
+            return AggregatorLostError(f"{aggregator}: refused in request {request}: {error}")
+        if self.live or check == Check.REPORTED or not ends_session(error, {aggregator}):
             return error
         return AggregatorLostError(f"{aggregator}: lost in request {request}: {error}")
 
@@ -328,4 +339,5 @@ class AggregatorConnection(Connection):
         chosen = {}
         if parameters.is_logged and not self.check_total:
             chosen["check_total"], self.check_total = False, True
-        return make(context, parameters, identity, ring_vector, fixed=self._fixed, seen=seen, **chosen)
+        retained = {"fixed": self._fixed, "last": self._last, "seen": seen}
+        return make(context, parameters, identity, ring_vector, **retained, **chosen)

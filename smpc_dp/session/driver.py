@@ -238,6 +238,10 @@ class Drive:
         """Report to the watcher the expected messages, or the error of the role."""
         notify(self._on_event, kind, self.request, self.run, detail)
 
+    def warn(self, text: str) -> None:
+        """Report to the watcher what the role warns of."""
+        self._on_event(Event(self.run.name, "warned", self.request, self.run.step, detail=text))
+
     def notify_lost(self, peer: str) -> None:
         """Report to the watcher that a peer is disconnected."""
         self._on_event(Event(self.run.name, "lost", self.request, self.run.step, detail=peer))

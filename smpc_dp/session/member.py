@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault
 from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
 from smpc_dp.identity.roster import split_address
@@ -256,6 +257,12 @@ class Membership:
     def claim(self, planned: str) -> str:
         """Return the privacy claim of a learner in this session; that of a simulation says that it is one."""
         return planned if self.one_process is None else f"a simulation of: {planned}"
+
+    @property
+    def random(self) -> Randomness:
+        """Source of the random bytes that the member draws outside of its roles."""
+        seeded = {} if self.one_process is None else self.one_process.sources
+        return seeded.get(self.name) or SystemRandomness()
 
     def noise_source(self) -> NoiseSource:
         """Return the source of the noise that this member draws outside of its roles."""

@@ -17,6 +17,7 @@ from smpc_dp.engine.codec import Codec
 from smpc_dp.engine.events import Message, PeersLost, Start
 from smpc_dp.engine.party import PartyRole
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.last_results import HeldResult, SentResults
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.registry import make_aggregator, make_party
@@ -27,6 +28,7 @@ from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.secagg import states as secagg
 from smpc_dp.session.exchange import states as exchange
 from smpc_dp.session.exchange.params import plan_exchange
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Signer, decode, encode_envelope
@@ -103,7 +105,8 @@ def roles_request(scenario: runs.Scenario, request: int) -> runs.RecordedRun:
         for name, ring_vector in new_run.ring_vector.items()
     }
     signer = new_run.signers[runs.AGGREGATOR]
-    aggregator = make_aggregator(context, scenario.parameters, signer, board=MemoryBoard(""))
+    last = SentResults(SeededRandomnessForSimulation(1, "nonce of the aggregator"))
+    aggregator = make_aggregator(context, scenario.parameters, signer, board=MemoryBoard(""), last=last)
     return dataclasses.replace(new_run, context=context, parties=parties, aggregator=aggregator)
 
 
@@ -115,9 +118,11 @@ class SumScene:
     codec = Codec.of_party(secagg.PARTY)
     states = 10
 
-    def __init__(self, request: int = 1, fixed: FixedSurvivors | None = None) -> None:
+    def __init__(
+        self, request: int = 1, fixed: FixedSurvivors | None = None, last: HeldResult | None = None
+    ) -> None:
         self._roles = roles_request(self.scenario, request)
-        self.fixed = fixed
+        self.fixed, self.last = fixed, last
         self._ring_vector = self._roles.ring_vector[PARTY]
         self.input = self._ring_vector.tobytes()
         self._first = World.of(self._roles)
@@ -127,7 +132,12 @@ class SumScene:
     def process(self) -> tuple[PartyRole, Any, State]:
         signer: Signer = self._roles.signers[PARTY]
         run = make_party(
-            self._roles.context, self.scenario.parameters, signer, self._ring_vector.copy(), fixed=self.fixed
+            self._roles.context,
+            self.scenario.parameters,
+            signer,
+            self._ring_vector.copy(),
+            fixed=self.fixed,
+            last=self.last,
         )
         return run.role, run.member, run.state
 

@@ -19,6 +19,7 @@ from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.engine.events import Cancellation, Deadline, Event, Message, Start
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.last_results import SentResults
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.phases.survivors import FixedSurvivors
@@ -41,7 +42,7 @@ Tamper = Callable[[Envelope], Iterable[Envelope]]
 
 KINDS: Mapping[str, type[msgspec.Struct]] = {
     m.HELLO: m.Hello,
-    m.START: m.Start,
+    m.START: m.FollowingStart,
     m.ADVERTISE: m.Advertise,
     m.MERKLE_COMMITMENT: m.MerkleCommitment,
     m.REVEAL: m.Reveal,
@@ -67,8 +68,8 @@ class SimulatedRun:
     """One run of one session, with `corrupt` parties and the aggregator in the attacker's hand if it likes.
 
     `session` decides keys and session digest, `run` the vectors and the parties' randomness
-    (None: the operating system's): two runs of one session file have equal `session`. `fixed` has for
-    members, the aggregator too, what earlier requests of the session have left them.
+    (None: the operating system's): two runs of one session file have equal `session`. `fixed` and `last` have
+    for members, the aggregator too, what earlier requests of the session have left them.
     """
 
     def __init__(
@@ -83,8 +84,9 @@ class SimulatedRun:
         parameters: SumParameters | None = None,
         request: int = 1,
         fixed: Mapping[str, FixedSurvivors] | None = None,
+        last: Mapping[str, Any] | None = None,
     ) -> None:
-        self.fixed = fixed or {}
+        self.fixed, self.last = fixed or {}, last or {}
         plan = plan or plan_secagg(parties, dropout=dropout, corrupt=corrupt)
         encoding = Encoding.plan(length=LENGTH, lower=-9.0, upper=9.0, precision=1e-3, parties=parties)
         self.parameters = parameters or SecAggParameters(encoding, plan)
@@ -113,7 +115,11 @@ class SimulatedRun:
         }
         self.parties = {name: self.machine(name) for name in self.names}
         self.aggregator = make_aggregator(
-            self.context, self.parameters, self.signers[AGGREGATOR], fixed=self.fixed.get(AGGREGATOR)
+            self.context,
+            self.parameters,
+            self.signers[AGGREGATOR],
+            fixed=self.fixed.get(AGGREGATOR),
+            last=self.last.get(AGGREGATOR, SentResults(source)),
         )
         self.sent: list[Envelope] = []
         self.errors: dict[str, SmpcError] = {}
@@ -129,6 +135,7 @@ class SimulatedRun:
             ring_vector,
             self.randomness[name],
             self.fixed.get(name),
+            last=self.last.get(name),
         )
 
     def grid(self, name: str) -> NDArray[np.int64]:

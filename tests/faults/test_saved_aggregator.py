@@ -22,6 +22,7 @@ from smpc_dp.engine.codec import Codec
 from smpc_dp.engine.collector import CollectorState
 from smpc_dp.engine.events import Cancellation, Conviction, Deadline, Event, Message, PeersLost, Start
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.last_results import ENTRY_BYTES, SentResults
 from smpc_dp.engine.registry import make_aggregator
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.saved import abandon
@@ -31,6 +32,7 @@ from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, Timeou
 from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.secagg import states as secagg
 from smpc_dp.session.exchange import states as exchange
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope
 from smpc_dp_lab.vectors import runs
@@ -78,7 +80,8 @@ class Hall:
     def process(self, _faults: Faults | None = None) -> tuple[Any, Any, Any]:
         """Return role, member and first state as a new process of the aggregator makes them."""
         signer = self._roles.signers[runs.AGGREGATOR]
-        run = make_aggregator(self._roles.context, self.scenario.parameters, signer)
+        last = SentResults(SeededRandomnessForSimulation(1, "nonce of the aggregator"))
+        run = make_aggregator(self._roles.context, self.scenario.parameters, signer, last=last)
         return run.role, run.member, run.state
 
     @property
@@ -624,3 +627,20 @@ def test_copies_with_one_log_end_one_run(tmp_path: Path) -> None:
         hall.execute(first)
     assert first.resend() == ()
     assert (contents(hall), len(hall.sent)) == (lines, sent)
+
+
+@pytest.mark.parametrize("kind", [Hall, GopaHall])
+def test_an_aggregator_that_is_restored_at_its_end_names_the_result(tmp_path: Path, kind: type[Hall]) -> None:
+    """Also where the process ended when the result was on disk, and sent to nobody."""
+    hall, media = kind(), Media(tmp_path / "media", counted=True)
+    run = hall.begin(media)
+    step = hall.collections[-1].expects
+    while not (run.step == step and run.waiting_count == 1):
+        hall.step(run)
+    assert run.member.last.named(hall.parties) == b""
+    assert handled(run, hall.mail[0])
+    restored = hall.restore(media)
+    named = run.member.last.named(hall.parties)
+    assert restored.member.last.named(hall.parties) == named
+    assert len(named) == ENTRY_BYTES
+    hall.check(restored)

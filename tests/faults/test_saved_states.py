@@ -20,6 +20,7 @@ from smpc_dp.engine.events import Cancellation, Deadline, Event, Message, PeersL
 from smpc_dp.engine.party import PartyState, Stopped
 from smpc_dp.engine.peers import PeerRole
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.last_results import HeldResult
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.saved import SavedRun, abandon
 from smpc_dp.engine.state import Transition
@@ -799,3 +800,19 @@ def test_the_rule_against_differences_outlives_a_restart(tmp_path: Path, again: 
         run.handle(Message(survivors))
     assert run.resend() == ()
     assert m.ATTEST_SURVIVORS not in later.steps
+
+
+def test_a_restored_party_holds_the_result_that_it_has_accepted(tmp_path: Path) -> None:
+    """Another process of it compares the next start with that result."""
+    first, again = HeldResult(), HeldResult()
+    scene, media, wire = SumScene(last=first), Media(tmp_path / "media", counted=True), Wire()
+    execute(scene, begin(scene, media, wire), wire)
+    scene.last = again
+    restore(scene, media, wire).finish()
+    assert again.held == first.held is not None
+    second, later = SumScene(2, last=again), Wire()
+    # The aggregator of this scene has forgotten.
+    run = begin(second, media, later)
+    step(second, run, later)
+    assert run.state.warning == "relay does not name the run whose result this party holds"
+    assert restore(second, media, later).state.warning == run.state.warning

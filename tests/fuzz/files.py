@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from smpc_dp.capabilities.learn.data import read_table
+from smpc_dp.engine.phases.last_results import check_contradiction
 from smpc_dp.errors import VerificationError
 from smpc_dp.identity import certificate
 from smpc_dp.identity.keys import Identity
@@ -21,6 +22,7 @@ from smpc_dp.logs.audits.log_session import parse_session_text
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.gopa.graphs import read_edges
 from smpc_dp.session.inputs import read_vector
+from smpc_dp.session.refusals import read_evidence
 from smpc_dp.session.session_file import (
     check_document,
     load_session,
@@ -30,6 +32,7 @@ from smpc_dp.session.session_file import (
 )
 from tests.fuzz.target import Decoder, Target
 
+VECTORS = Path(__file__).parents[2] / "protocols" / "secagg" / "vectors"
 _NAMES = ("alice", "bob", "carol", "hub")
 _ALICE, _BOB, _CAROL, _AGGREGATOR = (Identity.from_seed(name, name.encode().ljust(32)) for name in _NAMES)
 _MEMBERS = [
@@ -54,6 +57,25 @@ def file_of(name: str, content: bytes) -> Path:
         path.touch(0o600)
     path.write_bytes(content)
     return path
+
+
+def _refusal(content: bytes) -> None:
+    """Read a party's evidence against its aggregator, and check it: a changed one convicts nobody."""
+    contradictions = json.loads((VECTORS / "contradictions.json").read_bytes())
+    evidence = read_evidence(file_of("refusal", content))
+    try:
+        check_contradiction(bytes.fromhex(contradictions["public_key"]), evidence)
+    except VerificationError:
+        return
+    good = read_evidence(file_of("refusal", _refusal_sample()))
+    assert {name: evidence[name] for name in good} == good
+
+
+@functools.cache
+def _refusal_sample() -> bytes:
+    """Return the published evidence that convicts."""
+    [good, *_] = json.loads((VECTORS / "contradictions.json").read_bytes())["cases"]
+    return json.dumps(good["evidence"]).encode()
 
 
 def _sessions() -> tuple[bytes, ...]:
@@ -182,5 +204,6 @@ def targets() -> list[Target]:
         Target("input.npy", _input(".npy"), (array.getvalue(),), cost=10),
         Target("table", _table, (b"a,b\n1,2.5\n,-3e4\n",), "text", cost=5),
         Target("table.npy", _table_npy, (table.getvalue(),), cost=10),
+        Target("refusal", _refusal, (_refusal_sample(),), "text", cost=10),
         Target("graph", _graph, (b"0 1\n# a comment\n2 8\n",), "text", cost=5),
     ]

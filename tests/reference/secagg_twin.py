@@ -205,9 +205,11 @@ class Session:
         nonces = Tree("nonces", [(p.name.encode(), p.nonce) for p in present])
         head = (self.session["protocol"].encode(), uint(self.session["version"]), self.digest)
         requested = (uint(self.session["request"]), self.session["question"].encode())
-        self.run = self.bound(tuple_hash("star-run-id", *head, *requested, packed, nonces.root))
+        following = [bytes.fromhex(self.session.get(name, "")) for name in ("nonce", "last_results")]
+        bound = (*head, *requested, packed, nonces.root, *following)
+        self.run = self.bound(tuple_hash("following-run-id", *bound))
         for index, p in enumerate(present):
-            start = (packed, nonces.root, nonces.prove([index]))
+            start = (packed, nonces.root, nonces.prove([index]), *following)
             self.send(self.run, "start", self.aggregator, p.name, start)
         advertised = self._advertise(self.speakers(2, present))
         revealed = self._reveal(self.speakers(3, advertised))

@@ -8,8 +8,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from Crypto.Cipher import ChaCha20_Poly1305
+from nacl.exceptions import BadSignatureError
+from nacl.signing import VerifyKey
 
 from smpc_dp_verify.encodings import party_set, tuple_hash, uint
 from tests.reference import checked_twin, merkle_twin, shamir
@@ -54,12 +57,59 @@ def test_result_is_the_plain_sum(path: Path) -> None:
     assert result["fixed_point"] == totals
 
 
+@pytest.mark.parametrize("protocol", ["secagg", "gopa"])
+def test_the_second_run_of_a_session_names_the_result_of_the_first(protocol: str) -> None:
+    folder = PUBLISHED.parents[1] / protocol / "vectors"
+    [path] = folder.glob("run-*second.json")
+    second = json.loads(path.read_bytes())["session"]
+    first = json.loads((folder / second["follows"]).read_bytes())
+    assert first["session"]["session_digest"] == second["session_digest"]
+    run = twin.Bound(protocol, second["version"], bytes.fromhex(first["intermediate"]["run_id"]))
+    [body_hash] = {
+        bytes.fromhex(sent["body_sha256"])
+        for sent in first["messages"]
+        if sent["step"] in ("result", "average")
+    }
+    assert second["last_results"] == (run.digest("last-run") + run.digest("last-result", body_hash)).hex()
+
+
+CONTRADICTIONS = load("contradictions")
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS["cases"], ids=lambda case: case["name"])
+def test_contradictions(case: dict[str, Any]) -> None:
+    """The four steps of the specification, from the file alone."""
+    assert convicts(bytes.fromhex(CONTRADICTIONS["public_key"]), case["evidence"]) == case["good"]
+
+
+def convicts(key: bytes, fields: dict[str, str]) -> bool:
+    evidence = {name: bytes.fromhex(value) for name, value in fields.items()}
+    start_run, step, sender, receiver, body, signature = msgspec.msgpack.decode(evidence["message"])
+    if evidence["result step"] not in (b"result", b"average") or step != "start":
+        return False
+    bound = evidence["result protocol"], evidence["result version"]
+    members = sender.encode(), receiver.encode()
+    of_start = (evidence["message protocol"], evidence["message version"], start_run, b"start", *members)
+    of_result = (*bound, evidence["result run id"], evidence["result step"], *members, evidence["result"])
+    try:
+        VerifyKey(key).verify(tuple_hash("envelope", *of_result), evidence["result signature"])
+        VerifyKey(key).verify(tuple_hash("envelope", *of_start, hashlib.sha256(body).digest()), signature)
+    except BadSignatureError:
+        return False
+    named = msgspec.msgpack.decode(body)[4]
+    entries = {named[at : at + 32]: named[at + 32 : at + 64] for at in range(0, len(named), 64)}
+    shown = entries.get(tuple_hash("last-run", *bound, evidence["result run id"]))
+    own = tuple_hash("last-result", *bound, evidence["result run id"], evidence["result"])
+    return shown is not None and shown != own
+
+
 def test_derivations() -> None:
     vector = load("derivations")
     raw = {name: bytes.fromhex(value) for name, value in vector["inputs"].items()}
     head = (vector["protocol"].encode(), uint(vector["version"]), raw["session_digest"])
     requested = (uint(vector["request"]), vector["question"].encode())
-    run_id = tuple_hash("star-run-id", *head, *requested, raw["present"], raw["nonces_root"])
+    bound = (raw["present"], raw["nonces_root"], raw["nonce"], raw["last_results"])
+    run_id = tuple_hash("following-run-id", *head, *requested, *bound)
     run = twin.Bound(vector["protocol"], vector["version"], run_id)
     merkle_commitment = run.digest("roll", raw["present"], raw["roll_root"])
     participants = run.digest("participants", merkle_commitment, raw["participants"])
@@ -75,6 +125,8 @@ def test_derivations() -> None:
     share = twin.pack((raw["mask_share"], raw["self_share"], signature))
     expected = {
         "run_id": run_id,
+        "result_key": run.digest("last-run"),
+        "result_digest": run.digest("last-result", raw["result_sha256"]),
         "neighbour_commitment": run.digest(
             "neighbour-commitment", "alice", raw["neighbours"], raw["blinder"]
         ),

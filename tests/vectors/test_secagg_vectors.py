@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import pytest
 from smpc_dp import errors
 from smpc_dp.engine.events import Message, Start
 from smpc_dp.engine.phases.certify import check_certificate
+from smpc_dp.engine.phases.last_results import check_contradiction
 from smpc_dp.engine.phases.messages import Certificate
 from smpc_dp.errors import Code
 from smpc_dp.wire.abort import ABORT, LEAVE, Abort
@@ -53,11 +55,10 @@ def test_check_sees_every_difference(tmp_path: Path) -> None:
 
 def test_every_kind_is_there() -> None:
     kinds = [json.loads(path.read_bytes())["kind"] for path in PUBLISHED.glob("*.json")]
-    assert kinds.count("run") == len(SCENARIOS) == 12
+    assert kinds.count("run") == len(SCENARIOS) == 13
     assert kinds.count("negative") == len(NEGATIVE) >= 60
-    assert {"derivations", "masks", "shamir", "graph-draws", "encoding", "merkle", "certificates"} <= set(
-        kinds
-    )
+    single = {"derivations", "masks", "shamir", "graph-draws", "encoding", "merkle", "certificates"}
+    assert single | {"contradictions"} <= set(kinds)
 
 
 def envelope_of(raw: dict[str, str]) -> Envelope:
@@ -154,6 +155,18 @@ def assert_taken_without(vector: dict[str, Any], scenarios: Sequence[runs.Scenar
     machine = run.parties.get(faulty.receiver, run.aggregator)
     answers = machine.handle(Message(sent[vector["after"]]))
     assert not any(answer.step in (ABORT, LEAVE) for answer in answers)
+
+
+CONTRADICTIONS = json.loads((PUBLISHED / "contradictions.json").read_bytes())
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS["cases"], ids=lambda case: case["name"])
+def test_contradictions(case: dict[str, Any]) -> None:
+    """Evidence of two results of a run convicts the aggregator, and other evidence does not."""
+    evidence = {field: bytes.fromhex(value) for field, value in case["evidence"].items()}
+    expected = contextlib.nullcontext() if case["good"] else pytest.raises(errors.VerificationError)
+    with expected:
+        check_contradiction(bytes.fromhex(CONTRADICTIONS["public_key"]), evidence)
 
 
 CERTIFICATES = json.loads((PUBLISHED / "certificates.json").read_bytes())

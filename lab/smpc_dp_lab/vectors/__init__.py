@@ -16,6 +16,7 @@ from smpc_dp.files import read_bounded
 from smpc_dp_lab.vectors import (
     checked_negative,
     checked_runs,
+    contradictions,
     covert_certificates,
     covert_negative,
     covert_runs,
@@ -94,7 +95,8 @@ def _of(
 def _secagg() -> dict[str, JsonObject]:
     """Return the vectors of secure aggregation."""
     checked = _of(runs, checked_negative, scenarios=checked_runs)
-    return _of(runs, negative) | checked | derivations.all_to_json() | succinct.all_to_json()
+    single = derivations.all_to_json() | succinct.all_to_json() | contradictions.all_to_json()
+    return _of(runs, negative) | checked | single
 
 
 def _gopa() -> dict[str, JsonObject]:

@@ -15,6 +15,7 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.draws import draw_neighbours
+from smpc_dp.engine.phases.last_results import Held
 from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.session.memory.simulated_run import Signer
 from smpc_dp.wire.sets import pack_list, pack_set
@@ -52,7 +53,10 @@ def _derivations() -> JsonObject:
         operation="average round 7",
     )
     present, nonces_root = pack_set((1, 3), 3), source.bytes(32)
-    run_id = keys.run_identifier(context, context.operation, present, nonces_root)
+    nonce_of_relay, named, result_hash = source.bytes(32), source.bytes(64), source.bytes(32)
+    following = (nonce_of_relay, named)
+    run_id = keys.run_identifier(context, context.operation, present, nonces_root, following)
+    result_key, result_digest = Held(*context.bound, run_id, m.RESULT, result_hash, b"").entry
     neighbours, blinder, self_seed = pack_list((2, 3)), source.bytes(32), source.bytes(32)
     alice_secret, bob_secret = source.bytes(32), source.bytes(32)
     alice_key, bob_key = agree.public_key(alice_secret), agree.public_key(bob_secret)
@@ -77,6 +81,9 @@ def _derivations() -> JsonObject:
         "session_digest": context.session_digest,
         "present": present,
         "nonces_root": nonces_root,
+        "nonce": nonce_of_relay,
+        "last_results": named,
+        "result_sha256": result_hash,
         "neighbours": neighbours,
         "blinder": blinder,
         "self_seed": self_seed,
@@ -93,6 +100,8 @@ def _derivations() -> JsonObject:
     }
     outputs: dict[str, bytes] = {
         "run_id": run_id,
+        "result_key": result_key,
+        "result_digest": result_digest,
         "neighbour_commitment": keys.neighbour_commitment(context, run_id, "alice", neighbours, blinder),
         "key_commitment": keys.key_commitment(context, run_id, "alice", alice_key),
         "self_commitment": keys.self_commitment(context, run_id, "alice", self_seed),

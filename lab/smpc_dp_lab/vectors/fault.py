@@ -26,7 +26,7 @@ CULPRIT = "carol"
 # Which message a step has, in secure aggregation and GOPA.
 KINDS: Kinds = {
     m.HELLO: m.Hello,
-    m.START: m.Start,
+    m.START: m.FollowingStart,
     m.ADVERTISE: m.Advertise,
     m.MERKLE_COMMITMENT: m.MerkleCommitment,
     m.REVEAL: m.Reveal,

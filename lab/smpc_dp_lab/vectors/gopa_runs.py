@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import msgspec
@@ -119,8 +120,15 @@ def _sparse(name: str, about: str, on_dropout: OnDropout, **kill: int) -> GopaSc
     )
 
 
+_KEEP = _complete("keep", "Four users, the complete graph, nobody is lost.", "keep")
 SCENARIOS: tuple[GopaScenario, ...] = (
-    _complete("keep", "Four users, the complete graph, nobody is lost.", "keep"),
+    _KEEP,
+    dataclasses.replace(
+        _KEEP,
+        name="keep-second",
+        about="The session's second run, after that of run-keep.json: start names its average.",
+        follows=_KEEP,
+    ),
     _complete(
         "keep-lost-before-the-certificate",
         "Dave dies before he reveals his draw: nobody puts in noise that is shared with him.",

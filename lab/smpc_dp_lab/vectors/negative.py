@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.keys import run_identifier
 from smpc_dp.errors import Code
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.sets import pack_set
@@ -22,6 +23,7 @@ Keys = list[m.Advertisement]
 def all_faults() -> Iterator[Negative]:
     """Yield every negative vector."""
     complete, sparse, dropout = Base("complete"), Base("sparse"), Base("dropout-before-masked")
+    yield from last_results(Base("second"))
     yield from _envelopes(complete)
     yield from _to_a_party(complete)
     yield from of_merkle_commitments(complete)
@@ -29,6 +31,30 @@ def all_faults() -> Iterator[Negative]:
     yield from _certificates(complete, dropout)
     yield from _neighbours(complete, sparse)
     yield from to_the_aggregator(complete)
+
+
+def last_results(base: Base) -> Iterator[Negative]:
+    """Yield the faults in what `start` says of last results; the run id follows from all but one."""
+    index, envelope = base.find(m.START)
+    start, context = base.read(m.START), base.run.context
+
+    def naming(name: str, about: str, named: bytes, *, bound: bool = True) -> Negative:
+        changed = msgspec.structs.replace(start, named=named)
+        run_id = run_identifier(context, context.operation, start.present, start.root, (start.nonce, named))
+        signed = base.sign(
+            envelope, body=msgspec.msgpack.encode(changed), run_id=run_id if bound else envelope.run_id
+        )
+        return base.made(f"start-last-results-{name}", about, index, signed)
+
+    own, others = start.named, [bytes([number]) * 64 for number in range(5)]
+    about = "The entry of alice's last run has another digest than that of the result which she holds."
+    yield naming("other", about, flip(own, -1))
+    yield naming("cut", "The last byte of the entry is missing.", own[:-1])
+    yield naming("twice", "Two entries have the same key.", own + flip(own, -1))
+    yield naming("descending", "Keys of entries descend.", others[2] + others[1])
+    yield naming("too-many", "Five entries for four parties.", b"".join(others))
+    about = "Another entry is named than the one that is part of the run id."
+    yield naming("not-bound", about, others[0], bound=False)
 
 
 def _envelopes(base: Base) -> Iterator[Negative]:

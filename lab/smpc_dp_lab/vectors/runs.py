@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import msgspec
@@ -13,6 +13,8 @@ import msgspec
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.key_graph import SumAggregator
+from smpc_dp.engine.phases.last_results import HeldResult, SentResults
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.registry import make_aggregator, make_party, session_protocol
 from smpc_dp.engine.result import Outcome
@@ -37,7 +39,11 @@ Row = tuple[float, ...] | tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """The inputs of one run; `kill`: the number of the message before which a party dies (1 is its hello)."""
+    """The inputs of one run.
+
+    `kill`: the number of the message before which a party dies (1 is its hello). `follows`: the session's run
+    of request 1, where this is that of request 2.
+    """
 
     name: str
     about: str
@@ -46,6 +52,12 @@ class Scenario:
     vectors: tuple[Row, ...]
     weights: tuple[int, ...] | None = None
     kill: Mapping[str, int] = field(default_factory=dict)
+    follows: Scenario | None = None
+
+    @property
+    def session(self) -> Scenario:
+        """The scenario of the session's first run."""
+        return self.follows or self
 
     @property
     def parameters(self) -> SumParameters:
@@ -99,8 +111,15 @@ def _of_four(name: str, about: str, **kill: int) -> Scenario:
     return Scenario(name, about, real(3, 4), _FOUR, ROWS[:4], kill=kill)
 
 
+COMPLETE = _of_four("complete", "Four parties, the complete graph, nobody drops out.")
 SCENARIOS = (
-    _of_four("complete", "Four parties, the complete graph, nobody drops out."),
+    COMPLETE,
+    replace(
+        COMPLETE,
+        name="second",
+        about="The session's second run, after that of run-complete.json: start names its result.",
+        follows=COMPLETE,
+    ),
     _of_four(
         "dropout-before-masked",
         "Dave dies before he sends his masked vector: his masking key is recovered.",
@@ -221,7 +240,8 @@ def make_run(
     protocol = scenario.parameters.protocol
 
     def source(name: str, purpose: str) -> SeededRandomnessForSimulation:
-        label = f"{protocol} vectors {scenario.name} {purpose} {name}"
+        played = scenario if purpose == "run" else scenario.session
+        label = f"{protocol} vectors {played.name} {purpose} {name}"
         return SeededRandomnessForSimulation(1, label)
 
     members = scenario.names if aggregator is None else (*scenario.names, AGGREGATOR)
@@ -230,7 +250,7 @@ def make_run(
         protocol=protocol,
         version=session_protocol(protocol).version,
         session_digest=source("", "session").bytes(32),
-        request=1,
+        request=1 if scenario.follows is None else 2,
         names=scenario.names,
         aggregator=EVERYONE if aggregator is None else AGGREGATOR,
         keys=public_keys(signers),
@@ -248,8 +268,17 @@ def make_run(
 
 def new_run(scenario: Scenario) -> RecordedRun:
     """Return fresh roles for a scenario, with the same randomness every time."""
-    aggregator = functools.partial(make_aggregator, board=MemoryBoard(""))
-    return make_run(scenario, scenario.parameters, make_party, aggregator)
+    held = {name: HeldResult() for name in scenario.names}
+
+    def party(context: Context, parameters: Any, signer: Signer, *given: Any) -> Run[Any]:
+        return make_party(context, parameters, signer, *given, last=held[signer.name])
+
+    label = f"{scenario.parameters.protocol} vectors {scenario.session.name} nonce {AGGREGATOR}"
+    sent = SentResults(SeededRandomnessForSimulation(1, label))
+    aggregator = functools.partial(make_aggregator, board=MemoryBoard(""), last=sent)
+    if scenario.follows is not None:
+        make_run(scenario.follows, scenario.parameters, party, aggregator).execute()
+    return make_run(scenario, scenario.parameters, party, aggregator)
 
 
 def header(kind: str, name: str, about: str) -> dict[str, object]:
@@ -366,4 +395,16 @@ def session_json(run: RecordedRun) -> dict[str, object]:
         },
         "encoding": msgspec.to_builtins(run.scenario.encoding),
         **run.scenario.stated,
+        **_following_json(run),
     }
+
+
+def _following_json(run: RecordedRun) -> dict[str, object]:
+    """Return what `start` has of the aggregator: its nonce, and in a second run the results that it names."""
+    if not isinstance(getattr(run.aggregator, "member", None), SumAggregator):
+        return {}
+    start = decode(run.by_step[m.START, AGGREGATOR], m.FollowingStart, AGGREGATOR)
+    following: dict[str, object] = {"nonce": start.nonce.hex()}
+    if run.scenario.follows is not None:
+        following |= {"follows": f"run-{run.scenario.follows.name}.json", "last_results": start.named.hex()}
+    return following

@@ -7,6 +7,7 @@ reveals nothing more; the aggregator reads noisy vectors alone.
 from __future__ import annotations
 
 import functools
+from hashlib import sha256
 from typing import ClassVar
 
 from smpc_dp.capabilities.gopa import messages as g
@@ -24,11 +25,12 @@ from smpc_dp.engine.phases.key_graph import (
     Graph,
     Ready,
     SumAggregator,
+    Summed,
     SumMember,
 )
 from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check
-from smpc_dp.secagg.states import Finished, Summed, sum_aggregator, sum_party
+from smpc_dp.secagg.states import Finished, sum_aggregator, sum_party
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import decode
@@ -212,8 +214,9 @@ def finish_published(aggregator: Aggregator, state: CollectPublished) -> Transit
         faults=tuple(state.inbox.faults),
         residual_pairs=residual,
     )
-    after = Summed(outcome=outcome)
-    return Transition(after, aggregator.broadcast(state, g.AVERAGE, message))
+    messages = aggregator.broadcast(state, g.AVERAGE, message)
+    after = Summed(outcome=outcome, body_hash=sha256(messages[0].body).digest())
+    return Transition(after, messages)
 
 
 least = key_graph.min_survivors

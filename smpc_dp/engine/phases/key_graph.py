@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from functools import partial
 from hashlib import sha256
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -25,10 +26,12 @@ from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.checked_total import Committed, ValuesRoot, commit_vector, value_commitments_of
 from smpc_dp.engine.phases.draws import draw_neighbours
+from smpc_dp.engine.phases.last_results import Held, HeldResult, SentResults, are_sound
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment, check_merkle_commitment
 from smpc_dp.engine.phases.operation import agree_on_operation
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.phases.survivors import FixedSurvivors
+from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.state import Secret, State, Transition
 from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.wire.envelope import Envelope
@@ -45,16 +48,27 @@ Watch = Callable[[str, RingVector], None]
 class SumMember(Member[P_co]):
     """Party of a sum.
 
-    `fixed`: the survivors of the session's exact sums, where these must be the same.
+    Attributes:
+        fixed: the survivors of the session's exact sums, where these must be the same.
+        last: the last result that the party has accepted in the session; None where it has one request.
     """
 
     fixed: FixedSurvivors | None = None
+    last: HeldResult | None = None
 
     def enter(self, state: State) -> None:
-        """Record the survivors that the party attests, for the session's later sums."""
+        """Record the survivors that the party attests, and the result, for the session's later sums."""
         survivors = getattr(state, "survivors", None)
         if self.fixed is not None and survivors is not None:
             self.fixed.fix(self.context, survivors)
+        if self.last is not None and isinstance(state, PartyState) and state.outcome is not None:
+            *_, (step, signed) = state.progress.received.items()
+            self.last.hold(Held(*self.context.bound, state.run_id, step, *signed))
+
+    def contradicted(self, fault: PeerFault) -> None:
+        """Record that the aggregator named another result than it had sent; see `Member.contradicted`."""
+        if self.last is not None and fault.check == Check.OTHER_RESULT:
+            self.last.refuse(fault.evidence)
 
 
 class Drawn(Secret, frozen=True):
@@ -150,6 +164,7 @@ class AwaitMerkleCommitment(PartyState, frozen=True, kw_only=True, eq=False):
     vector: RingVector
     drawn: Drawn
     committed: Committed | None = None
+    warning: str = ""
 
 
 class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
@@ -161,19 +176,30 @@ class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
     committed: Committed | None = None
 
 
-def say_hello(member: Member[SumParameters], state: Ready) -> Transition:
-    """Begin: send a hello with a fresh nonce."""
+def say_hello(member: SumMember[SumParameters], state: Ready) -> Transition:
+    """Begin: send a hello with a fresh nonce; raise PeerFault after a refusal that ends the session."""
+    if member.last is not None:
+        member.last.check_open(member.context.aggregator)
     nonce = member.random.bytes(32)
     message = member.write(member.context.session_digest, m.HELLO, hello(member, nonce))
     return Transition(AwaitStart(vector=state.vector, nonce=nonce), (message,))
 
 
-def on_start(member: Member[SumParameters], state: AwaitStart, body: bytes) -> Transition:
+def on_start(member: SumMember[SumParameters], state: AwaitStart, body: bytes) -> Transition:
     """Draw neighbours and make keys; advertise commitments to the draw and to the masking key."""
-    run_id, present = check_start(member, state.nonce, body)
+    context = member.context
+    start = decode(body, m.FollowingStart, context.aggregator)
+    present = check_present(member, state.nonce, start)
+    if not are_sound(start.named, len(present)):
+        raise member.refuse("names last results in no order, or too many", Check.WRONG_ORDER)
+    warning = "" if member.last is None else member.last.check(context, start.named)
+    following = (start.nonce, start.named)
+    run_id = keys.run_identifier(context, context.operation, start.present, start.root, following)
     vector, committed = commit_vector(member, state.vector)
     drawn, message = draw(member, run_id, present, committed)
-    after = AwaitMerkleCommitment(run_id=run_id, vector=vector, drawn=drawn, committed=committed)
+    after = AwaitMerkleCommitment(
+        run_id=run_id, vector=vector, drawn=drawn, committed=committed, warning=warning
+    )
     return Transition(after, (member.write(run_id, m.ADVERTISE, message),))
 
 
@@ -241,13 +267,19 @@ def hello(member: Member[SumParameters], nonce: bytes) -> m.Hello:
 
 
 def check_start(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[bytes, PartySet]:
-    """Check `start`; return the run id and the parties that are present."""
+    """Check `start` of a run with a log; return the run id and the parties that are present."""
     context = member.context
     start = decode(body, m.Start, context.aggregator)
+    present = check_present(member, nonce, start)
+    return keys.run_identifier(context, context.operation, start.present, start.root), present
+
+
+def check_present(member: Member[SumParameters], nonce: bytes, start: m.Start) -> PartySet:
+    """Check that `start` binds this party's nonce; return the parties that are present."""
     present = members_of(member, start.present, None, "present parties")
     given = {member.index: nonce}
     _check_bound(member, Label.NONCES, start.root, present, given, start.proof, "start", "nonce")
-    return keys.run_identifier(context, context.operation, start.present, start.root), present
+    return present
 
 
 def draw(
@@ -475,11 +507,19 @@ class SumAggregator(Collector[P_co]):
         watch: called with each party's name and vector as it arrives, to show what an aggregator sees.
         fixed: the survivors of the session's exact sums, where these must be the same: other parties are left
             out, and without one of them the run stops at once.
+        last: the last results of the session, which `start` names.
     """
 
     threads: int = 1
     watch: Watch | None = None
     fixed: FixedSurvivors | None = None
+    last: SentResults = dataclass_field(default_factory=SentResults)
+
+    def enter(self, state: State) -> None:
+        """Record the result, before it is sent, for the session's later sums."""
+        if isinstance(state, Summed):
+            names = map(self.name_of, state.inbox.alive)
+            self.last.add(self.context, state.run_id, state.body_hash, names)
 
 
 class Begun(NamedTuple):
@@ -534,6 +574,14 @@ class CollectAdvertise(CollectorState, frozen=True, kw_only=True, eq=False):
     expects: ClassVar[str] = m.ADVERTISE
 
 
+class Summed(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The aggregator has the sum; `body_hash`: SHA-256 of the body of the result."""
+
+    over: ClassVar[bool] = True
+    outcome: Outcome
+    body_hash: bytes
+
+
 class CollectReveal(CollectorState, frozen=True, kw_only=True, eq=False):
     """All advertisements are bound, and each party opens its commitments."""
 
@@ -572,9 +620,15 @@ def check_hello(collector: Collector[SumParameters], envelope: Envelope, kind: t
 
 
 def begin(
-    collector: Collector[SumParameters], state: CollectorState, fixed: FixedSurvivors | None = None
+    collector: Collector[SumParameters],
+    state: CollectorState,
+    fixed: FixedSurvivors | None = None,
+    last: SentResults | None = None,
 ) -> Begun:
-    """Select the operation by majority, exclude the other parties, and return the run that begins."""
+    """Select the operation by majority, exclude the other parties, and return the run that begins.
+
+    `last`: the results that `start` names; None in a run with a log.
+    """
     context, inbox = collector.context, state.inbox
     hellos: dict[int, m.Hello] = {party: inbox.items[party].message for party in sorted(inbox.alive)}
     requested = {party: claimed.operation for party, claimed in hellos.items()}
@@ -588,10 +642,14 @@ def begin(
         raise collector.too_few(state, least)
     present = pack_set(inbox.alive, collector.parties)
     nonces = MerkleCommitment(context, Label.NONCES, {party: hellos[party].nonce for party in inbox.alive})
-    run_id = keys.run_identifier(context, operation, present, nonces.root)
-    messages = collector.to_each(
-        run_id, inbox, m.START, lambda party: m.Start(present, nonces.root, nonces.prove((party,)))
-    )
+    following = () if last is None else (last.nonce, last.named(map(collector.name_of, inbox.alive)))
+    run_id = keys.run_identifier(context, operation, present, nonces.root, following)
+
+    def start(party: int) -> m.Start:
+        plain = (present, nonces.root, nonces.prove((party,)))
+        return m.FollowingStart(*plain, *following) if following else m.Start(*plain)
+
+    messages = collector.to_each(run_id, inbox, m.START, start)
     return Begun(run_id, operation, present, nonces.root, messages)
 
 
@@ -690,7 +748,7 @@ def connect_graph(
 
 def finish_hello(aggregator: SumAggregator[SumParameters], state: CollectHello) -> Transition:
     """Begin the run of the parties present."""
-    begun = begin(aggregator, state, aggregator.fixed)
+    begun = begin(aggregator, state, aggregator.fixed, aggregator.last)
     return Transition(CollectAdvertise(run_id=begun.run_id), begun.messages)
 
 

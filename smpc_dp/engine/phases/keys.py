@@ -14,18 +14,25 @@ from smpc_dp.errors import PeerFault, VerificationError
 from smpc_dp.wire.signing import Context, Signer
 
 
-def run_identifier(context: Context, operation: str, present: bytes, root: bytes) -> bytes:
-    """Return the run id: a digest of session, request, operation, parties present and root over nonces."""
+def run_identifier(
+    context: Context, operation: str, present: bytes, root: bytes, following: tuple[bytes, ...] = ()
+) -> bytes:
+    """Return the run id: a digest of session, request, operation, parties present and root over nonces.
+
+    `following`: the aggregator's nonce and its last results; empty in a run with a log.
+    """
+    label = Label.FOLLOWING_RUN_ID if following else Label.AGGREGATOR_RUN_ID
     return context.remember(
-        ("run id", operation, present, root),
+        ("run id", operation, present, root, following),
         lambda: digest(
-            Label.AGGREGATOR_RUN_ID,
+            label,
             *context.bound,
             context.session_digest,
             encode_uint(context.request),
             operation.encode(),
             present,
             root,
+            *following,
         ),
     )
 

@@ -39,6 +39,9 @@ SURVIVORS = "survivors"
 SURVIVORS_CERTIFICATE = "survivors-certificate"
 RESULT = "result"
 
+# Steps whose message is a result: of GOPA that keeps the noise of lost parties, it is an average.
+RESULTS = (RESULT, "average")
+
 # Steps of a logged run, between `start` and the others; `certify-begin` is the first entry of its log.
 BEGIN = "begin"
 ATTEST_BEGIN = "attest-begin"
@@ -91,6 +94,13 @@ class Start(Body, frozen=True):
     present: bytes
     root: Bytes32
     proof: bytes
+
+
+class FollowingStart(Start, frozen=True):
+    """Aggregator, of a run without a log: besides, its nonce and `last_results`, the same to all."""
+
+    nonce: Bytes32
+    named: bytes
 
 
 class Advertise(Body, frozen=True):

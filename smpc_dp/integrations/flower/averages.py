@@ -43,13 +43,15 @@ class Average(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Answer:
     """Answer of a node: encoded envelopes to the aggregator, or the code of an error.
 
-    `trust`: whom the node trusts with the code of the app, in words. `note` stays on the node.
+    `trust`: whom the node trusts with the code of the app, in words. `note` stays on the node; `warns`: it is
+    a warning.
     """
 
     messages: tuple[bytes, ...] = ()
     code: str = ""
     trust: str = ""
     note: str = ""
+    warns: bool = False
 
 
 @dataclass(frozen=True, slots=True)

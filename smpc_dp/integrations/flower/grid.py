@@ -192,6 +192,7 @@ class SecureGrid(Grid):  # type: ignore[misc]
             number,
             template,
             part.requests.fixed(digest, part.parties),
+            part.requests.sent(digest),
             self._exchange(kind, number, messages, timeout),
         )
         result, error, lost = None, "", part.average.membership.names

@@ -45,7 +45,8 @@ def secure_mod(message: Message, context: Context, call_next: Call) -> Message:
         text = "".join(format_exception_only(error)).strip()
         answer = Answer(code=Code.OWN, note=printable(f"the app failed: {text}"))
     if answer.note:
-        _LOG.log(logging.ERROR if answer.code else logging.INFO, "smpc-dp: %s", answer.note)
+        level = logging.ERROR if answer.code else logging.WARNING if answer.warns else logging.INFO
+        _LOG.log(level, "smpc-dp: %s", answer.note)
     return reply_of(answer, message)
 
 

@@ -33,7 +33,7 @@ from smpc_dp.engine.store import Store
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PrivacyError, SmpcError
 from smpc_dp.files import read_bounded
 from smpc_dp.integrations.flower.averages import EVALUATE, TRAIN, Answer, Average, SecureAverage
-from smpc_dp.integrations.flower.requests import Requests, StoredSurvivors
+from smpc_dp.integrations.flower.requests import Requests, StoredHeld, StoredSurvivors
 from smpc_dp.secagg.params import PRIVACY_KEYS
 from smpc_dp.session.charging import open_ledger
 from smpc_dp.session.member import default_key
@@ -153,6 +153,7 @@ class Node:
         if not 0 < number <= MAX_NUMBER:
             raise PrivacyError(f"{self.file.party}: {number} is no number of a request")
         membership = average.membership
+        self._held(kind).check_open(membership.aggregator)
         before = self.requests.take(membership.session.digest, number)
         if before.operation:
             self._forget(kind, before.number, before.operation)
@@ -196,7 +197,10 @@ class Node:
                 sent += driver.cancel(error)
             else:
                 sent += driver.act(event)
-        answer = Answer(tuple(map(encode_envelope, sent or stored)), trust=self.trust)
+        warned = run.state.warning and f"{self.file.party}: request {number}: {run.state.warning}"
+        answer = Answer(
+            tuple(map(encode_envelope, sent or stored)), trust=self.trust, note=warned, warns=bool(warned)
+        )
         if not run.finished:
             return answer
         note = f"{self.file.party}: left request {number}: {driver.error}"
@@ -216,6 +220,9 @@ class Node:
         membership = self.averages[kind].membership
         return self.requests.fixed(membership.session.digest, len(membership.names))
 
+    def _held(self, kind: str) -> StoredHeld:
+        return self.requests.held(self.averages[kind].membership.session.digest)
+
     def _party(
         self, kind: str, number: int, operation: str, ring_vector: NDArray[Any] | None = None
     ) -> Run[Any]:
@@ -224,9 +231,13 @@ class Node:
         if ring_vector is None:
             parameters = membership.parameters
             ring_vector = np.zeros(parameters.shape, parameters.encoding.dtype)
-        context = membership.context(number, operation)
         return make_party(
-            context, membership.parameters, membership.identity, ring_vector, fixed=self._fixed(kind)
+            membership.context(number, operation),
+            membership.parameters,
+            membership.identity,
+            ring_vector,
+            fixed=self._fixed(kind),
+            last=self._held(kind),
         )
 
     def _saving(self, kind: str, number: int, role: Any) -> Saving:

@@ -1,17 +1,22 @@
-"""Numbers of the requests of a member's sessions, which only grow, and the survivors of its exact sums.
+"""Numbers of the requests of a member's sessions, which only grow, and what they leave to later requests.
 
-A node keeps this file beside its counter of saved states, on a medium that is never set back.
+These are the survivors of exact sums, and last results with the evidence of a refusal. A node keeps this file
+beside its counter of saved states, on a medium that is never set back.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from smpc_dp.database import Kind, open_database
+from smpc_dp.decoding import decode_msgpack
+from smpc_dp.engine.phases.last_results import Held, HeldResult, SentResults
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.errors import Code, PrivacyError
 from smpc_dp.wire.sets import PartySet
@@ -21,12 +26,15 @@ from smpc_dp.wire.signing import Context
 _KIND = Kind(
     "requests",
     0x53445046,
-    1,
+    2,
     (
         "CREATE TABLE requests (scope BLOB PRIMARY KEY, number INTEGER NOT NULL, operation TEXT NOT NULL, "
         "fixed_in INTEGER NOT NULL, survivors BLOB NOT NULL) STRICT",
+        "CREATE TABLE last (scope BLOB, name TEXT, content BLOB NOT NULL, PRIMARY KEY (scope, name)) STRICT",
     ),
 )
+# Names in `last` at a node; at the aggregator they are the parties.
+_HELD, _REFUSED = "/held", "/refused"
 
 
 class Request(NamedTuple):
@@ -92,6 +100,25 @@ class Requests:
             )
         return packed
 
+    def sent(self, scope: bytes) -> StoredSent:
+        """Return the last results that the aggregator of a session has sent."""
+        return StoredSent(self, scope)
+
+    def held(self, scope: bytes) -> StoredHeld:
+        """Return the last result of a session that its party has accepted, and its refusal of a later one."""
+        return StoredHeld(self, scope)
+
+    def last_results(self, scope: bytes) -> dict[str, bytes]:
+        """Return what is stored of the last results of a session, by name."""
+        with open_database(self.path, _KIND) as connection:
+            return dict(connection.execute("SELECT name, content FROM last WHERE scope = ?", (scope,)))
+
+    def keep_last_results(self, scope: bytes, contents: Mapping[str, bytes]) -> None:
+        """Store contents, by name, of the last results of a session, durably."""
+        rows = [(scope, name, content) for name, content in contents.items()]
+        with self._changing() as connection:
+            connection.executemany("INSERT OR REPLACE INTO last VALUES (?, ?, ?)", rows)
+
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
         with open_database(self.path, _KIND) as connection:
@@ -115,6 +142,40 @@ class StoredSurvivors(FixedSurvivors):
         if packed != survivors.packed:
             stored = PartySet.unpack(packed, len(context.names), "")
             FixedSurvivors(stored, context.request).check(context, survivors)
+
+
+class StoredSent(SentResults):
+    """Last results of an aggregator, stored before a party is sent one."""
+
+    def __init__(self, requests: Requests, scope: bytes) -> None:
+        super().__init__(entries=requests.last_results(scope))
+        self._requests, self._scope = requests, scope
+
+    def record(self, entries: Mapping[str, bytes]) -> None:
+        """See `SentResults.record`."""
+        self._requests.keep_last_results(self._scope, entries)
+        super().record(entries)
+
+
+class StoredHeld(HeldResult):
+    """Last result of a party, and its refusal with the evidence, stored."""
+
+    def __init__(self, requests: Requests, scope: bytes) -> None:
+        self._requests, self._scope = requests, scope
+        stored = requests.last_results(scope)
+        held = decode_msgpack(stored[_HELD], Held) if _HELD in stored else None
+        evidence = decode_msgpack(stored[_REFUSED], dict[str, bytes]) if _REFUSED in stored else None
+        super().__init__(held, evidence)
+
+    def hold(self, held: Held) -> None:
+        """See `HeldResult.hold`."""
+        self._requests.keep_last_results(self._scope, {_HELD: msgspec.msgpack.encode(held)})
+        super().hold(held)
+
+    def refuse(self, evidence: Mapping[str, bytes]) -> None:
+        """See `HeldResult.refuse`."""
+        self._requests.keep_last_results(self._scope, {_REFUSED: msgspec.msgpack.encode(evidence)})
+        super().refuse(evidence)
 
 
 def _last(connection: sqlite3.Connection, scope: bytes) -> Request:

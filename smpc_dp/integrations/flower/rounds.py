@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from smpc_dp.engine.driver import Driver
 from smpc_dp.engine.events import Conviction, Event, Message, PeersLost
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.last_results import SentResults
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.registry import make_aggregator
 from smpc_dp.engine.result import Outcome
@@ -42,6 +43,7 @@ class Aggregation:
         number: of the request.
         template: a tree like that of each party.
         fixed: the survivors of the session's exact sums.
+        last: the last results of the session.
         exchange: sends messages to nodes, and returns their answers.
         nodes: the party of each node that has said hello.
         refusals: codes of nodes that answered without a message.
@@ -52,6 +54,7 @@ class Aggregation:
     number: int
     template: Tree
     fixed: FixedSurvivors
+    last: SentResults
     exchange: Exchange
     traffic: Traffic = field(default_factory=Traffic)
     nodes: dict[int, str] = field(default_factory=dict)
@@ -62,7 +65,11 @@ class Aggregation:
         """Run the request with these nodes; raise the SmpcError with which it stops, after telling them."""
         membership = self.average.membership
         run = make_aggregator(
-            membership.context(self.number), membership.parameters, membership.identity, fixed=self.fixed
+            membership.context(self.number),
+            membership.parameters,
+            membership.identity,
+            fixed=self.fixed,
+            last=self.last,
         )
         self._driver = Driver(run)
         answers = self._exchange({node: () for node in nodes})

@@ -22,6 +22,7 @@ from smpc_dp.engine.collector import Collector, CollectorRole, CollectorRow, Col
 from smpc_dp.engine.party import Member, PartyRole, PartyState, Row
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases.key_graph import Ready, Sealing, Watch
+from smpc_dp.engine.phases.last_results import HeldResult, SentResults
 from smpc_dp.engine.phases.operation import agree_on_operation
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.result import Certificate, Evidence, Outcome
@@ -197,6 +198,8 @@ def party(
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
     seen: Seen = NOTHING_SEEN,  # noqa: ARG001 - of protocols with a log
+    *,
+    last: HeldResult | None = None,  # noqa: ARG001 - of sums
 ) -> Run[Outcome]:
     """Return the run of one party; arguments as of `smpc_dp.secagg.states.party`.
 
@@ -440,6 +443,7 @@ def aggregator(
     watch: Watch | None = None,  # noqa: ARG001 - of sums
     board: Board | None = None,  # noqa: ARG001 - of protocols with a log
     fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
+    last: SentResults | None = None,  # noqa: ARG001 - of sums
 ) -> Run[Relayed]:
     """Return the run of the aggregator."""
     member = Collector(context, parameters, identity)

@@ -119,7 +119,7 @@ class Scene:
 
         template = self.server.template(self.arrays("alice"))
         fixed = self.requests.fixed(self.scope, len(PARTIES))
-        return Aggregation(self.server, chosen, template, fixed, exchange)
+        return Aggregation(self.server, chosen, template, fixed, self.requests.sent(self.scope), exchange)
 
     def execute(self, interfere: Interfere | None = None) -> Outcome:
         return self.aggregation(interfere).execute(list(self.nodes))

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -17,7 +18,8 @@ from msgspec.structs import replace
 from smpc_dp import database
 from smpc_dp.engine.events import Message
 from smpc_dp.engine.phases import messages as m
-from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PrivacyError, SmpcError
+from smpc_dp.engine.phases.last_results import check_contradiction
+from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault, PrivacyError, SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.integrations.flower.averages import TRAIN, Answer, Average, SecureAverage, task_of
 from smpc_dp.integrations.flower.node import TRUSTED, Contribution, Node, read_node_file
@@ -501,3 +503,43 @@ def test_checks_have_a_kind(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         SecureAverage.load(Average(str(scene.session)), "alice", None, "aggregator")
     assert raised.value.issues[0].check == ConfigCheck.CONFLICT
+
+
+def test_a_node_that_is_sent_another_result_refuses_all_later_rounds(tmp_path: Path) -> None:
+    """Each message is handled by another process: result and evidence are stored."""
+    scene = Scene(tmp_path, LOSING)
+    membership = scene.server.membership
+
+    def two_results(scene: Scene, node: int, number: int, messages: Sequence[bytes]) -> Answer | None:
+        if scene.nodes[node] == "bob":
+            messages = [*map(other, messages)]
+        return scene.answer(node, number, messages)
+
+    def other(message: bytes) -> bytes:
+        envelope = decode_envelope(message, "aggregator")
+        if envelope.step != m.RESULT:
+            return message
+        total = bytearray(decode(envelope.body, m.Result, "aggregator").total)
+        total[0] ^= 1
+        [signed] = membership.context(1).write(
+            membership.identity, envelope.run_id, m.RESULT, ("bob",), m.Result(bytes(total))
+        )
+        return encode_envelope(signed)
+
+    assert scene.execute(two_results).survivors == PARTIES
+    assert scene.execute().survivors == ("alice", "carol", "dave")
+    assert any("names another result than it has sent" in answer.note for _, answer in scene.answers)
+    evidence = msgspec.msgpack.decode(scene.node("bob").requests.last_results(scene.scope)["/refused"])
+    key = membership.session.roster.keys["aggregator"]
+    check_contradiction(key, evidence)
+    with pytest.raises(PeerFault, match="names another result than it has sent") as caught:
+        scene.node("bob").begin(TRAIN, 3, scene.task, lambda: pytest.fail("trains"))
+    assert caught.value.evidence == evidence
+    # Without its file the aggregator has forgotten, and the others report it.
+    scene.requests.path.rename(tmp_path / "gone")
+    scene.answers.clear()
+    assert scene.aggregation(number=3).execute(list(scene.nodes)).survivors == ("alice", "carol", "dave")
+    unnamed = {
+        name for name, answer in scene.answers if "does not name the run" in answer.note and answer.warns
+    }
+    assert unnamed == {"alice", "carol", "dave"}

@@ -64,6 +64,7 @@ from smpc_dp.engine.party import PartyRole, Row
 from smpc_dp.engine.phases import begin, certified_set, key_graph
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.key_graph import AwaitStart, CollectHello, Ready, Watch
+from smpc_dp.engine.phases.last_results import HeldResult, SentResults
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.run import Run
@@ -185,6 +186,7 @@ def party(
     fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
     seen: Seen = NOTHING_SEEN,
     *,
+    last: HeldResult | None = None,  # noqa: ARG001 - of runs without a log
     check_total: bool = True,
 ) -> Run[Outcome]:
     """Return the run of one party.
@@ -336,6 +338,7 @@ def aggregator(
     watch: Watch | None = None,
     board: Board | None = None,
     fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
+    last: SentResults | None = None,  # noqa: ARG001 - of runs without a log
 ) -> Run[Outcome]:
     """Return the run of the aggregator.
 

@@ -1,0 +1,53 @@
+"""Evidence of a refusal in a file beside a party's key: it outlives the process, to be shown to others."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from smpc_dp.engine.phases.last_results import HeldResult
+from smpc_dp.errors import LocalError
+from smpc_dp.files import read_bounded, replace_file
+
+SUFFIX = ".evidence.json"
+MAX_FILE_BYTES = 1 << 26
+
+_LOG = logging.getLogger("smpc_dp.session")
+
+
+def evidence_file(key_file: Path, party: str, session_digest: bytes) -> Path:
+    """Return the path of the evidence that a party has in a session."""
+    return key_file.with_name(f"{party}-{session_digest.hex()[:16]}{SUFFIX}")
+
+
+def read_evidence(path: Path) -> dict[str, bytes]:
+    """Return the evidence in a file, as of `PeerFault.evidence`; raise LocalError if it is damaged."""
+    try:
+        fields = json.loads(read_bounded(path, "the evidence", MAX_FILE_BYTES))
+        return {name: bytes.fromhex(value) for name, value in fields.items()}
+    except (ValueError, TypeError, AttributeError):
+        raise LocalError(f"{path}: is no evidence of a refusal") from None
+
+
+class StoredResult(HeldResult):
+    """Last result of a party's connection, and the evidence of its refusal, in a file.
+
+    While the file is there the party takes part in no further run of the session.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(refusal=read_evidence(path) if path.exists() else None)
+        self._path = path
+
+    def refuse(self, evidence: Mapping[str, bytes]) -> None:
+        """See `HeldResult.refuse`; where the file cannot be written the error still has the evidence."""
+        super().refuse(evidence)
+        content = json.dumps({name: value.hex() for name, value in evidence.items()}, indent=1).encode()
+        try:
+            replace_file(self._path, lambda file: file.write(content), 0o600)
+        except OSError as error:
+            _LOG.error("%s: cannot write the evidence (%s)", self._path, error.strerror)
+        else:
+            _LOG.error("%s: evidence against the aggregator", self._path)
