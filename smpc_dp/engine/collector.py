@@ -8,7 +8,7 @@ for all protocols, and are handled here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -92,6 +92,15 @@ class CollectorState(State, frozen=True, kw_only=True, eq=False):
     def unwritten(self) -> Sequence[Any]:
         """See `State.unwritten`."""
         return self.inbox.unwritten
+
+    @property
+    def awaited(self) -> Set[int]:
+        """The parties that are to send the step's message: by default all that are left."""
+        return self.inbox.alive
+
+    def awaited_of(self, parties: int) -> str:
+        """Return in words of how many the awaited parties are left; `parties`: those of the roster."""
+        return f"{parties} parties"
 
 
 class Stopped(CollectorState, frozen=True, kw_only=True, eq=False):
@@ -181,7 +190,8 @@ class Collector(Generic[P_co]):
         inbox = state.inbox
         excluded = {self.name_of(party): error for party, error in inbox.excluded.items()}
         why = {name: code_of(error, name) for name, error in excluded.items()}
-        detail = f"{len(inbox.alive)} of {self.parties} parties are left, {needed} are needed"
+        left = f"{len(state.awaited)} of {state.awaited_of(self.parties)}"
+        detail = f"{left} are left, {needed} are needed"
         reasons = "; ".join(str(error) for error in list(excluded.values())[:5])
         few = TimeoutFault(why, state.step, f"{detail}: {reasons}", code=Code.FEW, why=why, number=needed)
         few.__cause__ = evidenced(excluded.values())
@@ -296,12 +306,11 @@ class CollectorRole:
         """Return the parties whose message of this step has not come."""
         if state.over:
             return frozenset()
-        inbox = state.inbox
-        return frozenset(collector.name_of(party) for party in inbox.alive - inbox.items.keys())
+        return frozenset(collector.name_of(party) for party in state.awaited - state.inbox.items.keys())
 
     def waiting_count(self, _collector: Collector[Any], state: CollectorState) -> int:
         """Return how many parties `waiting_for` names."""
-        return 0 if state.over else len(state.inbox.alive - state.inbox.items.keys())
+        return 0 if state.over else len(state.awaited - state.inbox.items.keys())
 
     def has_enough(self, collector: Collector[Any], state: CollectorState) -> bool:
         """Tell whether the step has as many messages as it needs."""
@@ -476,9 +485,9 @@ class CollectorRole:
         self.check(collector, state)
         inbox, row = state.inbox, self.row(state)
         needed = row.required(collector, state)
-        if len(inbox.alive) < needed:
+        if len(state.awaited) < needed:
             raise collector.too_few(state, needed)
-        if len(inbox.items) >= len(inbox.alive):
+        if len(inbox.items) >= len(state.awaited):
             return _after(state, *row.finish(collector, state))
         return _with_unsent(state, state, ())
 

@@ -71,10 +71,13 @@ def accept_attestation(
 
 
 def certify(
-    collector: Collector[Any], state: CollectorState, attesting: Attesting
+    collector: Collector[Any], state: CollectorState, attesting: Attesting, quorum: int | None = None
 ) -> tuple[m.Certificate, Certificate]:
-    """Return the shortest certificate of the received attestations, and the same as evidence."""
-    quorum, digest = collector.parameters.plan.quorum, attesting.digest
+    """Return the shortest certificate of the received attestations, and the same as evidence.
+
+    `quorum`: that of the plan by default.
+    """
+    quorum, digest = quorum or collector.parameters.plan.quorum, attesting.digest
     signatures = {party: item.signature for party, item in state.inbox.items.items()}
     if len(signatures) < quorum:
         raise collector.too_few(state, quorum)

@@ -1,14 +1,15 @@
 """Commitments by which each receiver checks the total of a sum.
 
 A party commits to what it masks before any commitment is shown, and shows its own with its masked vector. The
-commitments of all survivors add up to the commitment to the total with the sum of their blindings.
+commitments of all survivors add up to the commitment to the total with the sum of their blindings. Of many
+parties some survivors check that for all, and more of them attest it than may be corrupt.
 Specification: protocols/secagg/checked.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,6 +22,7 @@ from smpc_dp.encoding import RingVector
 from smpc_dp.engine.party import Member
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certify import check_certificate
 from smpc_dp.engine.phases.masks import Masks
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.engine.phases.parameters import SumParameters
@@ -92,7 +94,7 @@ def check_result(
     member: Member[SumParameters],
     run_id: bytes,
     certified: Certified,
-    message: m.Result,
+    message: m.CheckedResult,
     total: RingVector,
 ) -> None:
     """Raise PeerFault, of the aggregator, unless the survivors' commitments add up to that of the total.
@@ -103,10 +105,32 @@ def check_result(
     try:
         context.remember(
             ("checked", run_id, certified.participants, certified.survivors.packed, message),
-            lambda: _check(context, parameters, run_id, certified, cast(m.CheckedResult, message), total),
+            lambda: _check(context, parameters, run_id, certified, message, total),
         )
     except VerificationError as error:
         raise member.refuse(str(error), error.check) from None
+
+
+def attested_digest(
+    member: Member[SumParameters],
+    run_id: bytes,
+    survivors: bytes,
+    message: m.CheckedResult | m.CertifiedResult,
+) -> bytes:
+    """Return the digest that checkers attest of a total; `survivors` is the digest of the survivors."""
+    return keys.total_digest(member.context, run_id, survivors, message.total, message.blinding)
+
+
+def check_attested(
+    member: Member[SumParameters],
+    run_id: bytes,
+    survivors: PartySet,
+    digest: bytes,
+    certificate: m.Certificate,
+) -> None:
+    """Raise PeerFault, of the aggregator, unless more survivors than may be corrupt attest a total."""
+    quorum = member.parameters.plan.check_quorum
+    check_certificate(member.context, quorum, run_id, m.ATTEST_TOTAL, digest, survivors, certificate)
 
 
 def _check(
@@ -202,6 +226,17 @@ def _with_masks(parameters: SumParameters, blinding: bytes, masks: Masks) -> byt
 
 
 # The aggregator's side
+
+
+def checkers_of(parameters: SumParameters, run_id: bytes, left: Collection[int]) -> tuple[int, ...]:
+    """Return the parties of those that are left which check the total for all, ascending.
+
+    As many that a quorum stays if all other dropouts of the plan are among them. From run to run others.
+    """
+    parties, plan = sorted(left), parameters.plan
+    count = min(len(parties), plan.checkers(plan.parties - len(parties)))
+    first = int.from_bytes(run_id, "big") % len(parties)
+    return tuple(sorted((parties + parties)[first : first + count]))
 
 
 def accept_opening(
