@@ -10,7 +10,6 @@ names the parties.
 from __future__ import annotations
 
 import functools
-from collections.abc import Set
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
@@ -42,7 +41,7 @@ from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.result import Certificate, Outcome
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.state import Transition
-from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.errors import Code, LocalError, TimeoutFault, VerificationError
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list
@@ -110,16 +109,6 @@ class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
     survivors: PartySet
     survivors_certificate: Certificate
     values_root: ValuesRoot | None = None
-
-
-class AwaitCertifiedResult(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has checked the total for all, and attested it: `digest`."""
-
-    expects: ClassVar[str] = m.RESULT
-    participation: Participation
-    survivors: PartySet
-    survivors_certificate: Certificate
-    digest: bytes
 
 
 class Finished(PartyState, frozen=True, kw_only=True, eq=False):
@@ -214,48 +203,32 @@ def on_survivors_certificate(member: Party, state: AwaitSurvivorsCertificate, bo
     return Transition(after, (member.write(run_id, m.UNMASK, message),))
 
 
-def on_total(member: Party, state: AwaitResult, body: bytes) -> Transition:
-    """Check the total against the commitments of all, and attest it for those that do not see them."""
-    if not member.parameters.has_checkers:
-        raise member.refuse(f"sent '{m.TOTAL}' where each party checks the total", Check.UNEXPECTED_STEP)
-    run_id, message = state.run_id, decode(body, m.CheckedResult, member.context.aggregator)
-    _checked_outcome(member, state, message)
-    survivors_digest = state.survivors_certificate.set_digest
-    digest = checked_total.attested_digest(member, run_id, survivors_digest, message)
-    after = AwaitCertifiedResult(
-        participation=state.participation,
-        survivors=state.survivors,
-        survivors_certificate=state.survivors_certificate,
-        digest=digest,
-    )
-    return Transition(after, (member.write(run_id, m.ATTEST_TOTAL, m.Attestation(digest)),))
-
-
-def on_result(member: Party, state: AwaitResult | AwaitCertifiedResult, body: bytes) -> Transition:
-    """Decode the sum; where totals are checked, first check it, or that others have checked it."""
+def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
+    """Decode the sum; where totals are checked, first check it."""
     message = decode(body, member.parameters.kinds.result, member.context.aggregator)
-    if isinstance(message, m.CertifiedResult):
-        survivors_digest = state.survivors_certificate.set_digest
-        digest = checked_total.attested_digest(member, state.run_id, survivors_digest, message)
-        if isinstance(state, AwaitCertifiedResult) and digest != state.digest:
-            raise member.refuse("sent another total than it had shown", Check.OTHER_STATEMENT)
-        checked_total.check_attested(member, state.run_id, state.survivors, digest, message.certificate)
-    return Transition(Finished(outcome=_checked_outcome(member, state, message), survivors=state.survivors))
+    if isinstance(message, m.CheckedResult):
+        check_total(member, state, message)
+    return Transition(Finished(outcome=outcome_of(member, state, message), survivors=state.survivors))
 
 
-def _checked_outcome(member: Party, state: AwaitResult | AwaitCertifiedResult, message: m.Result) -> Outcome:
-    """Return the outcome of a total; check it against the commitments of all where these are shown."""
-    total, participation = outcomes.unpack_total(member, message, message.total), state.participation
-    if isinstance(state, AwaitResult) and state.values_root and isinstance(message, m.CheckedResult):
-        certified = Certified(state.values_root, participation.certificate.set_digest, state.survivors)
-        checked_total.check_result(member, state.run_id, certified, message, total)
+def check_total(member: Party, state: AwaitResult, message: m.CheckedResult) -> None:
+    """Raise PeerFault, of the aggregator, unless the commitments of all survivors add up to the total's."""
+    if state.values_root is None:
+        raise LocalError(f"{member.name}: the total is checked, and there is no root of commitments")
+    certified = Certified(state.values_root, state.participation.certificate.set_digest, state.survivors)
+    total = outcomes.unpack_total(member, message, message.total)
+    checked_total.check_result(member, state.run_id, certified, message, total)
+
+
+def outcome_of(member: Party, state: AwaitResult, message: m.Result) -> Outcome:
+    """Return the outcome of a total; raise an SmpcError for one that the survivors cannot reach."""
     try:
         return outcomes.outcome(
             member.context,
             member.parameters,
             state.run_id,
-            total,
-            participation,
+            outcomes.unpack_total(member, message, message.total),
+            state.participation,
             survivors=state.survivors,
             survivors_certificate=state.survivors_certificate,
         )
@@ -308,15 +281,6 @@ PARTY = PartyRole(
             "the other share of any dealer: both are forgotten",
         ),
         Row(AwaitResult, on_result, (Finished,), (), "anything: the run is over"),
-        Row(
-            AwaitResult,
-            on_total,
-            (AwaitCertifiedResult,),
-            (m.ATTEST_TOTAL,),
-            "an attestation of another total",
-            instead=m.TOTAL,
-        ),
-        Row(AwaitCertifiedResult, on_result, (Finished,), (), "anything: the run is over"),
     ),
     last=m.UNMASK,
     saved=True,
@@ -422,27 +386,6 @@ class CollectUnmask(CollectorState, frozen=True, kw_only=True, eq=False):
     opened: dict[int, m.Unmask]
 
 
-class CollectTotal(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The total is known, and `checkers` check it for all."""
-
-    expects: ClassVar[str] = m.ATTEST_TOTAL
-    participation: Participation
-    survivors_certificate: Certificate
-    total: RingVector
-    blinding: bytes
-    attesting: Attesting
-    checkers: tuple[int, ...]
-
-    @property
-    def awaited(self) -> Set[int]:
-        """The checkers that are left."""
-        return self.inbox.alive.intersection(self.checkers)
-
-    def awaited_of(self, _parties: int) -> str:
-        """Return how many checkers there were, in words."""
-        return f"{len(self.checkers)} checkers"
-
-
 class Summed(CollectorState, frozen=True, kw_only=True, eq=False):
     """The aggregator has the sum."""
 
@@ -533,6 +476,12 @@ def accept_unmask(aggregator: Aggregator, state: CollectUnmask, party: int, enve
 
 def finish_unmask(aggregator: Aggregator, state: CollectUnmask) -> Transition:
     """Recover the secrets that hide the total, subtract their masks, and send the sum."""
+    result, outcome = open_total(aggregator, state)
+    return Transition(Summed(outcome=outcome), aggregator.broadcast(state, m.RESULT, result))
+
+
+def open_total(aggregator: Aggregator, state: CollectUnmask) -> tuple[m.Result, Outcome]:
+    """Subtract the masks from the total, in place; return it, with all commitments where it is checked."""
     context, parameters = aggregator.context, aggregator.parameters
     agreed, total = state.agreed, state.added.total
     recovery = Recovery(
@@ -555,88 +504,27 @@ def finish_unmask(aggregator: Aggregator, state: CollectUnmask) -> Transition:
         blinding = checked_total.unmask_blindings(parameters, opened.values(), masks)
         committed = agreed.edges.value_commitments
         result = checked_total.checked_result(parameters, total, blinding, opened, committed)
-    summed = _sum(aggregator, state, total, agreed.participation, state.survivors)
-    if parameters.has_checkers and isinstance(result, m.CheckedResult):
-        return _show_total(aggregator, state, total, result)
-    return Transition(summed, aggregator.broadcast(state, m.RESULT, result))
-
-
-def _sum(
-    aggregator: Aggregator,
-    state: CollectUnmask | CollectTotal,
-    total: RingVector,
-    participation: Participation,
-    survivors: PartySet,
-) -> Summed:
-    """Return the last state; raise VerificationError for a total that the survivors cannot reach."""
     outcome = outcomes.outcome(
-        aggregator.context,
-        aggregator.parameters,
+        context,
+        parameters,
         state.run_id,
         total,
-        participation,
-        survivors=survivors,
+        agreed.participation,
+        survivors=state.survivors,
         survivors_certificate=state.survivors_certificate,
         faults=tuple(state.inbox.faults),
     )
-    return Summed(outcome=outcome)
-
-
-def _show_total(
-    aggregator: Aggregator, state: CollectUnmask, total: RingVector, shown: m.CheckedResult
-) -> Transition:
-    """Show the total with all commitments to the parties that check it for the others."""
-    context, run_id = aggregator.context, state.run_id
-    survivors_digest = state.survivors_certificate.set_digest
-    digest = keys.total_digest(context, run_id, survivors_digest, shown.total, shown.blinding)
-    checkers = checked_total.checkers_of(aggregator.parameters, run_id, state.inbox.alive)
-    after = CollectTotal(
-        participation=state.agreed.participation,
-        survivors_certificate=state.survivors_certificate,
-        total=total,
-        blinding=shown.blinding,
-        attesting=Attesting(state.survivors, digest),
-        checkers=checkers,
-    )
-    return Transition(after, aggregator.write(run_id, m.TOTAL, checkers, shown))
-
-
-def accept_total(aggregator: Aggregator, state: CollectTotal, party: int, envelope: Envelope) -> Item:
-    """Store a checker's attestation of the total."""
-    if party not in state.checkers:
-        raise PeerFault(envelope.sender, "attests a total that it was not shown", Check.UNEXPECTED_STEP)
-    return certified_set.accept_attestation(aggregator, state, party, envelope)
-
-
-def finish_total(aggregator: Aggregator, state: CollectTotal) -> Transition:
-    """Send the total, with the certificate of those that have checked it."""
-    certificate, _ = certified_set.certify(aggregator, state, state.attesting, attesters(aggregator, state))
-    packed = aggregator.parameters.encoding.pack(state.total)
-    result = m.CertifiedResult(packed, state.blinding, certificate)
-    summed = _sum(aggregator, state, state.total, state.participation, state.attesting.members)
-    return Transition(summed, aggregator.broadcast(state, m.RESULT, result))
-
-
-def attesters(aggregator: Aggregator, _state: CollectTotal) -> int:
-    """Return the number of checkers that must attest the total."""
-    return aggregator.parameters.plan.check_quorum
-
-
-def _has_checkers(aggregator: Aggregator) -> int:
-    """Return how often checkers are asked: once, or never."""
-    return int(aggregator.parameters.has_checkers)
+    return result, outcome
 
 
 def threshold(aggregator: Aggregator, _state: CollectUnmask) -> int:
-    """Return the number of holders that must open shares; where some check the total, enough to attest it."""
-    parameters = aggregator.parameters
-    least = parameters.plan.check_quorum if parameters.has_checkers else 0
-    return max(parameters.plan.threshold, least)
+    """Return the number of holders that must open shares."""
+    return aggregator.parameters.plan.threshold
 
 
 def check_fixed(aggregator: Aggregator, state: CollectorState) -> None:
     """Raise TimeoutFault if a party is excluded whose vector is in earlier sums of the session."""
-    if aggregator.fixed is None or isinstance(state, CollectTotal):
+    if aggregator.fixed is None:
         return
     # A vector that was added counts, even if its party has been lost since.
     excluded = set(state.inbox.excluded)
@@ -702,19 +590,9 @@ AGGREGATOR = CollectorRole(
             accept_unmask,
             finish_unmask,
             threshold,
-            (Summed, CollectTotal),
-            (m.RESULT, m.TOTAL),
-            "anything: the run is over, or another total",
-        ),
-        CollectorRow(
-            CollectTotal,
-            accept_total,
-            finish_total,
-            attesters,
             (Summed,),
             (m.RESULT,),
             "anything: the run is over",
-            times=_has_checkers,
         ),
     ),
     check=check_fixed,

@@ -48,15 +48,9 @@ def check_certified(
     member: Member[SumParameters], run_id: bytes, step: str, digest: bytes, members: PartySet, body: bytes
 ) -> Certificate:
     """Return the certificate in `body`; raise PeerFault unless a quorum of `members` attests `digest`."""
-    return check_certificate(
-        member.context,
-        member.parameters.plan.quorum,
-        run_id,
-        step,
-        digest,
-        members,
-        decode(body, m.Certificate, member.context.aggregator),
-    )
+    certificate = decode(body, m.Certificate, member.context.aggregator)
+    quorum = member.parameters.plan.quorum
+    return check_certificate(member.context, quorum, run_id, step, digest, members, certificate)
 
 
 def accept_attestation(

@@ -22,7 +22,6 @@ from smpc_dp.encoding import RingVector
 from smpc_dp.engine.party import Member
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
-from smpc_dp.engine.phases.certify import check_certificate
 from smpc_dp.engine.phases.masks import Masks
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.engine.phases.parameters import SumParameters
@@ -109,28 +108,6 @@ def check_result(
         )
     except VerificationError as error:
         raise member.refuse(str(error), error.check) from None
-
-
-def attested_digest(
-    member: Member[SumParameters],
-    run_id: bytes,
-    survivors: bytes,
-    message: m.CheckedResult | m.CertifiedResult,
-) -> bytes:
-    """Return the digest that checkers attest of a total; `survivors` is the digest of the survivors."""
-    return keys.total_digest(member.context, run_id, survivors, message.total, message.blinding)
-
-
-def check_attested(
-    member: Member[SumParameters],
-    run_id: bytes,
-    survivors: PartySet,
-    digest: bytes,
-    certificate: m.Certificate,
-) -> None:
-    """Raise PeerFault, of the aggregator, unless more survivors than may be corrupt attest a total."""
-    quorum = member.parameters.plan.check_quorum
-    check_certificate(member.context, quorum, run_id, m.ATTEST_TOTAL, digest, survivors, certificate)
 
 
 def _check(
@@ -225,7 +202,14 @@ def _with_masks(parameters: SumParameters, blinding: bytes, masks: Masks) -> byt
     return commit.add_blindings(plus, minus)
 
 
-# The aggregator's side
+# Of many parties
+
+
+def attested_digest(
+    context: Context, run_id: bytes, survivors: bytes, message: m.CheckedResult | m.CertifiedResult
+) -> bytes:
+    """Return the digest that checkers attest of a total; `survivors` is the digest of the survivors."""
+    return keys.total_digest(context, run_id, survivors, message.total, message.blinding)
 
 
 def checkers_of(parameters: SumParameters, run_id: bytes, left: Collection[int]) -> tuple[int, ...]:
@@ -237,6 +221,9 @@ def checkers_of(parameters: SumParameters, run_id: bytes, left: Collection[int])
     count = min(len(parties), plan.checkers(plan.parties - len(parties)))
     first = int.from_bytes(run_id, "big") % len(parties)
     return tuple(sorted((parties + parties)[first : first + count]))
+
+
+# The aggregator's side
 
 
 def accept_opening(
