@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Set
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from smpc_dp.engine.collector import CollectorRow, CollectorState, Item
 from smpc_dp.engine.party import Row
@@ -19,7 +19,7 @@ from smpc_dp.engine.phases.certified_set import Attesting
 from smpc_dp.engine.phases.certify import check_certificate
 from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.state import Transition
-from smpc_dp.errors import Check, LocalError, PeerFault
+from smpc_dp.errors import Check, PeerFault
 from smpc_dp.secagg import states
 from smpc_dp.secagg.states import (
     Aggregator,
@@ -118,9 +118,8 @@ class CollectTotal(CollectorState, frozen=True, kw_only=True, eq=False):
 
 def show_total(aggregator: Aggregator, state: CollectUnmask) -> Transition:
     """Recover the total, and show it with all commitments to the parties that check it for the others."""
-    result, outcome = states.open_total(aggregator, state)
-    if not isinstance(result, m.CheckedResult):
-        raise LocalError("some parties check the total for all where it is not checked")
+    opened, outcome = states.open_total(aggregator, state)
+    result = cast(m.CheckedResult, opened)
     run_id, survivors_digest = state.run_id, state.survivors_certificate.set_digest
     digest = checked_total.attested_digest(aggregator.context, run_id, survivors_digest, result)
     checkers = checked_total.checkers_of(aggregator.parameters, run_id, state.inbox.alive)
@@ -134,11 +133,13 @@ def show_total(aggregator: Aggregator, state: CollectUnmask) -> Transition:
     return Transition(after, aggregator.write(run_id, m.TOTAL, checkers, result))
 
 
-def accept_total(aggregator: Aggregator, state: CollectTotal, party: int, envelope: Envelope) -> Item:
+def accept_total(_aggregator: Aggregator, state: CollectTotal, party: int, envelope: Envelope) -> Item:
     """Store a checker's attestation of the total."""
     if party not in state.checkers:
         raise PeerFault(envelope.sender, "attests a total that it was not shown", Check.UNEXPECTED_STEP)
-    return certified_set.accept_attestation(aggregator, state, party, envelope)
+    if decode(envelope.body, m.Attestation, envelope.sender).set_digest != state.attesting.digest:
+        raise PeerFault(envelope.sender, "attests another total than it was shown", Check.OTHER_STATEMENT)
+    return Item(None, b"", envelope.signature)
 
 
 def finish_total(aggregator: Aggregator, state: CollectTotal) -> Transition:

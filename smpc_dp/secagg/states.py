@@ -206,12 +206,12 @@ def on_survivors_certificate(member: Party, state: AwaitSurvivorsCertificate, bo
 def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
     """Decode the sum; where totals are checked, first check it."""
     message = decode(body, member.parameters.kinds.result, member.context.aggregator)
-    if isinstance(message, m.CheckedResult):
+    if state.values_root is not None:
         check_total(member, state, message)
     return Transition(Finished(outcome=outcome_of(member, state, message), survivors=state.survivors))
 
 
-def check_total(member: Party, state: AwaitResult, message: m.CheckedResult) -> None:
+def check_total(member: Party, state: AwaitResult, message: m.Result) -> None:
     """Raise PeerFault, of the aggregator, unless the commitments of all survivors add up to the total's."""
     if state.values_root is None:
         raise LocalError(f"{member.name}: the total is checked, and there is no root of commitments")

@@ -25,7 +25,7 @@ from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import decode
 from tests.faults.checked_totals import CHECKED, CheckedRun, plus
-from tests.faults.simulated import AGGREGATOR, by, only
+from tests.faults.simulated import AGGREGATOR, Tamper, by, only
 
 PARTIES, SHOWN = 8, 3
 # Of eight parties one may be corrupt, and one may be lost: three check, and two must attest.
@@ -50,7 +50,14 @@ def exact() -> SumParameters:
 
 
 def planned(check: Callable[..., Any], **more: object) -> SumParameters:
-    given = {"length": 3, "lower": -9.0, "upper": 9.0, "precision": 1e-3, "epsilon": 1.0, "delta": 1e-6}
+    given: dict[str, object] = {
+        "length": 3,
+        "lower": -9.0,
+        "upper": 9.0,
+        "precision": 1e-3,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+    }
     given |= {"dropout": 0.15, "corrupt": 0.15, "total": "checked"}
     parameters, issues = check(given | more, PARTIES)
     assert parameters is not None, issues
@@ -65,6 +72,14 @@ KINDS: Mapping[str, Callable[[], SumParameters]] = {
 }
 
 
+OF_MANY: Mapping[str, type[msgspec.Struct]] = {
+    **CHECKED,
+    m.TOTAL: m.CheckedResult,
+    m.ATTEST_TOTAL: m.Attestation,
+    m.RESULT: m.CertifiedResult,
+}
+
+
 class ManyRun(CheckedRun):
     """A run in which some check the total for all."""
 
@@ -72,10 +87,12 @@ class ManyRun(CheckedRun):
         super().__init__(PARTIES, parameters=KINDS[kind](), **more)
 
     def change(self, envelope: Envelope, **fields: Any) -> Envelope:
-        kinds = {**CHECKED, m.TOTAL: m.CheckedResult, m.RESULT: m.CertifiedResult}
-        kinds[m.ATTEST_TOTAL] = m.Attestation
-        message = decode(envelope.body, kinds[envelope.step], envelope.sender)
+        message = decode(envelope.body, OF_MANY[envelope.step], envelope.sender)
         return self.write(envelope, msgspec.structs.replace(message, **fields))
+
+    def execute(self, tamper: Tamper = lambda envelope: (envelope,)) -> ManyRun:
+        super().execute(tamper)
+        return self
 
     @property
     def checkers(self) -> list[str]:

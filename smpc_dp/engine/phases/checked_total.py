@@ -9,7 +9,7 @@ Specification: protocols/secagg/checked.md.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -93,7 +93,7 @@ def check_result(
     member: Member[SumParameters],
     run_id: bytes,
     certified: Certified,
-    message: m.CheckedResult,
+    message: m.Result,
     total: RingVector,
 ) -> None:
     """Raise PeerFault, of the aggregator, unless the survivors' commitments add up to that of the total.
@@ -104,7 +104,7 @@ def check_result(
     try:
         context.remember(
             ("checked", run_id, certified.participants, certified.survivors.packed, message),
-            lambda: _check(context, parameters, run_id, certified, message, total),
+            lambda: _check(context, parameters, run_id, certified, cast(m.CheckedResult, message), total),
         )
     except VerificationError as error:
         raise member.refuse(str(error), error.check) from None
