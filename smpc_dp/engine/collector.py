@@ -82,9 +82,11 @@ class Inbox:
 class CollectorState(State, frozen=True, kw_only=True, eq=False):
     """State of a collecting role: the results of earlier steps, and the inbox after `count` events.
 
-    The step carries on the inbox, and the run id where a transition gives none.
+    The step carries on the inbox, and the run id where a transition gives none. `awaits`: whose messages it
+    takes, in words.
     """
 
+    awaits: ClassVar[str] = "parties"
     inbox: Inbox = msgspec.field(default_factory=lambda: Inbox(set()))
     count: int = 0
 
@@ -98,9 +100,9 @@ class CollectorState(State, frozen=True, kw_only=True, eq=False):
         """The parties that are to send the step's message: by default all that are left."""
         return self.inbox.alive
 
-    def awaited_of(self, parties: int) -> str:
-        """Return in words of how many the awaited parties are left; `parties`: those of the roster."""
-        return f"{parties} parties"
+    def asked(self, parties: int) -> int:
+        """Return of how many the awaited ones are left: by default of `parties`, those of the roster."""
+        return parties
 
 
 class Stopped(CollectorState, frozen=True, kw_only=True, eq=False):
@@ -190,8 +192,8 @@ class Collector(Generic[P_co]):
         inbox = state.inbox
         excluded = {self.name_of(party): error for party, error in inbox.excluded.items()}
         why = {name: code_of(error, name) for name, error in excluded.items()}
-        left = f"{len(state.awaited)} of {state.awaited_of(self.parties)}"
-        detail = f"{left} are left, {needed} are needed"
+        left = f"{len(state.awaited)} of {state.asked(self.parties)} {state.awaits} are left"
+        detail = f"{left}, {needed} are needed"
         reasons = "; ".join(str(error) for error in list(excluded.values())[:5])
         few = TimeoutFault(why, state.step, f"{detail}: {reasons}", code=Code.FEW, why=why, number=needed)
         few.__cause__ = evidenced(excluded.values())

@@ -100,6 +100,7 @@ class CollectTotal(CollectorState, frozen=True, kw_only=True, eq=False):
     """The total is known, and `checkers` check it for all."""
 
     expects: ClassVar[str] = m.ATTEST_TOTAL
+    awaits: ClassVar[str] = "checkers"
     total: bytes
     blinding: bytes
     computed: Outcome
@@ -111,9 +112,9 @@ class CollectTotal(CollectorState, frozen=True, kw_only=True, eq=False):
         """The checkers that are left."""
         return self.inbox.alive.intersection(self.checkers)
 
-    def awaited_of(self, _parties: int) -> str:
-        """Return how many checkers there were, in words."""
-        return f"{len(self.checkers)} checkers"
+    def asked(self, _parties: int) -> int:
+        """Return the number of checkers."""
+        return len(self.checkers)
 
 
 def show_total(aggregator: Aggregator, state: CollectUnmask) -> Transition:

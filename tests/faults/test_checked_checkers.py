@@ -15,9 +15,10 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.engine.phases import checked_total, keys, outcomes
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault
-from smpc_dp.privacy.secagg_plan import plan_secagg
+from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
 from smpc_dp.secagg import checkers, states
 from smpc_dp.secagg.noisy import check_noisy
 from smpc_dp.secagg.params import SecAggParameters
@@ -216,6 +217,38 @@ def test_with_too_few_checkers_nobody_else_has_a_total() -> None:
     assert {*simulated.errors} == {AGGREGATOR, *simulated.names}
     for name in simulated.names:
         assert isinstance(simulated.errors[name], TimeoutFault)
+
+
+def test_with_too_few_left_to_check_no_total_is_opened() -> None:
+    """Two holders' shares open all secrets, but three parties must be able to attest what comes out."""
+    encoding = Encoding.plan(length=3, lower=-9.0, upper=9.0, precision=1e-3, parties=12)
+    plan = check_plan(12, 3, 2, dropout=0.2, corrupt=0.2)
+    assert plan.check_quorum > plan.threshold
+    parameters = SecAggParameters(encoding, plan, total="checked", most_shown=SHOWN)
+    simulated = CheckedRun(12, parameters=parameters)
+    simulated.execute(
+        only(m.UNMASK, None, lambda envelope: (envelope,) if envelope.sender in ("p1", "p2") else ())
+    )
+    assert m.TOTAL not in {envelope.step for envelope in simulated.sent}
+    error = simulated.errors[AGGREGATOR]
+    assert isinstance(error, TimeoutFault)
+    assert (error.step, error.number) == (m.UNMASK, plan.check_quorum)
+
+
+@pytest.mark.parametrize("lost", [m.ATTEST_TOTAL, m.UNMASK])
+def test_sums_over_the_same_survivors_go_on_when_one_is_lost_that_was_added(lost: str) -> None:
+    """The first of two requests fixes the survivors; in the second one is lost when its vector is in."""
+    fixed = {name: FixedSurvivors() for name in (*ManyRun().names, AGGREGATOR)}
+    ManyRun(fixed=fixed).execute()
+    simulated = ManyRun(fixed=fixed, request=2, run=2)
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        first = simulated.checkers[0] if lost == m.ATTEST_TOTAL and simulated.checkers else "p4"
+        return () if (envelope.step, envelope.sender) == (lost, first) else (envelope,)
+
+    simulated.execute(tamper)
+    assert len(simulated.errors) == 1
+    assert AGGREGATOR not in simulated.errors
 
 
 # An aggregator that lies
