@@ -96,12 +96,22 @@ class CollectorState(State, frozen=True, kw_only=True, eq=False):
         return self.inbox.unwritten
 
     @property
-    def awaited(self) -> Set[int]:
-        """The parties that are to send the step's message: by default all that are left."""
-        return self.inbox.alive
+    def waiting(self) -> Set[int]:
+        """The parties whose message of the step has not come: by default of all that are left."""
+        return self.inbox.alive - self.inbox.items.keys()
+
+    @property
+    def waiting_count(self) -> int:
+        """The number of parties in `waiting`, counted faster."""
+        return len(self.inbox.alive) - len(self.inbox.items)
+
+    @property
+    def possible(self) -> int:
+        """How many messages the step may have at its end."""
+        return len(self.inbox.alive)
 
     def asked(self, parties: int) -> int:
-        """Return of how many the awaited ones are left: by default of `parties`, those of the roster."""
+        """Return how many messages were asked for: by default of `parties`, those of the roster."""
         return parties
 
 
@@ -192,7 +202,7 @@ class Collector(Generic[P_co]):
         inbox = state.inbox
         excluded = {self.name_of(party): error for party, error in inbox.excluded.items()}
         why = {name: code_of(error, name) for name, error in excluded.items()}
-        left = f"{len(state.awaited)} of {state.asked(self.parties)} {state.awaits} are left"
+        left = f"{state.possible} of {state.asked(self.parties)} {state.awaits} are left"
         detail = f"{left}, {needed} are needed"
         reasons = "; ".join(str(error) for error in list(excluded.values())[:5])
         few = TimeoutFault(why, state.step, f"{detail}: {reasons}", code=Code.FEW, why=why, number=needed)
@@ -308,11 +318,11 @@ class CollectorRole:
         """Return the parties whose message of this step has not come."""
         if state.over:
             return frozenset()
-        return frozenset(collector.name_of(party) for party in state.awaited - state.inbox.items.keys())
+        return frozenset(collector.name_of(party) for party in state.waiting)
 
     def waiting_count(self, _collector: Collector[Any], state: CollectorState) -> int:
         """Return how many parties `waiting_for` names."""
-        return 0 if state.over else len(state.awaited - state.inbox.items.keys())
+        return 0 if state.over else state.waiting_count
 
     def has_enough(self, collector: Collector[Any], state: CollectorState) -> bool:
         """Tell whether the step has as many messages as it needs."""
@@ -485,11 +495,11 @@ class CollectorRole:
     def _advance(self, collector: Collector[Any], state: CollectorState) -> Transition:
         """Finish the step when all remaining parties have sent; raise TimeoutFault with too few."""
         self.check(collector, state)
-        inbox, row = state.inbox, self.row(state)
+        row = self.row(state)
         needed = row.required(collector, state)
-        if len(state.awaited) < needed:
+        if state.possible < needed:
             raise collector.too_few(state, needed)
-        if len(inbox.items) >= len(state.awaited):
+        if state.waiting_count <= 0:
             return _after(state, *row.finish(collector, state))
         return _with_unsent(state, state, ())
 

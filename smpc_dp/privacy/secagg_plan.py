@@ -102,8 +102,12 @@ class SecAggPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.max_corrupt + 1
 
     def checkers(self, lost: int = 0) -> int:
-        """Return how many check a total for all, when so many parties are lost: a quorum stays of them."""
-        return self.check_quorum + max(0, self.max_dropouts - lost)
+        """Return how many check a total for all, when so many parties are lost.
+
+        A quorum of them answers if all corrupt parties are among them and silent, and as many others drop out
+        as the plan tolerates.
+        """
+        return self.max_corrupt + self.check_quorum + max(0, self.max_dropouts - lost)
 
 
 class _Limits(msgspec.Struct, frozen=True):

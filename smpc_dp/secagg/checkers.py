@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import ClassVar, cast
 
 from smpc_dp.engine.collector import CollectorRow, CollectorState, Item
@@ -89,6 +89,8 @@ PARTY = dataclasses.replace(
         Row(AwaitResult, on_result, (Finished,), (), "anything: the run is over"),
         Row(AwaitCertifiedResult, on_result, (Finished,), (), "anything: the run is over"),
     ),
+    # A checker that refuses says so: the aggregator waits for it.
+    last=m.ATTEST_TOTAL,
 )
 
 party = functools.partial(sum_party, PARTY)
@@ -97,7 +99,10 @@ party = functools.partial(sum_party, PARTY)
 
 
 class CollectTotal(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The total is known, and `checkers` check it for all."""
+    """The total is known, and `checkers` check it for all.
+
+    `pending`: those that have not answered; `signed`: what the others sent. Both change in place.
+    """
 
     expects: ClassVar[str] = m.ATTEST_TOTAL
     awaits: ClassVar[str] = "checkers"
@@ -106,11 +111,23 @@ class CollectTotal(CollectorState, frozen=True, kw_only=True, eq=False):
     computed: Outcome
     attesting: Attesting
     checkers: tuple[int, ...]
+    pending: dict[int, None]
+    signed: dict[int, bytes]
 
     @property
-    def awaited(self) -> Set[int]:
-        """The checkers that are left."""
-        return self.inbox.alive.intersection(self.checkers)
+    def waiting(self) -> Set[int]:
+        """The checkers that have not answered."""
+        return self.pending.keys()
+
+    @property
+    def waiting_count(self) -> int:
+        """The number of checkers that have not answered."""
+        return len(self.pending)
+
+    @property
+    def possible(self) -> int:
+        """How many may attest the total, or have: a signature counts, even if its party is lost."""
+        return len(self.pending) + len(self.signed)
 
     def asked(self, _parties: int) -> int:
         """Return the number of checkers."""
@@ -130,22 +147,27 @@ def show_total(aggregator: Aggregator, state: CollectUnmask) -> Transition:
         computed=outcome,
         attesting=Attesting(state.survivors, digest),
         checkers=checkers,
+        pending=dict.fromkeys(checkers),
+        signed={},
     )
     return Transition(after, aggregator.write(run_id, m.TOTAL, checkers, result))
 
 
 def accept_total(_aggregator: Aggregator, state: CollectTotal, party: int, envelope: Envelope) -> Item:
     """Store a checker's attestation of the total."""
-    if party not in state.checkers:
+    if party not in state.pending:
         raise PeerFault(envelope.sender, "attests a total that it was not shown", Check.UNEXPECTED_STEP)
     if decode(envelope.body, m.Attestation, envelope.sender).set_digest != state.attesting.digest:
         raise PeerFault(envelope.sender, "attests another total than it was shown", Check.OTHER_STATEMENT)
+    del state.pending[party]
+    state.signed[party] = envelope.signature
     return Item(None, b"", envelope.signature)
 
 
 def finish_total(aggregator: Aggregator, state: CollectTotal) -> Transition:
     """Send the total, with the certificate of those that have checked it."""
-    certificate, _ = certified_set.certify(aggregator, state, state.attesting, quorum(aggregator, state))
+    least = quorum(aggregator, state)
+    certificate, _ = certified_set.certify(aggregator, state, state.attesting, state.signed, least)
     result = m.CertifiedResult(state.total, state.blinding, certificate)
     outcome = dataclasses.replace(state.computed, faults=tuple(state.inbox.faults))
     return Transition(Summed(outcome=outcome), aggregator.broadcast(state, m.RESULT, result))
@@ -159,6 +181,13 @@ def quorum(aggregator: Aggregator, _state: CollectTotal) -> int:
 def threshold(aggregator: Aggregator, state: CollectUnmask) -> int:
     """Return the number of holders that must open shares: with fewer than a quorum nobody could check."""
     return max(states.threshold(aggregator, state), aggregator.parameters.plan.check_quorum)
+
+
+def lose_checker(_aggregator: Aggregator, state: CollectorState, party: int) -> Sequence[Envelope]:
+    """Wait no longer for a party that is excluded; nobody is told."""
+    if isinstance(state, CollectTotal):
+        state.pending.pop(party, None)
+    return ()
 
 
 def check_fixed(aggregator: Aggregator, state: CollectorState) -> None:
@@ -191,6 +220,7 @@ AGGREGATOR = dataclasses.replace(
         ),
     ),
     check=check_fixed,
+    gone=lose_checker,
 )
 
 aggregator = functools.partial(sum_aggregator, AGGREGATOR)

@@ -22,6 +22,7 @@ from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
 from smpc_dp.secagg import checkers, states
 from smpc_dp.secagg.noisy import check_noisy
 from smpc_dp.secagg.params import SecAggParameters
+from smpc_dp.wire.abort import LEAVE, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import decode
@@ -29,9 +30,9 @@ from tests.faults.checked_totals import CHECKED, CheckedRun, plus
 from tests.faults.simulated import AGGREGATOR, Tamper, by, only
 
 PARTIES, SHOWN = 8, 3
-# Of eight parties one may be corrupt, and one may be lost: three check, and two must attest.
+# Of eight parties one may be corrupt and silent, and another lost: four check, and two must attest.
 PLAN = plan_secagg(PARTIES, dropout=0.15, corrupt=0.15)
-QUORUM, ASKED = 2, 3
+QUORUM, ASKED = 2, 4
 WRONG = "the total is not that of the commitments"
 UNPROVEN = "certificate of 'attest-total' "
 
@@ -177,25 +178,56 @@ def test_only_checkers_see_commitments_and_nobody_else_answers() -> None:
 def test_who_is_lost_before_does_not_check(step: str) -> None:
     simulated = ManyRun()
     simulated.execute(by(step, "p4", lambda _: ()))
-    assert len(simulated.checkers) == QUORUM
+    assert len(simulated.checkers) == ASKED - 1
     assert "p4" not in simulated.checkers
     assert {*simulated.errors} <= {"p4"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_checker_is_lost(kind: str) -> None:
-    """As many as the plan allows: the others attest the total."""
+def test_checkers_are_silent(kind: str) -> None:
+    """As many as may be corrupt, and one that is lost besides: the others attest the total."""
     simulated, lost = ManyRun(kind), list[str]()
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
-        if envelope.step == m.ATTEST_TOTAL and not lost:
+        if envelope.step == m.ATTEST_TOTAL and len(lost) < PLAN.max_corrupt + PLAN.max_dropouts:
             lost.append(envelope.sender)
         return () if envelope.step == m.ATTEST_TOTAL and envelope.sender in lost else (envelope,)
 
     simulated.execute(tamper)
     assert {*simulated.errors} == {*lost}
-    assert simulated.reported(lost[0]).code == Code.LATE
+    assert {simulated.reported(name).code for name in lost} == {Code.LATE}
     assert all(simulated.parties[name].finished for name in simulated.names)
+
+
+def test_the_signature_of_a_checker_that_leaves_counts() -> None:
+    """Two attest the total and leave, two are silent: nobody who signed is left."""
+    simulated, signed = ManyRun(), list[str]()
+
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if envelope.step != m.ATTEST_TOTAL or len(signed) == QUORUM:
+            return () if envelope.step == m.ATTEST_TOTAL else (envelope,)
+        signed.append(envelope.sender)
+        return (envelope, simulated.write(envelope, Abort(Code.STOPPED), step=LEAVE))
+
+    simulated.execute(tamper)
+    assert {*simulated.errors} == {*simulated.checkers}
+    for name in simulated.others:
+        assert simulated.parties[name].result.evidence.checked is True
+
+
+def test_a_checker_that_refuses_leaves() -> None:
+    """The aggregator hears it at once."""
+    simulated = ManyRun()
+
+    def change(envelope: Envelope) -> Iterable[Envelope]:
+        shown = decode(envelope.body, m.CheckedResult, AGGREGATOR)
+        false = simulated.change(envelope, blinding=plus(shown.blinding, 1))
+        return (false if envelope.receiver == simulated.checkers[0] else envelope,)
+
+    simulated.execute(only(m.TOTAL, None, change))
+    name = simulated.checkers[0]
+    assert simulated.steps_of(name)[-1] == LEAVE
+    assert {*simulated.errors} == {name}
 
 
 def test_with_too_few_checkers_nobody_else_has_a_total() -> None:
@@ -213,7 +245,7 @@ def test_with_too_few_checkers_nobody_else_has_a_total() -> None:
     error = simulated.errors[AGGREGATOR]
     assert isinstance(error, TimeoutFault)
     assert (error.missing, error.step, error.number) == (frozenset(lost[1:]), m.ATTEST_TOTAL, QUORUM)
-    assert "1 of 3 checkers are left, 2 are needed" in str(error)
+    assert "1 of 4 checkers are left, 2 are needed" in str(error)
     assert {*simulated.errors} == {AGGREGATOR, *simulated.names}
     for name in simulated.names:
         assert isinstance(simulated.errors[name], TimeoutFault)
@@ -473,7 +505,7 @@ def test_as_many_check_that_a_quorum_stays_when_all_planned_dropouts_are_among_t
     assert {len({*each}) for each in chosen} == {ASKED}
     # From run to run others: in as many runs as there are parties each checks as often.
     assert {sum(party in each for each in chosen) for party in everybody} == {ASKED}
-    for left, count in (([1, 2, 4, 5, 6, 7, 8], QUORUM), ([3, 5], 2), ([5], 1)):
+    for left, count in (([1, 2, 4, 5, 6, 7, 8], ASKED - 1), ([3, 4, 5, 6], ASKED - 1), ([3, 5], 2), ([5], 1)):
         assert all(
             len({*each}) == count and {*each} <= {*left}
             for each in (checked_total.checkers_of(parameters, run_id, left) for run_id in run_ids)

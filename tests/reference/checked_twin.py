@@ -117,9 +117,9 @@ class SessionOfMany(Session):
     def announce(self, total: bytes, survivors: list[Party], left: list[Party], digest: bytes) -> None:
         """Show the total to the checkers; send it to all, with a certificate of what they attest."""
         blinding, *shown = self.of_result(survivors)
-        quorum = 1 + int(self.session["max_corrupt"])
-        absent = len(self.names) - len(left)
-        count = min(len(left), quorum + max(0, int(self.session["max_dropouts"]) - absent))
+        corrupt, dropouts = int(self.session["max_corrupt"]), int(self.session["max_dropouts"])
+        quorum, absent = corrupt + 1, len(self.names) - len(left)
+        count = min(len(left), 2 * corrupt + 1 + max(0, dropouts - absent))
         first = int.from_bytes(self.run.run_id, "big") % len(left)
         chosen = [left[(first + index) % len(left)] for index in range(count)]
         checkers = [p for p in left if p in chosen]

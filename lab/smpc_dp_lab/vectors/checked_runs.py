@@ -101,7 +101,7 @@ SCENARIOS = (
     ),
     CheckedScenario(
         "checked-checkers",
-        "Some of six parties check the total for all, as if they were more than 10,000: three, of whom two "
+        "Some of six parties check the total for all, as if they were more than 10,000: four, of whom two "
         "must attest it; bob dies before he does.",
         real(3, 6),
         plan_secagg(6, dropout=0.17, corrupt=0.17),

@@ -6,6 +6,7 @@ certificate of a quorum of these signatures. The participants and the survivors 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -65,14 +66,19 @@ def accept_attestation(
 
 
 def certify(
-    collector: Collector[Any], state: CollectorState, attesting: Attesting, quorum: int | None = None
+    collector: Collector[Any],
+    state: CollectorState,
+    attesting: Attesting,
+    given: Mapping[int, bytes] | None = None,
+    quorum: int | None = None,
 ) -> tuple[m.Certificate, Certificate]:
-    """Return the shortest certificate of the received attestations, and the same as evidence.
+    """Return the shortest certificate of attestations, and the same as evidence.
 
-    `quorum`: that of the plan by default.
+    `given`: their signatures, those received in the step by default. `quorum`: that of the plan by default.
     """
     quorum, digest = quorum or collector.parameters.plan.quorum, attesting.digest
-    signatures = {party: item.signature for party, item in state.inbox.items.items()}
+    received = {party: item.signature for party, item in state.inbox.items.items()}
+    signatures = received if given is None else given
     if len(signatures) < quorum:
         raise collector.too_few(state, quorum)
     context, run_id, step = collector.context, state.run_id, state.step
