@@ -28,7 +28,7 @@ OF_MANY: Kinds = {
     m.RESULT: m.CertifiedResult,
 }
 # Of the run in which some check for all: a party that does, one that does not, and those that attest.
-CHECKER, OTHER, ATTESTING = "alice", "erin", ("alice", "frank")
+CHECKER, OTHER, ATTESTING = "alice", "erin", ("alice", "carol")
 SIZE = m.OPENING_BYTES
 GROUP_ORDER = (1 << 252) + 27742317777372353535851937790883648493
 
@@ -127,8 +127,8 @@ def _totals(base: Base) -> Iterator[Negative]:
         "checked-attests-another-total", about, m.ATTEST_TOTAL, {"set_digest": flip}, sender="frank"
     )
     index, envelope = base.find(m.ATTEST_TOTAL, "alice")
-    about = "Carol, who was not shown the total, attests it."
-    asked = base.sign(envelope, sender="carol")
+    about = "Dave, who was not shown the total, attests it."
+    asked = base.sign(envelope, sender="dave")
     yield base.made("checked-attests-without-being-asked", about, index, asked)
 
 
@@ -165,7 +165,7 @@ def _certified(base: Base) -> Iterator[Negative]:
         ),
         (
             "with-a-repeated-signature",
-            "Alice's signature stands for frank's too.",
+            "Alice's signature stands for carol's too.",
             certificate(signatures=shown[: m.SIGNATURE_BYTES] * 2),
         ),
         (
