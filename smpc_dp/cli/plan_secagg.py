@@ -71,7 +71,11 @@ def secagg(
         many, more = plan.checkers(), cost["checker"]["down"]
         rows += [
             ("checkers", many, f"survivors that check the total for all; {plan.check_quorum} must attest it"),
-            ("received a checker", _bytes(more), f"besides; {many * more / 1e9:,.1f} GB to all of them"),
+            (
+                "received a checker",
+                _bytes(more),
+                f"besides; {many * more / 1e9:,.1f} GB to all of them, in one step",
+            ),
         ]
     print_plan(plan, False, f"secure aggregation of {parties} parties", rows)
 

@@ -12,10 +12,11 @@ from typing import Any
 from Crypto.Cipher import AES
 from Crypto.Hash import TupleHash256
 
+from smpc_dp_verify.encodings import party_set
 from smpc_dp_verify.ristretto import ORDER, Point, add, encode, map_to_group, times
 from tests.reference import sampling_twin, secagg_twin
 from tests.reference.merkle_twin import Tree
-from tests.reference.secagg_twin import Message, Party, party_set, public_key, sign
+from tests.reference.secagg_twin import Message, Party, public_key, sign
 
 
 def generator(family: str, index: int) -> Point:
