@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from unittest import mock
@@ -14,7 +15,7 @@ from smpc_dp.capabilities.gopa.params import check_parameters as check_gopa
 from smpc_dp.encoding import Encoding
 from smpc_dp.engine.phases import checked_total, keys, outcomes
 from smpc_dp.engine.phases import messages as m
-from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.phases.parameters import MOST_SHOWN, SumParameters
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault
@@ -22,10 +23,13 @@ from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
 from smpc_dp.secagg import checkers, states
 from smpc_dp.secagg.noisy import check_noisy
 from smpc_dp.secagg.params import SecAggParameters
+from smpc_dp.session.memory.drive import drive
+from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.abort import LEAVE, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import decode
+from smpc_dp_lab.bench.roles import sum_roles
 from tests.faults.checked_totals import CHECKED, CheckedRun, plus
 from tests.faults.simulated import AGGREGATOR, Tamper, by, only
 
@@ -527,3 +531,38 @@ def test_a_dropped_vector_is_found_by_the_checkers() -> None:
     for name in simulated.checkers:
         simulated.assert_blames(name, AGGREGATOR, WRONG)
     assert {*simulated.names} <= {*simulated.errors}
+
+
+class Counting(MemoryNetwork):
+    """A network that counts the messages of each step."""
+
+    def __init__(self, faults: Faults) -> None:
+        super().__init__(faults, 1)
+        self.steps = Counter[str]()
+
+    def send(self, envelope: Envelope) -> None:
+        self.steps[envelope.step] += 1
+        super().send(envelope)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_more_than_ten_thousand_parties() -> None:
+    """The smallest session in which some check for all; a minute of processor time, half a gigabyte.
+
+    With a plan that is far too weak: few neighbours, one corrupt party in 500, and one in 1,000 lost.
+    """
+    parties = MOST_SHOWN + 1
+    encoding = Encoding.plan(length=1, lower=0, upper=1, precision=None, parties=parties)
+    plan = plan_secagg(parties, dropout=0.001, corrupt=0.002, security=20)
+    parameters = SecAggParameters(encoding, plan, total="checked")
+    vectors = np.arange(parties)[:, None] % 2
+    roles, _ = sum_roles(parameters, list(vectors), seed_for_simulation=1)
+    network = Counting(Faults(kill={"party-00001": 6}))
+    errors = drive(roles.machines, network, roles.aggregator.name)
+    assert {*errors} <= {"party-00001"}
+    assert network.steps[m.TOTAL] == plan.checkers(1) == 50
+    survivors = parties - 1
+    assert network.steps[m.RESULT] == survivors
+    for party in roles.parties[1:]:
+        assert party.result.total.tolist() == [int(vectors[1:].sum())]
