@@ -9,7 +9,7 @@ smpc_dp.errors, which ends at a comment `<!-- end -->`.
 In docs/reference/commands.md the lists of options stand between a comment `<!-- options: MODULE.APP -->` and
 `<!-- end -->`.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
-role's states, which end at a comment `<!-- end -->`.
+role's states, which end at a comment `<!-- end -->`; ` from STATE` behind the role leaves out those before.
 docs/performance.md has the stored results of benchmarks.
 `python -m smpc_dp_lab.reference` writes the files anew.
 """
@@ -46,7 +46,7 @@ COMMANDS = Path("docs") / "reference" / "commands.md"
 _OPTIONS = re.compile(r"(<!-- options: ([\w.]+)\.(\w+) -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
 PERFORMANCE, BENCHMARKS = Path("docs") / "performance.md", Path("benchmarks")
 _COMMON = ("as_json", "install_completion", "show_completion")
-_STATES = re.compile(r"(<!-- states: ([\w.]+)\.(\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
+_STATES = re.compile(r"(<!-- states: ([\w.]+)\.(\w+)(?: from (\w+))? -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _HEAD = "| state | event | next state | sends | what can no longer happen |\n|---|---|---|---|---|"
 _COMMON_TABLE = re.compile(r"(<!-- common -->\n).*?(?=\n\n)", re.DOTALL)
 _SHARED = re.compile(r"^- `[^`]*`, `.*$", re.MULTILINE)
@@ -168,9 +168,10 @@ def optioned(text: str) -> str:
     return _OPTIONS.sub(lists, text)
 
 
-def _states(role: PartyRole | CollectorRole | PeerRole) -> str:
-    """Return the table and the diagram of a role's states in Markdown."""
-    lines = state_table.table(role)
+def _states(role: PartyRole | CollectorRole | PeerRole, first: str | None = None) -> str:
+    """Return the table and the diagram of a role's states in Markdown; from the state `first` on."""
+    every = state_table.table(role)
+    lines = every[[line.state for line in every].index(first or every[0].state) :]
     rows = [
         f"| {line.state} | {line.event} | {', '.join(line.next)} | {_steps(line.sends)} | {line.ends} |"
         for line in lines
@@ -198,7 +199,7 @@ def _steps(steps: tuple[str, ...]) -> str:
 def specified(text: str) -> str:
     """Return a specification with every marked table of states rewritten."""
     return _STATES.sub(
-        lambda match: f"{match[1]}{_states(getattr(import_module(match[2]), match[3]))}\n", text
+        lambda match: f"{match[1]}{_states(getattr(import_module(match[2]), match[3]), match[4])}\n", text
     )
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from smpc_dp.console.output import progress_console
-from smpc_dp.engine.phases.messages import AGGREGATOR_STEPS, PARTY_STEPS
+from smpc_dp.engine.phases.messages import AGGREGATOR_STEPS, ATTEST_TOTAL, PARTY_STEPS
 from smpc_dp.engine.registry import built_in_protocols
 from smpc_dp.session.events import Event
 
@@ -128,7 +128,7 @@ def _index(event: Event) -> int:
 
 def _step_lists() -> Iterator[Sequence[str]]:
     """Yield the steps of members of sums through an aggregator, then of those that only one protocol has."""
-    yield from (PARTY_STEPS, AGGREGATOR_STEPS)
+    yield from ((*PARTY_STEPS, ATTEST_TOTAL), AGGREGATOR_STEPS)
     for protocol in built_in_protocols():
         yield from protocol.steps()
 

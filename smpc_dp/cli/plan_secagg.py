@@ -33,7 +33,7 @@ def secagg(
         raise ConfigError(faults)
     plan, encoding = checked.plan, checked.encoding
     length, size = encoding.ring_length, encoding.element_bytes
-    cost = communication(plan, length, size, checked=checked.is_checked)
+    cost = communication(plan, length, size, checked=checked.is_checked, has_checkers=checked.has_checkers)
     if as_json:
         print_json(
             {
@@ -47,7 +47,8 @@ def secagg(
         )
         return
     bits = "cannot fail" if plan.failure_bits is None else f"at most 2^-{plan.failure_bits:.1f}"
-    word = "each party checks it against commitments to all vectors (experimental)"
+    who = "some check it for all" if checked.has_checkers else "each party checks it"
+    word = f"{who} against commitments to all vectors (experimental)"
     graph = "complete graph" if plan.complete else "random graph"
     rows = [
         ("degree k", plan.degree, f"neighbours that each party draws ({graph})"),
@@ -66,6 +67,16 @@ def secagg(
         ),
         ("received a party", _bytes(cost["down"]["total"]), ""),
     ]
+    if checked.has_checkers:
+        many, more = plan.checkers(), cost["checker"]["down"]
+        rows += [
+            ("checkers", many, f"survivors that check the total for all; {plan.check_quorum} must attest it"),
+            (
+                "received a checker",
+                _bytes(more),
+                f"besides; {many * more / 1e9:,.1f} GB to all of them, in one step",
+            ),
+        ]
     print_plan(plan, False, f"secure aggregation of {parties} parties", rows)
 
 

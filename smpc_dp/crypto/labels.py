@@ -37,6 +37,7 @@ class Label(StrEnum):
     VALUE_COMMITMENT = "smpc-dp/1/value-commitment"
     VALUES = "smpc-dp/1/values"
     VALUE_OPENING = "smpc-dp/1/value-opening"
+    TOTAL = "smpc-dp/1/total"
     MERKLE_COMMITMENT = "smpc-dp/1/roll"
     ATTESTATIONS = "smpc-dp/1/attestations"
     CERTIFICATE_CHALLENGE = "smpc-dp/1/certificate-challenge"

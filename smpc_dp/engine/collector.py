@@ -8,7 +8,7 @@ for all protocols, and are handled here.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -82,9 +82,11 @@ class Inbox:
 class CollectorState(State, frozen=True, kw_only=True, eq=False):
     """State of a collecting role: the results of earlier steps, and the inbox after `count` events.
 
-    The step carries on the inbox, and the run id where a transition gives none.
+    The step carries on the inbox, and the run id where a transition gives none. `awaits`: whose messages it
+    takes, in words.
     """
 
+    awaits: ClassVar[str] = "parties"
     inbox: Inbox = msgspec.field(default_factory=lambda: Inbox(set()))
     count: int = 0
 
@@ -92,6 +94,25 @@ class CollectorState(State, frozen=True, kw_only=True, eq=False):
     def unwritten(self) -> Sequence[Any]:
         """See `State.unwritten`."""
         return self.inbox.unwritten
+
+    @property
+    def waiting(self) -> Set[int]:
+        """The parties whose message of the step has not come: by default of all that are left."""
+        return self.inbox.alive - self.inbox.items.keys()
+
+    @property
+    def waiting_count(self) -> int:
+        """The number of parties in `waiting`, counted faster."""
+        return len(self.inbox.alive) - len(self.inbox.items)
+
+    @property
+    def possible(self) -> int:
+        """How many messages the step may have at its end."""
+        return len(self.inbox.alive)
+
+    def asked(self, parties: int) -> int:
+        """Return how many messages were asked for: by default of `parties`, those of the roster."""
+        return parties
 
 
 class Stopped(CollectorState, frozen=True, kw_only=True, eq=False):
@@ -181,7 +202,8 @@ class Collector(Generic[P_co]):
         inbox = state.inbox
         excluded = {self.name_of(party): error for party, error in inbox.excluded.items()}
         why = {name: code_of(error, name) for name, error in excluded.items()}
-        detail = f"{len(inbox.alive)} of {self.parties} parties are left, {needed} are needed"
+        left = f"{state.possible} of {state.asked(self.parties)} {state.awaits} are left"
+        detail = f"{left}, {needed} are needed"
         reasons = "; ".join(str(error) for error in list(excluded.values())[:5])
         few = TimeoutFault(why, state.step, f"{detail}: {reasons}", code=Code.FEW, why=why, number=needed)
         few.__cause__ = evidenced(excluded.values())
@@ -296,12 +318,11 @@ class CollectorRole:
         """Return the parties whose message of this step has not come."""
         if state.over:
             return frozenset()
-        inbox = state.inbox
-        return frozenset(collector.name_of(party) for party in inbox.alive - inbox.items.keys())
+        return frozenset(collector.name_of(party) for party in state.waiting)
 
     def waiting_count(self, _collector: Collector[Any], state: CollectorState) -> int:
         """Return how many parties `waiting_for` names."""
-        return 0 if state.over else len(state.inbox.alive - state.inbox.items.keys())
+        return 0 if state.over else state.waiting_count
 
     def has_enough(self, collector: Collector[Any], state: CollectorState) -> bool:
         """Tell whether the step has as many messages as it needs."""
@@ -474,11 +495,11 @@ class CollectorRole:
     def _advance(self, collector: Collector[Any], state: CollectorState) -> Transition:
         """Finish the step when all remaining parties have sent; raise TimeoutFault with too few."""
         self.check(collector, state)
-        inbox, row = state.inbox, self.row(state)
+        row = self.row(state)
         needed = row.required(collector, state)
-        if len(inbox.alive) < needed:
+        if state.possible < needed:
             raise collector.too_few(state, needed)
-        if len(inbox.items) >= len(inbox.alive):
+        if state.waiting_count <= 0:
             return _after(state, *row.finish(collector, state))
         return _with_unsent(state, state, ())
 

@@ -210,8 +210,9 @@ class Evidence:
     `participating` are the parties of the certified set of participants, in roster order; `merkle_commitment`
     is the digest of the Merkle commitment, which the participants' digest binds beside that set. `survivors`
     is None where nothing secret depends on the set of survivors, `log` where no log is kept. `checked`:
-    whether this member has checked the total: against commitments to all vectors, or as the sum of the
-    publications under the certified head; None where that is impossible. `entry`: its own publication in the
+    whether this member has checked the total: against commitments to all vectors, by a certificate of more
+    parties that did than may be corrupt, or as the sum of the publications under the certified head; None
+    where that is impossible. `entry`: its own publication in the
     log, for its receipt.
     """
 

@@ -37,7 +37,7 @@ def table(role: PartyRole | CollectorRole | PeerRole) -> tuple[Line, ...]:
         phases = [_line(phase, f"`{phase.state.expects}` of {phase.wait.of}") for phase in role.phases]
         return (_first(role, phases[0]), *phases)
     return tuple(
-        _line(collected, f"`{collected.state.expects}` of all parties that are left")
+        _line(collected, f"`{collected.state.expects}` of all {collected.state.awaits} that are left")
         for collected in role.rows
     )
 

@@ -96,6 +96,19 @@ class SecAggPlan(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the three bounds together are at most 2**-security."""
         return self.failure_bits is None or self.failure_bits >= self.security
 
+    @property
+    def check_quorum(self) -> int:
+        """c + 1, so many attest a total that some check for all: one of them at least is honest."""
+        return self.max_corrupt + 1
+
+    def checkers(self, lost: int = 0) -> int:
+        """Return how many check a total for all, when so many parties are lost.
+
+        A quorum of them answers if all corrupt parties are among them and silent, and as many others drop out
+        as the plan tolerates.
+        """
+        return self.max_corrupt + self.check_quorum + max(0, self.max_dropouts - lost)
+
 
 class _Limits(msgspec.Struct, frozen=True):
     """The request, as fractions and bits, and the numbers that n, dropout and corrupt alone decide."""
@@ -176,12 +189,19 @@ def check_plan(
 
 
 def communication(
-    plan: SecAggPlan, length: int, element_bytes: int, *, shares: bool = True, checked: bool = False
+    plan: SecAggPlan,
+    length: int,
+    element_bytes: int,
+    *,
+    shares: bool = True,
+    checked: bool = False,
+    has_checkers: bool = False,
 ) -> dict[str, dict[str, int]]:
     """Return the expected bytes of one party and the masks it expands, for vectors of `length` elements.
 
     `shares`: whether shares of secrets are dealt, and survivors certified, so that lost parties' masks are
-    taken out. `checked`: whether each receiver checks the total, with the commitments of all parties.
+    taken out. `checked`: whether each receiver checks the total, with the commitments of all parties, or with
+    `has_checkers` takes it from those that do; "checker" has what each of these sends and receives besides.
 
     "up" and "down" list each kind of message and their "total", without frames and TLS records. "work" has
     the masks to expand (the self-mask included) and their bytes. Raises ConfigError unless length >= 1 and
@@ -195,11 +215,15 @@ def communication(
     up, down = _control(plan, shares)
     up["masked"] = down["result"] = length * element_bytes
     if checked:
-        up["commitments"], down["commitments"] = commitment_bytes(plan)
+        up["commitments"], down["commitments"] = commitment_bytes(plan, has_checkers)
     masks = math.ceil(plan.mask_degree) + 1
     for direction in (up, down):
         direction["total"] = sum(direction.values())
-    return {"up": up, "down": down, "work": {"masks": masks, "mask_bytes": masks * length * element_bytes}}
+    cost = {"up": up, "down": down, "work": {"masks": masks, "mask_bytes": masks * length * element_bytes}}
+    if checked and has_checkers:
+        sent, received = checker_bytes(plan)
+        cost["checker"] = {"up": sent, "down": received + length * element_bytes}
+    return cost
 
 
 def mask_degree(parties: int, degree: int) -> float:
@@ -250,15 +274,29 @@ def _control(plan: SecAggPlan, shares: bool) -> tuple[dict[str, int], dict[str, 
     return up, down
 
 
-def commitment_bytes(plan: SecAggPlan) -> tuple[int, int]:
+def commitment_bytes(plan: SecAggPlan, has_checkers: bool = False) -> tuple[int, int]:
     """Return the bytes up and down of one party by which a total is checked, with everybody present.
 
     Up: the commitment in `advertise`; commitment, blinding and signature in `masked`. Down: root and proof in
-    `roll`, the commitments in the neighbours' `advertise`, the openings and the blinding in `result`.
+    `roll`, the commitments in the neighbours' `advertise`, the openings and the blinding in `result`; or the
+    certificate in place of the openings, with `has_checkers`.
     """
-    proof = 2 + math.ceil(DIGEST * proof_nodes(plan.parties, 1))
-    neighbours = math.ceil(FIELD * mask_degree(plan.parties, plan.degree))
-    return 3 * FIELD + 2 + 64, FIELD + proof + neighbours + OPENING * plan.parties + FIELD
+    n, claimed = plan.parties, plan.checkers()
+    proof = 2 + math.ceil(DIGEST * proof_nodes(n, 1))
+    neighbours = math.ceil(FIELD * mask_degree(n, plan.degree))
+    shown = OPENING * n
+    if has_checkers:
+        signers = 1 + min(PARTY * (n - claimed), -(-n // 8))
+        shown = signers + math.ceil(certificate_bytes(claimed, plan.check_quorum))
+    return 3 * FIELD + 2 + 64, FIELD + proof + neighbours + shown + FIELD
+
+
+def checker_bytes(plan: SecAggPlan) -> tuple[int, int]:
+    """Return the bytes up and down of one checker besides, but for the total, with everybody present.
+
+    Up: `attest-total`. Down: `total`, with the openings and the blinding.
+    """
+    return FIELD + ENVELOPE, OPENING * plan.parties + FIELD + ENVELOPE
 
 
 @checks_numbers

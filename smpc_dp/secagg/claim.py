@@ -11,15 +11,17 @@ from smpc_dp.privacy.secagg_plan import SecAggPlan
 FRESH_NOISE = ", but for the fresh noise in it"
 
 
-def sum_claim(plan: SecAggPlan, survivors: int, *, same: bool = True, checked: bool = False) -> Claim:
+def sum_claim(
+    plan: SecAggPlan, survivors: int, *, same: bool = True, checked: bool = False, by_some: bool = False
+) -> Claim:
     """Return the claim of a run: exact sum, no differential privacy, and what is not protected.
 
-    `same`: all exact sums of the session are over the same survivors. `checked`: each receiver checks the
-    total.
+    `same`: all exact sums of the session are over the same survivors. `checked`, `by_some`: each receiver
+    checks the total, or some for all.
     """
     claim = _unchecked_claim(plan, survivors, same)
     later = "; no later sum of the session goes on without it" if same else ""
-    return with_check(claim, plan, "vectors", later=later) if checked else claim
+    return with_check(claim, plan, "vectors", later=later, by_some=by_some) if checked else claim
 
 
 def _unchecked_claim(plan: SecAggPlan, survivors: int, same: bool) -> Claim:
@@ -70,13 +72,14 @@ def noisy_claim(
     inputs: NamedSentences,
     *,
     checked: bool = False,
+    by_some: bool = False,
 ) -> Claim:
     """Return the claim of a run with noise in the sum.
 
     Args:
         private: the clause about epsilon, which ends with a colon.
         inputs: limits of what is known about a party's input and noise.
-        checked: whether each receiver checks the total.
+        checked, by_some: whether each receiver checks the total, or some for all.
     """
     exact = _unchecked_claim(plan, survivors, same=True)
     claim = Claim(
@@ -89,19 +92,27 @@ def noisy_claim(
         guarantee=guarantee,
     )
     vectors = "vectors with their noise"
-    return with_check(claim, plan, vectors, fresh=FRESH_NOISE) if checked else claim
+    return with_check(claim, plan, vectors, fresh=FRESH_NOISE, by_some=by_some) if checked else claim
 
 
 def with_check(
-    claim: Claim, plan: SecAggPlan, vectors: str, *, fresh: str = "", later: str = "", word: str = "lies"
+    claim: Claim,
+    plan: SecAggPlan,
+    vectors: str,
+    *,
+    fresh: str = "",
+    later: str = "",
+    word: str = "lies",
+    by_some: bool = False,
 ) -> Claim:
-    """Return a claim with that of the total, which each receiver checks (protocols/secagg/checked.md).
+    """Return a claim with that of the total, which receivers check (protocols/secagg/checked.md).
 
     Args:
         vectors: what parties commit to.
         fresh: what of a later total over the same vectors cannot be chosen, "" if all can.
         later: what a total that does not open the commitments does to other requests.
         word: name of the limit that says what an aggregator may report, which another takes the place of.
+        by_some: whether some survivors check the total for all.
     """
     if plan.max_corrupt:
         adversary = f" and up to {plan.max_corrupt} parties that collude with it"
@@ -112,6 +123,12 @@ def with_check(
         )
     else:
         adversary, committed = ", without any party that colludes with it", f"the survivors' {vectors}"
+    checked = "every party checks the total"
+    if by_some:
+        least = plan.check_quorum
+        checked = (
+            f"some survivors check the total for all, and a party takes it from {least} of them at least"
+        )
     lies = (
         "a party may lie about its input: a corrupt one may commit to any vector, also beyond the bounds, "
         "that leaves the total in range"
@@ -119,8 +136,8 @@ def with_check(
     return Claim(
         clauses=claim.clauses
         + NamedSentences.of(
-            total=f"every party checks the total: what an honest one accepts is the sum of {committed}, "
-            f"against an aggregator that deviates{adversary}"
+            total=f"{checked}: what an honest one accepts is the sum of {committed}, against an aggregator "
+            f"that deviates{adversary}"
         ),
         premises=claim.premises
         + NamedSentences.of(
@@ -134,6 +151,10 @@ def with_check(
             unopened="one party that masks another vector than it had committed to, or one that makes the "
             "sum too large, makes the request fail after the aggregator has seen a total, and is not "
             f"found{later}",
+            checkers="survivors that check the total for all see it before the others, and alone where too "
+            "few of them attest it"
+            if by_some
+            else None,
         ),
         guarantee=claim.guarantee,
     )

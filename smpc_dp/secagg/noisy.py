@@ -145,7 +145,15 @@ class NoisySumParameters(CheckableParameters, frozen=True):
             f"differentially private ({WHOLE_PARTY}) in what is released, given {self.known_noise}:"
         )
         inputs = NamedSentences.of(any_value="a corrupt party may add any value of its own, or no noise")
-        return noisy_claim(self.plan, survivors, guarantee, private, inputs, checked=self.is_checked)
+        return noisy_claim(
+            self.plan,
+            survivors,
+            guarantee,
+            private,
+            inputs,
+            checked=self.is_checked,
+            by_some=self.has_checkers,
+        )
 
 
 def protected(encoding: Encoding) -> str:

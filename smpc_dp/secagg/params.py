@@ -13,7 +13,6 @@ from smpc_dp.encoding import LARGEST_STEP, LEAST_STEP, MAX_LENGTH, Encoding, enc
 from smpc_dp.engine.phases.parameters import (
     MAX_CHECKED,
     MAX_PARTIES,
-    MOST_CHECKED,
     CheckableParameters,
     SumParameters,
     Total,
@@ -58,7 +57,13 @@ class SecAggParameters(CheckableParameters, frozen=True):
 
     def claim(self, survivors: int) -> Claim:
         """Return the claim: an exact sum, no differential privacy, and what is not protected."""
-        return sum_claim(self.plan, survivors, same=self.same_survivors, checked=self.is_checked)
+        return sum_claim(
+            self.plan,
+            survivors,
+            same=self.same_survivors,
+            checked=self.is_checked,
+            by_some=self.has_checkers,
+        )
 
 
 Share = Annotated[float, Meta(ge=0, lt=0.5)]
@@ -127,10 +132,7 @@ CheckedTotal = Annotated[
     Meta(
         description="whether each receiver checks the total against commitments to all vectors "
         "([below](#checked-totals)), or takes the aggregator's word (experimental)",
-        extra={
-            "range": f'`"checked"`, of at most {MOST_CHECKED:,} parties and {MAX_CHECKED:,} elements, '
-            'or `"unchecked"`'
-        },
+        extra={"range": f'`"checked"`, of at most {MAX_CHECKED:,} elements, or `"unchecked"`'},
     ),
 ]
 
@@ -210,7 +212,7 @@ def check_sum(
         return None, good, issues
     precision = good["precision"]
     try:
-        check_total(good.get("total", "unchecked"), good["length"] + (good["max_weight"] > 0), parties)
+        check_total(good.get("total", "unchecked"), good["length"] + (good["max_weight"] > 0))
     except ConfigError as error:
         return None, good, list(error.issues)
     encoding = Encoding.plan(
@@ -225,15 +227,14 @@ def check_sum(
     return SumParameters(encoding=encoding, plan=plan), good, issues
 
 
-def check_total(total: Total, elements: int, parties: int) -> None:
-    """Raise ConfigError if the total of so many elements and parties is to be checked, and cannot be."""
-    issues = Issues()
-    for many, most, of in ((elements, MAX_CHECKED, "elements"), (parties, MOST_CHECKED, "parties")):
-        if total == "checked" and many > most:
-            reason = f"'checked' is for at most {most:,} {of}, this session has {many:,}: write 'unchecked'"
-            issues.add_issue("total", reason, ConfigCheck.TOO_LARGE)
-    if issues:
-        raise ConfigError(issues)
+def check_total(total: Total, elements: int) -> None:
+    """Raise ConfigError if the total of so many elements is to be checked, and cannot be."""
+    if total == "checked" and elements > MAX_CHECKED:
+        reason = (
+            f"'checked' is for at most {MAX_CHECKED:,} elements, this session has {elements:,}: write "
+            "'unchecked'"
+        )
+        raise ConfigError.at("total", reason, ConfigCheck.TOO_LARGE)
 
 
 def plan_graph(

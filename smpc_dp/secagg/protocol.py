@@ -13,6 +13,7 @@ from smpc_dp.secagg.versions import AUDITED_VERSION, VERSION
 if TYPE_CHECKING:
     from smpc_dp.engine.phases.parameters import SumParameters
     from smpc_dp.engine.run import Run
+    from smpc_dp.wire.signing import Context
 
 # Groups of learners up to this size have the complete graph: only there all s - c honest members' noise is
 # counted on.
@@ -36,22 +37,33 @@ def _check_group(
     return _check(parameters, members)
 
 
-def _party(*arguments: Any, **named: Any) -> Run[Any]:
-    from smpc_dp.secagg import states
+def states_of(parameters: SumParameters) -> Any:
+    """Return the module of the roles of a request: others where some check the total for all."""
+    from smpc_dp.secagg import checkers, states
 
-    return states.party(*arguments, **named)
+    return checkers if parameters.has_checkers else states
 
 
-def _aggregator(*arguments: Any, **named: Any) -> Run[Any]:
-    from smpc_dp.secagg import states
+def _party(context: Context, parameters: SumParameters, *arguments: Any, **named: Any) -> Run[Any]:
+    run: Run[Any] = states_of(parameters).party(context, parameters, *arguments, **named)
+    return run
 
-    return states.aggregator(*arguments, **named)
+
+def _aggregator(context: Context, parameters: SumParameters, *arguments: Any, **named: Any) -> Run[Any]:
+    run: Run[Any] = states_of(parameters).aggregator(context, parameters, *arguments, **named)
+    return run
 
 
 def _tables() -> Roles:
     from smpc_dp.secagg import states
 
     return states.PARTY, states.AGGREGATOR
+
+
+def _checkers_tables() -> Roles:
+    from smpc_dp.secagg import checkers
+
+    return checkers.PARTY, checkers.AGGREGATOR
 
 
 PROTOCOLS = (
@@ -64,7 +76,7 @@ PROTOCOLS = (
         in_rounds=True,
         averaging=Averaging(settings=frozenset({"mechanism", "total"}), is_exact=True, check=_check_group),
         most_corrupt=corrupt_as_written,
-        tables={"secagg": _tables},
+        tables={"secagg": _tables, "secagg-checkers": _checkers_tables},
         vectors=("secagg",),
     ),
 )

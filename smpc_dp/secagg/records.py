@@ -71,7 +71,15 @@ class PrivateRecordParameters(NoisySumParameters, PlannedRecordParameters, froze
             f"({schema.relation}) in what is released{steps_text(self.steps)}, given {self.known_noise}:"
         )
         limits = not_protected(schema)
-        return noisy_claim(self.plan, survivors, guarantee, private, limits, checked=self.is_checked)
+        return noisy_claim(
+            self.plan,
+            survivors,
+            guarantee,
+            private,
+            limits,
+            checked=self.is_checked,
+            by_some=self.has_checkers,
+        )
 
 
 class RecordSumParameters(PrivateRecordParameters, NoisyRecordParameters, frozen=True):
@@ -200,7 +208,7 @@ def _planned_steps(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) ->
     )
     encoding, rows = records.record_encoding(request, plan.parties), records.public_rows(good)
     if not private:
-        check_total(good["total"], encoding.ring_length, plan.parties)
+        check_total(good["total"], encoding.ring_length)
         return ExactSteppedParameters(
             encoding=encoding, plan=plan, request=request, public_rows=rows, total=good["total"]
         )
@@ -252,7 +260,7 @@ def _common(
     """Return the parameters of a planned request; `curator`: the deviation of a trusted curator's noise."""
     encoding = records.record_encoding(request, plan.parties)
     check_room(encoding, math.isqrt(math.ceil(plan.parties * request.variance)) + 1)
-    check_total(good["total"], encoding.ring_length, plan.parties)
+    check_total(good["total"], encoding.ring_length)
     return {
         "encoding": encoding,
         "plan": plan,

@@ -10,7 +10,6 @@ names the parties.
 from __future__ import annotations
 
 import functools
-from hashlib import sha256
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
@@ -44,7 +43,7 @@ from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.result import Certificate, Outcome
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.state import Transition
-from smpc_dp.errors import Code, TimeoutFault, VerificationError
+from smpc_dp.errors import Code, LocalError, TimeoutFault, VerificationError
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list
@@ -209,17 +208,29 @@ def on_survivors_certificate(member: Party, state: AwaitSurvivorsCertificate, bo
 def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
     """Decode the sum; where totals are checked, first check it."""
     message = decode(body, member.parameters.kinds.result, member.context.aggregator)
-    total, participation = outcomes.unpack_total(member, message, message.total), state.participation
     if state.values_root is not None:
-        certified = Certified(state.values_root, participation.certificate.set_digest, state.survivors)
-        checked_total.check_result(member, state.run_id, certified, message, total)
+        check_total(member, state, message)
+    return Transition(Finished(outcome=outcome_of(member, state, message), survivors=state.survivors))
+
+
+def check_total(member: Party, state: AwaitResult, message: m.Result) -> None:
+    """Raise PeerFault, of the aggregator, unless the commitments of all survivors add up to the total's."""
+    if state.values_root is None:
+        raise LocalError(f"{member.name}: the total is checked, and there is no root of commitments")
+    certified = Certified(state.values_root, state.participation.certificate.set_digest, state.survivors)
+    total = outcomes.unpack_total(member, message, message.total)
+    checked_total.check_result(member, state.run_id, certified, message, total)
+
+
+def outcome_of(member: Party, state: AwaitResult, message: m.Result) -> Outcome:
+    """Return the outcome of a total; raise an SmpcError for one that the survivors cannot reach."""
     try:
-        outcome = outcomes.outcome(
+        return outcomes.outcome(
             member.context,
             member.parameters,
             state.run_id,
-            total,
-            participation,
+            outcomes.unpack_total(member, message, message.total),
+            state.participation,
             survivors=state.survivors,
             survivors_certificate=state.survivors_certificate,
         )
@@ -228,8 +239,6 @@ def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
             raise
         # The aggregator had to check this too, and has signed what fails.
         raise member.refuse(str(error), error.check) from None
-    after = Finished(outcome=outcome, survivors=state.survivors)
-    return Transition(after)
 
 
 PARTY = PartyRole(
@@ -465,6 +474,12 @@ def accept_unmask(aggregator: Aggregator, state: CollectUnmask, party: int, enve
 
 def finish_unmask(aggregator: Aggregator, state: CollectUnmask) -> Transition:
     """Recover the secrets that hide the total, subtract their masks, and send the sum."""
+    result, outcome = open_total(aggregator, state)
+    return key_graph.send_result(aggregator, state, m.RESULT, result, outcome)
+
+
+def open_total(aggregator: Aggregator, state: CollectUnmask) -> tuple[m.Result, Outcome]:
+    """Subtract the masks from the total, in place; return it, with all commitments where it is checked."""
     context, parameters = aggregator.context, aggregator.parameters
     agreed, total = state.agreed, state.added.total
     recovery = Recovery(
@@ -487,7 +502,6 @@ def finish_unmask(aggregator: Aggregator, state: CollectUnmask) -> Transition:
         blinding = checked_total.unmask_blindings(parameters, opened.values(), masks)
         committed = agreed.edges.value_commitments
         result = checked_total.checked_result(parameters, total, blinding, opened, committed)
-    messages = aggregator.broadcast(state, m.RESULT, result)
     outcome = outcomes.outcome(
         context,
         parameters,
@@ -498,8 +512,7 @@ def finish_unmask(aggregator: Aggregator, state: CollectUnmask) -> Transition:
         survivors_certificate=state.survivors_certificate,
         faults=tuple(state.inbox.faults),
     )
-    body_hash = sha256(messages[0].body).digest()
-    return Transition(Summed(outcome=outcome, body_hash=body_hash), messages)
+    return result, outcome
 
 
 def threshold(aggregator: Aggregator, _state: CollectUnmask) -> int:

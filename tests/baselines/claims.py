@@ -35,6 +35,7 @@ from smpc_dp.capabilities.servers.statistics import result as shared
 from smpc_dp.capabilities.servers.statistics.plan import statistic_program
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
+from smpc_dp.engine.phases.parameters import MOST_SHOWN
 from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.engine.result import Privacy
 from smpc_dp.identity.keys import Identity
@@ -148,6 +149,8 @@ def sums() -> Stated:
                         claimed = parameters.privacy(4, excluded=excluded)
                         yield f"gopa, {form}, {corrupt}{name}, {excluded} excluded", claimed
     yield "secagg, exact, any survivors", checked("secagg", SUM | {"same_survivors": False}).privacy(5)
+    parameters = checked("secagg", SUM | {"total": "checked"}, MOST_SHOWN + 1)
+    yield "secagg, exact, more than each party is shown, checked total", parameters.privacy(10_000)
     yield "secagg, exact, sparse", checked("secagg", SUM, 300).privacy(290)
     yield "secagg, skellam", checked("secagg", BITS | {"mechanism": "skellam"}).privacy(5)
     yield "secagg, weights", checked("secagg", PRIVATE | WEIGHTS).privacy(5)

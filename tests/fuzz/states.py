@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from smpc_dp.capabilities.gopa import states as gopa
 from smpc_dp.engine.codec import Codec
 from smpc_dp.engine.events import Event, Message, Start
+from smpc_dp.secagg import checkers
 from smpc_dp.secagg import states as secagg
-from smpc_dp_lab.vectors import gopa_runs, runs
+from smpc_dp_lab.vectors import checked_runs, gopa_runs, runs
 from tests.fuzz.target import Decoder, Target
 
 
@@ -39,10 +40,12 @@ def _decoder(codec: Codec) -> Decoder:
 
 def targets() -> list[Target]:
     """Return the targets of this file."""
-    sums, averages = runs.SCENARIOS[0], gopa_runs.SCENARIOS[0]
+    sums, shown, averages = runs.SCENARIOS[0], checked_runs.SCENARIOS[-1], gopa_runs.SCENARIOS[0]
     rows = (
         ("state-secagg-party", Codec.of_party(secagg.PARTY), sums, sums.names[0]),
         ("state-secagg-aggregator", Codec.of_collector(secagg.AGGREGATOR), sums, runs.AGGREGATOR),
+        ("state-checkers-party", Codec.of_party(checkers.PARTY), shown, shown.names[0]),
+        ("state-checkers-aggregator", Codec.of_collector(checkers.AGGREGATOR), shown, runs.AGGREGATOR),
         ("state-gopa-party", Codec.of_party(gopa.PARTY), averages, averages.names[0]),
     )
     return [

@@ -12,6 +12,7 @@ from typing import Any
 from Crypto.Cipher import AES
 from Crypto.Hash import TupleHash256
 
+from smpc_dp_verify.encodings import party_set
 from smpc_dp_verify.ristretto import ORDER, Point, add, encode, map_to_group, times
 from tests.reference import sampling_twin, secagg_twin
 from tests.reference.merkle_twin import Tree
@@ -111,6 +112,35 @@ class Session(secagg_twin.Session):
         return scalar(sum(self.blindings[p.name] for p in survivors)), shown, hidden
 
 
+class SessionOfMany(Session):
+    """A run in which some check the total for all."""
+
+    def announce(self, total: bytes, survivors: list[Party], left: list[Party], digest: bytes) -> None:
+        """Show the total to the checkers; send it to all, with a certificate of what they attest."""
+        blinding, *shown = self.of_result(survivors)
+        corrupt, dropouts = int(self.session["max_corrupt"]), int(self.session["max_dropouts"])
+        quorum, absent = corrupt + 1, len(self.names) - len(left)
+        count = min(len(left), 2 * corrupt + 1 + max(0, dropouts - absent))
+        first = int.from_bytes(self.run.run_id, "big") % len(left)
+        chosen = [left[(first + index) % len(left)] for index in range(count)]
+        checkers = [p for p in left if p in chosen]
+        for p in checkers:
+            self.send(self.run, "total", self.aggregator, p.name, (total, blinding, *shown))
+        attested = self.run.digest("total", digest, total, blinding)
+        attesting = self.speakers(9, checkers)
+        for p in attesting:
+            self.send(self.run, "attest-total", p.name, self.aggregator, (attested,))
+        # So few that no sample has fewer bytes.
+        signers = attesting[:quorum]
+        signatures = b"".join(self.signatures["attest-total", p.name, self.aggregator] for p in signers)
+        packed = party_set([p.number for p in signers], len(self.names))
+        certificate = (packed, signatures, b"", b"")
+        for p in left:
+            if p in attesting or p not in checkers:
+                self.send(self.run, "result", self.aggregator, p.name, (total, blinding, certificate))
+
+
 def execute(vector: dict[str, Any]) -> tuple[dict[Message, tuple[str, str]], dict[str, Any]]:
     """As of the twin of secure sums."""
-    return Session(vector).execute()
+    kind = SessionOfMany if "max_corrupt" in vector["session"] else Session
+    return kind(vector).execute()

@@ -358,6 +358,12 @@ class Session:
         """What the result has besides."""
         return ()
 
+    def announce(self, total: bytes, survivors: list[Party], left: list[Party], digest: bytes) -> None:  # noqa: ARG002
+        """Send the total to those that are left; `digest` is that of the survivors."""
+        beside = self.of_result(survivors)
+        for p in left:
+            self.send(self.run, "result", self.aggregator, p.name, (total, *beside))
+
     def offset(self, element: int) -> int:
         """A lane of the total as a distance from the lower bounds."""
         return element
@@ -389,9 +395,7 @@ class Session:
             dealers = party_list([q.number for q in p.dealers])
             self.send(self.run, "unmask", p.name, self.aggregator, (dealers, shown, others, signatures))
         ring_vector = self.unmasked(participants, survivors, revealing)
-        beside = self.of_result(survivors)
-        for p in revealing:
-            self.send(self.run, "result", self.aggregator, p.name, (self.packed(ring_vector), *beside))
+        self.announce(self.packed(ring_vector), survivors, revealing, last)
         weighted = self.encoding["max_weight"] > 0
         weight = ring_vector[-1] if weighted else len(survivors)
         values = ring_vector[:-1] if weighted else ring_vector

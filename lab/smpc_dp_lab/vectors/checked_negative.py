@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from smpc_dp.crypto import commit
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.wire.sets import pack_set
 from smpc_dp_lab.vectors.checked_runs import SCENARIOS
-from smpc_dp_lab.vectors.fault import KINDS, Base, Kinds, Negative, flip
+from smpc_dp_lab.vectors.fault import KINDS, ORDER, Base, Kinds, Negative, flip
 
 CHECKED_KINDS: Kinds = {
     **KINDS,
@@ -17,8 +20,17 @@ CHECKED_KINDS: Kinds = {
     m.MASKED: m.CheckedMasked,
     m.RESULT: m.CheckedResult,
 }
+OF_MANY: Kinds = {
+    **CHECKED_KINDS,
+    m.ATTEST_SURVIVORS: m.Attestation,
+    m.TOTAL: m.CheckedResult,
+    m.ATTEST_TOTAL: m.Attestation,
+    m.RESULT: m.CertifiedResult,
+}
+# Of the run in which some check for all: a party that does, one that does not, and those that attest.
+CHECKER, OTHER, ATTESTING = "alice", "erin", ("alice", "carol")
 SIZE = m.OPENING_BYTES
-ORDER = (1 << 252) + 27742317777372353535851937790883648493
+GROUP_ORDER = (1 << 252) + 27742317777372353535851937790883648493
 
 
 def all_faults() -> Iterator[Negative]:
@@ -27,6 +39,11 @@ def all_faults() -> Iterator[Negative]:
     yield from _roots(base)
     yield from _masked(base)
     yield from _results(base)
+    early = base.sign(base.find(m.RESULT)[1], step=m.TOTAL)
+    about = "A party of few is shown the total as if it checked for others."
+    yield base.made("checked-total-of-few", about, base.find(m.RESULT)[0], early, ORDER)
+    yield from _totals(Base("checked-checkers", SCENARIOS, kinds=OF_MANY, victim=CHECKER))
+    yield from _certified(Base("checked-checkers", SCENARIOS, kinds=OF_MANY, victim=OTHER))
 
 
 def _roots(base: Base) -> Iterator[Negative]:
@@ -62,7 +79,7 @@ def _results(base: Base) -> Iterator[Negative]:
     yield changed("total", one_more, {"total": lambda total: _added(total, 1)})
     yield changed("blinding", "The sum of the blindings is another one.", {"blinding": _next})
     wide = "The sum of the blindings is as large as the order of the group and more."
-    yield changed("blinding-too-large", wide, {"blinding": lambda given: _added(given, ORDER)})
+    yield changed("blinding-too-large", wide, {"blinding": lambda given: _added(given, GROUP_ORDER)})
     yield changed("opening-missing", "Bob's opening is missing.", {"openings": lambda all_: all_[SIZE:]})
     yield changed(
         "openings-swapped",
@@ -94,9 +111,90 @@ def _other_commitment(base: Base) -> Negative:
     )
 
 
+def _totals(base: Base) -> Iterator[Negative]:
+    """Yield the faults of what a checker is shown, of what it attests, and of the result that it gets."""
+    for name, about, fields in (
+        ("total", "The first element is greater by one.", {"total": lambda total: _added(total, 1)}),
+        ("blinding", "The sum of the blindings is another one.", {"blinding": _next}),
+        ("opening-missing", "Alice's opening is missing.", {"openings": lambda all_: all_[SIZE:]}),
+    ):
+        yield base.fault(f"checked-total-{name}", f"To a checker: {about}", m.TOTAL, fields)
+    about = "A checker gets another total than it was shown and has attested."
+    fields = {"total": lambda total: _added(total, 1)}
+    yield base.fault("checked-total-not-that-of-the-result", about, m.RESULT, fields)
+    about = "A checker attests another total than it was shown."
+    yield base.fault(
+        "checked-attests-another-total", about, m.ATTEST_TOTAL, {"set_digest": flip}, sender="frank"
+    )
+    index, envelope = base.find(m.ATTEST_TOTAL, "alice")
+    about = "Dave, who was not shown the total, attests it."
+    asked = base.sign(envelope, sender="dave")
+    yield base.made("checked-attests-without-being-asked", about, index, asked)
+
+
+def _certified(base: Base) -> Iterator[Negative]:
+    """Yield the faults of a result that others have checked."""
+    run, result = base.run, base.read(m.RESULT)
+    run_id = base.find(m.RESULT)[1].run_id
+    digest = base.read(m.ATTEST_TOTAL, "alice").set_digest
+    survivors = base.read(m.ATTEST_SURVIVORS, "alice").set_digest
+    aggregator = run.context.aggregator
+
+    def signed(digest: bytes, run_id: bytes = run_id, step: str = m.ATTEST_TOTAL) -> bytes:
+        """Return the signatures of both checkers."""
+        message = m.Attestation(digest)
+        sent = [
+            run.context.write(run.signers[name], run_id, step, (aggregator,), message) for name in ATTESTING
+        ]
+        return b"".join(envelope.signature for [envelope] in sent)
+
+    def certificate(**fields: bytes) -> dict[str, object]:
+        return {"certificate": msgspec.structs.replace(result.certificate, **fields)}
+
+    names, shown = run.context.names, result.certificate.signatures
+    one = pack_set([1 + names.index(ATTESTING[0])], len(names))
+    other_blinding = keys.total_digest(run.context, run_id, survivors, result.total, _next(result.blinding))
+    other_survivors = keys.total_digest(run.context, run_id, flip(survivors), result.total, result.blinding)
+    for name, about, fields in (
+        ("total", "Another total than the checkers attest.", {"total": lambda total: _added(total, 1)}),
+        ("blinding", "Another sum of the blindings than the checkers attest.", {"blinding": _next}),
+        (
+            "below-the-quorum",
+            "As many attest the total as may be corrupt.",
+            certificate(signers=one, signatures=shown[: m.SIGNATURE_BYTES]),
+        ),
+        (
+            "with-a-repeated-signature",
+            "Alice's signature stands for carol's too.",
+            certificate(signatures=shown[: m.SIGNATURE_BYTES] * 2),
+        ),
+        (
+            "of-another-run",
+            "The checkers attest the total of another run.",
+            certificate(signatures=signed(digest, flip(run_id))),
+        ),
+        (
+            "of-other-survivors",
+            "The checkers attest the total of other survivors.",
+            certificate(signatures=signed(other_survivors)),
+        ),
+        (
+            "of-another-blinding",
+            "The checkers attest the total with another sum of the blindings.",
+            certificate(signatures=signed(other_blinding)),
+        ),
+        (
+            "of-another-step",
+            "The signatures are of another step.",
+            certificate(signatures=signed(digest, step=m.ATTEST_SURVIVORS)),
+        ),
+    ):
+        yield base.fault(f"checked-certified-{name}", about, m.RESULT, fields)
+
+
 def _order() -> bytes:
     """Return the order of the group as a scalar would be."""
-    return ORDER.to_bytes(32, "little")
+    return GROUP_ORDER.to_bytes(32, "little")
 
 
 def _added(data: bytes, more: int) -> bytes:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from msgspec.structs import replace
 
 from smpc_dp.encoding import Encoding
-from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.phases.parameters import MOST_SHOWN, SumParameters
 from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
 from smpc_dp.secagg.noisy import NoisySumParameters
 from smpc_dp.secagg.params import SecAggParameters
@@ -20,15 +20,19 @@ VARIANCE = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedScenario(Scenario):
-    """The inputs of one run whose total is checked; `variance`: of each party's noise, in squared steps."""
+    """The inputs of one run whose total is checked.
+
+    `variance`: of each party's noise, in squared steps; `most_shown`: of more parties some check for all.
+    """
 
     variance: int = 0
+    most_shown: int = MOST_SHOWN
 
     @property
     def parameters(self) -> SumParameters:
         """The parameters of the roles; claims do not enter a run, and are left out."""
         if not self.variance:
-            return SecAggParameters(self.encoding, self.plan, total="checked")
+            return SecAggParameters(self.encoding, self.plan, total="checked", most_shown=self.most_shown)
         return NoisySumParameters(
             encoding=self.encoding,
             plan=self.plan,
@@ -44,7 +48,12 @@ class CheckedScenario(Scenario):
     @property
     def stated(self) -> dict[str, object]:
         """What the session states besides."""
-        return {"total": "checked"} | ({"noise_variance": self.variance} if self.variance else {})
+        stated: dict[str, object] = {"total": "checked"}
+        if self.variance:
+            stated["noise_variance"] = self.variance
+        if self.parameters.has_checkers:
+            stated |= {"max_corrupt": self.plan.max_corrupt, "max_dropouts": self.plan.max_dropouts}
+        return stated
 
 
 _FOUR = plan_secagg(4, dropout=0.25, corrupt=0.0)
@@ -89,5 +98,15 @@ SCENARIOS = (
         check_plan(6, 3, 2, dropout=0.34, corrupt=0.0),
         ROWS,
         kill={"bob": 6},
+    ),
+    CheckedScenario(
+        "checked-checkers",
+        "Some of six parties check the total for all, as if they were more than 10,000: four, of whom two "
+        "must attest it; bob dies before he does.",
+        real(3, 6),
+        plan_secagg(6, dropout=0.17, corrupt=0.17),
+        ROWS,
+        kill={"bob": 9},
+        most_shown=5,
     ),
 )

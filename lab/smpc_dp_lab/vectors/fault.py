@@ -222,9 +222,10 @@ class Base(RecordedRun[runs.RecordedRun]):
         scenarios: Sequence[Scenario] = SCENARIOS,
         new_run: Callable[[Any], runs.RecordedRun] = runs.new_run,
         kinds: Kinds = KINDS,
+        victim: str = VICTIM,
     ) -> None:
         [scenario] = [scenario for scenario in scenarios if scenario.name == name]
-        super().__init__(name, new_run(scenario).execute(), kinds)
+        super().__init__(name, new_run(scenario).execute(), kinds, victim=victim)
 
 
 def signed_again(context: Context, signer: Signer, envelope: Envelope) -> Envelope:

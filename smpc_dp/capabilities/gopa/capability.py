@@ -82,9 +82,9 @@ def _states(parameters: GopaParameters) -> Any:
         from smpc_dp.capabilities.gopa import states
 
         return states
-    from smpc_dp.secagg import states as masked
+    from smpc_dp.secagg.protocol import states_of
 
-    return masked
+    return states_of(parameters)
 
 
 def _party(context: Context, parameters: GopaParameters, *arguments: Any, **named: Any) -> Run[Any]:

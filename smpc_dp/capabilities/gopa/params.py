@@ -179,7 +179,12 @@ class GopaParameters(CheckableParameters, frozen=True):
         if not self.is_checked:
             return claim
         return with_check(
-            claim, self.plan, "vectors with their own noise", fresh=FRESH_NOISE, word="other_sum"
+            claim,
+            self.plan,
+            "vectors with their own noise",
+            fresh=FRESH_NOISE,
+            word="other_sum",
+            by_some=self.has_checkers,
         )
 
     def _unchecked_claim(self, survivors: int) -> Claim:

@@ -7,7 +7,6 @@ reveals nothing more; the aggregator reads noisy vectors alone.
 from __future__ import annotations
 
 import functools
-from hashlib import sha256
 from typing import ClassVar
 
 from smpc_dp.capabilities.gopa import messages as g
@@ -214,9 +213,7 @@ def finish_published(aggregator: Aggregator, state: CollectPublished) -> Transit
         faults=tuple(state.inbox.faults),
         residual_pairs=residual,
     )
-    messages = aggregator.broadcast(state, g.AVERAGE, message)
-    after = Summed(outcome=outcome, body_hash=sha256(messages[0].body).digest())
-    return Transition(after, messages)
+    return key_graph.send_result(aggregator, state, g.AVERAGE, message, outcome)
 
 
 least = key_graph.min_survivors

@@ -6,6 +6,7 @@ certificate of a quorum of these signatures. The participants and the survivors 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -48,15 +49,9 @@ def check_certified(
     member: Member[SumParameters], run_id: bytes, step: str, digest: bytes, members: PartySet, body: bytes
 ) -> Certificate:
     """Return the certificate in `body`; raise PeerFault unless a quorum of `members` attests `digest`."""
-    return check_certificate(
-        member.context,
-        member.parameters.plan.quorum,
-        run_id,
-        step,
-        digest,
-        members,
-        decode(body, m.Certificate, member.context.aggregator),
-    )
+    certificate = decode(body, m.Certificate, member.context.aggregator)
+    quorum = member.parameters.plan.quorum
+    return check_certificate(member.context, quorum, run_id, step, digest, members, certificate)
 
 
 def accept_attestation(
@@ -71,11 +66,19 @@ def accept_attestation(
 
 
 def certify(
-    collector: Collector[Any], state: CollectorState, attesting: Attesting
+    collector: Collector[Any],
+    state: CollectorState,
+    attesting: Attesting,
+    given: Mapping[int, bytes] | None = None,
+    quorum: int | None = None,
 ) -> tuple[m.Certificate, Certificate]:
-    """Return the shortest certificate of the received attestations, and the same as evidence."""
-    quorum, digest = collector.parameters.plan.quorum, attesting.digest
-    signatures = {party: item.signature for party, item in state.inbox.items.items()}
+    """Return the shortest certificate of attestations, and the same as evidence.
+
+    `given`: their signatures, those received in the step by default. `quorum`: that of the plan by default.
+    """
+    quorum, digest = quorum or collector.parameters.plan.quorum, attesting.digest
+    received = {party: item.signature for party, item in state.inbox.items.items()}
+    signatures = received if given is None else given
     if len(signatures) < quorum:
         raise collector.too_few(state, quorum)
     context, run_id, step = collector.context, state.run_id, state.step

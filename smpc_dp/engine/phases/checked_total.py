@@ -1,13 +1,14 @@
 """Commitments by which each receiver checks the total of a sum.
 
 A party commits to what it masks before any commitment is shown, and shows its own with its masked vector. The
-commitments of all survivors add up to the commitment to the total with the sum of their blindings.
+commitments of all survivors add up to the commitment to the total with the sum of their blindings. Of many
+parties some survivors check that for all, and more of them attest it than may be corrupt.
 Specification: protocols/secagg/checked.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -199,6 +200,27 @@ def _with_masks(parameters: SumParameters, blinding: bytes, masks: Masks) -> byt
     for seed, sign in masks.signed:
         (plus if sign > 0 else minus).append(_mask(parameters, seed))
     return commit.add_blindings(plus, minus)
+
+
+# Of many parties
+
+
+def attested_digest(
+    context: Context, run_id: bytes, survivors: bytes, message: m.CheckedResult | m.CertifiedResult
+) -> bytes:
+    """Return the digest that checkers attest of a total; `survivors` is the digest of the survivors."""
+    return keys.total_digest(context, run_id, survivors, message.total, message.blinding)
+
+
+def checkers_of(parameters: SumParameters, run_id: bytes, left: Collection[int]) -> tuple[int, ...]:
+    """Return the parties of those that are left which check the total for all, ascending.
+
+    As many that a quorum stays if all other dropouts of the plan are among them. From run to run others.
+    """
+    parties, plan = sorted(left), parameters.plan
+    count = min(len(parties), plan.checkers(plan.parties - len(parties)))
+    first = int.from_bytes(run_id, "big") % len(parties)
+    return tuple(sorted((parties + parties)[first : first + count]))
 
 
 # The aggregator's side

@@ -589,6 +589,18 @@ class CollectReveal(CollectorState, frozen=True, kw_only=True, eq=False):
     commitments: Commitments
 
 
+def send_result(
+    aggregator: SumAggregator[Any],
+    state: CollectorState,
+    step: str,
+    message: msgspec.Struct,
+    outcome: Outcome,
+) -> Transition:
+    """Send the result of a sum to all parties that are left."""
+    messages = aggregator.broadcast(state, step, message)
+    return Transition(Summed(outcome=outcome, body_hash=sha256(messages[0].body).digest()), messages)
+
+
 def accept_hello(
     collector: Collector[SumParameters], _state: CollectorState, _party: int, envelope: Envelope
 ) -> Item:

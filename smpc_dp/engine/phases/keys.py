@@ -86,6 +86,11 @@ def survivors_digest(context: Context, run_id: bytes, participants: bytes, survi
     return _bound(context, Label.SURVIVORS, run_id, participants, survivors)
 
 
+def total_digest(context: Context, run_id: bytes, survivors: bytes, total: bytes, blinding: bytes) -> bytes:
+    """Return the digest that checkers sign of a total; `survivors` is the digest of the survivors."""
+    return _bound(context, Label.TOTAL, run_id, survivors, total, blinding)
+
+
 def self_mask_seed(context: Context, run_id: bytes, party: str, self_seed: bytes) -> bytes:
     """Return the generator seed of a party's self-mask."""
     return _bound(context, Label.SELF_MASK, run_id, party.encode(), self_seed)

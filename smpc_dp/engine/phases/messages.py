@@ -41,6 +41,9 @@ RESULT = "result"
 
 # Steps whose message is a result: of GOPA that keeps the noise of lost parties, it is an average.
 RESULTS = (RESULT, "average")
+# Of a checked total of many parties: the checkers' step, between the last two, and the one that it answers.
+TOTAL = "total"
+ATTEST_TOTAL = "attest-total"
 
 # Steps of a logged run, between `start` and the others; `certify-begin` is the first entry of its log.
 BEGIN = "begin"
@@ -208,7 +211,10 @@ class Deliver(Body, frozen=True):
 
 
 class Attestation(Body, frozen=True):
-    """Party: the digest of the one set that it has seen (of participants, later of survivors)."""
+    """Party: the digest of the one set that it has seen (of participants, later of survivors).
+
+    Of a checker: the digest of the total that it has checked.
+    """
 
     set_digest: Bytes32
 
@@ -270,6 +276,7 @@ class Result(Body, frozen=True):
 class CheckedResult(Result, frozen=True):
     """Aggregator, of a checked total: besides, the sum of the survivors' blindings, and commitments.
 
+    Of many parties the same is sent to checkers alone.
     `openings`: of each survivor the commitment to its vector and the signature of it, 96 bytes; `hidden`: of
     each other party that advertised its `value_commitment`, 32 bytes; in roster order.
     """
@@ -279,8 +286,15 @@ class CheckedResult(Result, frozen=True):
     hidden: bytes
 
 
+class CertifiedResult(Result, frozen=True):
+    """Aggregator, of a checked total of many parties: the sum of the blindings, and who attests the total."""
+
+    blinding: Bytes32
+    certificate: Certificate
+
+
 class Kinds(NamedTuple):
-    """Types of the messages that differ where totals are checked."""
+    """Types of the messages that differ where totals are checked, and where some check for all."""
 
     advertise: type[Advertise]
     merkle_commitment: type[MerkleCommitment]
@@ -290,6 +304,7 @@ class Kinds(NamedTuple):
 
 UNCHECKED = Kinds(Advertise, MerkleCommitment, Masked, Result)
 CHECKED = Kinds(CheckedAdvertise, CheckedMerkleCommitment, CheckedMasked, CheckedResult)
+CERTIFIED = CHECKED._replace(result=CertifiedResult)
 
 
 # Of protocols with a log.

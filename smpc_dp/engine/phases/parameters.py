@@ -14,11 +14,19 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.vector_commitments import MAX_LENGTH
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.engine.phases.cost import Cost, PlannedAnswer, average_answer
-from smpc_dp.engine.phases.messages import CHECKED, OPENING_BYTES, PARTY_STEPS, UNCHECKED, Kinds
+from smpc_dp.engine.phases.messages import (
+    ATTEST_TOTAL,
+    CERTIFIED,
+    CHECKED,
+    OPENING_BYTES,
+    PARTY_STEPS,
+    UNCHECKED,
+    Kinds,
+)
 from smpc_dp.engine.result import Claim, Noise, Outcome, Privacy, Result
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.privacy.secagg_plan import SecAggPlan, commitment_bytes, communication
+from smpc_dp.privacy.secagg_plan import SecAggPlan, checker_bytes, commitment_bytes, communication
 from smpc_dp.seen import LINE_BYTES, MOST_BEHIND
 
 if TYPE_CHECKING:
@@ -27,8 +35,9 @@ if TYPE_CHECKING:
 
 
 MAX_PARTIES = 65_535
-# Where each receiver checks the total: it is shown the commitments of all parties.
-MOST_CHECKED, MAX_CHECKED = 10_000, MAX_LENGTH
+# Elements of a checked total, and the parties whose commitments each receiver is shown; of more some check
+# for all.
+MAX_CHECKED, MOST_SHOWN = MAX_LENGTH, 10_000
 
 Total = Literal["checked", "unchecked"]
 
@@ -58,7 +67,12 @@ class RequestParameters:
 
     @property
     def is_checked(self) -> bool:
-        """Whether each receiver checks the total against commitments to all vectors."""
+        """Whether each receiver checks the total against commitments to all vectors, or some for all."""
+        return False
+
+    @property
+    def has_checkers(self) -> bool:
+        """Whether some survivors check the total for all: of a checked one, of many parties."""
         return False
 
     @property
@@ -160,7 +174,7 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
     @property
     def party_steps(self) -> tuple[str, ...]:
         """The steps of a party, in order."""
-        return PARTY_STEPS
+        return (*PARTY_STEPS, ATTEST_TOTAL) if self.has_checkers else PARTY_STEPS
 
     @property
     def deals_shares(self) -> bool:
@@ -175,13 +189,22 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
     @property
     def kinds(self) -> Kinds:
         """Types of the messages that differ where totals are checked."""
+        if self.has_checkers:
+            return CERTIFIED
         return CHECKED if self.is_checked else UNCHECKED
 
     @property
     def traffic(self) -> tuple[int, int]:
         """Expected bytes that one party sends and receives, without frames and TLS records."""
         length, size = self.encoding.ring_length, self.encoding.element_bytes
-        traffic = communication(self.plan, length, size, shares=self.deals_shares, checked=self.is_checked)
+        traffic = communication(
+            self.plan,
+            length,
+            size,
+            shares=self.deals_shares,
+            checked=self.is_checked,
+            has_checkers=self.has_checkers,
+        )
         return traffic["up"]["total"], traffic["down"]["total"]
 
     def largest_message(self, _servers: int) -> int:
@@ -252,14 +275,23 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
 
 
 class CheckableParameters(SumParameters, frozen=True, kw_only=True):
-    """Parameters of a sum that each receiver may check; `total`: whether it does."""
+    """Parameters of a sum that each receiver may check; `total`: whether it does.
+
+    `most_shown`: with more parties some survivors check for all; no session file says another number.
+    """
 
     total: Total = "unchecked"
+    most_shown: int = MOST_SHOWN
 
     @property
     def is_checked(self) -> bool:
-        """Whether each receiver checks the total against commitments to all vectors."""
+        """Whether each receiver checks the total against commitments to all vectors, or some for all."""
         return self.total == "checked"
+
+    @property
+    def has_checkers(self) -> bool:
+        """Whether some survivors check the total for all."""
+        return self.is_checked and self.plan.parties > self.most_shown
 
     @property
     def extra_bytes(self) -> int:
@@ -271,11 +303,16 @@ class CheckableParameters(SumParameters, frozen=True, kw_only=True):
         """Whether each party checks the total, and the bytes that it takes."""
         if not self.is_checked:
             return ("total: the aggregator's word, no party checks it",)
-        sent, received = commitment_bytes(self.plan)
-        return (
-            "total: each party checks it against commitments to all vectors (experimental), with "
-            f"{sent} of the bytes sent and {received} of those received",
-        )
+        sent, received = commitment_bytes(self.plan, self.has_checkers)
+        who, more = "each party checks it against commitments to all vectors (experimental)", ""
+        if self.has_checkers:
+            plan = self.plan
+            who = (
+                f"{plan.checkers()} survivors check it for all against commitments to all vectors "
+                f"(experimental), and {plan.check_quorum} attest it"
+            )
+            more = f"; a checker receives {checker_bytes(plan)[1]} more, and the total twice"
+        return (f"total: {who}, with {sent} of the bytes sent and {received} of those received{more}",)
 
 
 def cost_of_sum(parameters: SumParameters, _servers: int = 0) -> Cost:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from smpc_dp.engine.phases.parameters import MAX_CHECKED, MOST_CHECKED
+from smpc_dp.engine.phases.parameters import MAX_CHECKED, MOST_SHOWN
 from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 
@@ -29,20 +30,23 @@ def test_a_secure_sum_has_an_unchecked_total_unless_asked(more: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("more", [{}, NOISE])
-@pytest.mark.parametrize(
-    ("change", "parties", "bound"),
-    [
-        ({"length": MAX_CHECKED + 1}, 6, "1,048,576 elements"),
-        ({"length": MAX_CHECKED, "max_weight": 1}, 6, "1,048,576 elements"),
-        ({}, MOST_CHECKED + 1, "10,000 parties"),
-    ],
-)
+@pytest.mark.parametrize("change", [{"length": MAX_CHECKED + 1}, {"length": MAX_CHECKED, "max_weight": 1}])
 def test_what_is_too_large_to_check_is_refused_by_the_bound(
-    more: dict[str, Any], change: dict[str, Any], parties: int, bound: str
+    more: dict[str, Any], change: dict[str, Any]
 ) -> None:
-    _, [issue] = check("secagg", SUM | more | change | {"total": "checked"}, parties)
+    _, [issue] = check("secagg", SUM | more | change | {"total": "checked"})
     assert (issue.where, issue.check) == ("total", ConfigCheck.TOO_LARGE)
-    assert f"'checked' is for at most {bound}" in issue.reason
+    assert "'checked' is for at most 1,048,576 elements" in issue.reason
+
+
+@pytest.mark.parametrize("more", [{}, NOISE])
+def test_of_more_than_ten_thousand_some_check_for_all(more: dict[str, Any]) -> None:
+    for total, has_checkers in (("checked", True), ("unchecked", False)):
+        parameters, issues = check("secagg", SUM | more | {"total": total}, MOST_SHOWN + 1)
+        assert issues == []
+        assert parameters.has_checkers is has_checkers
+        few = msgspec.structs.replace(parameters, most_shown=MOST_SHOWN + 1)
+        assert few.has_checkers is False
 
 
 def test_sessions_of_servers_do_not_have_the_setting() -> None:
@@ -93,17 +97,11 @@ def test_other_forms_of_gopa_are_refused_by_name(form: dict[str, Any], reason: s
     assert issue.reason == f"'checked' is not for {reason}"
 
 
-@pytest.mark.parametrize(
-    ("change", "parties", "bound"),
-    [({"length": MAX_CHECKED + 1}, 6, "1,048,576 elements"), ({}, MOST_CHECKED + 1, "10,000 parties")],
-)
-def test_what_is_too_large_to_check_is_refused_by_gopa_too(
-    change: dict[str, Any], parties: int, bound: str
-) -> None:
-    given = GOPA | {"on_dropout": "roll-back", "total": "checked"} | change
-    _, [issue] = check("gopa", given, parties)
+def test_what_is_too_large_to_check_is_refused_by_gopa_too() -> None:
+    given = GOPA | {"on_dropout": "roll-back", "total": "checked", "length": MAX_CHECKED + 1}
+    _, [issue] = check("gopa", given)
     assert (issue.where, issue.check) == ("total", ConfigCheck.TOO_LARGE)
-    assert f"'checked' is for at most {bound}" in issue.reason
+    assert "'checked' is for at most 1,048,576 elements" in issue.reason
 
 
 @pytest.mark.parametrize("total", ["checked", "unchecked"])

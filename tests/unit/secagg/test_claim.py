@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from smpc_dp.engine.result import Claim
@@ -64,6 +65,22 @@ def test_the_clause_about_the_total_says_how_many_may_collude() -> None:
     )
     assert "and of one vector for each corrupt survivor, fixed before" in colluding
     assert colluding.endswith("and up to 1 parties that collude with it")
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("corrupt", [0.0, 0.2])
+def test_of_many_the_claim_says_who_checks(kind: str, corrupt: float) -> None:
+    check: Any = check_noisy if kind == "noisy" else check_parameters
+    few, _ = check(KINDS[kind] | {"total": "checked", "corrupt": corrupt}, 6)
+    all_check, some_check = few.claim(5), msgspec.structs.replace(few, most_shown=5).claim(5)
+    assert some_check.limits.without("checkers") == all_check.limits
+    assert "see it before the others" in one(some_check.limits, "checkers")
+    least = 1 + few.plan.max_corrupt
+    checked = f"some survivors check the total for all, and a party takes it from {least} of them at least"
+    assert one(some_check.clauses, "total") == one(all_check.clauses, "total").replace(
+        "every party checks the total", checked
+    )
+    assert some_check.clauses.without("total") == all_check.clauses.without("total")
 
 
 def test_what_is_committed_to_has_the_noise() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from smpc_dp.engine.phases.parameters import SumParameters, Total
+from smpc_dp.engine.phases.parameters import CheckableParameters, SumParameters, Total
+from smpc_dp.privacy.secagg_plan import communication
 from smpc_dp.report.trace import Trace
 from smpc_dp.secagg.params import check_parameters
 from smpc_dp.simulate import average
@@ -62,6 +63,25 @@ def test_a_checked_total_costs_what_the_plan_adds() -> None:
     for index in (0, 1):
         more = plans[1].traffic[index] - plans[0].traffic[index]
         assert more == pytest.approx(checked[index] - without[index], abs=16)
+
+
+@pytest.mark.parametrize(("parties", "length"), [(12, 40), (30, 2)])
+def test_checkers_receive_what_the_plan_adds(
+    parties: int, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On average: each party takes a certificate, and checkers all commitments and the total once more."""
+    monkeypatch.setattr(CheckableParameters, "has_checkers", property(lambda one: one.is_checked))
+    parameters = planned(parties, length, "checked")
+    plan, encoding = parameters.plan, parameters.encoding
+    cost = communication(plan, length, encoding.element_bytes, checked=True, has_checkers=True)
+    share = plan.checkers() / parties
+    expected = [cost[direction]["total"] + share * cost["checker"][direction] for direction in ("up", "down")]
+    assert parameters.traffic == (cost["up"]["total"], cost["down"]["total"])
+    measured = bytes_of_a_run(parameters, length, {"total": "checked"})
+    assert expected == pytest.approx(measured, rel=0.05)
+    [note] = parameters.notes
+    assert f"{plan.checkers()} survivors check it for all" in note
+    assert f"{plan.max_corrupt + 1} attest it" in note
 
 
 def test_the_plan_says_whose_word_the_total_is() -> None:
