@@ -10,6 +10,7 @@ import msgspec
 
 from smpc_dp.errors import ConfigCheck, ConfigIssue, LocalError
 from smpc_dp.report.document import write
+from smpc_dp_lab.bench.checked import LENGTHS, run_checked_bench
 from smpc_dp_lab.bench.engines import run_engines_bench
 from smpc_dp_lab.bench.figures import Progress, Report, refuse
 from smpc_dp_lab.bench.gopa import run_gopa_bench
@@ -51,6 +52,7 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
             runs, progress, 2_000 if quick else 246_000, peers.mpyc, peers.emp
         ),
         "proofs": lambda: run_proofs_bench(runs, progress, peers.proofs),
+        "checked": lambda: run_checked_bench(runs, progress, lengths=LENGTHS[:1] if quick else LENGTHS),
         "sampling": lambda: run_sampling_bench(runs, progress, peer_python=peers.opendp),
         "secagg": lambda: run_secagg_bench(parties, length, runs, progress, peer_python=peers.flower),
         "gopa": lambda: run_gopa_bench((100,) if quick else (100, 1_000), 1, progress),

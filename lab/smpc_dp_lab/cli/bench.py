@@ -112,6 +112,41 @@ def proofs(
 
 
 @app.command()
+def checked(
+    runs: Runs = 5,
+    lengths: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--length",
+            help="Elements of a vector; may be repeated. Left out: 10,000, 100,000 and 1,000,000.",
+            show_default=False,
+        ),
+    ] = None,
+    widths: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--width",
+            help="Bits of an element, 8 to 64; may be repeated. Left out: 16, 32, 48 and 64.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure checked totals.
+
+    Commitments to vectors and checks of their sum, beside the additions of points that they take and sums of
+    multiples by curve25519-dalek; sums with checked totals, beside unchecked ones.
+    """
+    from smpc_dp_lab.bench.checked import LENGTHS, WIDTHS, run_checked_bench
+
+    _show(
+        "rounds",
+        as_json,
+        lambda show: run_checked_bench(runs, show, lengths=lengths or LENGTHS, widths=widths or WIDTHS),
+    )
+
+
+@app.command()
 def sampling(
     runs: Runs = 7,
     peer_python: Annotated[
