@@ -175,19 +175,32 @@ def gopa(
     runs: Runs = 1,
     lost: Annotated[int, typer.Option(help="Users that the plans may lose, at most a tenth of them.")] = 10,
     dropout: Annotated[float, typer.Option(help="Fraction that two plans may lose instead.")] = 0.01,
+    direct: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Users without an aggregator, 3 to 256; may be repeated. Left out: 10, 50, 100 and 256.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure private averaging (GOPA).
 
     Costs of a party by the number of parties, beside secure sums on the sparse and on the complete graph.
     """
-    from smpc_dp_lab.bench.gopa import run_gopa_bench
+    from smpc_dp_lab.bench.gopa import DIRECT, run_gopa_bench
 
     _show(
         "runs",
         as_json,
         lambda show: run_gopa_bench(
-            parties or (100, 1_000), runs, show, length=length, lost=lost, dropout=dropout
+            parties or (100, 1_000),
+            runs,
+            show,
+            length=length,
+            lost=lost,
+            dropout=dropout,
+            direct=direct or DIRECT,
         ),
     )
 
