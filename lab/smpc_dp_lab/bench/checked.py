@@ -126,8 +126,8 @@ def _loading(folder: Path, length: int) -> list[Figure]:
     make, read = (_spent(lambda: GeneratorCache(folder).load(length)) for _ in ("make", "read"))
     name, note = f"generators of {length}", "processor time, one thread, once; with"
     return [
-        cost(f"{name}: make", "s", [make], f"{note} writing their files"),
-        cost(f"{name}: read", "s", [read], f"{note} the comparison of their digests"),
+        cost(f"{name}, make", "s", [make], f"{note} writing their files"),
+        cost(f"{name}, read", "s", [read], f"{note} the comparison of their digests"),
     ]
 
 
@@ -199,7 +199,7 @@ def _sums(case: _Case) -> list[Figure]:
     note = f"an exact sum of {PARTIES} parties in one process, all messages included, generators loaded, once"
     return [
         cost(
-            f"{case.name}: {kind}",
+            f"sum of {case.name}, {kind}",
             unit,
             [measure(checked)],
             note,
