@@ -249,7 +249,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         settings = self.averaging.settings
         if self.mechanism is not None and "mechanism" not in settings:
             issues.append(ConfigIssue("averager.mechanism", "is for secagg", ConfigCheck.UNSUPPORTED))
-        if self.total is not None and "total" not in settings:
+        if self.total is not None and ("total" not in settings or self.verifiable):
             reason = "is for secagg, and for gopa with on_dropout = 'roll-back'"
             issues.append(ConfigIssue("averager.total", reason, ConfigCheck.UNSUPPORTED))
         if (self.verifiable or self.on_dropout is not None) and "verifiable" not in settings:
