@@ -457,6 +457,18 @@ class Generators:
         threads: int = 1,
     ) -> bool: ...
 
+def count_additions(length: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Numbers of additions of 7 and of 8 multiplications: of a commitment, and of a check on one thread."""
+
+def make_additions(seven: int, eight: int) -> None:
+    """So many additions of points of 7 and of 8 multiplications in the field."""
+
+class PeerMultiples:
+    """Multiples of as many points by these elements, as curve25519-dalek adds them; for a benchmark."""
+
+    def __new__(cls, elements: NDArray[np.uint64]) -> PeerMultiples: ...
+    def add(self, constant_time: bool) -> None: ...
+
 class TlsError(OSError):
     """The other end's TLS is wrong; the text says in what."""
 

@@ -1,11 +1,17 @@
 //! Python class of the generators of vector commitments, with commitments and checks.
 
+use std::hint::black_box;
+use std::iter::successors;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use smpc_core::curve25519_dalek::constants::RISTRETTO_BASEPOINT_POINT;
+use smpc_core::curve25519_dalek::ristretto::RistrettoPoint;
+use smpc_core::curve25519_dalek::scalar::Scalar;
+use smpc_core::curve25519_dalek::traits::{MultiscalarMul, VartimeMultiscalarMul};
 use smpc_core::pedersen::{self, BLOCK_BYTES, BLOCK_POINTS, Block, Elements, Integers, MAX_LENGTH};
 use smpc_core::proofs::encode;
 
@@ -148,11 +154,60 @@ fn make_generator_block(
     Ok(PyBytes::new(py, &block))
 }
 
+/// Counts the additions of a commitment and of a check, each of 7 and of 8 multiplications, for a benchmark.
+#[pyfunction]
+fn count_additions(length: usize, width: usize) -> PyResult<((usize, usize), (usize, usize))> {
+    let commit = pedersen::commit_additions(length, width).map_err(raise)?;
+    let check = pedersen::check_additions(length, width).map_err(raise)?;
+    Ok((commit.into(), check.into()))
+}
+
+/// Makes so many additions of 7 and of 8 multiplications, for a benchmark.
+#[pyfunction]
+fn make_additions(py: Python<'_>, seven: usize, eight: usize) {
+    py.detach(|| pedersen::make_additions([seven, eight]));
+}
+
+/// Sums of multiples by curve25519-dalek, for a benchmark.
+#[pyclass(module = "smpc_dp._core", frozen)]
+struct PeerMultiples {
+    scalars: Vec<Scalar>,
+    points: Vec<RistrettoPoint>,
+}
+
+#[pymethods]
+impl PeerMultiples {
+    #[new]
+    fn new(elements: PyReadonlyArray1<'_, u64>) -> PyResult<Self> {
+        let elements = elements.as_slice()?;
+        let next = |last: &RistrettoPoint| Some(last + RISTRETTO_BASEPOINT_POINT);
+        Ok(Self {
+            scalars: elements.iter().copied().map(Scalar::from).collect(),
+            points: successors(Some(RISTRETTO_BASEPOINT_POINT), next)
+                .take(elements.len())
+                .collect(),
+        })
+    }
+
+    fn add(&self, py: Python<'_>, constant_time: bool) {
+        py.detach(|| {
+            black_box(if constant_time {
+                RistrettoPoint::multiscalar_mul(&self.scalars, &self.points)
+            } else {
+                RistrettoPoint::vartime_multiscalar_mul(&self.scalars, &self.points)
+            });
+        });
+    }
+}
+
 /// Adds everything here to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("GENERATOR_BLOCK_BYTES", BLOCK_BYTES)?;
     module.add("GENERATOR_BLOCK_POINTS", BLOCK_POINTS)?;
     module.add("MAX_COMMITTED_VECTOR", MAX_LENGTH)?;
     module.add_class::<Generators>()?;
+    module.add_class::<PeerMultiples>()?;
+    module.add_function(wrap_pyfunction!(count_additions, module)?)?;
+    module.add_function(wrap_pyfunction!(make_additions, module)?)?;
     module.add_function(wrap_pyfunction!(make_generator_block, module)?)
 }

@@ -115,5 +115,31 @@ class Generators:
         )
 
 
+def count_additions(length: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Count the additions of points of a commitment and of a check on one thread, for a benchmark.
+
+    Each are so many of 7 and so many of 8 multiplications in the field. Raises ValueError for a width that is
+    not between 1 and 8 bytes.
+    """
+    return _core.count_additions(length, width)
+
+
+def make_additions(seven: int, eight: int) -> None:
+    """Make so many additions of points of 7 and of 8 multiplications, for a benchmark."""
+    _core.make_additions(seven, eight)
+
+
+class PeerMultiples:
+    """Sum of multiples of points by curve25519-dalek, for a benchmark; the points are made before."""
+
+    def __init__(self, elements: NDArray[np.uint64]) -> None:
+        """Make as many points as elements."""
+        self._core = _core.PeerMultiples(elements)
+
+    def add(self, *, constant_time: bool) -> None:
+        """Add up the multiples, in the time that elements take or in constant time."""
+        self._core.add(constant_time)
+
+
 IN_PROCESS = Generators()
 """The generators of this process."""

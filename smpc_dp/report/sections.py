@@ -200,10 +200,19 @@ def learned_section(results: Mapping[str, Json]) -> list[Section]:
         Table("Steps of each party", (("party", TEXT), ("done", NUMBER), ("planned", NUMBER)), done),
     ]
     blocks.insert(1, _metrics(results))
+    blocks += _totals_checked([result["evidence"] for result in results.values()])
     failures = tuple(dict.fromkeys(text for result in results.values() for text in result["failures"]))
     if failures:
         blocks += [Text("Steps failed, each reason once:"), Sentences(failures)]
     return section("result", "Result", blocks)
+
+
+def _totals_checked(evidence: Sequence[Json | None]) -> list[Block]:
+    """Return how many totals of averages the parties have checked; nothing where they checked none."""
+    given = [one for one in evidence if one is not None]
+    averages, checked = (sum(one[key] for one in given) for key in ("averages", "checked"))
+    text = f"Averages whose totals the parties checked, all parties together: {checked} of {averages}."
+    return [Text(text)] if checked else []
 
 
 def _metrics(results: Mapping[str, Json]) -> Block:

@@ -217,12 +217,16 @@ class Membership:
 
     async def load_generators(self) -> None:
         """Load what commitments of this session need; nothing where no total is checked."""
+        await asyncio.to_thread(self.load_generators_blocking)
+
+    def load_generators_blocking(self) -> None:
+        """Load as `load_generators` does, outside of an event loop."""
         lengths = [one.shape[0] for one in self.session.checked_parameters.requests if one.is_checked]
         if lengths:
             # Not at the top: most sessions need none.
             from smpc_dp import generator_cache
 
-            await asyncio.to_thread(generator_cache.load_generators, max(lengths), 2)
+            generator_cache.load_generators(max(lengths), 2)
 
     def context(self, request: int, operation: str = "") -> Context:
         """Return the context of request number `request`, with the operation of a party."""

@@ -13,7 +13,7 @@ import pytest
 
 from smpc_dp import simulate
 from smpc_dp.capabilities.learn.requests.learning import learn, serve_learning
-from smpc_dp.capabilities.learn.requirements import Learned
+from smpc_dp.capabilities.learn.requirements import AverageEvidence, Learned
 from smpc_dp.encoding import RingVector
 from smpc_dp.engine.phases import checked_total
 from smpc_dp.engine.phases import messages as m
@@ -28,6 +28,7 @@ GROUPS |= {"seed": 2, "rate": 2.0}
 ALL: dict[str, Any] = {"learner": "sgd", "features": 2, "steps": 2, "rate": 0.5, "clip": 1.0, "seed": 2}
 PRIVATE: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-5}
 CHECKED: dict[str, Any] = {"averager": {"total": "checked"}}
+GOPA: dict[str, Any] = {"averager": {"method": "gopa", "on_dropout": "roll-back", "total": "checked"}}
 FALSE = "aggregator: the total is not that of the commitments"
 TIMEOUTS = Timeouts(connect=30.0, gather=30.0, step=20.0)
 
@@ -39,7 +40,7 @@ def table(party: int) -> np.ndarray:
 
 async def everybody(folder: Path, given: dict[str, Any]) -> dict[str, Learned | AggregatorLostError]:
     """Run all parties and the aggregator in one loop; return what they learned, or that it is gone."""
-    path = create_local_session(folder, NAMES, given | CHECKED, protocol="learn", timeouts=TIMEOUTS)
+    path = create_local_session(folder, NAMES, CHECKED | given, protocol="learn", timeouts=TIMEOUTS)
     for party, name in enumerate(NAMES):
         np.save(folder / f"{name}.npy", table(party))
 
@@ -69,7 +70,7 @@ def accepted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return counted
 
 
-@pytest.mark.parametrize(("private", "requests"), [({}, 1), (PRIVATE, 2)])
+@pytest.mark.parametrize(("private", "requests"), [({}, 1), (PRIVATE | GOPA, 2)])
 def test_each_member_of_a_group_checks_each_of_its_averages(
     tmp_path: Path, accepted: Counter[str], private: dict[str, Any], requests: int
 ) -> None:
@@ -79,24 +80,37 @@ def test_each_member_of_a_group_checks_each_of_its_averages(
         assert isinstance(learned, Learned)
         assert learned.failures == ()
         assert accepted[name] == requests * learned.done[0]
+        averages = int(requests * learned.done[0])
+        assert learned.evidence == AverageEvidence(averages, checked=averages)
+        assert f"totals checked: {averages} of {averages} averages" in str(learned)
         assert "every party checks the total" in learned.claim
     assert accepted.total() == requests * 2 * 6
 
 
-@pytest.mark.parametrize("given", [GROUPS, ALL], ids=["groups", "all"])
-def test_exact_averages_are_those_of_unchecked_totals(tmp_path: Path, given: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("given", "requests"), [(GROUPS, 1), (ALL, 2)], ids=["groups", "all"])
+def test_exact_averages_are_those_of_unchecked_totals(
+    tmp_path: Path, given: dict[str, Any], requests: int
+) -> None:
+    """Of steps of all parties the models are averaged too."""
     tables = [table(party) for party in range(len(NAMES))]
     simulated = simulate.learn(given, tables)
     assert np.abs(simulated.values).max() > 0.1
     checked = simulate.learn(given | CHECKED, tables, fidelity="machines")
+    assert simulated.evidence is None
+    averages = int(requests * checked.done.sum())
+    assert checked.evidence == AverageEvidence(averages, checked=averages)
     results = asyncio.run(everybody(tmp_path, given))
     for party, learned in enumerate(results.values()):
         assert isinstance(learned, Learned)
         np.testing.assert_array_equal(learned.values[0], checked.values[party])
+        averages = int(requests * learned.done[0])
+        assert learned.evidence == AverageEvidence(averages, checked=averages)
         np.testing.assert_allclose(checked.values[party], simulated.values[party], atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize("given", [GROUPS, ALL | PRIVATE], ids=["groups, exact", "all, noisy"])
+@pytest.mark.parametrize(
+    "given", [GROUPS, ALL | PRIVATE, ALL | PRIVATE | GOPA], ids=["groups, exact", "all, noisy", "all, gopa"]
+)
 def test_no_party_takes_a_step_with_a_false_average(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepted: Counter[str], given: dict[str, Any]
 ) -> None:
@@ -120,4 +134,5 @@ def test_no_party_takes_a_step_with_a_false_average(
         assert learned.done[0] == 0
         assert set(learned.failures) == {FALSE}
         assert not learned.values.any()
+        assert learned.evidence == AverageEvidence(0, 0)
     assert not accepted

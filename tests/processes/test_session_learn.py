@@ -49,7 +49,7 @@ async def everybody(path: Path, one: Callable[[int], Any], count: int = 4) -> li
 
 
 def test_parties_learn_exactly_what_a_simulation_in_the_clear_learns(tmp_path: Path) -> None:
-    path = create(tmp_path, metric_every=2, metric_upper=3.0)
+    path = create(tmp_path, metric_every=2, metric_upper=3.0, averager={"total": "unchecked"})
     steps: list[Step] = []
 
     async def one(index: int) -> Learned:
@@ -80,6 +80,9 @@ def test_parties_learn_exactly_what_a_simulation_in_the_clear_learns(tmp_path: P
         np.testing.assert_allclose(learned.values, plain.values[:1], atol=1e-9)
         assert learned.model["b"] == pytest.approx(1.5 * (1 - 0.5**3), abs=1e-9)
         assert learned.guarantee is None
+        assert learned.evidence is not None
+        assert learned.evidence.averages > learned.evidence.checked == 0
+        assert "totals checked" not in str(learned)
         assert learned.claim.startswith(
             "NOT DIFFERENTIALLY PRIVATE: each step's average is exact. It reveals"
         )

@@ -14,16 +14,28 @@ pub struct Buckets {
     windows: usize,
 }
 
+/// Returns the bits of a digit, and the windows, that take the fewest additions for `count` multiples.
+fn split(bits: u32, count: usize) -> (u32, usize) {
+    // Digits are -2^(c-1) to 2^(c-1), so the highest one has room for a carry.
+    let windows = |digit: &u32| (bits + 1).div_ceil(*digit) as usize;
+    let additions = |digit: &u32| windows(digit) * (count + (1 << digit));
+    let digit_bits = (2..=MOST_DIGIT_BITS)
+        .min_by_key(additions)
+        .expect("a range");
+    (digit_bits, windows(&digit_bits))
+}
+
 impl Buckets {
+    /// Counts additions of 7 and of 8 multiplications, but for digits that are 0.
+    pub fn additions(bits: u32, count: usize) -> [usize; 2] {
+        let (digit_bits, windows) = split(bits, count);
+        // Each bucket counts twice in `total`.
+        [windows * count, windows << digit_bits]
+    }
+
     /// Starts sums of `count` multiples by magnitudes of so many bits.
     pub fn new(bits: u32, count: usize) -> Self {
-        // Digits are -2^(c-1) to 2^(c-1), so the highest one has room for a carry.
-        let windows = |digit: &u32| (bits + 1).div_ceil(*digit) as usize;
-        let additions = |digit: &u32| windows(digit) * (count + (1 << digit));
-        let digit_bits = (2..=MOST_DIGIT_BITS)
-            .min_by_key(additions)
-            .expect("a range");
-        let windows = windows(&digit_bits);
+        let (digit_bits, windows) = split(bits, count);
         Self {
             sums: vec![Extended::IDENTITY; windows << (digit_bits - 1)],
             digit_bits,

@@ -21,15 +21,20 @@ pub struct Elements<'a> {
     bits: u32,
 }
 
+/// Returns the bits of a width in bytes; refuses one out of range.
+pub fn bits_of(width: usize) -> Result<u32, CommitmentError> {
+    if (1..=8).contains(&width) {
+        return Ok(8 * width as u32);
+    }
+    Err(CommitmentError::Argument(format!(
+        "width: {width} bytes, not between 1 and 8"
+    )))
+}
+
 impl<'a> Elements<'a> {
     /// Refuses a width or a number of integers out of range; looks at no integer.
     pub fn new(integers: Integers<'a>, width: usize) -> Result<Self, CommitmentError> {
-        if !(1..=8).contains(&width) {
-            return Err(CommitmentError::Argument(format!(
-                "width: {width} bytes, not between 1 and 8"
-            )));
-        }
-        let bits = 8 * width as u32;
+        let bits = bits_of(width)?;
         let elements = Self { integers, bits };
         let length = elements.length();
         if !(1..=MAX_LENGTH).contains(&length) {

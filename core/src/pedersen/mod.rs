@@ -7,7 +7,9 @@
 //! - `field`, `point`, `ristretto`: the group, over the verified field arithmetic of `fiat-crypto`.
 //! - `commit`, `table`, `blinding`: commitments to secrets, in constant time.
 //! - `check`, `buckets`: checks of public totals, in variable time.
+//! - `additions`: what both are measured by.
 
+mod additions;
 mod blinding;
 mod block;
 mod buckets;
@@ -27,10 +29,9 @@ mod table;
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
-mod rates;
-#[cfg(test)]
 mod tests;
 
+pub use additions::{check_additions, commit_additions, make_additions};
 pub use block::{BLOCK_BYTES, Block, make_block};
 pub use check::check;
 pub use commit::commit;

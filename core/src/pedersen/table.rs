@@ -72,6 +72,13 @@ pub struct Windows {
 }
 
 impl Windows {
+    /// Counts additions of 7 and of 8 multiplications for so many elements.
+    pub fn additions(bits: u32, count: usize) -> [usize; 2] {
+        let tables = count.div_ceil(TOGETHER);
+        // Sums and differences: two of pairs of points, four of pairs of these.
+        [tables * 2 * (2 + 4), tables * (bits as usize + 1)]
+    }
+
     /// Starts sums of elements of so many bits.
     pub fn new(bits: u32) -> Self {
         Self {

@@ -10,9 +10,10 @@ import msgspec
 
 from smpc_dp.errors import ConfigCheck, ConfigIssue, LocalError
 from smpc_dp.report.document import write
+from smpc_dp_lab.bench.checked import LENGTHS, run_checked_bench
 from smpc_dp_lab.bench.engines import run_engines_bench
 from smpc_dp_lab.bench.figures import Progress, Report, refuse
-from smpc_dp_lab.bench.gopa import run_gopa_bench
+from smpc_dp_lab.bench.gopa import DIRECT, run_gopa_bench
 from smpc_dp_lab.bench.growth import SIZES, run_growth_bench
 from smpc_dp_lab.bench.learn import run_learn_bench
 from smpc_dp_lab.bench.page import RESULTS, load_results, page
@@ -51,9 +52,12 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
             runs, progress, 2_000 if quick else 246_000, peers.mpyc, peers.emp
         ),
         "proofs": lambda: run_proofs_bench(runs, progress, peers.proofs),
+        "checked": lambda: run_checked_bench(runs, progress, lengths=LENGTHS[:1] if quick else LENGTHS),
         "sampling": lambda: run_sampling_bench(runs, progress, peer_python=peers.opendp),
         "secagg": lambda: run_secagg_bench(parties, length, runs, progress, peer_python=peers.flower),
-        "gopa": lambda: run_gopa_bench((100,) if quick else (100, 1_000), 1, progress),
+        "gopa": lambda: run_gopa_bench(
+            (100,) if quick else (100, 1_000), 1, progress, direct=DIRECT[:1] if quick else DIRECT
+        ),
         "learn": lambda: run_learn_bench(runs, progress, (1_000,), peers.gosta, peers.gosta_python),
         "engines": lambda: run_engines_bench(1, progress, (3,), (30, 100)),
         "session": lambda: run_session_bench(5 if quick else 10, 1_000_000, 1, progress),

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from statistics import median
 from time import process_time
 
+from smpc_dp.capabilities.gopa.direct_params import MAX_PARTIES, DirectParameters
+from smpc_dp.capabilities.gopa.direct_params import check_parameters as check_direct
 from smpc_dp.capabilities.gopa.params import check_parameters as check_gopa
 from smpc_dp.crypto.agree import agree, public_key
 from smpc_dp.engine.phases.parameters import SumParameters
@@ -15,6 +17,7 @@ from smpc_dp.secagg.noisy import check_noisy
 from smpc_dp.secagg.params import SecAggParameters
 from smpc_dp.secagg.params import check_parameters as check_exact
 from smpc_dp_lab.bench.figures import Figure, Limit, Progress, Report, cost, rate, refuse, versions, within
+from smpc_dp_lab.bench.gopa_direct import record_direct
 from smpc_dp_lab.bench.recording import Sampled, record_sample
 
 STEPS = 1 << 20
@@ -25,6 +28,8 @@ LEAST_PARTIES, MOST_PARTIES = 10, 10_000
 # Every pair of a complete graph agrees on a key and exchanges sealed shares: a million pairs take a minute.
 MOST_COMPLETE = 1_000
 AGREEMENTS = 2_000
+# Users of runs without an aggregator.
+DIRECT = (10, 50, 100, 256)
 # The signed keys of one neighbour: an `Advertise` and the signature of its envelope.
 KEYS_BYTES = ADVERTISEMENT + 64
 
@@ -37,6 +42,7 @@ def run_gopa_bench(
     length: int = 1,
     lost: int = 10,
     dropout: float = 0.01,
+    direct: Sequence[int] = (),
 ) -> Report:
     """Measure GOPA and secure sums for each number of `parties`, `length` numbers in [0, 1] each.
 
@@ -47,6 +53,7 @@ def run_gopa_bench(
     Args:
         parties: 10 to 10,000 each; the complete graph is measured up to 1,000.
         runs: measurements of each figure, 1 or more.
+        direct: numbers of parties of runs without an aggregator, up to 256, planned by default.
         progress: called with what is measured, the runs done and the runs of all.
 
     Raises:
@@ -54,6 +61,7 @@ def run_gopa_bench(
     """
     refuse(
         *(within("parties", n, LEAST_PARTIES, MOST_PARTIES) for n in parties),
+        *(within("direct", n, 3, MAX_PARTIES) for n in direct),
         within("runs", runs, 1),
         within("lost", lost, 0),
         [] if parties else [ConfigIssue("parties", "is empty", ConfigCheck.RANGE)],
@@ -81,6 +89,10 @@ def run_gopa_bench(
                 "quorum": plan.quorum,
             }
         )
+    for n in direct:
+        if progress is not None:
+            progress(f"GOPA without an aggregator, {n} users", done, done)
+        figures += _direct(n, length, runs, agreement)
     if progress is not None:
         progress("done", done, done)
     return Report(
@@ -166,6 +178,35 @@ def _figures(
             [median(sample.down) for sample in samples],
             "likewise; grows with the degree times the logarithm of the number of users",
             limit=Limit("the signed keys of its neighbours", plan.mask_degree * KEYS_BYTES),
+        ),
+    ]
+
+
+def _direct(parties: int, length: int, runs: int, agreement: float) -> list[Figure]:
+    """Measure runs without an aggregator."""
+    given = {"length": length, "lower": 0.0, "upper": 1.0, "precision": 1 / STEPS, "topology": "direct"}
+    parameters, issues = check_direct(given | {"epsilon": EPSILON, "delta": DELTA}, parties)
+    if not isinstance(parameters, DirectParameters):
+        raise ConfigError(issues)
+    taken = [record_direct(parameters, seed=run + 1) for run in range(runs)]
+    name, degree = f"GOPA without an aggregator, {parties} users", parameters.plan.mask_degree
+    note = "median over all users but the coordinator, who check everything themselves; nobody is lost"
+    to_all = Limit("the vector alone, to or from each other user", 8.0 * length * (parties - 1))
+    return [
+        cost(
+            f"{name}: CPU time of a user",
+            "s",
+            [one.seconds for one in taken],
+            note,
+            limit=Limit("agreeing on a key with each neighbour", degree * agreement),
+        ),
+        cost(f"{name}: bytes up of a user", "B", [one.up for one in taken], note, limit=to_all),
+        cost(f"{name}: bytes down of a user", "B", [one.down for one in taken], note, limit=to_all),
+        cost(
+            f"{name}: bytes up of the coordinator",
+            "B",
+            [one.coordinator_up for one in taken],
+            "all encoded envelopes, without frames and TLS records; what is for all is sent to each",
         ),
     ]
 

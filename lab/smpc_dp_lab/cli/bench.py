@@ -112,6 +112,41 @@ def proofs(
 
 
 @app.command()
+def checked(
+    runs: Runs = 5,
+    lengths: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--length",
+            help="Elements of a vector; may be repeated. Left out: 10,000, 100,000 and 1,000,000.",
+            show_default=False,
+        ),
+    ] = None,
+    widths: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--width",
+            help="Bits of an element, 8 to 64; may be repeated. Left out: 16, 32, 48 and 64.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure checked totals.
+
+    Commitments to vectors and checks of their sum, beside the additions of points that they take and sums of
+    multiples by curve25519-dalek; sums with checked totals, beside unchecked ones.
+    """
+    from smpc_dp_lab.bench.checked import LENGTHS, WIDTHS, run_checked_bench
+
+    _show(
+        "rounds",
+        as_json,
+        lambda show: run_checked_bench(runs, show, lengths=lengths or LENGTHS, widths=widths or WIDTHS),
+    )
+
+
+@app.command()
 def sampling(
     runs: Runs = 7,
     peer_python: Annotated[
@@ -140,19 +175,32 @@ def gopa(
     runs: Runs = 1,
     lost: Annotated[int, typer.Option(help="Users that the plans may lose, at most a tenth of them.")] = 10,
     dropout: Annotated[float, typer.Option(help="Fraction that two plans may lose instead.")] = 0.01,
+    direct: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Users without an aggregator, 3 to 256; may be repeated. Left out: 10, 50, 100 and 256.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure private averaging (GOPA).
 
     Costs of a party by the number of parties, beside secure sums on the sparse and on the complete graph.
     """
-    from smpc_dp_lab.bench.gopa import run_gopa_bench
+    from smpc_dp_lab.bench.gopa import DIRECT, run_gopa_bench
 
     _show(
         "runs",
         as_json,
         lambda show: run_gopa_bench(
-            parties or (100, 1_000), runs, show, length=length, lost=lost, dropout=dropout
+            parties or (100, 1_000),
+            runs,
+            show,
+            length=length,
+            lost=lost,
+            dropout=dropout,
+            direct=direct or DIRECT,
         ),
     )
 

@@ -153,7 +153,7 @@ PROTOCOLS = (
         connections={"direct": _open_direct},
         party=_party,
         aggregator=_aggregator,
-        averaging=Averaging(settings=frozenset({"verifiable", "on_dropout"})),
+        averaging=Averaging(settings=frozenset({"verifiable", "on_dropout", "total"})),
         audit=AUDIT,
         most_corrupt=corrupt_as_written,
         tables={"gopa": _tables, "gopa-verifiable": _verifiable_tables},

@@ -31,7 +31,7 @@ from smpc_dp.engine.peers import PeerState
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.draws import draw_neighbours
-from smpc_dp.engine.phases.key_graph import Graph, Revealed, check_draw, check_openings, hello
+from smpc_dp.engine.phases.key_graph import Graph, Revealed, check_openings, hello
 from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check, PeerFault
 from smpc_dp.wire.envelope import Envelope
@@ -328,15 +328,8 @@ def read_reveal(
 
     Raises PeerFault.
     """
-    name, degree = peer.name_of(party), peer.parameters.plan.degree
-    reveal, commitments = decode(body, d.Reveal, name), advertised.messages[party]
-    check_openings(
-        peer.context,
-        state.run_id,
-        name,
-        reveal,
-        draw=commitments.draw_commitment,
-        key=commitments.key_commitment,
-    )
-    revealed = Revealed(check_draw(peer.context, degree, party, reveal.neighbours), reveal.mask_key)
+    name, advertise = peer.name_of(party), advertised.messages[party]
+    reveal, degree = decode(body, d.Reveal, name), peer.parameters.plan.degree
+    draw, key = advertise.draw_commitment, advertise.key_commitment
+    revealed = check_openings(peer.context, degree, state.run_id, party, reveal, draw=draw, key=key)
     return revealed, proven(peer, state, m.ADVERTISE, reveal.proofs, name)

@@ -99,7 +99,9 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     total: Annotated[
         Total | None,
-        Meta(description="of secagg, as there: of each average", extra={"default": '`"unchecked"`'}),
+        Meta(
+            description="of secagg and of gopa, as there: of each average", extra={"default": '`"unchecked"`'}
+        ),
     ] = None
     verifiable: Annotated[bool, Meta(description="of gopa, as there")] = False
     on_dropout: Annotated[
@@ -247,8 +249,9 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         settings = self.averaging.settings
         if self.mechanism is not None and "mechanism" not in settings:
             issues.append(ConfigIssue("averager.mechanism", "is for secagg", ConfigCheck.UNSUPPORTED))
-        if self.total is not None and "total" not in settings:
-            issues.append(ConfigIssue("averager.total", "is for secagg", ConfigCheck.UNSUPPORTED))
+        if self.total is not None and ("total" not in settings or self.verifiable):
+            reason = "is for secagg, and for gopa with on_dropout = 'roll-back'"
+            issues.append(ConfigIssue("averager.total", reason, ConfigCheck.UNSUPPORTED))
         if (self.verifiable or self.on_dropout is not None) and "verifiable" not in settings:
             issues.append(
                 ConfigIssue(

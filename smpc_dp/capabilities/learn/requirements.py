@@ -6,9 +6,9 @@ A learner of another package imports what it needs from here and from `smpc_dp.e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FAILURES",
     "STEPS",
+    "AverageEvidence",
     "Averaged",
     "Averager",
     "Learned",
@@ -222,6 +223,29 @@ class LearnerContext:
 
 
 @dataclass(frozen=True)
+class AverageEvidence:
+    """Numbers of the averages that parties took from their aggregator or servers.
+
+    `checked`: of how many they have checked the total, as `evidence.checked` of the result of a sum.
+    """
+
+    averages: int
+    checked: int
+
+    def to_json(self) -> dict[str, int]:
+        """Return plain JSON data."""
+        return {"averages": self.averages, "checked": self.checked}
+
+    @classmethod
+    def of_all(cls, given: Iterable[Self | None]) -> Self | None:
+        """Return that of all together; None if none of them has any."""
+        known = [one for one in given if one is not None]
+        if not known:
+            return None
+        return cls(sum(one.averages for one in known), sum(one.checked for one in known))
+
+
+@dataclass(frozen=True)
 class Learned:
     """Result of a learner for the local parties.
 
@@ -241,6 +265,7 @@ class Learned:
         model: of a caller's own model what the first local party has learned, in the form of the one that it
             began with.
         graph: shape (rows, n): weights between each local party and all parties, where the graph was learned.
+        evidence: of the local parties' averages in a session; None where there are none.
     """
 
     task = "learner"
@@ -256,6 +281,7 @@ class Learned:
     metrics: tuple[tuple[int, float], ...] = ()
     model: Any = field(default=None, repr=False)
     graph: Rows | None = field(default=None, repr=False)
+    evidence: AverageEvidence | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -271,18 +297,31 @@ class Learned:
             "confidential": self.confidential,
             "metrics": [{"step": step, "value": value} for step, value in self.metrics],
             "graph": None if self.graph is None else self.graph.tolist(),
+            "evidence": None if self.evidence is None else self.evidence.to_json(),
         }
 
     def __str__(self) -> str:
-        """Return the result in at most four lines."""
+        """Return the result in at most five lines."""
         lines = [f"{self.learner}: {int(self.done.sum())} of {int(self.steps.sum())} steps"]
         if self.metrics:
             step, value = self.metrics[-1]
             lines.append(f"metric after step {step}: {value:.6g}")
         if self.failures:
             lines.append(f"failed: {self.failures[0]}")
+        if self.evidence is not None:
+            lines += checked_lines([self.evidence.to_json()])
         guarantee = None if self.guarantee is None else self.guarantee.to_json()
         return "\n".join([*lines, privacy_text(guarantee, self.claim)])
+
+
+def checked_lines(evidence: Iterable[Mapping[str, int] | None]) -> list[str]:
+    """Return how many totals of averages parties have checked, in a line; none where they checked none.
+
+    `evidence`: of each party, as JSON data.
+    """
+    given = [one for one in evidence if one is not None]
+    averages, checked = (sum(one[key] for one in given) for key in ("averages", "checked"))
+    return [f"totals checked: {checked} of {averages} averages"] if checked else []
 
 
 def privacy_text(guarantee: Mapping[str, Any] | None, claim: str) -> str:

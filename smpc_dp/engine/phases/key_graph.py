@@ -455,27 +455,30 @@ def read_reveal(
     context: Context, degree: int, run_id: bytes, party: int, body: bytes, advertise: m.Advertise
 ) -> Revealed:
     """Return what a party reveals; raise PeerFault unless it is valid and opens the party's commitments."""
-    name = context.names[party - 1]
-    reveal = decode(body, m.Reveal, name)
-    check_openings(
-        context, run_id, name, reveal, draw=advertise.draw_commitment, key=advertise.key_commitment
-    )
-    return Revealed(check_draw(context, degree, party, reveal.neighbours), reveal.mask_key)
+    reveal = decode(body, m.Reveal, context.names[party - 1])
+    draw, key = advertise.draw_commitment, advertise.key_commitment
+    return check_openings(context, degree, run_id, party, reveal, draw=draw, key=key)
 
 
 def check_openings(
-    context: Context, run_id: bytes, name: str, reveal: m.Reveal, *, draw: bytes, key: bytes
-) -> None:
-    """Raise PeerFault unless a party opens its commitments `draw` and `key`.
+    context: Context, degree: int, run_id: bytes, party: int, reveal: m.Reveal, *, draw: bytes, key: bytes
+) -> Revealed:
+    """Return what a party reveals; raise PeerFault unless that opens its commitments `draw` and `key`.
 
-    The masking key may be no point of small order: others would know what it agrees on.
+    A draw has `degree` others. The masking key may be no point of small order: others would know what it
+    agrees on.
     """
+    name = context.names[party - 1]
     shown = keys.neighbour_commitment(context, run_id, name, reveal.neighbours, reveal.blinder)
     if shown != draw:
         raise PeerFault(name, "revealed neighbours that it had not committed to", Check.BAD_OPENING)
     if keys.key_commitment(context, run_id, name, reveal.mask_key) != key:
         raise PeerFault(name, "revealed a masking key that it had not committed to", Check.BAD_OPENING)
     check_key(name, reveal.mask_key)
+    drawn = unpack_list(reveal.neighbours, len(context.names), name)
+    if len(drawn) != degree or party in drawn:
+        raise PeerFault(name, f"must draw {degree} neighbours other than itself", Check.BAD_DRAW)
+    return Revealed(drawn, reveal.mask_key)
 
 
 def check_key(name: str, key: bytes) -> None:
@@ -484,15 +487,6 @@ def check_key(name: str, key: bytes) -> None:
         agree.check_public_key(key)
     except VerificationError as error:
         raise PeerFault(name, str(error), error.check) from None
-
-
-def check_draw(context: Context, degree: int, party: int, packed: bytes) -> tuple[int, ...]:
-    """Return a party's draw; raise PeerFault unless it has so many others."""
-    name = context.names[party - 1]
-    drawn = unpack_list(packed, len(context.names), name)
-    if len(drawn) != degree or party in drawn:
-        raise PeerFault(name, f"must draw {degree} neighbours other than itself", Check.BAD_DRAW)
-    return drawn
 
 
 # The aggregator's side

@@ -69,7 +69,7 @@ class SecureAverage:
         key: str | os.PathLike[str] | None = None,
         role: str = "party",
     ) -> SecureAverage:
-        """Load a member's session file and key.
+        """Load a member's session file and key, and the generators where totals are checked.
 
         Raises:
             ConfigError: the session is none of secure sums, or has statistics of records or a budget; as of
@@ -88,6 +88,8 @@ class SecureAverage:
             if name in session.parameters
         ]
         issues.raise_issues()
+        # Each message may have a process of its own, which would make them anew.
+        membership.load_generators_blocking()
         return cls(membership, average.metrics)
 
     @property

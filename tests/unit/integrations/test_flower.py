@@ -15,10 +15,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from smpc_dp import database
+from smpc_dp import database, generator_cache
+from smpc_dp.crypto.vector_commitments import Generators
+from smpc_dp.encoding import RingVector
 from smpc_dp.engine.events import Message
+from smpc_dp.engine.phases import checked_total
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.last_results import check_contradiction
+from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault, PrivacyError, SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.integrations.flower.averages import TRAIN, Answer, Average, SecureAverage, task_of
@@ -42,6 +46,7 @@ GOSSIP: dict[str, object] = {
     "corrupt": 0.0,
 }
 PRIVATE: dict[str, str | bool] = {"ledger": "node.ledger", "clip": True}
+CHECKED: dict[str, object] = {"total": "checked"}
 LOSING: dict[str, object] = {"same_survivors": False}
 # The steps of a party that say nothing of its vector.
 EARLY = {m.HELLO, m.ADVERTISE, m.REVEAL, m.DEAL, m.ATTEST_PARTICIPANTS, LEAVE}
@@ -91,6 +96,42 @@ def test_the_average_is_weighted_by_secret_numbers_of_examples(tmp_path: Path) -
     assert all(scene.node(name).requests.last(scene.scope).number == 1 for name in PARTIES)
     assert [open_rows(scene, name) for name in PARTIES] == [[]] * 4
     assert scene.execute().survivors == PARTIES
+
+
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("noisy", [False, True], ids=["exact", "noisy"])
+def test_each_node_checks_the_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, noisy: bool) -> None:
+    """Nodes read generators from their files: each message may have a process of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(generator_cache, "IN_PROCESS", Generators())
+    scene = Scene(tmp_path, CHECKED | NOISY, {}, **PRIVATE) if noisy else Scene(tmp_path, CHECKED)
+    if noisy:
+        create_ledgers(scene)
+    outcome = scene.execute()
+    assert (outcome.survivors, outcome.evidence.checked) == (PARTIES, True)
+    if not noisy:
+        assert_average(scene, scene.tree(outcome), PARTIES)
+    assert {answer.code for _, answer in scene.answers} == {""}
+    assert len(list((tmp_path / "cache").rglob("000"))) == 1
+
+
+def test_no_node_takes_a_false_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server adds one to an element of the total that it sends; restored nodes blame it."""
+    original = checked_total.checked_result
+
+    def lie(parameters: SumParameters, total: RingVector, *more: Any) -> m.CheckedResult:
+        honest, changed = original(parameters, total, *more), total.copy()
+        changed[0] += 1
+        return replace(honest, total=parameters.encoding.pack(changed))
+
+    monkeypatch.setattr(checked_total, "checked_result", lie)
+    scene = Scene(tmp_path, CHECKED)
+    scene.execute()
+    ended = [answer for _, answer in scene.answers[-len(PARTIES) :]]
+    assert [answer.note for answer in ended] == [
+        f"{name}: left request 1: aggregator: the total is not that of the commitments" for name in PARTIES
+    ]
+    assert [open_rows(scene, name) for name in PARTIES] == [[]] * 4
 
 
 def test_undeclared_metrics_and_unknown_kinds_are_not_answered(tmp_path: Path) -> None:

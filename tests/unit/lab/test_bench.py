@@ -192,14 +192,18 @@ def test_bad_numbers_are_refused(changed: dict[str, Any], field: str) -> None:
 
 @pytest.mark.long
 def test_gopa_is_measured_beside_both_graphs() -> None:
-    report = run_gopa_bench((10, 50), 1)
+    report = run_gopa_bench((10, 50), 1, direct=(5,))
     shown = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert shown["bench"] == "gopa"
     assert set(shown["parameters"]) == {"length", "lost", "dropout", "sample", "plans"}
     plans = shown["parameters"]["plans"]
     # Five cases for a tenth of so few parties, and two for none of them.
     assert [plan["max_dropouts"] for plan in plans] == [1] * 5 + [0] * 2 + [5] * 5 + [0] * 2
-    assert len(shown["figures"]) == 2 * 7 * 4
+    assert len(shown["figures"]) == 2 * 7 * 4 + 4
+    up, down, coordinator = (figure.median for figure in report.figures[-3:])
+    assert 4 * 8 < up < down
+    # Every message for all goes to each of four, and the lists of all four times too.
+    assert coordinator > 2 * up
     median = {item["name"]: item["median"] for item in shown["figures"]}
     for n in (10, 50):
         retained, summed = (

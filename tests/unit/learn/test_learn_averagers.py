@@ -170,9 +170,8 @@ def test_rows_are_rounded_as_one_by_one() -> None:
         (AveragerTable(colluders=1), 2, "method"),
         (AveragerTable(method="gopa", mechanism="skellam"), 4, "mechanism"),
         (AveragerTable(verifiable=True), 4, "method"),
-        (AveragerTable(method="gopa", total="checked"), 4, "total"),
-        (AveragerTable(method="gopa", on_dropout="roll-back", total="checked"), 4, "total"),
         (AveragerTable(method="gopa", verifiable=True, total="unchecked"), 4, "total"),
+        (AveragerTable(method="gopa", verifiable=True, total="checked"), 4, "total"),
         (AveragerTable(method="local", total="checked"), 4, "total"),
         (AveragerTable(method="pair", total="checked"), 2, "total"),
         (AveragerTable(method="mpyc", total="checked"), 4, "total"),
@@ -192,6 +191,16 @@ def test_totals_of_groups_are_checked_where_that_is_asked(
     for planned in (private(table, {4}), plan_public(table, PublicAverages(2, 1.0, frozenset({4})))):
         assert planned.plan(4).is_checked is is_checked
         assert ("every party checks the total" in planned.claim) is is_checked
+
+
+def test_totals_of_gopa_are_checked_where_lost_noise_is_taken_out() -> None:
+    table = AveragerTable(method="gopa", on_dropout="roll-back", total="checked")
+    assert table.issues(4) == []
+    planned = private(table, {4})
+    assert planned.plan(4).is_checked
+    assert "every party checks the total" in planned.claim
+    with pytest.raises(ConfigError, match=r"averager \(total\): 'checked' is not for on_dropout = 'keep'"):
+        private(AveragerTable(method="gopa", total="checked"), {4})
 
 
 def test_a_vector_of_a_group_that_is_too_long_to_check_is_refused() -> None:

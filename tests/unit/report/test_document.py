@@ -154,10 +154,11 @@ def test_a_metric_is_drawn_over_its_steps_of_all_groups() -> None:
         "guarantee": None,
         "claim": "",
         "confidential": False,
+        "evidence": None,
     }
     results = {
         "ann": {**plain, "metrics": [{"step": 2, "value": 0.5}, {"step": 4, "value": 0.125}]},
-        "bob": {**plain, "metrics": [{"step": 3, "value": 0.25}]},
+        "bob": {**plain, "metrics": [{"step": 3, "value": 0.25}], "evidence": {"averages": 4, "checked": 3}},
     }
     ledger = {
         "dataset": "rows",
@@ -167,7 +168,9 @@ def test_a_metric_is_drawn_over_its_steps_of_all_groups() -> None:
         "budget_delta": 1e-6,
     }
     parts = (*learned_section(results), *learned_privacy(results, {"ann": ledger}))
-    page = Page(render(Report("T", "", "", Facts(()), parts)))
+    text = render(Report("T", "", "", Facts(()), parts))
+    assert "Averages whose totals the parties checked, all parties together: 3 of 4." in text
+    page = Page(text)
     assert page.faults == []
     assert {"1.5", "4", "2.5", "1e-06"} <= set(page.cells)
     assert "polyline" in [tag for tag, _ in page.tags]

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
 import pytest
 
-from smpc_dp import simulate
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.encoding import Encoding
 from smpc_dp.engine.phases import checked_total
@@ -100,32 +96,3 @@ def test_the_mask_of_a_blinding_follows_the_masks_of_the_elements(precision: flo
     zeros = encoding.zeros()
     add_masks(zeros, [seed], [1])
     assert zeros.astype(f"<u{lane}").tobytes() == keystream(seed, 0, after)
-
-
-@pytest.mark.thin(2)
-@pytest.mark.parametrize("mechanism", ["discrete-gaussian", "skellam"])
-def test_a_checked_sum_has_the_stated_noise(mechanism: str) -> None:
-    """10 runs of 60 coordinates: 600 degrees of freedom; five deviations of the mean square: 6e-7.
-
-    The noise of a party that is lost before it masks is not in the sum, although it has committed to it.
-    """
-    values = np.full((6, 60), 0.25)
-    squares = []
-    for seed in range(10):
-        result = simulate.average(
-            values,
-            lower=0.0,
-            upper=1.0,
-            precision=2.0**-16,
-            epsilon=1.0,
-            delta=1e-6,
-            mechanism=mechanism,
-            total="checked",
-            planned_dropout=0.2,
-            dropout=0.2,
-            seed_for_simulation=seed,
-        )
-        assert result.evidence.checked is True
-        squares.append(((result.value - 0.25) / result.standard_error) ** 2)
-        assert (result.privacy.epsilon, result.privacy.delta) == (1.0, 1e-6)
-    assert abs(np.mean(squares) - 1) < 5 * math.sqrt(2 / 600)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import typer
 
-from smpc_dp.capabilities.learn.requirements import privacy_text
+from smpc_dp.capabilities.learn.requirements import checked_lines, privacy_text
 from smpc_dp.console.output import deliver, report_line
 from smpc_dp.session.launcher import ProcessOutcome
 
@@ -69,6 +69,7 @@ def learned_text(results: Mapping[str, Mapping[str, Any]]) -> str:
         lines.append("confidential: what each party has learned is its own; the guarantee does not cover it")
     for measured in some["metrics"][-1:]:
         lines.append(f"metric after step {measured['step']}: {measured['value']:.6g}")
+    lines += checked_lines(result["evidence"] for result in results.values())
     lines.append(privacy_text(_weakest(results), some["claim"]))
     return "\n".join(lines)
 
@@ -92,7 +93,8 @@ def model_file(results: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         "values": values.mean(axis=0).tolist(),
         "spread": values.std(axis=0).tolist(),
         "parties": {
-            name: {**{key: result[key][0] for key in of_party}, "failures": result["failures"]}
+            name: {key: result[key][0] for key in of_party}
+            | {key: result[key] for key in ("failures", "evidence")}
             for name, result in results.items()
         },
         "metrics": some["metrics"],

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.capabilities.learn.averager import Averaged, Groups, Parties, Rows, check_average
 from smpc_dp.capabilities.learn.methods import PlannedAverages
+from smpc_dp.capabilities.learn.requirements import AverageEvidence
 from smpc_dp.engine.result import Outcome, Result
 from smpc_dp.errors import SmpcError
 from smpc_dp.session.charging import charge_run
@@ -85,7 +86,11 @@ class _Requests:
 
 
 class PartyAverager(_Requests):
-    """Averager of one party; its one row is the party's own."""
+    """Averager of one party; its one row is the party's own.
+
+    Attributes:
+        evidence: of its averages so far.
+    """
 
     def __init__(
         self,
@@ -107,6 +112,7 @@ class PartyAverager(_Requests):
         self._participations = averaging.participation_counter(self.parties)
         self._on_event = on_event
         self._last = 0
+        self.evidence = AverageEvidence(0, 0)
 
     @property
     def here(self) -> Parties:
@@ -132,6 +138,8 @@ class PartyAverager(_Requests):
         before, self._last = number - self._last - 1, number
         outcome = await self._ask(self._members(group, own), number, vector, weight, before)
         self._on_event(Event(self._name, "step", number, f"{self._purpose} of {len(outcome.survivors)}"))
+        checked = self.evidence.checked + (outcome.evidence.checked is True)
+        self.evidence = AverageEvidence(self.evidence.averages + 1, checked)
         result = Result.of(outcome, "average")
         average = np.asarray(result.value, dtype=np.float64)[None]
         values, weights = self._averaging.decode_averages(average, float(result.weight))

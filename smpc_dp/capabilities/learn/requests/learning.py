@@ -18,7 +18,14 @@ from smpc_dp.capabilities.learn.own import OwnFunctions
 from smpc_dp.capabilities.learn.registry import LearnParameters
 from smpc_dp.capabilities.learn.requests.averaging import LearnerRequests, PartyAverager, ServingAverager
 from smpc_dp.capabilities.learn.requests.exchanging import AggregatorExchange, PartyExchange
-from smpc_dp.capabilities.learn.requirements import Learned, LearnerContext, OnStep, Step, ignore_step
+from smpc_dp.capabilities.learn.requirements import (
+    AverageEvidence,
+    Learned,
+    LearnerContext,
+    OnStep,
+    Step,
+    ignore_step,
+)
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.session.aggregator import log_folder, open_aggregator
 from smpc_dp.session.charging import open_ledger
@@ -134,6 +141,7 @@ async def run_learner(
     membership, counter = connection.membership, Counter()
     parameters = learn_parameters(membership)
     of_model = "" if own is None else f" {own.fingerprint}"
+    averagers: list[PartyAverager] = []
 
     def averager(
         averaging: PlannedAverages | None, purpose: str, charged: Ledger | None
@@ -141,7 +149,8 @@ async def run_learner(
         if averaging is None:
             return None
         requested = parameters.requested(f"{purpose}{of_model}")
-        return PartyAverager(connection, averaging, counter, purpose, requested, charged, on_event)
+        averagers.append(PartyAverager(connection, averaging, counter, purpose, requested, charged, on_event))
+        return averagers[-1]
 
     def report(step: Step) -> None:
         on_event(_event(membership.name, counter, step))
@@ -177,7 +186,8 @@ async def run_learner(
             await connection.quit(counter.taken + 1, left)
     on_event(Event(membership.name, "done", counter.taken, "done"))
     model = None if own is None else own.restore(learned.values[0])
-    return replace(parameters.complete(learned), model=model)
+    evidence = AverageEvidence.of_all(one.evidence for one in averagers)
+    return replace(parameters.complete(learned), model=model, evidence=evidence)
 
 
 def _event(name: str, counter: Counter, step: Step) -> Event:

@@ -12,7 +12,14 @@ from smpc_dp.capabilities.learn.averager import Averager, PeerExchange, PlainAve
 from smpc_dp.capabilities.learn.methods import PlannedAverages
 from smpc_dp.capabilities.learn.own import LocalFunction, Metric, OwnFunctions
 from smpc_dp.capabilities.learn.registry import LearnParameters, check_learn
-from smpc_dp.capabilities.learn.requirements import Learned, LearnerContext, OnStep, Step, ignore_step
+from smpc_dp.capabilities.learn.requirements import (
+    AverageEvidence,
+    Learned,
+    LearnerContext,
+    OnStep,
+    Step,
+    ignore_step,
+)
 from smpc_dp.capabilities.learn.simulation.averagers import IdealAverager, IdealExchange, SharesAverager
 from smpc_dp.capabilities.learn.written import LEARN
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
@@ -178,4 +185,5 @@ def _joint(learned: Sequence[Learned]) -> Learned:
         # Each party has those of its own groups.
         metrics=tuple(sorted(dict(entry for one in learned for entry in one.metrics).items())),
         graph=None if not graphs else np.concatenate(graphs),
+        evidence=AverageEvidence.of_all(one.evidence for one in learned),
     )
