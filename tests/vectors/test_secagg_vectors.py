@@ -55,7 +55,7 @@ def test_check_sees_every_difference(tmp_path: Path) -> None:
 
 def test_every_kind_is_there() -> None:
     kinds = [json.loads(path.read_bytes())["kind"] for path in PUBLISHED.glob("*.json")]
-    assert kinds.count("run") == len(SCENARIOS) == 15
+    assert kinds.count("run") == len(SCENARIOS) == 14
     assert kinds.count("negative") == len(NEGATIVE) >= 60
     single = {"derivations", "masks", "shamir", "graph-draws", "encoding", "merkle", "certificates"}
     assert single | {"contradictions"} <= set(kinds)

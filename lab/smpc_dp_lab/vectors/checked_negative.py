@@ -28,7 +28,7 @@ OF_MANY: Kinds = {
     m.RESULT: m.CertifiedResult,
 }
 # Of the run in which some check for all: a party that does, one that does not, and those that attest.
-CHECKER, OTHER, ATTESTING = "alice", "erin", ("alice", "carol")
+CHECKER, OTHER, ATTESTING = "alice", "carol", ("alice", "erin")
 SIZE = m.OPENING_BYTES
 GROUP_ORDER = (1 << 252) + 27742317777372353535851937790883648493
 
@@ -165,7 +165,7 @@ def _certified(base: Base) -> Iterator[Negative]:
         ),
         (
             "with-a-repeated-signature",
-            "Alice's signature stands for carol's too.",
+            "Alice's signature stands for erin's too.",
             certificate(signatures=shown[: m.SIGNATURE_BYTES] * 2),
         ),
         (
