@@ -174,7 +174,11 @@ class SimulatedRun:
             ]
             if not waiting:
                 return self
-            act(waiting[0], Deadline())
+            late = machines[waiting[0]]
+            before = (late.step, late.waiting_count)
+            act(late.name, Deadline())
+            ended = late.finished or late.name in self.errors
+            assert queue or ended or before != (late.step, late.waiting_count), "a deadline changes nothing"
 
     def change(self, envelope: Envelope, **fields: Any) -> Envelope:
         """Return the message with other content, signed by its sender."""
