@@ -167,7 +167,7 @@ def test_a_run_that_had_begun_before_a_refusal_goes_no_further() -> None:
 
     def meanwhile(envelope: Envelope) -> Iterable[Envelope]:
         if (envelope.step, envelope.receiver) == (m.START, "p2"):
-            third.parties["p2"].member.last.refuse(refused.evidence)
+            third.parties["p2"].member.last.record_refusal(refused.evidence)
         return (envelope,)
 
     third.execute(meanwhile)
