@@ -41,9 +41,9 @@ class StoredResult(HeldResult):
         super().__init__(refusal=read_evidence(path) if path.exists() else None)
         self._path = path
 
-    def refuse(self, evidence: Mapping[str, bytes]) -> None:
-        """See `HeldResult.refuse`; where the file cannot be written the error still has the evidence."""
-        super().refuse(evidence)
+    def record_refusal(self, evidence: Mapping[str, bytes]) -> None:
+        """See `HeldResult.record_refusal`; without the file the error still has the evidence."""
+        super().record_refusal(evidence)
         content = json.dumps({name: value.hex() for name, value in evidence.items()}, indent=1).encode()
         try:
             replace_file(self._path, lambda file: file.write(content), 0o600)

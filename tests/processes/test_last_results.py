@@ -151,6 +151,7 @@ def table(party: int) -> np.ndarray:
     return np.column_stack([drawn, (drawn[:, 0] > 0).astype(float)])
 
 
+@pytest.mark.thin(2)
 @pytest.mark.parametrize("method", ["secagg", "gopa"])
 async def test_a_victim_in_a_group_of_learners_stops(tmp_path: Path, method: str) -> None:
     """It was in one of two groups; the next group has members of both, and both results are named."""

@@ -24,6 +24,7 @@ CORE: Mapping[str, tuple[str, ...]] = {
     "It is the same for all sums or requests, and tried with those of the core and of one capability": (
         "tests/faults/test_early_hellos.py",
         "tests/faults/test_fault_schedules.py",
+        "tests/faults/test_last_results.py",
         "tests/faults/test_saved_aggregator.py",
         "tests/unit/engine/test_states.py",
         "tests/unit/records/test_audit.py",

@@ -16,6 +16,7 @@ from typing import IO
 import msgspec
 
 from smpc_dp.engine.events import Deadline, Event, Message, Start
+from smpc_dp.engine.phases.last_results import SentResults
 from smpc_dp.engine.run import RunningRole
 from smpc_dp.errors import LocalError
 from smpc_dp.secagg import states as secagg
@@ -73,7 +74,8 @@ def _machine(request: _Request) -> RunningRole:
     )
     signer = simulated.signers[request.name]
     if request.name == AGGREGATOR:
-        return secagg.aggregator(simulated.context, request.parameters, signer)
+        last = SentResults(simulated.sources[AGGREGATOR])
+        return secagg.aggregator(simulated.context, request.parameters, signer, last=last)
     row = vectors(request.parameters, request.seed)[simulated.context.names.index(request.name)]
     ring_vector, _ = request.parameters.encoding.encode(row, party=request.name)
     return secagg.party(

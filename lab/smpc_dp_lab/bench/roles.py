@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from numpy.typing import ArrayLike
 
+from smpc_dp.engine.phases.last_results import SentResults
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.registry import make_aggregator, make_party
 from smpc_dp.engine.result import Outcome
@@ -76,6 +77,11 @@ def sum_roles(
             make_party(own, parameters, simulated.signers[name], ring_vector, simulated.sources[name])
         )
     aggregator = make_aggregator(
-        context, parameters, simulated.signers[AGGREGATOR], threads=threads, board=board
+        context,
+        parameters,
+        simulated.signers[AGGREGATOR],
+        threads=threads,
+        board=board,
+        last=SentResults(simulated.sources[AGGREGATOR]),
     )
     return Roles(context, aggregator, parties, board), clipped

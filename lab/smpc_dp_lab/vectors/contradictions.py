@@ -20,7 +20,7 @@ def all_to_json() -> dict[str, JsonObject]:
     """Return the vector of this module by name."""
     first, second = Base("complete"), Base("second")
     evidence = _evidence(second)
-    commitment = first.find(m.MERKLE_COMMITMENT)[1]
+    other = first.find(m.MERKLE_COMMITMENT)[1]
     cases = {
         "good": evidence,
         "result-flipped": evidence | {"result signature": flip(evidence["result signature"])},
@@ -31,8 +31,8 @@ def all_to_json() -> dict[str, JsonObject]:
         "roll-in-place-of-the-result": evidence
         | {
             "result step": m.MERKLE_COMMITMENT.encode(),
-            "result": hashlib.sha256(commitment.body).digest(),
-            "result signature": commitment.signature,
+            "result": hashlib.sha256(other.body).digest(),
+            "result signature": other.signature,
         },
         "another-protocol": evidence | {"result protocol": b"gopa"},
     }

@@ -68,7 +68,7 @@ class SumMember(Member[P_co]):
     def contradicted(self, fault: PeerFault) -> None:
         """Record that the aggregator named another result than it had sent; see `Member.contradicted`."""
         if self.last is not None and fault.check == Check.OTHER_RESULT:
-            self.last.refuse(fault.evidence)
+            self.last.record_refusal(fault.evidence)
 
 
 class Drawn(Secret, frozen=True):

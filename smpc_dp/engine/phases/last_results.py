@@ -89,7 +89,7 @@ class HeldResult:
         """Record the result that is held; a subclass stores it."""
         self.held = held
 
-    def refuse(self, evidence: Mapping[str, bytes]) -> None:
+    def record_refusal(self, evidence: Mapping[str, bytes]) -> None:
         """Record the evidence of a refusal; a subclass stores it."""
         self.refusal = dict(evidence)
 

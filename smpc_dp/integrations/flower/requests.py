@@ -172,10 +172,10 @@ class StoredHeld(HeldResult):
         self._requests.keep_last_results(self._scope, {_HELD: msgspec.msgpack.encode(held)})
         super().hold(held)
 
-    def refuse(self, evidence: Mapping[str, bytes]) -> None:
-        """See `HeldResult.refuse`."""
+    def record_refusal(self, evidence: Mapping[str, bytes]) -> None:
+        """See `HeldResult.record_refusal`."""
         self._requests.keep_last_results(self._scope, {_REFUSED: msgspec.msgpack.encode(evidence)})
-        super().refuse(evidence)
+        super().record_refusal(evidence)
 
 
 def _last(connection: sqlite3.Connection, scope: bytes) -> Request:
