@@ -11,8 +11,10 @@ from msgspec import Meta
 
 from smpc_dp.encoding import LARGEST_STEP, LEAST_STEP, MAX_LENGTH, Encoding, encoding_issues
 from smpc_dp.engine.phases.parameters import (
+    MAX_BY_DEFAULT,
     MAX_CHECKED,
     MAX_PARTIES,
+    MOST_BY_DEFAULT,
     MOST_CHECKED,
     CheckableParameters,
     SumParameters,
@@ -123,13 +125,15 @@ class SumSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CheckedTotal = Annotated[
-    Total,
+    Total | None,
     Meta(
         description="whether each receiver checks the total against commitments to all vectors "
-        "([below](#checked-totals)), or takes the aggregator's word (experimental)",
+        "([below](#checked-totals)), or takes the aggregator's word",
         extra={
             "range": f'`"checked"`, of at most {MOST_CHECKED:,} parties and {MAX_CHECKED:,} elements, '
-            'or `"unchecked"`'
+            'or `"unchecked"`',
+            "default": f'`"checked"` up to {MOST_BY_DEFAULT:,} parties and {MAX_BY_DEFAULT:,} elements, '
+            'else `"unchecked"`',
         },
     ),
 ]
@@ -145,7 +149,7 @@ class ExactSettings(SumSettings, frozen=True, kw_only=True):
             "([below](#the-rule-against-differences))"
         ),
     ] = True
-    total: CheckedTotal = "unchecked"
+    total: CheckedTotal = None
 
 
 def check_parameters(
@@ -162,11 +166,11 @@ def check_parameters(
     )
     if checked is None:
         return None, issues
-    same = good[SAME]
-    result = SecAggParameters(
-        encoding=checked.encoding, plan=checked.plan, same_survivors=same, total=good["total"]
-    )
-    return result, issues
+    try:
+        total = resolve_total(good["total"], checked.encoding.ring_length, parties)
+    except ConfigError as error:
+        return None, list(error.issues)
+    return SecAggParameters(checked.encoding, checked.plan, same_survivors=good[SAME], total=total), []
 
 
 def check_sum(
@@ -209,10 +213,6 @@ def check_sum(
     if issues or plan is None:
         return None, good, issues
     precision = good["precision"]
-    try:
-        check_total(good.get("total", "unchecked"), good["length"] + (good["max_weight"] > 0), parties)
-    except ConfigError as error:
-        return None, good, list(error.issues)
     encoding = Encoding.plan(
         length=good["length"],
         lower=good["lower"],
@@ -225,15 +225,32 @@ def check_sum(
     return SumParameters(encoding=encoding, plan=plan), good, issues
 
 
-def check_total(total: Total, elements: int, parties: int) -> None:
-    """Raise ConfigError if the total of so many elements and parties is to be checked, and cannot be."""
+def resolve_total(total: Total | None, elements: int, parties: int, unsupported: str | None = None) -> Total:
+    """Return whether each receiver checks the total of so many elements, a weight's included, and parties.
+
+    Args:
+        total: the setting; None if the session lacks it: then what is within the bounds of the default, and
+            can be checked, is checked.
+        unsupported: the form of the protocol whose totals nobody can check, with the reason; None for others.
+
+    Raises:
+        ConfigError: "checked" is asked for, and cannot be had.
+    """
+    if total is None:
+        by_default = elements <= MAX_BY_DEFAULT and parties <= MOST_BY_DEFAULT and unsupported is None
+        return "checked" if by_default else "unchecked"
+    if total == "unchecked":
+        return total
+    if unsupported is not None:
+        raise ConfigError.at("total", f"'checked' is not for {unsupported}", ConfigCheck.CONFLICT)
     issues = Issues()
     for many, most, of in ((elements, MAX_CHECKED, "elements"), (parties, MOST_CHECKED, "parties")):
-        if total == "checked" and many > most:
+        if many > most:
             reason = f"'checked' is for at most {most:,} {of}, this session has {many:,}: write 'unchecked'"
             issues.add_issue("total", reason, ConfigCheck.TOO_LARGE)
     if issues:
         raise ConfigError(issues)
+    return total
 
 
 def plan_graph(

@@ -18,7 +18,7 @@ from smpc_dp.engine.phases.messages import CHECKED, OPENING_BYTES, PARTY_STEPS, 
 from smpc_dp.engine.result import Claim, Noise, Outcome, Privacy, Result
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.privacy.secagg_plan import SecAggPlan, commitment_bytes, communication
+from smpc_dp.privacy.secagg_plan import SecAggPlan, commitment_bytes, commitment_seconds, communication
 from smpc_dp.seen import LINE_BYTES, MOST_BEHIND
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 MAX_PARTIES = 65_535
 # Where each receiver checks the total: it is shown the commitments of all parties.
 MOST_CHECKED, MAX_CHECKED = 10_000, MAX_LENGTH
+# Up to so many it does unless the session says otherwise.
+MOST_BY_DEFAULT, MAX_BY_DEFAULT = 10_000, 100_000
 
 Total = Literal["checked", "unchecked"]
 
@@ -100,6 +102,11 @@ class RequestParameters:
     def notes(self) -> tuple[str, ...]:
         """What else a plan of a request says of its answers."""
         return ()
+
+    @property
+    def total_note(self) -> str:
+        """Whose word a total is, and what a check of it costs a party; "" where that is not a question."""
+        return ""
 
     @property
     def share_name(self) -> str | None:
@@ -268,13 +275,23 @@ class CheckableParameters(SumParameters, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Whether each party checks the total, and the bytes that it takes."""
+        """Whether each party checks the total."""
+        return (f"total: {self.total_note}",) if self.total_note else ()
+
+    @property
+    def total_note(self) -> str:
+        """Whether each party checks the total, with the bytes and the time that it takes."""
         if not self.is_checked:
-            return ("total: the aggregator's word, no party checks it",)
+            return (
+                "the aggregator's word: it may report any total within the bounds, and another one to each "
+                "party, and nobody finds that out"
+            )
         sent, received = commitment_bytes(self.plan)
+        length, size = self.encoding.ring_length, self.encoding.element_bytes
+        seconds = commitment_seconds(self.plan.parties, length, size)
         return (
-            "total: each party checks it against commitments to all vectors (experimental), with "
-            f"{sent} of the bytes sent and {received} of those received",
+            f"each party checks it against commitments to all vectors, with {sent} of the bytes sent and "
+            f"{received} of those received, and some {seconds:.1g} s of processor time"
         )
 
 

@@ -18,7 +18,7 @@ from smpc_dp.session import tasks
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.session_file import SessionFile, load_session
 from smpc_dp.session.tasks import find_task, task_of
-from tests.baselines.claims import BITS, FITTED, FORMS, RECORDS, SUM, checked
+from tests.baselines.claims import BITS, FITTED, FORMS, RECORDS, SUM, UNCHECKED, checked
 
 PARTIES = ("alice", "bob", "carol")
 BOB, AGGREGATOR = ("party", "--as", "bob"), ("party", "--as", "aggregator")
@@ -53,18 +53,18 @@ def session_of(folder: Path, kind: str) -> Path:
 @pytest.mark.parametrize(
     ("protocol", "parameters", "view"),
     [
-        ("secagg", SUM, "secagg"),
-        ("secagg", BITS, "secagg-noisy"),
-        ("secagg", SUM | {"total": "checked"}, "secagg-checked"),
-        ("secagg", BITS | {"total": "checked"}, "secagg-noisy-checked"),
-        ("secagg", COUNT, "records"),
-        ("secagg", FITTED, "records"),
-        ("secagg", COUNT | {"total": "checked"}, "records-checked"),
-        ("secagg", FITTED | {"total": "checked"}, "records-checked"),
-        ("secagg", FITTED | {"epsilon": 1.0, "delta": 1e-6, "total": "checked"}, "records-checked"),
+        ("secagg", SUM | UNCHECKED, "secagg"),
+        ("secagg", BITS | UNCHECKED, "secagg-noisy"),
+        ("secagg", SUM, "secagg-checked"),
+        ("secagg", BITS, "secagg-noisy-checked"),
+        ("secagg", COUNT | UNCHECKED, "records"),
+        ("secagg", FITTED | UNCHECKED, "records"),
+        ("secagg", COUNT, "records-checked"),
+        ("secagg", FITTED, "records-checked"),
+        ("secagg", FITTED | {"epsilon": 1.0, "delta": 1e-6}, "records-checked"),
         ("gopa", GOPA, "gopa-keep"),
-        ("gopa", GOPA | {"on_dropout": "roll-back"}, "gopa-roll-back"),
-        ("gopa", GOPA | {"on_dropout": "roll-back", "total": "checked"}, "gopa-roll-back-checked"),
+        ("gopa", GOPA | {"on_dropout": "roll-back"} | UNCHECKED, "gopa-roll-back"),
+        ("gopa", GOPA | {"on_dropout": "roll-back"}, "gopa-roll-back-checked"),
         ("gopa", GOPA | FORMS["direct"], "gopa-direct"),
         ("gopa", GOPA | FORMS["verifiable"] | {"length": 1, "epsilon": 8.0}, "verifiable"),
         ("gopa", COUNT, "gopa-records"),
@@ -84,7 +84,7 @@ def test_what_members_see_of_the_protocol_of_another_package_is_not_described(
 ) -> None:
     """Also where its parameters inherit from those of a protocol of this package."""
     session = load_session(session_of(tmp_path, "vector"))
-    assert task_of(session).views(session) == ["secagg"]
+    assert task_of(session).views(session) == ["secagg-checked"]
     monkeypatch.setattr(tasks, "origin_of", lambda _: "other 1.0")
     assert task_of(session).views(session) == []
 
