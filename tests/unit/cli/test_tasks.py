@@ -12,10 +12,13 @@ from typer.testing import CliRunner
 
 from smpc_dp.cli import app
 from smpc_dp.cli.run import _report as report_run
+from smpc_dp.cli.run_report import asked_section
 from smpc_dp.errors import LocalError
+from smpc_dp.report.document import Sentences
 from smpc_dp.report.roles import VIEWS
 from smpc_dp.session import tasks
 from smpc_dp.session.local import create_local_session
+from smpc_dp.session.planned import session_plan
 from smpc_dp.session.session_file import SessionFile, load_session
 from smpc_dp.session.tasks import find_task, task_of
 from tests.baselines.claims import BITS, FITTED, FORMS, RECORDS, SUM, UNCHECKED, checked
@@ -77,6 +80,32 @@ def session_of(folder: Path, kind: str) -> Path:
 def test_parameters_name_what_members_see(protocol: str, parameters: dict[str, Any], view: str) -> None:
     assert view in VIEWS
     assert checked(protocol, parameters, 6).view == view
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "Total: each party checks it against commitments to all vectors"),
+        (UNCHECKED, "Total: the aggregator's word: it may report any total within the bounds"),
+        ({"length": 100_001}, "Total: the aggregator's word: it may report any total within the bounds"),
+    ],
+)
+def test_a_report_says_whose_word_the_total_is(more: dict[str, Any], said: str, tmp_path: Path) -> None:
+    session = load_session(create_local_session(tmp_path, PARTIES, SUM | more))
+    [asked] = asked_section(session, compared=True)
+    [*_, total] = next(one.texts for one in asked.blocks if isinstance(one, Sentences))
+    assert total.startswith(said)
+    plan = session_plan(session)
+    assert plan is not None
+    assert f"Total: {plan.notes[0].removeprefix('total: ')}." == total
+
+
+def test_a_report_says_nothing_of_totals_where_that_is_no_question(tmp_path: Path) -> None:
+    given = {"topology": "direct"} | GOPA
+    session = load_session(create_local_session(tmp_path, PARTIES, given, protocol="gopa"))
+    [asked] = asked_section(session, compared=True)
+    texts = next(one.texts for one in asked.blocks if isinstance(one, Sentences))
+    assert not any(text.startswith("Total") for text in texts)
 
 
 def test_what_members_see_of_the_protocol_of_another_package_is_not_described(
