@@ -150,5 +150,7 @@ def asked_section(session: SessionFile, *, compared: bool) -> list[Section]:
     known = ": all members have compared it." if compared else "."
     digest = f"Session digest {session.digest.hex()}{known}"
     requests = session.checked_parameters.requests
-    totals = dict.fromkeys(f"Total: {one.total_note}." for one in requests if one.total_note)
+    totals = dict.fromkeys(
+        f"Total over {one.plan.parties} parties: {one.total_note}." for one in requests if one.total_note
+    )
     return section("asked", heading, [Sentences((protocol, digest, *tolerated, *totals)), table])

@@ -35,6 +35,9 @@ LEARNER: dict[str, Any] = {
     "epsilon": 9.0,
     "delta": 1e-3,
 }
+NAMES = ("ann", "bob", "cas", "dan", "eve", "fay", "gus")
+GROUPS: dict[str, Any] = {"learner": "dual-averaging-groups", "features": 2, "steps": 2, "group": 3}
+GROUPS |= {"seed": 2, "rate": 2.0, "epsilon": 8.0, "delta": 1e-5}
 REPORTS: dict[str, Any] = {
     "kernel": "gini",
     "fields": [{"lower": 0, "upper": 5, "exact": True}],
@@ -85,9 +88,12 @@ def test_parameters_name_what_members_see(protocol: str, parameters: dict[str, A
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({}, "Total: each party checks it against commitments to all vectors"),
-        (UNCHECKED, "Total: the aggregator's word: it may report any total within the bounds"),
-        ({"length": 100_001}, "Total: the aggregator's word: it may report any total within the bounds"),
+        ({}, "Total over 3 parties: each party checks it against commitments to all vectors"),
+        (UNCHECKED, "Total over 3 parties: the aggregator's word: it may report any total within the bounds"),
+        (
+            {"length": 100_001},
+            "Total over 3 parties: the aggregator's word: it may report any total within the bounds",
+        ),
     ],
 )
 def test_a_report_says_whose_word_the_total_is(more: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -97,7 +103,15 @@ def test_a_report_says_whose_word_the_total_is(more: dict[str, Any], said: str, 
     assert total.startswith(said)
     plan = session_plan(session)
     assert plan is not None
-    assert f"Total: {plan.notes[0].removeprefix('total: ')}." == total
+    assert f"Total over 3 parties: {plan.notes[0].removeprefix('total: ')}." == total
+
+
+def test_a_report_says_it_of_the_groups_of_a_learner(tmp_path: Path) -> None:
+    session = load_session(create_local_session(tmp_path, NAMES, GROUPS, protocol="learn"))
+    [asked] = asked_section(session, compared=True)
+    texts = next(one.texts for one in asked.blocks if isinstance(one, Sentences))
+    said = {text.partition(",")[0] for text in texts if text.startswith("Total")}
+    assert said == {"Total over 3 parties: each party checks it against commitments to all vectors"}
 
 
 def test_a_report_says_nothing_of_totals_where_that_is_no_question(tmp_path: Path) -> None:
