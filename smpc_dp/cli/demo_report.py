@@ -32,7 +32,7 @@ def write_demo_report(reporting: Reporting, ended: Demonstration) -> None:
         *section("protected", "What was protected", [Sentences(tuple(protected(ended)))]),
         *sections.limits_section(not_protected(ended)),
         *sections.privacy_section(result["privacy"], {}),
-        *sections.roles_section(["secagg"], [ONE_MACHINE]),
+        *sections.roles_section(["secagg-checked"], [ONE_MACHINE]),
         *sections.losses_section(result["absent"], result["faults"], trace),
         *sections.times_section(trace),
         *sections.traffic_section(trace),

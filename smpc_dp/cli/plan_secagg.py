@@ -47,8 +47,6 @@ def secagg(
         )
         return
     bits = "cannot fail" if plan.failure_bits is None else f"at most 2^-{plan.failure_bits:.1f}"
-    who = "some check it for all" if checked.has_checkers else "each party checks it"
-    word = f"{who} against commitments to all vectors (experimental)"
     graph = "complete graph" if plan.complete else "random graph"
     rows = [
         ("degree k", plan.degree, f"neighbours that each party draws ({graph})"),
@@ -58,7 +56,7 @@ def secagg(
         ("corrupt parties", plan.max_corrupt, "at most, colluding with a malicious aggregator"),
         ("honest in any sum", plan.min_honest_in_sum, "at least, whatever the aggregator does"),
         ("failure", bits, "some neighbourhood too corrupt, too few shares, or a group cut off"),
-        ("total", checked.total, word if checked.is_checked else "the aggregator's word"),
+        ("total", checked.total, checked.total_note),
         ("masks a party", f"{plan.mask_degree:.1f}", "on average"),
         (
             "sent a party",

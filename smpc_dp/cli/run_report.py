@@ -149,4 +149,8 @@ def asked_section(session: SessionFile, *, compared: bool) -> list[Section]:
     heading = "What the members agreed on" if compared else "What the session file asks"
     known = ": all members have compared it." if compared else "."
     digest = f"Session digest {session.digest.hex()}{known}"
-    return section("asked", heading, [Sentences((protocol, digest, *tolerated)), table])
+    requests = session.checked_parameters.requests
+    totals = dict.fromkeys(
+        f"Total over {one.plan.parties} parties: {one.total_note}." for one in requests if one.total_note
+    )
+    return section("asked", heading, [Sentences((protocol, digest, *tolerated, *totals)), table])

@@ -84,7 +84,7 @@ def average(
     if "topology" in others and given["topology"] != "relay":
         reason = "is for gopa: a secure sum has an aggregator"
         raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
-    given = {key: value for key, value in given.items() if key not in others}
+    given = {key: value for key, value in given.items() if key not in others and value is not None}
     steps = _steps(given)
     with Bar("steps", quiet=as_json) as bar:
 
@@ -184,6 +184,8 @@ def _write_report(
     view = "secagg" if result.noise is None else "secagg-noisy"
     if "topology" in given:
         view = "gopa-direct" if given["topology"] == "direct" else f"gopa-{given['on_dropout']}"
+    if result.evidence.checked:
+        view += "-checked"
     present, absent = len(result.survivors), len(result.absent)
     interval = None if result.noise is None else (float(result.interval().upper[0] - result.value[0]), 0.95)
     settings = [("method", method), *((key, sections.written(value)) for key, value in given.items())]

@@ -23,7 +23,7 @@ from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SMALL_SESSION
 from smpc_dp.secagg.claim import noisy_claim
-from smpc_dp.secagg.params import OF_GOPA, SAME, CheckedTotal, SumSettings, check_sum
+from smpc_dp.secagg.params import OF_GOPA, SAME, CheckedTotal, SumSettings, check_sum, resolve_total
 from smpc_dp.secagg.versions import VERSION
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class NoisySettings(PrivateSettings, frozen=True, kw_only=True):
             extra={"range": f"with at most {MOST_COMPLETE} parties"},
         ),
     ] = False
-    total: CheckedTotal = "unchecked"
+    total: CheckedTotal = None
 
 
 def check_noisy(
@@ -276,7 +276,8 @@ def check_noisy(
     if issues or base is None:
         return None, issues
     try:
-        return _planned(base, good["epsilon"], good["delta"], good["mechanism"], good["total"]), []
+        total = resolve_total(good["total"], base.encoding.ring_length, parties)
+        return _planned(base, good["epsilon"], good["delta"], good["mechanism"], total), []
     except ConfigError as error:
         norms = {"l1", "l2", "linf"}
         if norms & {issue.where for issue in error.issues}:
@@ -317,7 +318,7 @@ def _range(given: Mapping[str, object]) -> float:
 
 
 def _planned(
-    base: SumParameters, epsilon: float, delta: float, mechanism: MechanismName, total: Total = "unchecked"
+    base: SumParameters, epsilon: float, delta: float, mechanism: MechanismName, total: Total
 ) -> NoisySumParameters:
     """Return the parameters of a checked session, with planned noise."""
     from smpc_dp.privacy.mechanisms.additive import FAMILIES, DiscreteGaussian

@@ -11,8 +11,10 @@ from msgspec import Meta
 
 from smpc_dp.encoding import LARGEST_STEP, LEAST_STEP, MAX_LENGTH, Encoding, encoding_issues
 from smpc_dp.engine.phases.parameters import (
+    MAX_BY_DEFAULT,
     MAX_CHECKED,
     MAX_PARTIES,
+    MOST_SHOWN,
     CheckableParameters,
     SumParameters,
     Total,
@@ -128,11 +130,15 @@ class SumSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CheckedTotal = Annotated[
-    Total,
+    Total | None,
     Meta(
         description="whether each receiver checks the total against commitments to all vectors "
-        "([below](#checked-totals)), or takes the aggregator's word (experimental)",
-        extra={"range": f'`"checked"`, of at most {MAX_CHECKED:,} elements, or `"unchecked"`'},
+        "([below](#checked-totals)), or takes the aggregator's word",
+        extra={
+            "range": f'`"checked"`, of at most {MAX_CHECKED:,} elements, or `"unchecked"`',
+            "default": f'`"checked"` up to {MOST_SHOWN:,} parties and {MAX_BY_DEFAULT:,} elements, '
+            'else `"unchecked"`',
+        },
     ),
 ]
 
@@ -147,7 +153,7 @@ class ExactSettings(SumSettings, frozen=True, kw_only=True):
             "([below](#the-rule-against-differences))"
         ),
     ] = True
-    total: CheckedTotal = "unchecked"
+    total: CheckedTotal = None
 
 
 def check_parameters(
@@ -164,11 +170,11 @@ def check_parameters(
     )
     if checked is None:
         return None, issues
-    same = good[SAME]
-    result = SecAggParameters(
-        encoding=checked.encoding, plan=checked.plan, same_survivors=same, total=good["total"]
-    )
-    return result, issues
+    try:
+        total = resolve_total(good["total"], checked.encoding.ring_length, parties)
+    except ConfigError as error:
+        return None, list(error.issues)
+    return SecAggParameters(checked.encoding, checked.plan, same_survivors=good[SAME], total=total), []
 
 
 def check_sum(
@@ -211,10 +217,6 @@ def check_sum(
     if issues or plan is None:
         return None, good, issues
     precision = good["precision"]
-    try:
-        check_total(good.get("total", "unchecked"), good["length"] + (good["max_weight"] > 0))
-    except ConfigError as error:
-        return None, good, list(error.issues)
     encoding = Encoding.plan(
         length=good["length"],
         lower=good["lower"],
@@ -227,14 +229,31 @@ def check_sum(
     return SumParameters(encoding=encoding, plan=plan), good, issues
 
 
-def check_total(total: Total, elements: int) -> None:
-    """Raise ConfigError if the total of so many elements is to be checked, and cannot be."""
-    if total == "checked" and elements > MAX_CHECKED:
+def resolve_total(total: Total | None, elements: int, parties: int, unsupported: str | None = None) -> Total:
+    """Return whether each receiver checks the total of so many elements, a weight's included, and parties.
+
+    Args:
+        total: the setting; None if the session lacks it: then what is within the bounds of the default, and
+            can be checked, is checked.
+        unsupported: the form of the protocol whose totals nobody can check, with the reason; None for others.
+
+    Raises:
+        ConfigError: "checked" is asked for, and cannot be had.
+    """
+    if total is None:
+        by_default = elements <= MAX_BY_DEFAULT and parties <= MOST_SHOWN and unsupported is None
+        return "checked" if by_default else "unchecked"
+    if total == "unchecked":
+        return total
+    if unsupported is not None:
+        raise ConfigError.at("total", f"'checked' is not for {unsupported}", ConfigCheck.CONFLICT)
+    if elements > MAX_CHECKED:
         reason = (
             f"'checked' is for at most {MAX_CHECKED:,} elements, this session has {elements:,}: write "
             "'unchecked'"
         )
         raise ConfigError.at("total", reason, ConfigCheck.TOO_LARGE)
+    return total
 
 
 def plan_graph(

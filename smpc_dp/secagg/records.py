@@ -27,7 +27,7 @@ from smpc_dp.records.parameters import (
 from smpc_dp.secagg.claim import noisy_claim
 from smpc_dp.secagg.noisy import REFUSED as REFUSED_NOISY
 from smpc_dp.secagg.noisy import NoisySumParameters, check_room, counted_shares, noise_counts
-from smpc_dp.secagg.params import CheckedTotal, Corrupt, SecAggParameters, Security, Share, check_total
+from smpc_dp.secagg.params import CheckedTotal, Corrupt, SecAggParameters, Security, Share, resolve_total
 
 if TYPE_CHECKING:
     import numpy as np
@@ -128,13 +128,13 @@ def steps_text(steps: int) -> str:
 class SumRecordSettings(RecordSettings, frozen=True, kw_only=True):
     """The `[parameters]` of statistics of records by a secure sum."""
 
-    total: CheckedTotal = "unchecked"
+    total: CheckedTotal = None
 
 
 class StepSettings(AskSettings, frozen=True, kw_only=True):
     """The `[parameters]` of what takes several requests: logistic and Poisson regression, random effects."""
 
-    total: CheckedTotal = "unchecked"
+    total: CheckedTotal = None
     steps: Annotated[
         int, Meta(ge=1, le=50, description="Newton steps of a regression, each a request; 5 to 8 do")
     ] = 5
@@ -208,10 +208,8 @@ def _planned_steps(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) ->
     )
     encoding, rows = records.record_encoding(request, plan.parties), records.public_rows(good)
     if not private:
-        check_total(good["total"], encoding.ring_length)
-        return ExactSteppedParameters(
-            encoding=encoding, plan=plan, request=request, public_rows=rows, total=good["total"]
-        )
+        total = resolve_total(good["total"], encoding.ring_length, plan.parties)
+        return ExactSteppedParameters(encoding, plan, request=request, public_rows=rows, total=total)
     records.check_planned_errors(request, good, plan.parties)
     counted = counted_shares(plan)
     # the summed noise of the counted shares is that of a curator, to a part in a million
@@ -260,7 +258,6 @@ def _common(
     """Return the parameters of a planned request; `curator`: the deviation of a trusted curator's noise."""
     encoding = records.record_encoding(request, plan.parties)
     check_room(encoding, math.isqrt(math.ceil(plan.parties * request.variance)) + 1)
-    check_total(good["total"], encoding.ring_length)
     return {
         "encoding": encoding,
         "plan": plan,
@@ -271,5 +268,5 @@ def _common(
         "honest": counted_shares(plan),
         "curator_deviation": curator,
         "public_rows": records.public_rows(good),
-        "total": good["total"],
+        "total": resolve_total(good["total"], encoding.ring_length, plan.parties),
     }

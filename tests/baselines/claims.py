@@ -62,6 +62,7 @@ BITS: dict[str, Any] = {
     "delta": 1e-3,
 }
 WEIGHTS = {"max_weight": 3}
+UNCHECKED = {"total": "unchecked"}
 CORRUPT: dict[str, dict[str, Any]] = {"c = 0": {"corrupt": 0.0}, "c = 1": {"corrupt": 0.2}}
 DELTAS: dict[str, dict[str, Any]] = {"": {}, ", large delta": {"delta": LARGE_DELTA}}
 COLUMNS: dict[str, Any] = {
@@ -131,12 +132,12 @@ def sums() -> Stated:
     for corrupt, looking in CORRUPT.items():
         yield f"secagg, exact, {corrupt}", checked("secagg", SUM | looking).privacy(5)
         for kind, given in (("exact", SUM), ("noisy", BITS)):
-            parameters = checked("secagg", given | looking | {"total": "checked"})
-            yield f"secagg, {kind}, {corrupt}, checked total", parameters.privacy(5)
+            parameters = checked("secagg", given | looking | UNCHECKED)
+            yield f"secagg, {kind}, {corrupt}, unchecked total", parameters.privacy(5)
         given = {key: value for key, value in PRIVATE.items() if key != "precision"}
-        asked = {"length": 1, "on_dropout": "roll-back", "total": "checked"}
+        asked = {"length": 1, "on_dropout": "roll-back"} | UNCHECKED
         parameters = checked("gopa", given | looking | asked, 6)
-        yield f"gopa, roll-back, {corrupt}, checked total", parameters.privacy(5)
+        yield f"gopa, roll-back, {corrupt}, unchecked total", parameters.privacy(5)
         for name, delta in DELTAS.items():
             yield f"secagg, noisy, {corrupt}{name}", checked("secagg", BITS | looking | delta).privacy(5)
         for form, more in VECTOR_FORMS.items():
@@ -148,7 +149,9 @@ def sums() -> Stated:
                     for excluded in (1, 2, 5):
                         claimed = parameters.privacy(4, excluded=excluded)
                         yield f"gopa, {form}, {corrupt}{name}, {excluded} excluded", claimed
-    yield "secagg, exact, any survivors", checked("secagg", SUM | {"same_survivors": False}).privacy(5)
+    for name, more in (("", {}), (", unchecked total", UNCHECKED)):
+        parameters = checked("secagg", SUM | {"same_survivors": False} | more)
+        yield f"secagg, exact, any survivors{name}", parameters.privacy(5)
     parameters = checked("secagg", SUM | {"total": "checked"}, MOST_SHOWN + 1)
     yield "secagg, exact, more than each party is shown, checked total", parameters.privacy(10_000)
     yield "secagg, exact, sparse", checked("secagg", SUM, 300).privacy(290)
@@ -171,15 +174,15 @@ def record_sums() -> Stated:
         yield f"secagg, {name}", checked("secagg", given | noise).privacy(5)
         yield f"secagg, {name}, exact", checked("secagg", given).privacy(5)
         for kind, more in ((", exact", {}), ("", noise)):
-            parameters = checked("secagg", given | more | {"total": "checked"})
-            yield f"secagg, {name}{kind}, checked total", parameters.privacy(5)
+            parameters = checked("secagg", given | more | UNCHECKED)
+            yield f"secagg, {name}{kind}, unchecked total", parameters.privacy(5)
     # The noise of one table has tails of another kind.
     counts = RECORDS | {"ask": "sex", "corrupt": 0.0, "dropout": 0.0}
     yield "secagg, one table", checked("secagg", counts, 4).privacy(4)
     for corrupt, looking in CORRUPT.items():
         yield f"secagg, records, {corrupt}", checked("secagg", RECORDS | looking).privacy(5)
-        parameters = checked("secagg", RECORDS | looking | {"total": "checked"})
-        yield f"secagg, records, {corrupt}, checked total", parameters.privacy(5)
+        parameters = checked("secagg", RECORDS | looking | UNCHECKED)
+        yield f"secagg, records, {corrupt}, unchecked total", parameters.privacy(5)
         for form, more in FORMS.items():
             for name, one in {**DELTAS, ", totals visible": {"hidden_totals": 0.0}}.items():
                 given = RECORDS | {"ask": ["count"]} | looking | more | one
@@ -316,10 +319,10 @@ def learners() -> Stated:
             yield f"average, {method}, public", PlannedAverages({5: table.plan_exact(5, 2, 1.0)}).claim
             exact = PlannedAverages({5: table.plan_exact(5, 2, 1.0)}, exposes=True)
             yield f"average, {method}, exact", exact.claim
-    table = AveragerTable(total="checked")
-    yield "average, checked totals", PlannedAverages({5: table.plan(5, 2, 1.0, 1.0, 1e-6)}).claim
+    table = AveragerTable(total="unchecked")
+    yield "average, unchecked totals", PlannedAverages({5: table.plan(5, 2, 1.0, 1.0, 1e-6)}).claim
     exact = PlannedAverages({5: table.plan_exact(5, 2, 1.0)}, exposes=True)
-    yield "average, checked totals, exact", exact.claim
+    yield "average, unchecked totals, exact", exact.claim
     messages = plan_exchange(3, length=2, l2_bound=1.0, precision=2.0**-10)
     yield "message, exact", PlannedMessages(messages).claim
     yield "message, of reports", LocalReports.plan(1.0, 4).claim

@@ -24,9 +24,9 @@ from tests.faults.simulated import AGGREGATOR, KINDS, LENGTH, SimulatedRun, by, 
 VICTIM, OTHER = "p1", "p2"
 
 
-def row_of(on_dropout: OnDropout, parties: int = 8) -> SimulatedRun:
+def row_of(on_dropout: OnDropout, parties: int = 8, **more: object) -> SimulatedRun:
     given: dict[str, object] = {"length": LENGTH, "lower": -9.0, "upper": 9.0, "epsilon": 1.0, "delta": 1e-6}
-    given |= {"dropout": 0.25, "corrupt": 0.0, "on_dropout": on_dropout}
+    given |= {"dropout": 0.25, "corrupt": 0.0, "on_dropout": on_dropout} | more
     parameters, faults = check_parameters(given, parties)
     assert parameters is not None, faults
     return SimulatedRun(parties, parameters=parameters)
@@ -82,7 +82,7 @@ def test_relay_keeps_a_value_and_declares_its_user_gone(monkeypatch: pytest.Monk
     simulated, terms, retained = row_of("roll-back"), PairTerms(monkeypatch), []
 
     def keep(envelope: Envelope) -> Iterable[Envelope]:
-        retained.append(decode(envelope.body, m.Masked, VICTIM).vector)
+        retained.append(decode(envelope.body, parameters_of(simulated).kinds.masked, VICTIM).vector)
         return ()
 
     simulated.execute(by(m.MASKED, VICTIM, keep))
@@ -240,7 +240,7 @@ def test_neighbour_that_reveals_a_wrong_seed_is_named(lost: bool) -> None:
 
 def test_user_whose_shares_are_not_of_the_key_that_it_revealed_is_named() -> None:
     """What both ends of an edge signed is the masking key: shares of another one are their dealer's doing."""
-    simulated = row_of("roll-back")
+    simulated = row_of("roll-back", total="unchecked")
     other = masking_with(simulated, OTHER, agree.public_key(bytes(range(32))))
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
@@ -281,7 +281,7 @@ def test_total_beyond_own_noise_is_refused_where_the_rest_is_rolled_back() -> No
     """With roll-back no pairwise noise is left in an honest total: it explains nothing there."""
     far = 41 * int((8 * parameters_of(row_of("roll-back")).session.own_variance) ** 0.5 + 1)
     for on_dropout, step in (("roll-back", m.RESULT), ("keep", g.AVERAGE)):
-        simulated = row_of(on_dropout)  # type: ignore[arg-type]
+        simulated = row_of(on_dropout, total="unchecked")  # type: ignore[arg-type]
 
         def shift(envelope: Envelope, simulated: SimulatedRun = simulated) -> Iterable[Envelope]:
             total = simulated.encoding.unpack(decode(envelope.body, KINDS[envelope.step], AGGREGATOR).total)  # type: ignore[attr-defined]

@@ -29,6 +29,8 @@ PRINTED = {
     "secure-sum": (
         "tolerates 1 lost, 0 corrupt of 4 parties",
         "sum over 4 of 4 parties: [8.0, 2.0]",
+        "every party checks the total",
+        '"checked": true',
         "sum over 3 of 4 parties: [7.0, -1.0]",
         "without: dave",
     ),

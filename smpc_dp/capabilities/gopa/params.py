@@ -27,7 +27,7 @@ from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.secagg.claim import FRESH_NOISE, with_check
 from smpc_dp.secagg.noisy import PrivateSettings, check_room, decode_noisy, protected, with_precision
-from smpc_dp.secagg.params import SAME, CheckedTotal, check_sum
+from smpc_dp.secagg.params import SAME, CheckedTotal, check_sum, resolve_total
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -63,9 +63,9 @@ class GopaParameters(CheckableParameters, frozen=True):
         return f"gopa-{self.on_dropout}" + ("-checked" if self.is_checked else "")
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def total_note(self) -> str:
         """Whether each party checks the total, where it might."""
-        return super().notes if self.deals_shares else ()
+        return super().total_note if self.deals_shares else ""
 
     @property
     def is_signed(self) -> bool:
@@ -260,7 +260,7 @@ class GopaSettings(PrivateSettings, frozen=True, kw_only=True):
         bool,
         Meta(description="parties commit and prove, on a logged board (experimental)"),
     ] = False
-    total: CheckedTotal = "unchecked"
+    total: CheckedTotal = None
 
 
 # (a secure sum over as many parties, epsilon, delta, on_dropout) -> the parameters; raises ConfigError.
@@ -282,28 +282,27 @@ def check_and_plan(
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check as `check_parameters` does, without a default precision, and plan."""
     base, good, issues = check_sum(GopaSettings, parameters, parties, protocol=GOPA, refused=REFUSED)
-    issues += _total_issues(good)
-    if issues or base is None or parties > MAX_PARTIES:
-        return None, issues
+    elements = 0 if base is None else base.encoding.ring_length
     try:
+        total = resolve_total(good.get("total"), elements, parties, _form_without_check(good))
+        if issues or base is None or parties > MAX_PARTIES:
+            return None, issues
         planned = planner(base, good["epsilon"], good["delta"], good["on_dropout"])
-        return replace(planned, total=good["total"]), []
+        return replace(planned, total=total), []
     except ConfigError as error:
-        return None, list(error.issues)
+        return None, [*issues, *error.issues]
 
 
-def _total_issues(good: Mapping[str, Any]) -> list[ConfigIssue]:
-    """Return the fault of a total that is to be checked where it is not, or need not be."""
-    if good.get("total") != "checked":
-        return []
+def _form_without_check(good: Mapping[str, Any]) -> str | None:
+    """Return the setting with which a total cannot or need not be checked, and why; None if there is none."""
     for key, needed, reason in (
         ("verifiable", False, "verifiable = true: parties commit and prove already"),
         ("topology", "relay", "topology = 'direct': each party adds up what it holds: it needs no check"),
         ("on_dropout", "roll-back", "on_dropout = 'keep': terms of lost parties stay in the total"),
     ):
         if good.get(key, needed) != needed:
-            return [ConfigIssue("total", f"'checked' is not for {reason}", ConfigCheck.CONFLICT)]
-    return []
+            return reason
+    return None
 
 
 def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout) -> GopaParameters:

@@ -99,9 +99,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = None
     total: Annotated[
         Total | None,
-        Meta(
-            description="of secagg and of gopa, as there: of each average", extra={"default": '`"unchecked"`'}
-        ),
+        Meta(description="of secagg and of gopa, as there: of each average", extra={"default": "as there"}),
     ] = None
     verifiable: Annotated[bool, Meta(description="of gopa, as there")] = False
     on_dropout: Annotated[

@@ -26,7 +26,13 @@ from smpc_dp.engine.phases.messages import (
 from smpc_dp.engine.result import Claim, Noise, Outcome, Privacy, Result
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.privacy.secagg_plan import SecAggPlan, checker_bytes, commitment_bytes, communication
+from smpc_dp.privacy.secagg_plan import (
+    SecAggPlan,
+    checker_bytes,
+    commitment_bytes,
+    commitment_seconds,
+    communication,
+)
 from smpc_dp.seen import LINE_BYTES, MOST_BEHIND
 
 if TYPE_CHECKING:
@@ -38,6 +44,8 @@ MAX_PARTIES = 65_535
 # Elements of a checked total, and the parties whose commitments each receiver is shown; of more some check
 # for all.
 MAX_CHECKED, MOST_SHOWN = MAX_LENGTH, 10_000
+# Elements of a total that is checked unless the session says otherwise.
+MAX_BY_DEFAULT = 100_000
 
 Total = Literal["checked", "unchecked"]
 
@@ -114,6 +122,11 @@ class RequestParameters:
     def notes(self) -> tuple[str, ...]:
         """What else a plan of a request says of its answers."""
         return ()
+
+    @property
+    def total_note(self) -> str:
+        """Whose word a total is, and what a check of it costs a party; "" where that is not a question."""
+        return ""
 
     @property
     def share_name(self) -> str | None:
@@ -300,19 +313,29 @@ class CheckableParameters(SumParameters, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Whether each party checks the total, and the bytes that it takes."""
+        """Whether each party checks the total."""
+        return (f"total: {self.total_note}",) if self.total_note else ()
+
+    @property
+    def total_note(self) -> str:
+        """Whether each party checks the total, with the bytes and the time that it takes."""
         if not self.is_checked:
-            return ("total: the aggregator's word, no party checks it",)
+            return (
+                "the aggregator's word: it may report any total within the bounds, and another one to each "
+                "party, which is found when the next request begins, or never"
+            )
         sent, received = commitment_bytes(self.plan, self.has_checkers)
-        who, more = "each party checks it against commitments to all vectors (experimental)", ""
+        length, size = self.encoding.ring_length, self.encoding.element_bytes
+        seconds = commitment_seconds(self.plan.parties, length, size)
+        who, more = "each party checks it", ""
         if self.has_checkers:
             plan = self.plan
-            who = (
-                f"{plan.checkers()} survivors check it for all against commitments to all vectors "
-                f"(experimental), and {plan.check_quorum} attest it"
-            )
+            who = f"{plan.checkers()} survivors check it for all, and {plan.check_quorum} attest it,"
             more = f"; a checker receives {checker_bytes(plan)[1]} more, and the total twice"
-        return (f"total: {who}, with {sent} of the bytes sent and {received} of those received{more}",)
+        return (
+            f"{who} against commitments to all vectors, with {sent} of the bytes sent and {received} of "
+            f"those received, and some {seconds:.1g} s of processor time{more}"
+        )
 
 
 def cost_of_sum(parameters: SumParameters, _servers: int = 0) -> Cost:

@@ -12,13 +12,16 @@ from typer.testing import CliRunner
 
 from smpc_dp.cli import app
 from smpc_dp.cli.run import _report as report_run
+from smpc_dp.cli.run_report import asked_section
 from smpc_dp.errors import LocalError
+from smpc_dp.report.document import Sentences
 from smpc_dp.report.roles import VIEWS
 from smpc_dp.session import tasks
 from smpc_dp.session.local import create_local_session
+from smpc_dp.session.planned import session_plan
 from smpc_dp.session.session_file import SessionFile, load_session
 from smpc_dp.session.tasks import find_task, task_of
-from tests.baselines.claims import BITS, FITTED, FORMS, RECORDS, SUM, checked
+from tests.baselines.claims import BITS, FITTED, FORMS, RECORDS, SUM, UNCHECKED, checked
 
 PARTIES = ("alice", "bob", "carol")
 BOB, AGGREGATOR = ("party", "--as", "bob"), ("party", "--as", "aggregator")
@@ -32,6 +35,9 @@ LEARNER: dict[str, Any] = {
     "epsilon": 9.0,
     "delta": 1e-3,
 }
+NAMES = ("ann", "bob", "cas", "dan", "eve", "fay", "gus")
+GROUPS: dict[str, Any] = {"learner": "dual-averaging-groups", "features": 2, "steps": 2, "group": 3}
+GROUPS |= {"seed": 2, "rate": 2.0, "epsilon": 8.0, "delta": 1e-5}
 REPORTS: dict[str, Any] = {
     "kernel": "gini",
     "fields": [{"lower": 0, "upper": 5, "exact": True}],
@@ -53,18 +59,18 @@ def session_of(folder: Path, kind: str) -> Path:
 @pytest.mark.parametrize(
     ("protocol", "parameters", "view"),
     [
-        ("secagg", SUM, "secagg"),
-        ("secagg", BITS, "secagg-noisy"),
-        ("secagg", SUM | {"total": "checked"}, "secagg-checked"),
-        ("secagg", BITS | {"total": "checked"}, "secagg-noisy-checked"),
-        ("secagg", COUNT, "records"),
-        ("secagg", FITTED, "records"),
-        ("secagg", COUNT | {"total": "checked"}, "records-checked"),
-        ("secagg", FITTED | {"total": "checked"}, "records-checked"),
-        ("secagg", FITTED | {"epsilon": 1.0, "delta": 1e-6, "total": "checked"}, "records-checked"),
+        ("secagg", SUM | UNCHECKED, "secagg"),
+        ("secagg", BITS | UNCHECKED, "secagg-noisy"),
+        ("secagg", SUM, "secagg-checked"),
+        ("secagg", BITS, "secagg-noisy-checked"),
+        ("secagg", COUNT | UNCHECKED, "records"),
+        ("secagg", FITTED | UNCHECKED, "records"),
+        ("secagg", COUNT, "records-checked"),
+        ("secagg", FITTED, "records-checked"),
+        ("secagg", FITTED | {"epsilon": 1.0, "delta": 1e-6}, "records-checked"),
         ("gopa", GOPA, "gopa-keep"),
-        ("gopa", GOPA | {"on_dropout": "roll-back"}, "gopa-roll-back"),
-        ("gopa", GOPA | {"on_dropout": "roll-back", "total": "checked"}, "gopa-roll-back-checked"),
+        ("gopa", GOPA | {"on_dropout": "roll-back"} | UNCHECKED, "gopa-roll-back"),
+        ("gopa", GOPA | {"on_dropout": "roll-back"}, "gopa-roll-back-checked"),
         ("gopa", GOPA | FORMS["direct"], "gopa-direct"),
         ("gopa", GOPA | FORMS["verifiable"] | {"length": 1, "epsilon": 8.0}, "verifiable"),
         ("gopa", COUNT, "gopa-records"),
@@ -79,12 +85,49 @@ def test_parameters_name_what_members_see(protocol: str, parameters: dict[str, A
     assert checked(protocol, parameters, 6).view == view
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "Total over 3 parties: each party checks it against commitments to all vectors"),
+        (UNCHECKED, "Total over 3 parties: the aggregator's word: it may report any total within the bounds"),
+        (
+            {"length": 100_001},
+            "Total over 3 parties: the aggregator's word: it may report any total within the bounds",
+        ),
+    ],
+)
+def test_a_report_says_whose_word_the_total_is(more: dict[str, Any], said: str, tmp_path: Path) -> None:
+    session = load_session(create_local_session(tmp_path, PARTIES, SUM | more))
+    [asked] = asked_section(session, compared=True)
+    [*_, total] = next(one.texts for one in asked.blocks if isinstance(one, Sentences))
+    assert total.startswith(said)
+    plan = session_plan(session)
+    assert plan is not None
+    assert f"Total over 3 parties: {plan.notes[0].removeprefix('total: ')}." == total
+
+
+def test_a_report_says_it_of_the_groups_of_a_learner(tmp_path: Path) -> None:
+    session = load_session(create_local_session(tmp_path, NAMES, GROUPS, protocol="learn"))
+    [asked] = asked_section(session, compared=True)
+    texts = next(one.texts for one in asked.blocks if isinstance(one, Sentences))
+    said = {text.partition(",")[0] for text in texts if text.startswith("Total")}
+    assert said == {"Total over 3 parties: each party checks it against commitments to all vectors"}
+
+
+def test_a_report_says_nothing_of_totals_where_that_is_no_question(tmp_path: Path) -> None:
+    given = {"topology": "direct"} | GOPA
+    session = load_session(create_local_session(tmp_path, PARTIES, given, protocol="gopa"))
+    [asked] = asked_section(session, compared=True)
+    texts = next(one.texts for one in asked.blocks if isinstance(one, Sentences))
+    assert not any(text.startswith("Total") for text in texts)
+
+
 def test_what_members_see_of_the_protocol_of_another_package_is_not_described(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where its parameters inherit from those of a protocol of this package."""
     session = load_session(session_of(tmp_path, "vector"))
-    assert task_of(session).views(session) == ["secagg"]
+    assert task_of(session).views(session) == ["secagg-checked"]
     monkeypatch.setattr(tasks, "origin_of", lambda _: "other 1.0")
     assert task_of(session).views(session) == []
 

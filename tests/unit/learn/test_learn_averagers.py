@@ -181,8 +181,8 @@ def test_groups_that_cannot_be_are_refused(table: AveragerTable, size: int, name
     assert named in {fault.where.rpartition(".")[2] for fault in table.issues(size)}
 
 
-@pytest.mark.parametrize(("total", "is_checked"), [(None, False), ("unchecked", False), ("checked", True)])
-def test_totals_of_groups_are_checked_where_that_is_asked(
+@pytest.mark.parametrize(("total", "is_checked"), [(None, True), ("unchecked", False), ("checked", True)])
+def test_totals_of_groups_are_checked_unless_that_is_not_wanted(
     total: Literal["checked", "unchecked"] | None, is_checked: bool
 ) -> None:
     """Of private averages and of exact ones; each claim says so."""

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from smpc_dp.engine.phases.parameters import MAX_CHECKED, MOST_SHOWN
+from smpc_dp.engine.phases.parameters import MAX_BY_DEFAULT, MAX_CHECKED, MOST_SHOWN
 from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.errors import ConfigCheck, ConfigIssue
+from smpc_dp.secagg.params import resolve_total
 
 SUM: dict[str, Any] = {"length": 1, "lower": 0, "upper": 1, "kind": "integer"}
 NOISE: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
@@ -21,12 +22,72 @@ def check(protocol: str, parameters: dict[str, Any], parties: int = 6) -> tuple[
     return checker_of(protocol, session_protocol(protocol).version)(parameters, parties)
 
 
+WRITTEN: tuple[tuple[dict[str, str], bool], ...] = (
+    ({}, True),
+    ({"total": "unchecked"}, False),
+    ({"total": "checked"}, True),
+)
+
+
 @pytest.mark.parametrize("more", [{}, NOISE, {"max_weight": 3}, NOISE | {"max_weight": 3, "kind": "real"}])
-def test_a_secure_sum_has_an_unchecked_total_unless_asked(more: dict[str, Any]) -> None:
-    for given, is_checked in (({}, False), ({"total": "unchecked"}, False), ({"total": "checked"}, True)):
+def test_a_secure_sum_has_a_checked_total_unless_that_is_not_wanted(more: dict[str, Any]) -> None:
+    for given, is_checked in WRITTEN:
         parameters, issues = check("secagg", SUM | more | given)
         assert issues == []
         assert parameters.is_checked is is_checked
+
+
+@pytest.mark.parametrize(
+    ("protocol", "asked"),
+    [
+        ("secagg", SUM),
+        ("secagg", SUM | {"same_survivors": False}),
+        ("secagg", SUM | NOISE | {"kind": "real"}),
+        ("secagg", SUM | NOISE | {"kind": "real", "mechanism": "skellam"}),
+        ("gopa", GOPA | {"on_dropout": "roll-back"}),
+    ],
+)
+@pytest.mark.parametrize(
+    ("change", "is_checked"),
+    [
+        ({"length": 100_000}, True),
+        ({"length": 100_001}, False),
+        ({"length": 99_999, "max_weight": 3}, True),
+        ({"length": 100_000, "max_weight": 3}, False),
+    ],
+)
+def test_the_default_counts_elements_with_that_of_a_weight(
+    protocol: str, asked: dict[str, Any], change: dict[str, Any], is_checked: bool
+) -> None:
+    """One element more is unchecked, without an error; it may be checked if that is written."""
+    parameters, issues = check(protocol, asked | change)
+    assert issues == []
+    assert parameters.encoding.ring_length == change["length"] + ("max_weight" in change)
+    assert parameters.is_checked is is_checked
+    parameters, issues = check(protocol, asked | change | {"total": "checked"})
+    assert (issues, parameters.is_checked) == ([], True)
+
+
+@pytest.mark.parametrize(
+    ("elements", "parties", "unsupported", "total"),
+    [
+        (MAX_BY_DEFAULT, MOST_SHOWN, None, "checked"),
+        (MAX_BY_DEFAULT + 1, MOST_SHOWN, None, "unchecked"),
+        (MAX_BY_DEFAULT, MOST_SHOWN + 1, None, "unchecked"),
+        (1, 3, "a form without a check", "unchecked"),
+    ],
+)
+def test_the_bounds_of_the_default(elements: int, parties: int, unsupported: str | None, total: str) -> None:
+    assert (MAX_BY_DEFAULT, MOST_SHOWN) == (100_000, 10_000)
+    assert resolve_total(None, elements, parties, unsupported) == total
+    assert resolve_total("unchecked", elements, parties, unsupported) == "unchecked"
+
+
+@pytest.mark.parametrize("more", [{}, NOISE])
+def test_a_session_of_more_parties_is_unchecked_by_default(more: dict[str, Any]) -> None:
+    for parties, is_checked in ((10_000, True), (10_001, False)):
+        parameters, issues = check("secagg", SUM | more, parties)
+        assert (issues, parameters.is_checked) == ([], is_checked)
 
 
 @pytest.mark.parametrize("more", [{}, NOISE])
@@ -56,9 +117,9 @@ def test_sessions_of_servers_do_not_have_the_setting() -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"max_weight": 3}])
-def test_gopa_with_roll_back_has_an_unchecked_total_unless_asked(more: dict[str, Any]) -> None:
+def test_gopa_with_roll_back_has_a_checked_total_unless_that_is_not_wanted(more: dict[str, Any]) -> None:
     asked = GOPA | {"on_dropout": "roll-back"} | more
-    for given, is_checked in (({}, False), ({"total": "unchecked"}, False), ({"total": "checked"}, True)):
+    for given, is_checked in WRITTEN:
         parameters, issues = check("gopa", asked | given)
         assert issues == []
         assert parameters.is_checked is is_checked
@@ -85,11 +146,12 @@ def test_gopa_with_roll_back_has_an_unchecked_total_unless_asked(more: dict[str,
     ],
 )
 def test_other_forms_of_gopa_are_refused_by_name(form: dict[str, Any], reason: str) -> None:
-    parameters, issues = check("gopa", GOPA | form | {"total": "unchecked"})
-    if len(form) < 2:
-        assert issues == []
-        assert parameters.is_checked is False
-        assert parameters.notes == ()
+    for written in ({}, {"total": "unchecked"}):
+        parameters, issues = check("gopa", GOPA | form | written)
+        if len(form) < 2:
+            assert issues == []
+            assert parameters.is_checked is False
+            assert parameters.notes == ()
     parameters, issues = check("gopa", GOPA | form | {"total": "checked"})
     assert parameters is None
     [issue] = [issue for issue in issues if issue.where == "total"]
@@ -108,7 +170,8 @@ def test_what_is_too_large_to_check_is_refused_by_gopa_too() -> None:
 @pytest.mark.parametrize("form", [{}, {"topology": "direct"}, {"verifiable": True}])
 def test_records_by_gopa_refuse_the_setting_by_name(form: dict[str, Any], total: str) -> None:
     given = ROWS | NOISE | {"ask": "count"} | form
-    assert check("gopa", given)[1] == []
+    parameters, issues = check("gopa", given)
+    assert (issues, parameters.is_checked) == ([], False)
     _, [issue] = check("gopa", given | {"total": total})
     assert (issue.where, issue.check) == ("total", ConfigCheck.UNSUPPORTED)
     assert "statistics of records by GOPA have no totals that parties check" in issue.reason

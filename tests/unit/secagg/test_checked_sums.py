@@ -11,6 +11,7 @@ from smpc_dp.engine.phases.masks import Masks
 from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.errors import ConfigIssue
 from smpc_dp.privacy.secagg_plan import plan_secagg
+from smpc_dp.secagg import params
 from smpc_dp.secagg.params import SecAggParameters
 from tests.faults.checked_totals import ORDER
 from tests.reference.masks import keystream
@@ -74,10 +75,24 @@ ROWS: dict[str, object] = {
 def test_every_request_about_records_is_checked(asked: dict[str, object]) -> None:
     """All requests that the parameters stand for, each step of a regression among them."""
     check = checker_of("secagg", session_protocol("secagg").version)
-    for total in ("checked", "unchecked"):
-        parameters, issues = check({**asked, "records": ROWS, "total": total}, 6)
+    for written, is_checked in (({}, True), ({"total": "checked"}, True), ({"total": "unchecked"}, False)):
+        parameters, issues = check({**asked, "records": ROWS, **written}, 6)
         assert parameters is not None, issues
-        assert {one.is_checked for one in (parameters, *parameters.requests)} == {total == "checked"}
+        assert {one.is_checked for one in (parameters, *parameters.requests)} == {is_checked}
+
+
+@pytest.mark.parametrize("asked", [PRIVACY | {"ask": ["count"]}, PRIVACY | FITTED, FITTED])
+def test_the_default_counts_the_elements_of_what_is_asked(
+    asked: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No schema that is quick to plan has 100,000 elements: the bound is lowered to those of this one."""
+    check = checker_of("secagg", session_protocol("secagg").version)
+    given = {**asked, "records": ROWS}
+    elements = check(given, 6)[0].encoding.ring_length
+    for bound, is_checked in ((elements, True), (elements - 1, False)):
+        monkeypatch.setattr(params, "MAX_BY_DEFAULT", bound)
+        parameters, issues = check(given, 6)
+        assert (issues, parameters.is_checked) == ([], is_checked)
 
 
 @pytest.mark.parametrize(("precision", "lane"), [(1e-3, 4), (1e-12, 8)])

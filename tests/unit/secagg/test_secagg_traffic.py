@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from smpc_dp.engine.phases.parameters import CheckableParameters, SumParameters, Total
-from smpc_dp.privacy.secagg_plan import communication
+from smpc_dp.privacy.secagg_plan import commitment_seconds, communication
 from smpc_dp.report.trace import Trace
 from smpc_dp.secagg.params import check_parameters
 from smpc_dp.simulate import average
@@ -86,8 +86,22 @@ def test_checkers_receive_what_the_plan_adds(
 
 def test_the_plan_says_whose_word_the_total_is() -> None:
     without, checked = (planned(12, 2, total) for total in ("unchecked", "checked"))
-    assert without.notes == ("total: the aggregator's word, no party checks it",)
+    [note] = without.notes
+    assert note.startswith(
+        "total: the aggregator's word: it may report any total within the bounds, and another"
+    )
     [note] = checked.notes
     sent, received = (more - less for more, less in zip(checked.traffic, without.traffic, strict=True))
     assert note.startswith("total: each party checks it against commitments to all vectors")
-    assert note.endswith(f"with {sent} of the bytes sent and {received} of those received")
+    assert f"with {sent} of the bytes sent and {received} of those received, and some 0.0007 s of" in note
+
+
+@pytest.mark.parametrize(
+    ("parties", "elements", "width", "seconds"),
+    [(10, 10_000, 4, 0.028), (100, 100_000, 4, 0.28), (10_000, 10_000, 4, 0.58), (10, 100_000, 8, 0.48)],
+)
+def test_the_planned_time_of_a_check_is_that_of_the_decision(
+    parties: int, elements: int, width: int, seconds: float
+) -> None:
+    """Of docs/decisions/0051 and 0052, where it was measured: commitment, check and signatures."""
+    assert commitment_seconds(parties, elements, width) == pytest.approx(seconds, rel=0.1)
