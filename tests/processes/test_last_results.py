@@ -86,7 +86,8 @@ async def ask(path: Path, name: str, requests: int, warnings: list[str]) -> list
 def given(**more: object) -> dict[str, object]:
     same = {} if "epsilon" in more else {"same_survivors": False}
     plain = {"length": 2, "lower": 0.0, "upper": 1.0, "precision": 2.0**-10, "dropout": 0.2, "corrupt": 0.0}
-    return plain | same | more
+    # Of a checked total there is one alone.
+    return plain | {"total": "unchecked"} | same | more
 
 
 async def test_a_victim_refuses_the_next_request_and_all_further_ones(tmp_path: Path) -> None:
@@ -157,7 +158,8 @@ async def test_a_victim_in_a_group_of_learners_stops(tmp_path: Path, method: str
     """It was in one of two groups; the next group has members of both, and both results are named."""
     names = (*NAMES, "fay", "gus", "hal")
     settings = {"learner": "block-gossip", "features": 2, "steps": 4, "group": 4, "seed": 2}
-    private = {"epsilon": 5.0, "delta": 1e-5, "averager": {"method": method}}
+    averager = {"method": method} | ({"total": "unchecked"} if method == "secagg" else {})
+    private = {"epsilon": 5.0, "delta": 1e-5, "averager": averager}
     path = create_local_session(tmp_path, names, settings | private, protocol="learn", timeouts=TIMEOUTS)
     draws = GroupDraws(8, 4, 2).draw(4)
     victim = names[draws[0][0]]

@@ -548,7 +548,7 @@ def test_checks_have_a_kind(tmp_path: Path) -> None:
 
 def test_a_node_that_is_sent_another_result_refuses_all_later_rounds(tmp_path: Path) -> None:
     """Each message is handled by another process: result and evidence are stored."""
-    scene = Scene(tmp_path, LOSING)
+    scene = Scene(tmp_path, LOSING | {"total": "unchecked"})
     membership = scene.server.membership
 
     def two_results(scene: Scene, node: int, number: int, messages: Sequence[bytes]) -> Answer | None:

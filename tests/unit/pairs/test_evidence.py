@@ -21,7 +21,7 @@ from smpc_dp.capabilities.pairs.requests.statistic import PairRounds
 from smpc_dp.capabilities.pairs.ustatistic.messages import CONVICTION, RelayEnd
 from smpc_dp.capabilities.reports.requests import reporting
 from smpc_dp.engine import events
-from smpc_dp.engine.collector import Collector, Inbox
+from smpc_dp.engine.collector import Collector, CollectorState, Inbox
 from smpc_dp.errors import (
     Check,
     Code,
@@ -369,7 +369,7 @@ class Accused:
 
 def server_of(convictions: Convictions, role: Accused) -> Any:
     server: Any = aggregator.RequestServer.__new__(aggregator.RequestServer)
-    server._convictions, server._culprits = convictions, {}
+    server._convictions, server._culprits, server._last = convictions, {}, None
     server._drive = Drive(1, role, cast("Any", None), cast("Any", None), server, print)
     server._drive.keep = server._keep_conviction
     server.beside = BESIDE["statistic-hello"]
@@ -484,10 +484,10 @@ async def test_an_evaluation_with_the_partner_does_not_hold_up_its_pair(
 
 
 def test_the_error_of_a_run_with_too_few_parties_has_the_evidence_as_its_cause() -> None:
-    inbox = Inbox({3})
-    inbox.excluded = {1: TimeoutFault({"alice"}, "keys"), 2: convicted()}
+    state = CollectorState(inbox=Inbox({3}))
+    state.inbox.excluded = {1: TimeoutFault({"alice"}, "keys"), 2: convicted()}
     collector = cast("Any", SimpleNamespace(name_of={1: "alice", 2: "bob"}.get, parties=3))
-    few = Collector.too_few(collector, cast("Any", SimpleNamespace(inbox=inbox, step="keys")), 2)
+    few = Collector.too_few(collector, state, 2)
     assert few.code == Code.FEW
     assert certificate_of(few.__cause__) == certificate()
 
