@@ -101,6 +101,11 @@ class SecAggPlan(msgspec.Struct, frozen=True, kw_only=True):
         """c + 1, so many attest a total that some check for all: one of them at least is honest."""
         return self.max_corrupt + 1
 
+    @property
+    def least_to_check(self) -> int:
+        """The parties that it takes for so many honest ones to be left, whatever drops out: 2c + D + 1."""
+        return self.max_corrupt + self.check_quorum + self.max_dropouts
+
     def checkers(self, lost: int = 0) -> int:
         """Return how many check a total for all, when so many parties are lost.
 

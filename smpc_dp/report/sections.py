@@ -464,7 +464,8 @@ def traffic_section(trace: Trace, more: str = "") -> list[Section]:
 
 def evidence_section(evidence: Json | None) -> list[Section]:
     """Return the section of what binds a result to its run."""
-    if evidence is None:
+    if evidence is None or "averages" in evidence:
+        # That of a learner counts averages, which are in the section of its steps.
         return []
     rows = [
         (key.replace("_", " "), str(evidence[key]))

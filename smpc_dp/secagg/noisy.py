@@ -276,7 +276,9 @@ def check_noisy(
     if issues or base is None:
         return None, issues
     try:
-        total = resolve_total(good["total"], base.encoding.ring_length, parties)
+        total = resolve_total(
+            good["total"], base.encoding.ring_length, parties, least=base.plan.least_to_check
+        )
         return _planned(base, good["epsilon"], good["delta"], good["mechanism"], total), []
     except ConfigError as error:
         norms = {"l1", "l2", "linf"}

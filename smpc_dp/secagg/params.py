@@ -171,7 +171,9 @@ def check_parameters(
     if checked is None:
         return None, issues
     try:
-        total = resolve_total(good["total"], checked.encoding.ring_length, parties)
+        total = resolve_total(
+            good["total"], checked.encoding.ring_length, parties, least=checked.plan.least_to_check
+        )
     except ConfigError as error:
         return None, list(error.issues)
     return SecAggParameters(checked.encoding, checked.plan, same_survivors=good[SAME], total=total), []
@@ -229,13 +231,16 @@ def check_sum(
     return SumParameters(encoding=encoding, plan=plan), good, issues
 
 
-def resolve_total(total: Total | None, elements: int, parties: int, unsupported: str | None = None) -> Total:
+def resolve_total(
+    total: Total | None, elements: int, parties: int, unsupported: str | None = None, *, least: int
+) -> Total:
     """Return whether each receiver checks the total of so many elements, a weight's included, and parties.
 
     Args:
         total: the setting; None if the session lacks it: then what is within the bounds of the default, and
             can be checked, is checked.
         unsupported: the form of the protocol whose totals nobody can check, with the reason; None for others.
+        least: the parties that are needed for enough honest ones to be left where some check for all.
 
     Raises:
         ConfigError: "checked" is asked for, and cannot be had.
@@ -253,6 +258,12 @@ def resolve_total(total: Total | None, elements: int, parties: int, unsupported:
             "'unchecked'"
         )
         raise ConfigError.at("total", reason, ConfigCheck.TOO_LARGE)
+    if MOST_SHOWN < parties < least:
+        reason = (
+            f"'checked' needs {least:,} parties with this 'corrupt' and 'dropout', for c + 1 honest ones to "
+            f"be left in any case, this session has {parties:,}: write 'unchecked'"
+        )
+        raise ConfigError.at("total", reason, ConfigCheck.INFEASIBLE)
     return total
 
 

@@ -208,7 +208,7 @@ def _planned_steps(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) ->
     )
     encoding, rows = records.record_encoding(request, plan.parties), records.public_rows(good)
     if not private:
-        total = resolve_total(good["total"], encoding.ring_length, plan.parties)
+        total = resolve_total(good["total"], encoding.ring_length, plan.parties, least=plan.least_to_check)
         return ExactSteppedParameters(encoding, plan, request=request, public_rows=rows, total=total)
     records.check_planned_errors(request, good, plan.parties)
     counted = counted_shares(plan)
@@ -268,5 +268,5 @@ def _common(
         "honest": counted_shares(plan),
         "curator_deviation": curator,
         "public_rows": records.public_rows(good),
-        "total": resolve_total(good["total"], encoding.ring_length, plan.parties),
+        "total": resolve_total(good["total"], encoding.ring_length, plan.parties, least=plan.least_to_check),
     }

@@ -208,7 +208,8 @@ class AggregatorConnection(Connection):
         self._role = role
         self._fixed = FixedSurvivors()
         self._last = StoredResult(
-            evidence_file(membership.key_file, membership.name, membership.session.digest)
+            evidence_file(membership.key_file, membership.name, membership.session.digest),
+            membership.session.roster.keys[membership.aggregator],
         )
 
     @classmethod

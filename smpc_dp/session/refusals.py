@@ -7,8 +7,8 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from smpc_dp.engine.phases.last_results import HeldResult
-from smpc_dp.errors import LocalError
+from smpc_dp.engine.phases.last_results import HeldResult, check_contradiction
+from smpc_dp.errors import LocalError, VerificationError
 from smpc_dp.files import read_bounded, replace_file
 
 SUFFIX = ".evidence.json"
@@ -23,12 +23,22 @@ def evidence_file(key_file: Path, party: str, session_digest: bytes) -> Path:
 
 
 def read_evidence(path: Path) -> dict[str, bytes]:
-    """Return the evidence in a file, as of `PeerFault.evidence`; raise LocalError if it is damaged."""
+    """Return the evidence in a file, as of `PeerFault.evidence`; raise LocalError if it is malformed."""
     try:
         fields = json.loads(read_bounded(path, "the evidence", MAX_FILE_BYTES))
         return {name: bytes.fromhex(value) for name, value in fields.items()}
     except (ValueError, TypeError, AttributeError):
         raise LocalError(f"{path}: is no evidence of a refusal") from None
+
+
+def check_evidence(path: Path, key: bytes) -> dict[str, bytes]:
+    """Return the evidence in a file; raise LocalError unless it convicts the aggregator with this key."""
+    evidence = read_evidence(path)
+    try:
+        check_contradiction(key, evidence)
+    except VerificationError as error:
+        raise LocalError(f"{path}: convicts nobody ({error}): remove it") from None
+    return evidence
 
 
 class StoredResult(HeldResult):
@@ -37,9 +47,12 @@ class StoredResult(HeldResult):
     While the file is there the party takes part in no further run of the session.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(refusal=read_evidence(path) if path.exists() else None)
+    def __init__(self, path: Path, key: bytes) -> None:
+        """`key`: the aggregator's. Raises LocalError for a file that does not convict it."""
+        super().__init__(refusal=check_evidence(path, key) if path.exists() else None)
         self._path = path
+        if self.refusal:
+            _LOG.error("%s: evidence against the aggregator", path)
 
     def record_refusal(self, evidence: Mapping[str, bytes]) -> None:
         """See `HeldResult.record_refusal`; without the file the error still has the evidence."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -108,10 +109,17 @@ async def test_a_victim_refuses_the_next_request_and_all_further_ones(tmp_path: 
     key = load_session(path).roster.keys[AGGREGATOR]
     check_contradiction(key, second.evidence)
     # Nor does another process of it.
-    kept = StoredResult(evidence_file(path.parent / "keys" / "bob.key", "bob", load_session(path).digest))
+    file = evidence_file(path.parent / "keys" / "bob.key", "bob", load_session(path).digest)
+    kept = StoredResult(file, key)
     assert kept.refusal == second.evidence
     with pytest.raises(smpc_dp.PeerFault, match="names another result"):
         kept.check_open(AGGREGATOR)
+    # A file that convicts nobody accuses nobody, and is no refusal either.
+    changed = json.dumps(json.loads(file.read_text("utf-8")) | {"result": ""})
+    for content in ("{", "{}", '{"message": "00"}', changed):
+        file.write_text(content, "utf-8")
+        with pytest.raises(smpc_dp.LocalError, match=r"convicts nobody|no evidence of a refusal"):
+            StoredResult(file, key)
     for result in (*served[1:], *answers["ann"][1:]):
         assert isinstance(result, smpc_dp.Result)
         assert result.survivors == ("ann", "cas", "dan", "eve")

@@ -282,9 +282,10 @@ def check_and_plan(
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check as `check_parameters` does, without a default precision, and plan."""
     base, good, issues = check_sum(GopaSettings, parameters, parties, protocol=GOPA, refused=REFUSED)
-    elements = 0 if base is None else base.encoding.ring_length
+    elements, least = (0, 0) if base is None else (base.encoding.ring_length, base.plan.least_to_check)
     try:
-        total = resolve_total(good.get("total"), elements, parties, _form_without_check(good))
+        form = _form_without_check(good)
+        total = resolve_total(good.get("total"), elements, parties, form, least=least)
         if issues or base is None or parties > MAX_PARTIES:
             return None, issues
         planned = planner(base, good["epsilon"], good["delta"], good["on_dropout"])

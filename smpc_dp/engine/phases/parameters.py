@@ -327,14 +327,15 @@ class CheckableParameters(SumParameters, frozen=True, kw_only=True):
         sent, received = commitment_bytes(self.plan, self.has_checkers)
         length, size = self.encoding.ring_length, self.encoding.element_bytes
         seconds = commitment_seconds(self.plan.parties, length, size)
-        who, more = "each party checks it", ""
-        if self.has_checkers:
-            plan = self.plan
-            who = f"{plan.checkers()} survivors check it for all, and {plan.check_quorum} attest it,"
-            more = f"; a checker receives {checker_bytes(plan)[1]} more, and the total twice"
+        cost = f"with {sent} of the bytes sent and {received} of those received"
+        time = f"some {seconds:.1g} s of processor time"
+        if not self.has_checkers:
+            return f"each party checks it against commitments to all vectors, {cost}, and {time}"
+        plan = self.plan
         return (
-            f"{who} against commitments to all vectors, with {sent} of the bytes sent and {received} of "
-            f"those received, and some {seconds:.1g} s of processor time{more}"
+            f"{plan.checkers()} survivors check it for all against commitments to all vectors, and "
+            f"{plan.check_quorum} of them must attest it, {cost}; a checker receives "
+            f"{checker_bytes(plan)[1]} more, and the total twice, and needs {time}"
         )
 
 

@@ -282,3 +282,8 @@ def test_the_page_says_whether_the_member_has_checked_the_total(evidence: dict[s
     [section] = evidence_section({"protocol": "secagg", **evidence})
     [note] = [block.text for block in section.blocks if isinstance(block, Text)]
     assert said in note
+
+
+def test_the_evidence_of_a_learner_has_no_section() -> None:
+    """It counts averages, which stand with its steps; it identifies no run."""
+    assert evidence_section({"averages": 24, "checked": 24}) == []

@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from smpc_dp.capabilities.gopa.versions import VERSION as GOPA_VERSION
 from smpc_dp.engine.phases.parameters import MAX_BY_DEFAULT, MAX_CHECKED, MOST_SHOWN
 from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.secagg.params import resolve_total
+from smpc_dp.secagg.versions import VERSION as SECAGG_VERSION
 
 SUM: dict[str, Any] = {"length": 1, "lower": 0, "upper": 1, "kind": "integer"}
 NOISE: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
@@ -79,8 +81,10 @@ def test_the_default_counts_elements_with_that_of_a_weight(
 )
 def test_the_bounds_of_the_default(elements: int, parties: int, unsupported: str | None, total: str) -> None:
     assert (MAX_BY_DEFAULT, MOST_SHOWN) == (100_000, 10_000)
-    assert resolve_total(None, elements, parties, unsupported) == total
-    assert resolve_total("unchecked", elements, parties, unsupported) == "unchecked"
+    assert resolve_total(None, elements, parties, unsupported, least=parties) == total
+    assert resolve_total("unchecked", elements, parties, unsupported, least=parties + 1) == "unchecked"
+    # Members of one version resolve alike: with other bounds the protocols need another version.
+    assert (SECAGG_VERSION, GOPA_VERSION) == (2, 4)
 
 
 @pytest.mark.parametrize("more", [{}, NOISE])
@@ -175,3 +179,16 @@ def test_records_by_gopa_refuse_the_setting_by_name(form: dict[str, Any], total:
     _, [issue] = check("gopa", given | {"total": total})
     assert (issue.where, issue.check) == ("total", ConfigCheck.UNSUPPORTED)
     assert "statistics of records by GOPA have no totals that parties check" in issue.reason
+
+
+@pytest.mark.parametrize("more", [{}, NOISE])
+def test_checkers_need_enough_honest_parties_whatever_drops_out(more: dict[str, Any]) -> None:
+    """c + 1 honest ones must be left: n is at least 2c + D + 1."""
+    settings = SUM | more | {"total": "checked", "corrupt": 0.45, "dropout": 0.05}
+    parameters, issues = check("secagg", settings, 20_000)
+    plan = parameters.plan
+    assert issues == []
+    assert plan.least_to_check == 2 * plan.max_corrupt + plan.max_dropouts + 1 <= 20_000
+    _, [issue] = check("secagg", settings | {"dropout": 0.1}, 20_000)
+    assert (issue.where, issue.check) == ("total", ConfigCheck.INFEASIBLE)
+    assert "needs 20,001 parties" in issue.reason

@@ -81,7 +81,7 @@ def test_checkers_receive_what_the_plan_adds(
     assert expected == pytest.approx(measured, rel=0.05)
     [note] = parameters.notes
     assert f"{plan.checkers()} survivors check it for all" in note
-    assert f"{plan.max_corrupt + 1} attest it" in note
+    assert f"{plan.max_corrupt + 1} of them must attest it" in note
 
 
 def test_the_plan_says_whose_word_the_total_is() -> None:
