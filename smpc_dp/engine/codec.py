@@ -8,11 +8,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable
-from typing import Any, Literal, get_origin
+from typing import Annotated, Any, Literal, get_origin
 
 import msgspec
 import numpy as np
-from msgspec import inspect
+from msgspec import Meta, inspect
 from numpy.typing import NDArray
 
 from smpc_dp.decoding import convert, decode_msgpack
@@ -40,27 +40,47 @@ _PLAIN = (
 )
 
 
+class Sent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """`Envelope` with the number of its body among those of the record."""
+
+    run_id: bytes
+    step: str
+    sender: str
+    receiver: str
+    body: Annotated[int, Meta(ge=0)]
+    signature: bytes
+
+
 class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Encrypted content of one saved state.
 
     Attributes:
         kind: the name of the state's type; state: its fields.
-        messages: the messages of the transition into the state.
+        bodies: of the messages of the transition into the state, each once; sent: these messages.
         input: the digest of the caller's input, empty from its release on.
         released: the digest of the messages that released it, empty before.
         lines: what the step adds to logs.
     """
 
-    version: Literal[2]
+    version: Literal[3]
     kind: str
     state: bytes
-    messages: tuple[Envelope, ...] = ()
+    bodies: tuple[bytes, ...] = ()
+    sent: tuple[Sent, ...] = ()
     input: bytes = b""
     released: bytes = b""
     lines: tuple[bytes, ...] = ()
 
     def __repr__(self) -> str:
         return f"Record({self.kind!r})"
+
+    @property
+    def messages(self) -> tuple[Envelope, ...]:
+        """The messages of the transition into the state."""
+        return tuple(
+            Envelope(one.run_id, one.step, one.sender, one.receiver, self.bodies[one.body], one.signature)
+            for one in self.sent
+        )
 
 
 class Codec:
@@ -119,11 +139,15 @@ class Codec:
             self._state(name, body)
         except VerificationError as error:
             raise LocalError(f"a state '{name}' cannot be saved: {error}") from None
-        return _ENCODER.encode(Record(2, name, body, tuple(messages), *released_input, tuple(lines)))
+        return _ENCODER.encode(Record(3, name, body, *_packed(messages), *released_input, tuple(lines)))
 
     def decode(self, content: bytes) -> tuple[State, Record]:
         """Decode a state; raise VerificationError, without any of the content, for other bytes."""
-        record = _decoded(content, Record, "a saved record")
+        record: Record = _decoded(content, Record, "a saved record")
+        if any(one.body >= len(record.bodies) for one in record.sent):
+            raise VerificationError("a saved record has a message without its body", Check.MALFORMED)
+        if _packed(record.messages) != (record.bodies, record.sent):
+            raise VerificationError("a saved record is not in its canonical encoding", Check.NOT_CANONICAL)
         return self._state(record.kind, record.state), record
 
     def _state(self, name: str, body: bytes) -> State:
@@ -132,6 +156,23 @@ class Codec:
             raise VerificationError("a saved state is of an unknown type", Check.BAD_STATE)
         state: State = _decoded(body, kind, f"a saved state '{name}'")
         return state
+
+
+def _packed(messages: Iterable[Envelope]) -> tuple[tuple[bytes, ...], tuple[Sent, ...]]:
+    """Return the bodies of messages, each once, and the messages: an aggregator sends one body to all."""
+    numbers: dict[bytes, int] = {}
+    sent = tuple(
+        Sent(
+            one.run_id,
+            one.step,
+            one.sender,
+            one.receiver,
+            numbers.setdefault(one.body, len(numbers)),
+            one.signature,
+        )
+        for one in messages
+    )
+    return tuple(numbers), sent
 
 
 def _retained(table: Iterable[type[State]]) -> Iterable[type[State]]:

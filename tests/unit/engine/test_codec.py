@@ -17,7 +17,7 @@ from smpc_dp.capabilities.gopa.states import PARTY as GOPA
 from smpc_dp.capabilities.gopa.verifiable.states import PARTY as VERIFIABLE
 from smpc_dp.capabilities.pairs.ustatistic.states import AGGREGATOR as STATISTIC_AGGREGATOR
 from smpc_dp.engine import collector
-from smpc_dp.engine.codec import Codec, Record
+from smpc_dp.engine.codec import Codec, Record, Sent
 from smpc_dp.engine.collector import CollectorRole
 from smpc_dp.engine.party import PartyRole, PartyState, Progress, Stopped
 from smpc_dp.errors import Code, LocalError, VerificationError
@@ -54,6 +54,9 @@ class Other(Rich, frozen=True, kw_only=True, eq=False):
 
 CODEC = Codec([Rich, Stopped])
 ENVELOPE = Envelope(b"r", "step", "alice", "hub", b"body", b"signature")
+
+
+SENT = Sent(b"r", "step", "alice", "hub", 0, b"signature")
 
 
 def again(state: PartyState) -> Any:
@@ -123,6 +126,13 @@ def test_a_state_of_another_table_is_not_saved() -> None:
         CODEC.encode(Other())
 
 
+def test_one_body_for_many_is_saved_once() -> None:
+    messages = tuple(Envelope(b"r", "step", "hub", f"p{n}", bytes([n % 2]) * 10_000, b"s") for n in range(50))
+    content = CODEC.encode(Rich(), messages)
+    assert len(content) < 30_000
+    assert CODEC.decode(content)[1].messages == messages
+
+
 def test_what_would_not_come_back_is_not_saved() -> None:
     with pytest.raises(LocalError, match="cannot be saved: a saved state 'Rich' is malformed"):
         CODEC.encode(Rich(numbers=("text",)))  # type: ignore[arg-type]
@@ -174,12 +184,16 @@ def test_another_state_is_refused(state: object) -> None:
         b"",
         record()[:-1],
         record() + b"\0",
-        record(version=1),
+        record(version=2),
         record(kind="Waits"),
         record(kind="Stopped"),
-        record(messages=[1]),
+        record(sent=(1,)),
+        record(sent=(SENT,)),
+        record(bodies=(b"body",)),
+        record(bodies=(b"body", b"body"), sent=(SENT, msgspec.structs.replace(SENT, body=1))),
+        record(bodies=(b"other", b"body"), sent=(msgspec.structs.replace(SENT, body=1), SENT)),
         record(state=b"\xc1"),
-        msgspec.msgpack.encode([2, "Rich", b""]),
+        msgspec.msgpack.encode([3, "Rich", b""]),
         msgspec.msgpack.encode([*msgspec.msgpack.decode(record()), 1]),
     ],
 )
@@ -189,7 +203,7 @@ def test_another_record_is_refused(content: bytes) -> None:
 
 
 def test_errors_and_representations_say_nothing() -> None:
-    assert "input" not in repr(Record(2, "Rich", b"secret", (), b"input"))
+    assert "input" not in repr(Record(3, "Rich", b"secret", (), (), b"input"))
     with pytest.raises(VerificationError) as raised:
         CODEC.decode(record(state=msgspec.msgpack.encode({**BODY, **REST, "numbers": ["hunter2"]})))
     assert "hunter2" not in str(raised.value)
