@@ -273,6 +273,8 @@ class PartyRole:
         if (row.instead or not state.renews) and envelope.run_id != state.run_id:
             raise member.refuse(f"sent '{envelope.step}' of another run", Check.OTHER_RUN)
         taken = {**received, envelope.step: (body_hash, envelope.signature)}
+        # The evidence of a result has the signature of the message.
+        state = replace(state, progress=Progress(taken, state.progress.sent))
         answer = _sent(member, state, row.apply(member, state, envelope.body), taken)
         if envelope.run_id != answer.state.run_id:
             raise member.refuse(f"{state.step} is not for the run that its nonces give", Check.RUN_ID_DIFFERS)

@@ -21,7 +21,7 @@ from smpc_dp.engine.party import PartyRole, PartyState, Row
 from smpc_dp.engine.phases import certified_set, checked_total, key_graph, keys, masked_sum, outcomes
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.certified_set import Attesting, Participation, check_certified
-from smpc_dp.engine.phases.checked_total import Certified, Committed, Opened, ValuesRoot
+from smpc_dp.engine.phases.checked_total import Certified, Committed, Opened
 from smpc_dp.engine.phases.key_graph import (
     AwaitNeighbours,
     CollectReveal,
@@ -65,7 +65,6 @@ class AwaitDelivery(PartyState, frozen=True, kw_only=True, eq=False):
     sealing: Sealing
     self_seed: bytes
     committed: Committed | None = None
-    values_root: ValuesRoot | None = None
 
 
 class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
@@ -78,7 +77,6 @@ class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
     self_seed: bytes
     delivered: Delivered
     committed: Committed | None = None
-    values_root: ValuesRoot | None = None
 
 
 class AwaitSurvivors(PartyState, frozen=True, kw_only=True, eq=False):
@@ -87,7 +85,6 @@ class AwaitSurvivors(PartyState, frozen=True, kw_only=True, eq=False):
     expects: ClassVar[str] = m.SURVIVORS
     delivered: Delivered
     participation: Participation
-    values_root: ValuesRoot | None = None
 
 
 class AwaitSurvivorsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
@@ -98,7 +95,6 @@ class AwaitSurvivorsCertificate(PartyState, frozen=True, kw_only=True, eq=False)
     participation: Participation
     survivors: PartySet
     digest: bytes
-    values_root: ValuesRoot | None = None
 
 
 class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
@@ -108,7 +104,6 @@ class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
     participation: Participation
     survivors: PartySet
     survivors_certificate: Certificate
-    values_root: ValuesRoot | None = None
 
 
 class Finished(PartyState, frozen=True, kw_only=True, eq=False):
@@ -131,7 +126,6 @@ def on_neighbours(member: Party, state: AwaitNeighbours, body: bytes) -> Transit
         sealing=sealing,
         self_seed=self_seed,
         committed=state.committed,
-        values_root=state.advertised.values_root,
     )
     return Transition(after, (member.write(run_id, m.DEAL, message),))
 
@@ -146,7 +140,6 @@ def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
         self_seed=state.self_seed,
         delivered=delivered,
         committed=state.committed,
-        values_root=state.values_root,
     )
     message = m.Attestation(delivered.digest)
     return Transition(after, (member.write(run_id, m.ATTEST_PARTICIPANTS, message),))
@@ -164,8 +157,7 @@ def on_participants(member: Party, state: AwaitParticipants, body: bytes) -> Tra
     message = member.parameters.kinds.masked(vector, pack_list(delivered.bad_dealers), *opening)
     after = AwaitSurvivors(
         delivered=delivered,
-        participation=Participation(state.graph.digest, participants, certificate),
-        values_root=state.values_root,
+        participation=Participation(state.graph.digest, participants, certificate, state.graph.roots),
     )
     return Transition(after, (member.write(run_id, m.MASKED, message),))
 
@@ -184,7 +176,6 @@ def on_survivors(member: Party, state: AwaitSurvivors, body: bytes) -> Transitio
         participation=state.participation,
         survivors=survivors,
         digest=digest,
-        values_root=state.values_root,
     )
     return Transition(after, (member.write(run_id, m.ATTEST_SURVIVORS, m.Attestation(digest)),))
 
@@ -198,7 +189,6 @@ def on_survivors_certificate(member: Party, state: AwaitSurvivorsCertificate, bo
         participation=state.participation,
         survivors=survivors,
         survivors_certificate=certificate,
-        values_root=state.values_root,
     )
     return Transition(after, (member.write(run_id, m.UNMASK, message),))
 
@@ -207,8 +197,9 @@ def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
     """Decode the sum; where totals are checked, first check it."""
     message = decode(body, member.parameters.kinds.result, member.context.aggregator)
     total, participation = outcomes.unpack_total(member, message, message.total), state.participation
-    if state.values_root is not None:
-        certified = Certified(state.values_root, participation.certificate.set_digest, state.survivors)
+    if member.parameters.is_checked:
+        digest = participation.certificate.set_digest
+        certified = Certified(participation.party_roots, digest, state.survivors)
         checked_total.check_result(member, state.run_id, certified, message, total)
     try:
         outcome = outcomes.outcome(
@@ -219,6 +210,7 @@ def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
             participation,
             survivors=state.survivors,
             survivors_certificate=state.survivors_certificate,
+            signed_result=outcomes.signed_result(member, state, participation, body),
         )
     except VerificationError as error:
         if not member.parameters.is_checked:

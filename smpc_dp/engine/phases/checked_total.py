@@ -24,6 +24,7 @@ from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.masks import Masks
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.signed_result import RunRoots
 from smpc_dp.engine.state import Secret
 from smpc_dp.errors import Check, Code, PeerFault, VerificationError
 from smpc_dp.wire.sets import PartySet
@@ -40,17 +41,10 @@ class Committed(Secret, frozen=True):
     blinding: bytes
 
 
-class ValuesRoot(msgspec.Struct, frozen=True):
-    """Parties that advertised, and the root over their commitments to vectors."""
-
-    members: PartySet
-    root: bytes
-
-
 class Certified(NamedTuple):
-    """What is certified to be the same for all: root of values, digest of the participants, survivors."""
+    """What is certified to be the same for all: the run's roots, digest of the participants, survivors."""
 
-    values: ValuesRoot
+    roots: RunRoots
     participants: bytes
     survivors: PartySet
 
@@ -118,7 +112,7 @@ def _check(
     total: RingVector,
 ) -> None:
     """Raise VerificationError unless the result is right."""
-    members, survivors = certified.values.members, certified.survivors
+    members, survivors = certified.roots.advertised, certified.survivors
     absent = len(members) - len(survivors)
     if (len(message.openings), len(message.hidden)) != (
         m.OPENING_BYTES * len(survivors),
@@ -138,7 +132,7 @@ def _check(
             given[party] = keys.value_commitment(context, run_id, name, points[-1])
         else:
             given[party] = next(hidden)
-    if MerkleCommitment(context, Label.VALUES, given).root != certified.values.root:
+    if MerkleCommitment(context, Label.VALUES, given).root != certified.roots.values_root:
         raise VerificationError("shows commitments that are not under the certified root", Check.NOT_IN_TREE)
     commit.check_blinding(message.blinding)
     check_total(parameters, total, message.blinding, points)
