@@ -79,6 +79,7 @@ OF_LAYER = {
     "records.requests": "session",
     "secagg": "sums",
     "secagg.requests": "session",
+    "results": "session",
     "session.exchange": "sums",
 }
 

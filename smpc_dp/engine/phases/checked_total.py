@@ -97,13 +97,15 @@ def check_result(
     try:
         context.remember(
             ("checked", run_id, certified.participants, certified.survivors.packed, message),
-            lambda: _check(context, parameters, run_id, certified, cast(m.CheckedResult, message), total),
+            lambda: check_commitments(
+                context, parameters, run_id, certified, cast(m.CheckedResult, message), total
+            ),
         )
     except VerificationError as error:
         raise member.refuse(str(error), error.check) from None
 
 
-def _check(
+def check_commitments(
     context: Context,
     parameters: SumParameters,
     run_id: bytes,
@@ -111,7 +113,7 @@ def _check(
     message: m.CheckedResult,
     total: RingVector,
 ) -> None:
-    """Raise VerificationError unless the result is right."""
+    """Raise VerificationError unless the survivors' commitments add up to that of the total."""
     members, survivors = certified.roots.advertised, certified.survivors
     absent = len(members) - len(survivors)
     if (len(message.openings), len(message.hidden)) != (

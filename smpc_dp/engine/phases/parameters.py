@@ -14,12 +14,13 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.vector_commitments import MAX_LENGTH
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.engine.phases.cost import Cost, PlannedAnswer, average_answer
-from smpc_dp.engine.phases.messages import CHECKED, OPENING_BYTES, PARTY_STEPS, UNCHECKED, Kinds
+from smpc_dp.engine.phases.messages import CHECKED, OPENING_BYTES, PARTY_STEPS, RESULT, UNCHECKED, Kinds
 from smpc_dp.engine.result import Claim, Noise, Outcome, Privacy, Result
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SecAggPlan, commitment_bytes, communication
 from smpc_dp.seen import LINE_BYTES, MOST_BEHIND
+from smpc_dp.wire.sets import PartySet
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -176,6 +177,18 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
     def kinds(self) -> Kinds:
         """Types of the messages that differ where totals are checked."""
         return CHECKED if self.is_checked else UNCHECKED
+
+    @property
+    def total_step(self) -> str:
+        """Step of the aggregator's message with the total."""
+        return RESULT
+
+    def residual_pairs(self, message: Any, participants: int, survivors: PartySet) -> int:  # noqa: ARG002
+        """Return the number of pairs whose noise is left in the total of a message, of type `kinds.result`.
+
+        Raises VerificationError if that is impossible with so many participants and these survivors.
+        """
+        return 0
 
     @property
     def traffic(self) -> tuple[int, int]:

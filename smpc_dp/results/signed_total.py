@@ -1,0 +1,311 @@
+"""Checks of a stored result: run, sets, certificates, the aggregator's signature, and the total in it.
+
+Each raises VerificationError for what whoever wrote the file may have changed, and PeerFault, of the
+aggregator, for what it has signed. Specification: protocols/secagg/signed-results.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from smpc_dp.engine.phases import certify, checked_total, keys, outcomes
+from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certified_set import Participation
+from smpc_dp.engine.result import Certificate, Result
+from smpc_dp.engine.signed_result import RunRoots, RunStart
+from smpc_dp.errors import Check, PeerFault, VerificationError
+from smpc_dp.results.stored import StoredCertificate, StoredFile, StoredResult
+from smpc_dp.session.session_file import SessionFile
+from smpc_dp.session.tasks import task_of
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_set
+from smpc_dp.wire.signing import Context, decode
+
+# Values are compared to this part of them: some are computed with sums that depend on the machine.
+CLOSE = 1e-12
+
+
+@dataclass(frozen=True)
+class SignedTotal:
+    """A stored result of a session, and the session's context and parameters."""
+
+    stored: StoredFile
+    result: StoredResult
+    context: Context
+    parameters: Any
+    roots: RunRoots
+    participants: PartySet
+    survivors: PartySet
+    task: str
+
+    @classmethod
+    def of(cls, stored: StoredFile, result: StoredResult, session: SessionFile) -> SignedTotal:
+        """Check that a result is of the session, and read its sets; raise VerificationError."""
+        evidence, message = result.evidence, result.evidence.signed_result
+        if (evidence.protocol, evidence.version) != (session.protocol, session.version):
+            reason = f"it is of '{evidence.protocol}' {evidence.version}, the session of '{session.protocol}'"
+            raise VerificationError(f"{reason} {session.version}", Check.OTHER_SESSION)
+        parameters = _parameters_of(session)
+        if (evidence.checked, message.roots.values_root is not None, evidence.survivors is not None) != (
+            parameters.is_checked or None,
+            parameters.is_checked,
+            parameters.deals_shares,
+        ):
+            raise VerificationError("it has other evidence than runs of the session have", Check.OTHER_PLAN)
+        roster = session.roster
+        context = Context(
+            protocol=session.protocol,
+            version=session.version,
+            session_digest=session.digest,
+            request=message.request,
+            names=roster.party_names,
+            aggregator="" if roster.aggregator is None else roster.aggregator.name,
+            keys=roster.keys,
+            operation=message.operation,
+        )
+        with _of_file():
+            present, advertised = (
+                PartySet.unpack(bytes.fromhex(packed), len(context.names), "")
+                for packed in (message.start.present, message.roots.advertised)
+            )
+        start = RunStart(present, bytes.fromhex(message.start.root))
+        values = bytes.fromhex(message.roots.values_root or "")
+        return cls(
+            stored=stored,
+            result=result,
+            context=context,
+            parameters=parameters,
+            roots=RunRoots(start, advertised, bytes.fromhex(message.roots.root), values),
+            participants=_in_order(context, evidence.participating),
+            survivors=_in_order(context, result.survivors),
+            task=task_of(session).name,
+        )
+
+    @property
+    def run_id(self) -> bytes:
+        """The run id, as the file says."""
+        return bytes.fromhex(self.result.evidence.run_id)
+
+    @property
+    def body(self) -> bytes:
+        """The body that the aggregator has signed."""
+        return bytes.fromhex(self.result.evidence.signed_result.body)
+
+    def check_names(self) -> None:
+        """Raise VerificationError unless names are parties', and the absent ones those that are left."""
+        context, evidence = self.context, self.result.evidence
+        named = [evidence.signed_result.receiver, *self.result.absent]
+        for certificate in (evidence.participants, evidence.survivors):
+            if certificate is not None:
+                named += certificate.signatures
+                named += [] if certificate.sample is None else certificate.sample.signers
+        for name in named:
+            _number(context, name)
+        given = {*self.result.survivors}
+        if self.result.absent != [name for name in context.names if name not in given]:
+            raise VerificationError(
+                "the absent parties are not those that are no survivors", Check.SET_DIFFERS
+            )
+
+    def check_run_id(self) -> None:
+        """Raise VerificationError unless the run id binds session, request, operation and start."""
+        start, operation = self.roots.start, self.context.operation
+        run_id = keys.run_identifier(self.context, operation, start.present.packed, start.root)
+        if run_id != self.run_id:
+            raise VerificationError("the run id is not that of what it binds", Check.RUN_ID_DIFFERS)
+
+    def check_sets(self) -> None:
+        """Raise VerificationError unless each set lies in the one before and the survivors are enough."""
+        sets = (self.survivors, self.participants, self.roots.advertised, self.roots.start.present)
+        names = ("survivors", "participants", "parties that advertised", "parties present")
+        for index in range(3):
+            if not sets[index] <= sets[index + 1]:
+                reason = f"the {names[index]} are not all among the {names[index + 1]}"
+                raise VerificationError(reason, Check.SET_GREW)
+        least = self.parameters.plan.min_survivors
+        if len(self.survivors) < least:
+            reason = f"{len(self.survivors)} survivors, the session's runs have {least} or more"
+            raise VerificationError(reason, Check.SET_TOO_SMALL)
+        receiver = self.result.evidence.signed_result.receiver
+        if self.context.number(receiver) not in self.survivors:
+            raise VerificationError(f"its receiver {receiver} is no survivor", Check.NOT_INCLUDED)
+
+    def check_digests(self) -> None:
+        """Raise VerificationError unless the digests are those of the sets and the roots."""
+        context, evidence, run_id = self.context, self.result.evidence, self.run_id
+        advertised = self.roots.advertised.packed
+        own = keys.merkle_commitment_digest(context, run_id, advertised, *self.roots.roots)
+        participants = keys.participants_digest(context, run_id, own, self.participants.packed)
+        survivors = keys.survivors_digest(context, run_id, participants, self.survivors.packed)
+        shown = [("Merkle commitment", evidence.merkle_commitment, own)]
+        shown.append(("participants", evidence.participants.set_digest, participants))
+        if evidence.survivors is not None:
+            shown.append(("survivors", evidence.survivors.set_digest, survivors))
+        for name, given, expected in shown:
+            if given != expected.hex():
+                raise VerificationError(f"the digest of the {name} is another one", Check.OTHER_STATEMENT)
+
+    def check_certificates(self) -> Participation:
+        """Return the certified participants; raise VerificationError unless quorums signed both digests."""
+        evidence = self.result.evidence
+        certificate = self._certified(m.ATTEST_PARTICIPANTS, evidence.participants, self.participants)
+        if evidence.survivors is not None:
+            self._certified(m.ATTEST_SURVIVORS, evidence.survivors, self.survivors)
+        commitment = bytes.fromhex(evidence.merkle_commitment)
+        return Participation(commitment, self.participants, certificate, self.roots)
+
+    def _certified(self, step: str, stored: StoredCertificate, members: PartySet) -> Certificate:
+        """Return a certificate; raise VerificationError unless a quorum of `members` has signed it."""
+        context, sample = self.context, stored.sample
+        shown = sorted(stored.signatures, key=context.number)
+        signers = list(stored.signatures) if sample is None else sample.signers
+        message = m.Certificate(
+            _in_order(context, signers).packed,
+            b"".join(bytes.fromhex(stored.signatures[name]) for name in shown),
+            b"" if sample is None else bytes.fromhex(sample.root),
+            b"" if sample is None else bytes.fromhex(sample.proof),
+        )
+        with _of_file():
+            result = certify.check_certificate(
+                context,
+                self.parameters.plan.quorum,
+                self.run_id,
+                step,
+                bytes.fromhex(stored.set_digest),
+                members,
+                message,
+            )
+        if list(result.signatures) != list(stored.signatures):
+            reason = f"the certificate of '{step}' shows signatures of other parties than are due"
+            raise VerificationError(reason, Check.BAD_CERTIFICATE)
+        return result
+
+    def check_signature(self) -> None:
+        """Raise VerificationError unless the aggregator has signed the body for the receiver."""
+        context, message = self.context, self.result.evidence.signed_result
+        envelope = Envelope(
+            self.run_id,
+            self.parameters.total_step,
+            context.aggregator,
+            message.receiver,
+            self.body,
+            bytes.fromhex(message.signature),
+        )
+        with _of_file():
+            context.check(envelope)
+
+    def check_total(self, participation: Participation) -> None:
+        """Check the body that the aggregator has signed, and that the file has its total.
+
+        Raises PeerFault, of the aggregator, or VerificationError.
+        """
+        context, parameters, aggregator = self.context, self.parameters, self.context.aggregator
+        message: Any = decode(self.body, parameters.kinds.result, aggregator)
+        try:
+            total = parameters.encoding.unpack(message.total)
+        except ValueError as error:
+            reason = f"malformed {type(message).__name__}: {error}"
+            raise PeerFault(aggregator, reason, Check.MALFORMED) from None
+        digest = participation.certificate.set_digest
+        certified = checked_total.Certified(self.roots, digest, self.survivors)
+        try:
+            residual_pairs = parameters.residual_pairs(message, len(self.participants), self.survivors)
+            if parameters.is_checked:
+                checked_total.check_commitments(context, parameters, self.run_id, certified, message, total)
+            outcome = outcomes.outcome(
+                context,
+                parameters,
+                self.run_id,
+                total,
+                participation,
+                survivors=self.survivors,
+                residual_pairs=residual_pairs,
+            )
+        except VerificationError as error:
+            raise PeerFault(aggregator, str(error), error.check) from None
+        if self.result.residual_pairs != residual_pairs:
+            raise _wrong("residual_pairs", self.result.residual_pairs, residual_pairs)
+        kind = context.operation.split(" ")[0]
+        if self.result.kind != kind:
+            raise _wrong("kind", self.result.kind, kind)
+        if self.task == "vector":
+            self._check_vector(Result.of(outcome, kind))
+        elif parameters.steps == 1:
+            self._check_estimates(outcome)
+
+    def _check_vector(self, expected: Result) -> None:
+        """Raise VerificationError unless the numbers of the file are those of the body."""
+        total = self.stored.total()
+        for name in ("step", "weight"):
+            if getattr(total, name) != getattr(expected, name):
+                raise _wrong(name, getattr(total, name), getattr(expected, name))
+        if total.fixed_point != expected.fixed_point.tolist():
+            raise VerificationError("fixed_point is not the signed total", Check.WRONG_RESULT)
+        if not _are_close(total.value, expected.value.tolist()):
+            raise VerificationError("value is not that of the signed total", Check.WRONG_RESULT)
+
+    def _check_estimates(self, outcome: Any) -> None:
+        """Raise VerificationError unless the estimates of the file are those of the body."""
+        fields = self.stored.fields
+        level, simultaneous = fields.get("level"), fields.get("simultaneous")
+        if not (isinstance(level, float) and 0 < level < 1 and isinstance(simultaneous, bool)):
+            raise VerificationError("malformed: level or simultaneous", Check.MALFORMED)
+        result = self.parameters.result(
+            outcome, self.context.names, level=level, simultaneous=simultaneous
+        ).to_json()
+        for name in ("estimates", "rows", "present", "counted"):
+            # As JSON: tuples are arrays there.
+            if msgspec.to_builtins(result[name]) != fields.get(name):
+                raise VerificationError(f"{name} are not those of the signed total", Check.WRONG_RESULT)
+
+
+@contextmanager
+def _of_file() -> Iterator[None]:
+    """Turn faults of members in the block into faults of the file: anybody may have written it."""
+    try:
+        yield
+    except PeerFault as fault:
+        raise VerificationError(fault.reason, fault.check) from None
+
+
+def _parameters_of(session: SessionFile) -> Any:
+    """Return the parameters of the session's sums; raise VerificationError where no total is signed."""
+    requests = session.checked_parameters.requests
+    is_signed = session.described.is_sum and session.topology == "aggregator" and not session.is_logged
+    if not (is_signed and requests):
+        raise VerificationError("the session's runs have no signed result", Check.OTHER_PLAN)
+    return requests[0]
+
+
+def _number(context: Context, name: str) -> int:
+    """Return the number of a party; raise VerificationError for another name."""
+    try:
+        return context.number(name)
+    except ValueError:
+        raise VerificationError(f"{name} is no party of the session", Check.NOT_IN_ROSTER) from None
+
+
+def _in_order(context: Context, names: Sequence[str]) -> PartySet:
+    """Return a set of parties, which are named in roster order; raise VerificationError."""
+    numbers = [_number(context, name) for name in names]
+    if numbers != sorted({*numbers}):
+        raise VerificationError("parties are not named once each in roster order", Check.WRONG_ORDER)
+    with _of_file():
+        return PartySet.unpack(pack_set(numbers, len(context.names)), len(context.names), "")
+
+
+def _are_close(given: Sequence[float], expected: Sequence[float]) -> bool:
+    """Tell whether all numbers are the same, but for rounding."""
+    return len(given) == len(expected) and all(
+        math.isclose(one, other, rel_tol=CLOSE) for one, other in zip(given, expected, strict=True)
+    )
+
+
+def _wrong(name: str, given: object, expected: object) -> VerificationError:
+    return VerificationError(f"{name} is {given}, of the signed total {expected}", Check.WRONG_RESULT)
