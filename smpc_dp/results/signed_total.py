@@ -17,10 +17,10 @@ import msgspec
 from smpc_dp.engine.phases import certify, checked_total, keys, outcomes
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.certified_set import Participation
-from smpc_dp.engine.result import Certificate, Result
+from smpc_dp.engine.result import Certificate, Outcome, Result
 from smpc_dp.engine.signed_result import RunRoots, RunStart
-from smpc_dp.errors import Check, PeerFault, VerificationError
-from smpc_dp.results.stored import StoredCertificate, StoredFile, StoredResult
+from smpc_dp.errors import Check, PeerFault, PrivacyError, VerificationError
+from smpc_dp.results.stored import StoredCertificate, StoredFile, StoredResult, StoredTotal
 from smpc_dp.session.session_file import SessionFile
 from smpc_dp.session.tasks import task_of
 from smpc_dp.wire.envelope import Envelope
@@ -43,6 +43,7 @@ class SignedTotal:
     participants: PartySet
     survivors: PartySet
     task: str
+    total: StoredTotal | None
 
     @classmethod
     def of(cls, stored: StoredFile, result: StoredResult, session: SessionFile) -> SignedTotal:
@@ -58,7 +59,7 @@ class SignedTotal:
             parameters.deals_shares,
         ):
             raise VerificationError("it has other evidence than runs of the session have", Check.OTHER_PLAN)
-        roster = session.roster
+        roster, task = session.roster, task_of(session).name
         context = Context(
             protocol=session.protocol,
             version=session.version,
@@ -84,7 +85,8 @@ class SignedTotal:
             roots=RunRoots(start, advertised, bytes.fromhex(message.roots.root), values),
             participants=_in_order(context, evidence.participating),
             survivors=_in_order(context, result.survivors),
-            task=task_of(session).name,
+            task=task,
+            total=stored.total() if task == "vector" else None,
         )
 
     @property
@@ -234,14 +236,17 @@ class SignedTotal:
         kind = context.operation.split(" ")[0]
         if self.result.kind != kind:
             raise _wrong("kind", self.result.kind, kind)
-        if self.task == "vector":
-            self._check_vector(Result.of(outcome, kind))
+        if self.total is not None:
+            self._check_vector(self.total, kind, outcome)
         elif parameters.steps == 1:
             self._check_estimates(outcome)
 
-    def _check_vector(self, expected: Result) -> None:
+    def _check_vector(self, total: StoredTotal, kind: str, outcome: Outcome) -> None:
         """Raise VerificationError unless the numbers of the file are those of the body."""
-        total = self.stored.total()
+        try:
+            expected = Result.of(outcome, kind)
+        except PrivacyError as error:
+            raise VerificationError(str(error), Check.WRONG_RESULT) from None
         for name in ("step", "weight"):
             if getattr(total, name) != getattr(expected, name):
                 raise _wrong(name, getattr(total, name), getattr(expected, name))
@@ -250,7 +255,7 @@ class SignedTotal:
         if not _are_close(total.value, expected.value.tolist()):
             raise VerificationError("value is not that of the signed total", Check.WRONG_RESULT)
 
-    def _check_estimates(self, outcome: Any) -> None:
+    def _check_estimates(self, outcome: Outcome) -> None:
         """Raise VerificationError unless the estimates of the file are those of the body."""
         fields = self.stored.fields
         level, simultaneous = fields.get("level"), fields.get("simultaneous")
@@ -302,9 +307,12 @@ def _in_order(context: Context, names: Sequence[str]) -> PartySet:
 
 def _are_close(given: Sequence[float], expected: Sequence[float]) -> bool:
     """Tell whether all numbers are the same, but for rounding."""
-    return len(given) == len(expected) and all(
-        math.isclose(one, other, rel_tol=CLOSE) for one, other in zip(given, expected, strict=True)
-    )
+    pairs = zip(given, expected, strict=False)
+    try:
+        return len(given) == len(expected) and all(math.isclose(*pair, rel_tol=CLOSE) for pair in pairs)
+    except OverflowError:
+        # An integer that is no float64.
+        return False
 
 
 def _wrong(name: str, given: object, expected: object) -> VerificationError:

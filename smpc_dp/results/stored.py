@@ -18,6 +18,7 @@ from smpc_dp.engine.signed_result import VERSION
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.files import read_bounded
 from smpc_dp.logs.log import Hex32, Hex64, Name
+from smpc_dp.wire.canonical_session import SURROGATE
 
 # A million elements take 60 MB.
 MAX_BYTES = 1 << 29
@@ -152,7 +153,10 @@ def decode_result(fields: Mapping[str, Any]) -> StoredFile:
     if type(version) is int and version != VERSION:
         reason = f"its signed result is of version {version}, this release reads version {VERSION}"
         raise VerificationError(reason, Check.UNKNOWN_FORMAT)
-    return StoredFile(fields, evidence, _convert(fields, StoredResult))
+    result: StoredResult = _convert(fields, StoredResult)
+    if SURROGATE.search(result.evidence.signed_result.operation):
+        raise VerificationError("malformed: its operation is no text", Check.MALFORMED)
+    return StoredFile(fields, evidence, result)
 
 
 def _convert(fields: Mapping[str, Any], kind: Any) -> Any:
