@@ -219,11 +219,12 @@ def _audited(
     total.check_run_id()
     message = stored.result.evidence.signed_result
     known |= {"request": message.request, "run_id": total.run_id.hex(), "receiver": message.receiver}
+    known["corrupt"] = total.parameters.plan.max_corrupt
     total.check_sets()
     total.check_digests()
     participation = total.check_certificates()
     total.check_signature()
-    known |= {"digest": hashlib.sha256(total.body).hexdigest(), "corrupt": total.parameters.plan.max_corrupt}
+    known["digest"] = hashlib.sha256(total.body).hexdigest()
     if total.parameters.is_checked:
         # Not at the top: most results need none.
         from smpc_dp import generator_cache
@@ -260,7 +261,7 @@ def _held(total: SignedTotal, known: dict[str, Any], *, certain: bool) -> Result
 
 def _not_checked(total: SignedTotal) -> str:
     """Return what of the file is not checked."""
-    if total.task != "vector" and total.parameters.steps > 1:
+    if total.parameters.steps > 1:
         return f"The estimates follow from several requests, and were not computed again. {PRIVATE}"
     return PRIVATE
 

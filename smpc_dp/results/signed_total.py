@@ -6,29 +6,23 @@ aggregator, for what it has signed. Specification: protocols/secagg/signed-resul
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from smpc_dp.engine.phases import certify, checked_total, keys, outcomes
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.certified_set import Participation
-from smpc_dp.engine.result import Certificate, Outcome, Result
+from smpc_dp.engine.result import Certificate
 from smpc_dp.engine.signed_result import RunRoots, RunStart
-from smpc_dp.errors import Check, PeerFault, PrivacyError, VerificationError
-from smpc_dp.results.stored import StoredCertificate, StoredFile, StoredResult, StoredTotal
+from smpc_dp.errors import Check, PeerFault, VerificationError
+from smpc_dp.results.stored import StoredCertificate, StoredFile, StoredResult
 from smpc_dp.session.session_file import SessionFile
-from smpc_dp.session.tasks import task_of
+from smpc_dp.session.tasks import Task, task_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_set
 from smpc_dp.wire.signing import Context, decode
-
-# Values are compared to this part of them: some are computed with sums that depend on the machine.
-CLOSE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -42,8 +36,8 @@ class SignedTotal:
     roots: RunRoots
     participants: PartySet
     survivors: PartySet
-    task: str
-    total: StoredTotal | None
+    task: Task
+    numbers: Any
 
     @classmethod
     def of(cls, stored: StoredFile, result: StoredResult, session: SessionFile) -> SignedTotal:
@@ -59,7 +53,7 @@ class SignedTotal:
             parameters.deals_shares,
         ):
             raise VerificationError("it has other evidence than runs of the session have", Check.OTHER_PLAN)
-        roster, task = session.roster, task_of(session).name
+        roster, task = session.roster, task_of(session)
         context = Context(
             protocol=session.protocol,
             version=session.version,
@@ -86,7 +80,7 @@ class SignedTotal:
             participants=_in_order(context, evidence.participating),
             survivors=_in_order(context, result.survivors),
             task=task,
-            total=stored.total() if task == "vector" else None,
+            numbers=task.read_numbers(stored.fields),
         )
 
     @property
@@ -236,38 +230,7 @@ class SignedTotal:
         kind = context.operation.split(" ")[0]
         if self.result.kind != kind:
             raise _wrong("kind", self.result.kind, kind)
-        if self.total is not None:
-            self._check_vector(self.total, kind, outcome)
-        elif parameters.steps == 1:
-            self._check_estimates(outcome)
-
-    def _check_vector(self, total: StoredTotal, kind: str, outcome: Outcome) -> None:
-        """Raise VerificationError unless the numbers of the file are those of the body."""
-        try:
-            expected = Result.of(outcome, kind)
-        except PrivacyError as error:
-            raise VerificationError(str(error), Check.WRONG_RESULT) from None
-        for name in ("step", "weight"):
-            if getattr(total, name) != getattr(expected, name):
-                raise _wrong(name, getattr(total, name), getattr(expected, name))
-        if total.fixed_point != expected.fixed_point.tolist():
-            raise VerificationError("fixed_point is not the signed total", Check.WRONG_RESULT)
-        if not _are_close(total.value, expected.value.tolist()):
-            raise VerificationError("value is not that of the signed total", Check.WRONG_RESULT)
-
-    def _check_estimates(self, outcome: Outcome) -> None:
-        """Raise VerificationError unless the estimates of the file are those of the body."""
-        fields = self.stored.fields
-        level, simultaneous = fields.get("level"), fields.get("simultaneous")
-        if not (isinstance(level, float) and 0 < level < 1 and isinstance(simultaneous, bool)):
-            raise VerificationError("malformed: level or simultaneous", Check.MALFORMED)
-        result = self.parameters.result(
-            outcome, self.context.names, level=level, simultaneous=simultaneous
-        ).to_json()
-        for name in ("estimates", "rows", "present", "counted"):
-            # As JSON: tuples are arrays there.
-            if msgspec.to_builtins(result[name]) != fields.get(name):
-                raise VerificationError(f"{name} are not those of the signed total", Check.WRONG_RESULT)
+        self.task.check_numbers(self.numbers, parameters, outcome, kind, context.names)
 
 
 @contextmanager
@@ -303,16 +266,6 @@ def _in_order(context: Context, names: Sequence[str]) -> PartySet:
         raise VerificationError("parties are not named once each in roster order", Check.WRONG_ORDER)
     with _of_file():
         return PartySet.unpack(pack_set(numbers, len(context.names)), len(context.names), "")
-
-
-def _are_close(given: Sequence[float], expected: Sequence[float]) -> bool:
-    """Tell whether all numbers are the same, but for rounding."""
-    pairs = zip(given, expected, strict=False)
-    try:
-        return len(given) == len(expected) and all(math.isclose(*pair, rel_tol=CLOSE) for pair in pairs)
-    except OverflowError:
-        # An integer that is no float64.
-        return False
 
 
 def _wrong(name: str, given: object, expected: object) -> VerificationError:

@@ -96,15 +96,6 @@ class StoredResult(msgspec.Struct, frozen=True):
     residual_pairs: Count
 
 
-class StoredTotal(msgspec.Struct, frozen=True):
-    """The numbers of a sum or an average."""
-
-    value: list[int | float]
-    fixed_point: list[int]
-    step: float
-    weight: int
-
-
 class StoredFile(msgspec.Struct, frozen=True):
     """A file of a result: its fields as data, and what they say of session and evidence.
 
@@ -119,11 +110,6 @@ class StoredFile(msgspec.Struct, frozen=True):
     def session_digest(self) -> str | None:
         """The session digest in hex; None where the result has no evidence."""
         return None if not self.evidence else str(self.evidence.get("session_digest"))
-
-    def total(self) -> StoredTotal:
-        """Return the numbers of a sum or an average; raise VerificationError if they are malformed."""
-        total: StoredTotal = _convert(self.fields, StoredTotal)
-        return total
 
 
 def read_result(path: str | os.PathLike[str]) -> StoredFile:
@@ -153,14 +139,14 @@ def decode_result(fields: Mapping[str, Any]) -> StoredFile:
     if type(version) is int and version != VERSION:
         reason = f"its signed result is of version {version}, this release reads version {VERSION}"
         raise VerificationError(reason, Check.UNKNOWN_FORMAT)
-    result: StoredResult = _convert(fields, StoredResult)
+    result: StoredResult = convert_fields(fields, StoredResult)
     if SURROGATE.search(result.evidence.signed_result.operation):
         raise VerificationError("malformed: its operation is no text", Check.MALFORMED)
     return StoredFile(fields, evidence, result)
 
 
-def _convert(fields: Mapping[str, Any], kind: Any) -> Any:
-    """Convert JSON data; raise VerificationError for data of another form."""
+def convert_fields(fields: Mapping[str, Any], kind: Any) -> Any:
+    """Convert the JSON data of a result; raise VerificationError for data of another form."""
     try:
         return convert(fields, kind)
     except (msgspec.ValidationError, OverflowError) as error:

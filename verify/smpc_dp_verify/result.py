@@ -21,7 +21,7 @@ from smpc_dp_verify import ristretto
 from smpc_dp_verify.encodings import party_set, read_set, tuple_hash, uint
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.session import has_small_order
-from smpc_dp_verify.stored import Certificate, Failed, Stored, due, read_object, read_stored
+from smpc_dp_verify.stored import Certificate, Failed, Stored, demand, read_object, read_stored
 from smpc_dp_verify.sums import LONGEST_SESSION, Sums, read_file, read_sums
 from smpc_dp_verify.tree import leaf, root_from, root_of
 from smpc_dp_verify.vector import opens
@@ -80,7 +80,7 @@ def audit_result(
         digest = (fields.get("evidence") or {}).get("session_digest")
         known["session"] = digest if isinstance(digest, str) else None
         own = sums if isinstance(sums, bytes) else sums.session.digest
-        due(known["session"] in (None, own.hex()), "other-session", "the session is another one")
+        demand(known["session"] in (None, own.hex()), "other-session", "the session is another one")
         if stored is None:
             return ResultOpinion(code=NOTHING_SIGNED, **known)
         if isinstance(sums, bytes):
@@ -92,8 +92,8 @@ def audit_result(
         run_of.check_signature()
         known["digests"] = (hashlib.sha256(stored.body).hexdigest(),)
         run_of.check_total()
-        due(request in (None, stored.request), "other-request", "the request is another one")
-        due(run in (None, stored.run.hex()), "other-run", "the run is another one")
+        demand(request in (None, stored.request), "other-request", "the request is another one")
+        demand(run in (None, stored.run.hex()), "other-run", "the run is another one")
     except Failed as failed:
         culprit = sums.session.aggregator if failed.signed and isinstance(sums, Sums) else None
         return ResultOpinion(code=FAILS, reason=str(failed), check=failed.check, culprit=culprit, **known)
@@ -162,22 +162,22 @@ class SignedRun:
 
     def _numbers(self, names: Sequence[str]) -> list[int]:
         for name in names:
-            due(name in self.numbers, "not-in-roster", f"{name} is no party")
+            demand(name in self.numbers, "not-in-roster", f"{name} is no party")
         return [self.numbers[name] for name in names]
 
     def _ordered(self, names: Sequence[str]) -> bytes:
         """Return the set of parties that are named in order."""
         numbers = self._numbers(names)
-        due(numbers == sorted({*numbers}), "wrong-order", "parties are not in order")
+        demand(numbers == sorted({*numbers}), "wrong-order", "parties are not in order")
         return party_set(numbers, len(self.names))
 
     def check_run(self) -> None:
         """Check protocol, kind of evidence, names and run id."""
         stored, sums, session = self.stored, self.sums, self.sums.session
-        due(stored.protocol == (session.protocol, session.version), "other-session", "the protocol")
+        demand(stored.protocol == (session.protocol, session.version), "other-session", "the protocol")
         given = (stored.is_checked, bool(stored.values_root), stored.survivors_certified is not None)
         is_right = given == (sums.is_checked or None, sums.is_checked, sums.is_certified)
-        due(is_right, "other-plan", "the evidence is not that of the session's runs")
+        demand(is_right, "other-plan", "the evidence is not that of the session's runs")
         if not sums.has_records:
             _check_forms(stored.fields)
         try:
@@ -192,10 +192,10 @@ class SignedRun:
                 self._numbers([*certificate.signatures, *certificate.signers])
         self._numbers([stored.receiver, *stored.absent])
         left = [name for name in self.names if name not in {*stored.survivors}]
-        due(stored.absent == left, "set-differs", "the absent parties")
+        demand(stored.absent == left, "set-differs", "the absent parties")
         parts = (session.digest, uint(stored.request), _utf8(stored.operation), stored.present, stored.nonces)
         run = tuple_hash("star-run-id", *self.bound, *parts)
-        due(run == stored.run, "run-id-differs", "the run id")
+        demand(run == stored.run, "run-id-differs", "the run id")
 
     def check_quorums(self) -> None:
         """Check sets, digests and certificates."""
@@ -203,42 +203,44 @@ class SignedRun:
         participants, survivors = {*stored.participants}, {*stored.survivors}
         advertised, present = ({self.names[i - 1] for i in each} for each in (self.advertised, self.present))
         grown = survivors <= participants <= advertised <= present
-        due(grown, "set-grew", "a set has parties that were out before")
-        due(len(survivors) >= self.sums.least, "set-too-small", "too few survivors")
-        due(stored.receiver in survivors, "not-included", "the receiver is no survivor")
+        demand(grown, "set-grew", "a set has parties that were out before")
+        demand(len(survivors) >= self.sums.least, "set-too-small", "too few survivors")
+        demand(stored.receiver in survivors, "not-included", "the receiver is no survivor")
         roots = (stored.root, stored.values_root) if stored.values_root else (stored.root,)
-        roll = self._hash("roll", stored.advertised, *roots)
-        due(roll == stored.roll, "other-statement", "the roll digest")
-        digest = self._hash("participants", roll, self.participants)
-        due(digest == stored.certified.digest, "other-statement", "the digest of the participants")
+        commitment = self._hash("roll", stored.advertised, *roots)
+        demand(commitment == stored.commitment, "other-statement", "the roll digest")
+        digest = self._hash("participants", commitment, self.participants)
+        demand(digest == stored.certified.digest, "other-statement", "the digest of the participants")
         self._check_certificate("attest-participants", stored.certified, participants)
         if stored.survivors_certified is not None:
             digest = self._hash("survivors", digest, self.survivors)
-            due(digest == stored.survivors_certified.digest, "other-statement", "the digest of the survivors")
+            demand(
+                digest == stored.survivors_certified.digest, "other-statement", "the digest of the survivors"
+            )
             self._check_certificate("attest-survivors", stored.survivors_certified, survivors)
 
     def _check_certificate(self, step: str, given: Certificate, members: set[str]) -> None:
         quorum, check = self.sums.quorum, "bad-certificate"
         packed = self._ordered(given.signers)
-        due({*given.signers} <= members, check, f"a signer of {step} outside of the set")
-        due(len(given.signers) >= quorum, "no-quorum", f"too few signatures of {step}")
+        demand({*given.signers} <= members, check, f"a signer of {step} outside of the set")
+        demand(len(given.signers) >= quorum, "no-quorum", f"too few signatures of {step}")
         shown = given.signers
         if given.root:
             seed = self._hash("certificate-challenge", step.encode(), given.digest, packed, given.root)
-            places = sample(seed, len(shown), samples(len(shown), quorum))
-            shown = [given.signers[place] for place in places]
-        due(list(given.signatures) == shown, check, f"the signatures of {step}")
+            indices = sample(seed, len(shown), samples(len(shown), quorum))
+            shown = [given.signers[index] for index in indices]
+        demand(list(given.signatures) == shown, check, f"the signatures of {step}")
         if given.root:
             leaves = {
-                place: leaf("attestations", place, name, given.signatures[name])
-                for place, name in zip(places, shown, strict=True)
+                index: leaf("attestations", index, name, given.signatures[name])
+                for index, name in zip(indices, shown, strict=True)
             }
             root = root_from("attestations", len(given.signers), leaves, given.proof)
-            due(root == given.root, check, f"the proof of {step}")
+            demand(root == given.root, check, f"the proof of {step}")
         body = msgspec.msgpack.encode([given.digest])
         for name, signature in given.signatures.items():
             is_signed = self._is_signed(step, name, self.sums.session.aggregator, body, signature)
-            due(is_signed, check, f"the signature of {name} of {step}")
+            demand(is_signed, check, f"the signature of {name} of {step}")
 
     def _is_signed(self, step: str, sender: str, receiver: str, body: bytes, signature: bytes) -> bool:
         parts = (step.encode(), sender.encode(), receiver.encode(), hashlib.sha256(body).digest())
@@ -255,7 +257,7 @@ class SignedRun:
         """Check the aggregator's signature of the body."""
         step, stored = "result" if self.sums.is_certified else "average", self.stored
         signed = (step, self.sums.session.aggregator, stored.receiver, stored.body, stored.signature)
-        due(self._is_signed(*signed), "bad-signature", "the aggregator's signature")
+        demand(self._is_signed(*signed), "bad-signature", "the aggregator's signature")
 
     def check_total(self) -> None:
         """Check what the aggregator has signed, and the numbers of the file."""
@@ -265,13 +267,13 @@ class SignedRun:
         width, elements = sums.width, sums.elements
         count = len(packed) // width if elements is None else elements
         fits = len(packed) == count * width > 0
-        due(fits, "malformed", "the length of the total", signed=True)
+        demand(fits, "malformed", "the length of the total", signed=True)
         if not sums.is_certified:
             pairs = fields[2]
             lost = len(stored.participants) - len(stored.survivors)
-            due(fields[1] == self.survivors, "set-differs", "the average's survivors", signed=True)
+            demand(fields[1] == self.survivors, "set-differs", "the average's survivors", signed=True)
             most = lost * len(stored.survivors)
-            due(0 <= pairs <= most, "wrong-count", "residual pairs", signed=True)
+            demand(0 <= pairs <= most, "wrong-count", "residual pairs", signed=True)
         total = [
             int.from_bytes(packed[i : i + width], "little", signed=sums.is_noisy)
             for i in range(0, len(packed), width)
@@ -280,9 +282,9 @@ class SignedRun:
             self._check_commitments(total, fields[1], fields[2], fields[3])
         weight = total[-1] if sums.most_weight and not sums.is_noisy else len(stored.survivors)
         grid = self._grid(total, weight)
-        due(stored.fields["residual_pairs"] == pairs, "wrong-result", "residual_pairs")
+        demand(stored.fields["residual_pairs"] == pairs, "wrong-result", "residual_pairs")
         kind = stored.operation.split(" ")[0]
-        due(stored.fields["kind"] == kind, "wrong-result", "kind")
+        demand(stored.fields["kind"] == kind, "wrong-result", "kind")
         if not sums.has_records and not (sums.most_weight and sums.is_noisy):
             self._check_numbers(grid, weight, kind)
 
@@ -297,9 +299,9 @@ class SignedRun:
             raise Failed("malformed", "the body", signed=True) from None
         is_right = isinstance(fields, list) and [type(field) for field in fields] == kinds
         is_right = is_right and (not self.sums.is_checked or len(fields[1]) == 32)
-        due(is_right, "malformed", "the body", signed=True)
+        demand(is_right, "malformed", "the body", signed=True)
         is_same = msgspec.msgpack.encode(fields) == self.stored.body
-        due(is_same, "not-canonical", "the body", signed=True)
+        demand(is_same, "not-canonical", "the body", signed=True)
         return list(fields)
 
     def _check_commitments(self, total: list[int], blinding: bytes, openings: bytes, hidden: bytes) -> None:
@@ -307,25 +309,25 @@ class SignedRun:
         members = [self.names[number - 1] for number in self.advertised]
         left = [name for name in members if name not in survivors]
         is_each = (len(openings), len(hidden)) == (96 * len(survivors), 32 * len(left))
-        due(is_each, "not-one-each", "the commitments", signed=True)
+        demand(is_each, "not-one-each", "the commitments", signed=True)
         shown = dict(zip(stored.survivors, _pieces(openings, 96), strict=True))
         given = dict(zip(left, _pieces(hidden, 32), strict=True))
         for name, opening in shown.items():
             point, signature = opening[:32], opening[32:]
             statement = self._hash("value-opening", stored.certified.digest, name.encode(), point)
             is_signed = self._verifies(name, statement, signature)
-            due(is_signed, "not-signed", f"the commitment of {name}", signed=True)
+            demand(is_signed, "not-signed", f"the commitment of {name}", signed=True)
             given[name] = self._hash("value-commitment", name.encode(), point)
         root = root_of("values", members, [given[name] for name in members])
-        due(root == stored.values_root, "not-in-tree", "the root of the commitments", signed=True)
+        demand(root == stored.values_root, "not-in-tree", "the root of the commitments", signed=True)
         sum_of_blindings = int.from_bytes(blinding, "little")
-        due(sum_of_blindings < ristretto.ORDER, "bad-commitment", "the blinding", signed=True)
+        demand(sum_of_blindings < ristretto.ORDER, "bad-commitment", "the blinding", signed=True)
         try:
             points = [ristretto.decode(opening[:32]) for opening in shown.values()]
         except ValueError:
             raise Failed("bad-commitment", "a commitment is no point", signed=True) from None
         is_right = opens(total, sum_of_blindings, points)
-        due(is_right, "wrong-total", "the total is not that of the commitments", signed=True)
+        demand(is_right, "wrong-total", "the total is not that of the commitments", signed=True)
 
     def _grid(self, total: list[int], weight: int) -> list[int]:
         """Return the sum on the grid; refuse one that is out of bounds."""
@@ -342,16 +344,16 @@ class SignedRun:
         possible = possible and all(
             low * weight <= value <= high * weight for value, low, high in zip(values, *sides, strict=True)
         )
-        due(possible, "out-of-bounds", "no vectors within the bounds have this sum", signed=True)
+        demand(possible, "out-of-bounds", "no vectors within the bounds have this sum", signed=True)
         return values
 
     def _check_numbers(self, grid: list[int], weight: int, kind: str) -> None:
         sums, fields = self.sums, self.stored.fields
         step = math.ldexp(1.0, -sums.bits)
-        due(fields["step"] == step, "wrong-result", "step")
-        due(fields["weight"] == weight, "wrong-result", "weight")
-        due(fields["fixed_point"] == grid, "wrong-result", "fixed_point")
-        due(kind in ("sum", "average") and (weight > 0 or kind == "sum"), "wrong-result", "kind")
+        demand(fields["step"] == step, "wrong-result", "step")
+        demand(fields["weight"] == weight, "wrong-result", "weight")
+        demand(fields["fixed_point"] == grid, "wrong-result", "fixed_point")
+        demand(kind in ("sum", "average") and (weight > 0 or kind == "sum"), "wrong-result", "kind")
         divisor = (weight if kind == "average" else 1) * Fraction(2) ** sums.bits
         values: list[float] = [float(value / divisor) for value in grid]
         if kind == "average" and not sums.is_noisy:
@@ -360,7 +362,7 @@ class SignedRun:
                 min(max(value, low), high) for value, low, high in zip(values, lower, upper, strict=True)
             ]
         given = fields["value"]
-        due(_are_close(given, values), "wrong-result", "value")
+        demand(_are_close(given, values), "wrong-result", "value")
 
 
 def _are_close(given: list[float], values: list[float]) -> bool:
@@ -378,7 +380,7 @@ def _check_forms(fields: dict[str, Any]) -> None:
     is_right = isinstance(value, list) and all(type(one) in (int, float) for one in value)
     is_right = is_right and isinstance(grid, list) and all(type(one) is int for one in grid)
     is_right = is_right and type(fields.get("step")) in (int, float) and type(fields.get("weight")) is int
-    due(is_right, "malformed", "the numbers of the result")
+    demand(is_right, "malformed", "the numbers of the result")
 
 
 def samples(claimed: int, quorum: int) -> int:
@@ -396,8 +398,8 @@ def sample(seed: bytes, size: int, count: int) -> list[int]:
     for top in range(size - count, size):
         bound = top + 1
         word = next(word for word in words if word < 2**64 - 2**64 % bound)
-        place = word % bound
-        chosen.add(top if place in chosen else place)
+        index = word % bound
+        chosen.add(top if index in chosen else index)
     return sorted(chosen)
 
 

@@ -17,7 +17,7 @@ HASH, SIGNATURE = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{128}")
 BYTES = re.compile("(?:[0-9a-f]{2})*+")
 NAME = re.compile("[a-z0-9][a-z0-9_.-]{0,62}")
 START = {"present", "root"}
-ROLL = {"advertised", "root", "values_root"}
+ROOTS = {"advertised", "root", "values_root"}
 MESSAGE = {"version", "request", "operation", "start", "roll", "receiver", "body", "signature"}
 
 
@@ -29,7 +29,7 @@ class Failed(Exception):
         self.check, self.signed = check, signed
 
 
-def due(truth: object, check: str, reason: str, *, signed: bool = False) -> None:
+def demand(truth: object, check: str, reason: str, *, signed: bool = False) -> None:
     """Raise Failed unless something holds."""
     if not truth:
         raise Failed(check, reason, signed=signed)
@@ -54,7 +54,7 @@ class Stored:
     protocol: tuple[str, int]
     session: bytes
     run: bytes
-    roll: bytes
+    commitment: bytes
     participants: list[str]
     survivors: list[str]
     absent: list[str]
@@ -77,14 +77,14 @@ def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the JSON object in a file; raise OSError if it cannot be read."""
     with open(path, "rb") as file:
         content = file.read(LONGEST + 1)
-    due(len(content) <= LONGEST, "malformed", "the file is too long")
+    demand(len(content) <= LONGEST, "malformed", "the file is too long")
     try:
         fields = json.loads(content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
     except (ValueError, RecursionError):
         raise Failed("malformed", "the file is no JSON") from None
-    due(isinstance(fields, dict), "malformed", "the file is no JSON object")
+    demand(isinstance(fields, dict), "malformed", "the file is no JSON object")
     evidence = fields.get("evidence")
-    due(evidence is None or isinstance(evidence, dict), "malformed", "the evidence")
+    demand(evidence is None or isinstance(evidence, dict), "malformed", "the evidence")
     return dict(fields)
 
 
@@ -110,11 +110,11 @@ def read_stored(fields: dict[str, Any]) -> Stored | None:
     if type(version) is int and version != VERSION:
         raise Failed("unknown-format", f"the signed result is of version {version}")
     _is({*message} == MESSAGE and type(version) is int, "signed_result")
-    start, roll = message["start"], message["roll"]
+    start, roots = message["start"], message["roll"]
     _is(isinstance(start, dict) and {*start} == START, "start")
-    _is(isinstance(roll, dict) and {*roll} == ROLL, "roll")
+    _is(isinstance(roots, dict) and {*roots} == ROOTS, "roll")
     survivors = evidence.get("survivors", ...)
-    checked, values = evidence.get("checked", ...), roll["values_root"]
+    checked, values = evidence.get("checked", ...), roots["values_root"]
     _is(checked is None or isinstance(checked, bool), "checked")
     _is(isinstance(fields.get("kind"), str), "kind")
     _integer(fields.get("residual_pairs"), "residual_pairs")
@@ -123,7 +123,7 @@ def read_stored(fields: dict[str, Any]) -> Stored | None:
         protocol=(_text(evidence.get("protocol"), "protocol"), _whole(evidence.get("version"), "version")),
         session=_hex(evidence.get("session_digest"), HASH, "session_digest"),
         run=_hex(evidence.get("run_id"), HASH, "run_id"),
-        roll=_hex(evidence.get("roll"), HASH, "roll"),
+        commitment=_hex(evidence.get("roll"), HASH, "roll"),
         participants=_names(evidence.get("participating"), "participating"),
         survivors=_names(fields.get("survivors"), "survivors"),
         absent=_names(fields.get("absent"), "absent"),
@@ -134,8 +134,8 @@ def read_stored(fields: dict[str, Any]) -> Stored | None:
         operation=_operation(message["operation"]),
         present=_hex(start["present"], BYTES, "present"),
         nonces=_hex(start["root"], HASH, "root"),
-        advertised=_hex(roll["advertised"], BYTES, "advertised"),
-        root=_hex(roll["root"], HASH, "root"),
+        advertised=_hex(roots["advertised"], BYTES, "advertised"),
+        root=_hex(roots["root"], HASH, "root"),
         values_root=b"" if values is None else _hex(values, HASH, "values_root"),
         receiver=_name(message["receiver"], "receiver"),
         body=_hex(message["body"], BYTES, "body"),
@@ -159,7 +159,7 @@ def _certificate(fields: Any, where: str) -> Certificate:
 
 
 def _is(truth: object, where: str) -> None:
-    due(truth, "malformed", f"{where} is malformed")
+    demand(truth, "malformed", f"{where} is malformed")
 
 
 def _text(value: Any, where: str) -> str:

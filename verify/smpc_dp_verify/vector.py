@@ -64,9 +64,9 @@ def _commitment(total: Sequence[int]) -> Point:
 
 def _with_progress(total: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Yield each element with its number, and say from time to time how many are done."""
-    said = time.monotonic()
+    printed = time.monotonic()
     for number, value in enumerate(total):
-        if number % 256 == 0 and time.monotonic() - said > PACE:
-            said = time.monotonic()
+        if number % 256 == 0 and time.monotonic() - printed > PACE:
+            printed = time.monotonic()
             print(f"element {number} of {len(total)}", file=sys.stderr, flush=True)
         yield number, value

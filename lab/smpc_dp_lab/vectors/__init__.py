@@ -36,6 +36,7 @@ from smpc_dp_lab.vectors import (
     sampling,
     servers,
     servers_kernels,
+    signed_results,
     statistic_negative,
     statistic_runs,
     succinct,
@@ -94,7 +95,8 @@ def _of(
 def _secagg() -> dict[str, JsonObject]:
     """Return the vectors of secure aggregation."""
     checked = _of(runs, checked_negative, scenarios=checked_runs)
-    return _of(runs, negative) | checked | derivations.all_to_json() | succinct.all_to_json()
+    results = signed_results.all_to_json()
+    return _of(runs, negative) | checked | results | derivations.all_to_json() | succinct.all_to_json()
 
 
 def _gopa() -> dict[str, JsonObject]:

@@ -1,0 +1,89 @@
+"""Numbers of a stored result: those that follow from the outcome of its run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from smpc_dp.engine.result import Outcome, Result
+from smpc_dp.errors import Check, PrivacyError, VerificationError
+from smpc_dp.results.stored import convert_fields
+
+# Values are compared to this part of them: some are computed with sums that depend on the machine.
+CLOSE = 1e-12
+
+
+class StoredTotal(msgspec.Struct, frozen=True):
+    """The numbers of a sum or an average."""
+
+    value: list[int | float]
+    fixed_point: list[int]
+    step: float
+    weight: int
+
+
+class StoredEstimates(msgspec.Struct, frozen=True):
+    """The numbers of statistics of records, as JSON data, and how they were made."""
+
+    level: Annotated[float, Meta(gt=0, lt=1)]
+    simultaneous: bool
+    estimates: Any
+    rows: Any
+    present: Any
+    counted: Any
+
+
+def read_total(fields: Mapping[str, Any]) -> StoredTotal:
+    """Return the numbers of a sum or an average; raise VerificationError if they are malformed."""
+    total: StoredTotal = convert_fields(fields, StoredTotal)
+    return total
+
+
+def check_total(total: StoredTotal, outcome: Outcome, kind: str) -> None:
+    """Raise VerificationError unless the numbers of a sum or an average are those of an outcome."""
+    try:
+        expected = Result.of(outcome, kind)
+    except PrivacyError as error:
+        raise VerificationError(str(error), Check.WRONG_RESULT) from None
+    for name in ("step", "weight"):
+        given, right = getattr(total, name), getattr(expected, name)
+        if given != right:
+            raise VerificationError(f"{name} is {given}, of the signed total {right}", Check.WRONG_RESULT)
+    if total.fixed_point != expected.fixed_point.tolist():
+        raise VerificationError("fixed_point is not the signed total", Check.WRONG_RESULT)
+    if not _are_close(total.value, expected.value.tolist()):
+        raise VerificationError("value is not that of the signed total", Check.WRONG_RESULT)
+
+
+def read_estimates(fields: Mapping[str, Any]) -> StoredEstimates:
+    """Return the numbers of statistics of records; raise VerificationError if they are malformed."""
+    estimates: StoredEstimates = convert_fields(fields, StoredEstimates)
+    return estimates
+
+
+def check_estimates(stored: StoredEstimates, parameters: Any, outcome: Outcome, names: Sequence[str]) -> None:
+    """Raise VerificationError unless the numbers of statistics of records are those of an outcome.
+
+    Of several requests one alone does not give them: they are not checked.
+    """
+    if parameters.steps > 1:
+        return
+    result = parameters.result(outcome, names, level=stored.level, simultaneous=stored.simultaneous)
+    expected = msgspec.to_builtins(result.to_json())
+    for name in ("estimates", "rows", "present", "counted"):
+        if expected[name] != getattr(stored, name):
+            raise VerificationError(f"{name} are not those of the signed total", Check.WRONG_RESULT)
+
+
+def _are_close(given: Sequence[float], expected: Sequence[float]) -> bool:
+    """Tell whether all numbers are the same, but for rounding."""
+    pairs = zip(given, expected, strict=False)
+    try:
+        return len(given) == len(expected) and all(math.isclose(*pair, rel_tol=CLOSE) for pair in pairs)
+    except OverflowError:
+        # An integer that is no float64.
+        return False
