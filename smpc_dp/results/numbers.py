@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -73,17 +74,23 @@ def check_estimates(stored: StoredEstimates, parameters: Any, outcome: Outcome, 
     if parameters.steps > 1:
         return
     result = parameters.result(outcome, names, level=stored.level, simultaneous=stored.simultaneous)
-    expected = msgspec.to_builtins(result.to_json())
+    expected = json.loads(msgspec.json.encode(result.to_json()))
     for name in ("estimates", "rows", "present", "counted"):
-        if expected[name] != getattr(stored, name):
+        if not _are_close(getattr(stored, name), expected[name]):
             raise VerificationError(f"{name} are not those of the signed total", Check.WRONG_RESULT)
 
 
-def _are_close(given: Sequence[float], expected: Sequence[float]) -> bool:
-    """Tell whether all numbers are the same, but for rounding."""
-    pairs = zip(given, expected, strict=False)
-    try:
-        return len(given) == len(expected) and all(math.isclose(*pair, rel_tol=CLOSE) for pair in pairs)
-    except OverflowError:
-        # An integer that is no float64.
-        return False
+def _are_close(given: Any, expected: Any) -> bool:
+    """Tell whether JSON data are the same, but for the rounding of numbers."""
+    match given, expected:
+        case [[*ones], [*others]]:
+            return len(ones) == len(others) and all(map(_are_close, ones, others))
+        case [{**one}, {**other}]:
+            return one.keys() == other.keys() and all(_are_close(one[key], other[key]) for key in one)
+        case [float() | int(), float()]:
+            try:
+                return math.isclose(given, expected, rel_tol=CLOSE)
+            except OverflowError:
+                # An integer that is no float64.
+                return False
+    return bool(given == expected)

@@ -83,7 +83,7 @@ def read_sums(session: Session) -> Sums:
             "least": parties - _part(given.get("dropout", _default_dropout(given, parties)), parties),
             "quorum": (parties + corrupt) // 2 + 1,
             "is_checked": given.get("total", "unchecked") == "checked",
-            "is_certified": session.protocol == "secagg" or given.get("on_dropout", "keep") == "roll-back",
+            "is_certified": session.protocol == "secagg" or _rolls_back(given),
             "is_noisy": is_noisy,
         }
         if "records" in given:
@@ -91,6 +91,11 @@ def read_sums(session: Session) -> Sums:
         return _of_vectors(given, parties, is_noisy, common)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         raise Refused("the session is malformed") from None
+
+
+def _rolls_back(given: dict[str, Any]) -> bool:
+    """Whether GOPA takes out the terms of lost parties: of records always."""
+    return bool(given.get("on_dropout", "roll-back" if "records" in given else "keep") == "roll-back")
 
 
 def _default_dropout(given: dict[str, Any], parties: int) -> float:
