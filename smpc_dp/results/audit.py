@@ -27,9 +27,11 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 # Threads of a check of commitments.
 THREADS = 2
 PRIVATE = (
-    "Not checked, since it is no evidence: privacy, which follows from the session file; clipped values, "
-    "faults, ledger and budget, which are the party's word."
+    "Nothing else in the file was checked: claims in words, clipped values, faults, ledger and budget, which "
+    "are the party's word, and fields that a signed result does not have."
 )
+
+UNAUDITED = "That it is right, and that a quorum agreed on its parties, is what an audit of each finds."
 
 
 class ResultReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +85,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         code: the exit code. 0: ok. 1: one of the files does not hold. 3: no session file was given. 6: there
             is nothing to compare. 8: the aggregator has signed two results of one run.
         conclusion: in one sentence.
-        session, run_id: in hex, of both. digests: SHA-256, in hex, of what the aggregator signed in each.
+        session, run_id: in hex, of both. receivers: whom the aggregator signed for. digests: SHA-256, in hex,
+            of what it signed in each.
         check: the check that failed, else None. culprit: the aggregator, with the code 8.
     """
 
@@ -92,6 +95,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     conclusion: str
     session: str | None = None
     run_id: str | None = None
+    receivers: tuple[str, ...] = ()
     digests: tuple[str, ...] = ()
     check: Check | None = None
     culprit: str | None = None
@@ -131,13 +135,13 @@ def compare_results(
     session: str | os.PathLike[str] | None = None,
 ) -> Comparison:
     """Compare two parties' stored results of one run; see `Comparison`. Errors as of `audit_result`."""
-    loaded = _session_of(session)
-    totals: list[SignedTotal] = []
+    loaded, totals = _session_of(session), list[SignedTotal]()
     for path in (one, other):
         try:
             stored = read_result(path)
             if loaded is None:
-                return _no_session_to_compare()
+                reason = "Without the session file nobody knows the aggregator's key: give --session."
+                return Comparison(ok=False, code=NO_SESSION, conclusion=reason)
             if stored.result is None or stored.session_digest != loaded.digest.hex():
                 reason = "has no signed result" if stored.result is None else "is of another session"
                 return _nothing(f"{path} {reason}")
@@ -146,45 +150,60 @@ def compare_results(
             total.check_run_id()
             total.check_signature()
         except (PeerFault, VerificationError) as error:
-            reason = printable(f"{path}: {error}")
-            check = getattr(error, "check", None)
-            return Comparison(
-                ok=False, code=FAILS, conclusion=f"A file does not hold: {reason}.", check=check
-            )
+            return _bad_file(path, error)
         totals.append(total)
-    return _compared(*totals)
+    left, right = totals
+    if left.run_id != right.run_id:
+        return _nothing(f"they are of two runs, {left.run_id.hex()} and {right.run_id.hex()}")
+    if left.body != right.body:
+        return _two_results(left, right)
+    if left.receiver == right.receiver:
+        return _nothing(f"both are of {left.receiver}")
+    for path, total in ((one, left), (other, right)):
+        try:
+            total.check_numbers(total.check_digests())
+        except (PeerFault, VerificationError) as error:
+            return _bad_file(path, error)
+    reason = (
+        f"One total: {left.context.aggregator} has signed the same for {left.receiver} and {right.receiver}."
+    )
+    return Comparison(ok=True, code=HOLDS, conclusion=f"{reason} {UNAUDITED}", **_of_both(left, right))
 
 
-def _compared(one: SignedTotal, other: SignedTotal) -> Comparison:
-    """Compare two results that the aggregator has signed."""
-    if one.run_id != other.run_id:
-        return _nothing(f"they are of two runs, {one.run_id.hex()} and {other.run_id.hex()}")
-    digests = tuple(hashlib.sha256(total.body).hexdigest() for total in (one, other))
-    of_both: dict[str, Any] = {
+def _of_both(one: SignedTotal, other: SignedTotal) -> dict[str, Any]:
+    """Return what a comparison says of two results of one run."""
+    return {
         "session": one.context.session_digest.hex(),
         "run_id": one.run_id.hex(),
-        "digests": digests,
+        "receivers": (one.receiver, other.receiver),
+        "digests": tuple(hashlib.sha256(total.body).hexdigest() for total in (one, other)),
     }
-    if one.body == other.body:
-        reason = "One total: the aggregator has signed the same for both receivers."
-        return Comparison(ok=True, code=HOLDS, conclusion=reason, **of_both)
+
+
+def _two_results(one: SignedTotal, other: SignedTotal) -> Comparison:
+    """Return the report on two results of one run that differ: the aggregator has signed both."""
     aggregator = one.context.aggregator
-    reason = f"Two totals: {aggregator} has signed two results of one run, {digests[0]} and {digests[1]}."
-    check = Check.EQUIVOCATION
+    receivers = f"{one.receiver} and {other.receiver}"
+    reason = f"Two totals: {aggregator} has signed two results of one run, for {receivers}."
     return Comparison(
-        ok=False, code=TWO_RESULTS, conclusion=reason, check=check, culprit=aggregator, **of_both
+        ok=False,
+        code=TWO_RESULTS,
+        conclusion=reason,
+        check=Check.EQUIVOCATION,
+        culprit=aggregator,
+        **_of_both(one, other),
     )
+
+
+def _bad_file(path: str | os.PathLike[str], error: PeerFault | VerificationError) -> Comparison:
+    reason = printable(f"{path}: {error}")
+    return Comparison(ok=False, code=FAILS, conclusion=f"A file does not hold: {reason}.", check=error.check)
 
 
 def _nothing(reason: str) -> Comparison:
     return Comparison(
         ok=False, code=NOTHING_SIGNED, conclusion=f"There is nothing to compare: {printable(reason)}."
     )
-
-
-def _no_session_to_compare() -> Comparison:
-    reason = "Without the session file nobody knows the aggregator's key: give --session."
-    return Comparison(ok=False, code=NO_SESSION, conclusion=reason)
 
 
 def _session_of(path: str | os.PathLike[str] | None) -> SessionFile | None:
@@ -221,8 +240,8 @@ def _audited(
     known |= {"request": message.request, "run_id": total.run_id.hex(), "receiver": message.receiver}
     known["corrupt"] = total.parameters.plan.max_corrupt
     total.check_sets()
-    total.check_digests()
-    participation = total.check_certificates()
+    participation = total.check_digests()
+    total.check_certificates()
     total.check_signature()
     known["digest"] = hashlib.sha256(total.body).hexdigest()
     if total.parameters.is_checked:
@@ -230,7 +249,8 @@ def _audited(
         from smpc_dp import generator_cache
 
         generator_cache.load_generators(total.parameters.encoding.ring_length, THREADS)
-    total.check_total(participation)
+    total.check_commitments()
+    total.check_numbers(participation)
     if request not in (None, message.request):
         reason = f"the result is of request {message.request}, not of request {request}"
         raise VerificationError(reason, Check.OTHER_REQUEST)

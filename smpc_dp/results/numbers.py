@@ -18,6 +18,14 @@ from smpc_dp.results.stored import convert_fields
 CLOSE = 1e-12
 
 
+class StoredPrivacy(msgspec.Struct, frozen=True):
+    """The numbers of a claim."""
+
+    unit: str | None
+    epsilon: float | None
+    delta: float | None
+
+
 class StoredTotal(msgspec.Struct, frozen=True):
     """The numbers of a sum or an average."""
 
@@ -25,6 +33,10 @@ class StoredTotal(msgspec.Struct, frozen=True):
     fixed_point: list[int]
     step: float
     weight: int
+    standard_error: float
+    curator_standard_error: float
+    bias: float | None
+    privacy: StoredPrivacy
 
 
 class StoredEstimates(msgspec.Struct, frozen=True):
@@ -36,6 +48,8 @@ class StoredEstimates(msgspec.Struct, frozen=True):
     rows: Any
     present: Any
     counted: Any
+    privacy: StoredPrivacy
+    hide: Annotated[float, Meta(ge=0)] | None
 
 
 def read_total(fields: Mapping[str, Any]) -> StoredTotal:
@@ -50,10 +64,11 @@ def check_total(total: StoredTotal, outcome: Outcome, kind: str) -> None:
         expected = Result.of(outcome, kind)
     except PrivacyError as error:
         raise VerificationError(str(error), Check.WRONG_RESULT) from None
-    for name in ("step", "weight"):
+    for name in ("step", "weight", "standard_error", "curator_standard_error", "bias"):
         given, right = getattr(total, name), getattr(expected, name)
-        if given != right:
+        if not _are_close(given, right):
             raise VerificationError(f"{name} is {given}, of the signed total {right}", Check.WRONG_RESULT)
+    _check_privacy(total.privacy, outcome)
     if total.fixed_point != expected.fixed_point.tolist():
         raise VerificationError("fixed_point is not the signed total", Check.WRONG_RESULT)
     if not _are_close(total.value, expected.value.tolist()):
@@ -71,13 +86,24 @@ def check_estimates(stored: StoredEstimates, parameters: Any, outcome: Outcome, 
 
     Of several requests one alone does not give them: they are not checked.
     """
+    _check_privacy(stored.privacy, outcome)
     if parameters.steps > 1:
         return
-    result = parameters.result(outcome, names, level=stored.level, simultaneous=stored.simultaneous)
+    result = parameters.result(
+        outcome, names, level=stored.level, simultaneous=stored.simultaneous, hide=stored.hide
+    )
     expected = json.loads(msgspec.json.encode(result.to_json()))
     for name in ("estimates", "rows", "present", "counted"):
         if not _are_close(getattr(stored, name), expected[name]):
             raise VerificationError(f"{name} are not those of the signed total", Check.WRONG_RESULT)
+
+
+def _check_privacy(stored: StoredPrivacy, outcome: Outcome) -> None:
+    """Raise VerificationError unless the numbers of a claim are those of an outcome."""
+    claimed = outcome.privacy
+    for name in ("unit", "epsilon", "delta"):
+        if not _are_close(getattr(stored, name), getattr(claimed, name)):
+            raise VerificationError(f"privacy.{name} is not that of the session", Check.WRONG_RESULT)
 
 
 def _are_close(given: Any, expected: Any) -> bool:

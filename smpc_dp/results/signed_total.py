@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from smpc_dp.encoding import RingVector
 from smpc_dp.engine.phases import certify, checked_total, keys, outcomes
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.certified_set import Participation
@@ -89,6 +90,11 @@ class SignedTotal:
         return bytes.fromhex(self.result.evidence.run_id)
 
     @property
+    def receiver(self) -> str:
+        """The party that the aggregator signed for."""
+        return self.result.evidence.signed_result.receiver
+
+    @property
     def body(self) -> bytes:
         """The body that the aggregator has signed."""
         return bytes.fromhex(self.result.evidence.signed_result.body)
@@ -128,12 +134,11 @@ class SignedTotal:
         if len(self.survivors) < least:
             reason = f"{len(self.survivors)} survivors, the session's runs have {least} or more"
             raise VerificationError(reason, Check.SET_TOO_SMALL)
-        receiver = self.result.evidence.signed_result.receiver
-        if self.context.number(receiver) not in self.survivors:
-            raise VerificationError(f"its receiver {receiver} is no survivor", Check.NOT_INCLUDED)
+        if self.context.number(self.receiver) not in self.survivors:
+            raise VerificationError(f"its receiver {self.receiver} is no survivor", Check.NOT_INCLUDED)
 
-    def check_digests(self) -> None:
-        """Raise VerificationError unless the digests are those of the sets and the roots."""
+    def check_digests(self) -> Participation:
+        """Return the participants; raise VerificationError unless digests are those of sets and roots."""
         context, evidence, run_id = self.context, self.result.evidence, self.run_id
         advertised = self.roots.advertised.packed
         own = keys.merkle_commitment_digest(context, run_id, advertised, *self.roots.roots)
@@ -146,18 +151,18 @@ class SignedTotal:
         for name, given, expected in shown:
             if given != expected.hex():
                 raise VerificationError(f"the digest of the {name} is another one", Check.OTHER_STATEMENT)
+        certificate = Certificate(participants, {})
+        return Participation(own, self.participants, certificate, self.roots)
 
-    def check_certificates(self) -> Participation:
-        """Return the certified participants; raise VerificationError unless quorums signed both digests."""
+    def check_certificates(self) -> None:
+        """Raise VerificationError unless quorums signed both digests."""
         evidence = self.result.evidence
-        certificate = self._certified(m.ATTEST_PARTICIPANTS, evidence.participants, self.participants)
+        self._check_certificate(m.ATTEST_PARTICIPANTS, evidence.participants, self.participants)
         if evidence.survivors is not None:
-            self._certified(m.ATTEST_SURVIVORS, evidence.survivors, self.survivors)
-        commitment = bytes.fromhex(evidence.merkle_commitment)
-        return Participation(commitment, self.participants, certificate, self.roots)
+            self._check_certificate(m.ATTEST_SURVIVORS, evidence.survivors, self.survivors)
 
-    def _certified(self, step: str, stored: StoredCertificate, members: PartySet) -> Certificate:
-        """Return a certificate; raise VerificationError unless a quorum of `members` has signed it."""
+    def _check_certificate(self, step: str, stored: StoredCertificate, members: PartySet) -> None:
+        """Raise VerificationError unless a quorum of `members` has signed a certificate."""
         context, sample = self.context, stored.sample
         shown = sorted(stored.signatures, key=context.number)
         signers = list(stored.signatures) if sample is None else sample.signers
@@ -180,7 +185,6 @@ class SignedTotal:
         if list(result.signatures) != list(stored.signatures):
             reason = f"the certificate of '{step}' shows signatures of other parties than are due"
             raise VerificationError(reason, Check.BAD_CERTIFICATE)
-        return result
 
     def check_signature(self) -> None:
         """Raise VerificationError unless the aggregator has signed the body for the receiver."""
@@ -196,24 +200,39 @@ class SignedTotal:
         with _of_file():
             context.check(envelope)
 
-    def check_total(self, participation: Participation) -> None:
-        """Check the body that the aggregator has signed, and that the file has its total.
+    def _decoded(self) -> tuple[Any, RingVector]:
+        """Return the message that the aggregator has signed, and its total; raise PeerFault, of it."""
+        context, parameters = self.context, self.parameters
+        message: Any = decode(self.body, parameters.kinds.result, context.aggregator)
+        try:
+            return message, parameters.encoding.unpack(message.total)
+        except ValueError as error:
+            reason = f"malformed {type(message).__name__}: {error}"
+            raise PeerFault(context.aggregator, reason, Check.MALFORMED) from None
+
+    def check_commitments(self) -> None:
+        """Raise PeerFault, of the aggregator, unless a checked total opens the survivors' commitments."""
+        context, parameters = self.context, self.parameters
+        message, total = self._decoded()
+        if not parameters.is_checked:
+            return
+        digest = bytes.fromhex(self.result.evidence.participants.set_digest)
+        certified = checked_total.Certified(self.roots, digest, self.survivors)
+        with self._of_aggregator():
+            checked_total.check_commitments(context, parameters, self.run_id, certified, message, total)
+
+    def check_numbers(self, participation: Participation) -> None:
+        """Check that the total is possible, and that the file has it.
 
         Raises PeerFault, of the aggregator, or VerificationError.
         """
-        context, parameters, aggregator = self.context, self.parameters, self.context.aggregator
-        message: Any = decode(self.body, parameters.kinds.result, aggregator)
-        try:
-            total = parameters.encoding.unpack(message.total)
-        except ValueError as error:
-            reason = f"malformed {type(message).__name__}: {error}"
-            raise PeerFault(aggregator, reason, Check.MALFORMED) from None
-        digest = participation.certificate.set_digest
-        certified = checked_total.Certified(self.roots, digest, self.survivors)
-        try:
-            residual_pairs = parameters.residual_pairs(message, len(self.participants), self.survivors)
-            if parameters.is_checked:
-                checked_total.check_commitments(context, parameters, self.run_id, certified, message, total)
+        context, parameters = self.context, self.parameters
+        message, total = self._decoded()
+        if parameters.survivors_in(message) not in (None, self.survivors.packed):
+            # No certificate binds those of the file.
+            raise VerificationError("the signed average is over other survivors", Check.SET_DIFFERS)
+        with self._of_aggregator():
+            pairs = parameters.residual_pairs(message, len(self.participants), self.survivors)
             outcome = outcomes.outcome(
                 context,
                 parameters,
@@ -221,16 +240,22 @@ class SignedTotal:
                 total,
                 participation,
                 survivors=self.survivors,
-                residual_pairs=residual_pairs,
+                residual_pairs=pairs,
             )
-        except VerificationError as error:
-            raise PeerFault(aggregator, str(error), error.check) from None
-        if self.result.residual_pairs != residual_pairs:
-            raise _wrong("residual_pairs", self.result.residual_pairs, residual_pairs)
+        if self.result.residual_pairs != pairs:
+            raise _wrong("residual_pairs", self.result.residual_pairs, pairs)
         kind = context.operation.split(" ")[0]
         if self.result.kind != kind:
             raise _wrong("kind", self.result.kind, kind)
         self.task.check_numbers(self.numbers, parameters, outcome, kind, context.names)
+
+    @contextmanager
+    def _of_aggregator(self) -> Iterator[None]:
+        """Turn a failed check in the block into a fault of the aggregator, which has signed it."""
+        try:
+            yield
+        except VerificationError as error:
+            raise PeerFault(self.context.aggregator, str(error), error.check) from None
 
 
 @contextmanager

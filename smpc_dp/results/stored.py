@@ -22,7 +22,8 @@ from smpc_dp.wire.canonical_session import SURROGATE
 
 # A million elements take 60 MB.
 MAX_BYTES = 1 << 29
-Hex = Annotated[str, Meta(pattern=r"\A(?:[0-9a-f]{2})*\Z")]
+# Possessive: else each byte takes 125 until the end of the match.
+Hex = Annotated[str, Meta(pattern=r"\A(?:[0-9a-f]{2})*+\Z")]
 Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 SIGNED = "signed_result"
 
@@ -71,6 +72,12 @@ class StoredCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     sample: StoredSample | None
 
 
+class StoredSession(msgspec.Struct, frozen=True):
+    """What evidence of any kind has."""
+
+    session_digest: Hex32
+
+
 class StoredEvidence(msgspec.Struct, frozen=True, rename={"merkle_commitment": "roll"}):
     """`Evidence` with a signed result as JSON; other fields are of other protocols, or of later releases."""
 
@@ -109,7 +116,7 @@ class StoredFile(msgspec.Struct, frozen=True):
     @property
     def session_digest(self) -> str | None:
         """The session digest in hex; None where the result has no evidence."""
-        return None if not self.evidence else str(self.evidence.get("session_digest"))
+        return self.evidence.get("session_digest")
 
 
 def read_result(path: str | os.PathLike[str]) -> StoredFile:
@@ -134,6 +141,7 @@ def decode_result(fields: Mapping[str, Any]) -> StoredFile:
         raise VerificationError("its evidence is no object", Check.MALFORMED)
     signed = evidence.get(SIGNED)
     if signed is None:
+        convert_fields(evidence, StoredSession)
         return StoredFile(fields, evidence, None)
     version = signed.get("version") if isinstance(signed, dict) else None
     if type(version) is int and version != VERSION:
@@ -149,5 +157,6 @@ def convert_fields(fields: Mapping[str, Any], kind: Any) -> Any:
     """Convert the JSON data of a result; raise VerificationError for data of another form."""
     try:
         return convert(fields, kind)
-    except (msgspec.ValidationError, OverflowError) as error:
+    except (msgspec.ValidationError, ValueError, OverflowError) as error:
+        # A ValueError is of half a surrogate pair, which JSON can have.
         raise VerificationError(f"malformed: {error}", Check.MALFORMED) from None

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import io
 import json
+import os
 import resource
 import sys
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ MEMORY = 1024
 # More MiB than a limit of the system can be.
 MOST = 1 << 40
 RESULTS = {
-    HOLDS: "Everything holds.",
+    HOLDS: "What was checked holds.",
     FAILS: "It does not hold:",
     NO_SESSION: "No session file was given: nothing was checked.",
     SOME_RUN: "It holds, and nothing that was given says which run this is.",
@@ -97,7 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def is_result(path: str) -> bool:
     """Tell whether a file is one JSON object, and no log by its name or its first line."""
-    if path.endswith(".jsonl"):
+    if path.endswith(".jsonl") or not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
         first = file.read(64).lstrip()
@@ -120,10 +121,15 @@ def _of_result(given: argparse.Namespace) -> int:
 
 def result_text(opinion: ResultOpinion) -> str:
     """Return what was found of a result, or of two, in lines."""
-    lines = [RESULTS[opinion.code]]
+    lines = []
+    if opinion.unchecked:
+        lines += [f"Not checked here: {', '.join(opinion.unchecked)}; nor what is no evidence."]
+    lines += [RESULTS[opinion.code]]
+    if opinion.code == HOLDS and opinion.checked is None:
+        lines[-1] = "One total: the aggregator has signed the same for both; each is to be audited."
     if opinion.reason:
         check = "" if opinion.check is None else f" ({opinion.check})"
-        lines[0] += f" {printable(opinion.reason)}{check}"
+        lines[-1] += f" {printable(opinion.reason)}{check}"
     if opinion.checked is not None:
         word = "checked against the commitments" if opinion.checked else "the aggregator's word"
         lines += [f"the total over {', '.join(opinion.survivors)}: {word}"]
@@ -133,6 +139,7 @@ def result_text(opinion: ResultOpinion) -> str:
         lines += [f"signed by {opinion.culprit}"]
     shown = {"session": opinion.session, "run": opinion.run_id}
     lines += [f"{name}: {value}" for name, value in shown.items() if value is not None]
+    lines += [f"signed for: {name}" for name in opinion.receivers]
     return "\n".join([*lines, *(f"SHA-256 of what was signed: {digest}" for digest in opinion.digests)])
 
 

@@ -21,7 +21,7 @@ from smpc_dp_verify import ristretto
 from smpc_dp_verify.encodings import party_set, read_set, tuple_hash, uint
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.session import has_small_order
-from smpc_dp_verify.stored import Certificate, Failed, Stored, demand, read_object, read_stored
+from smpc_dp_verify.stored import Certificate, Failed, Stored, demand, read_object, read_stored, session_of
 from smpc_dp_verify.sums import LONGEST_SESSION, Sums, read_file, read_sums
 from smpc_dp_verify.tree import leaf, root_from, root_of
 from smpc_dp_verify.vector import opens
@@ -42,7 +42,8 @@ class ResultOpinion:
         session, run_id: in hex. digests: SHA-256 in hex of what the aggregator has signed.
         culprit: the aggregator, where its signature shows the fault.
         checked: whether the total was checked against commitments. corrupt: c of the session.
-        survivors: names.
+        survivors: names. receivers: whom the aggregator signed for.
+        unchecked: the numbers of the file that were not compared with the signed total.
     """
 
     code: int
@@ -55,6 +56,8 @@ class ResultOpinion:
     checked: bool | None = None
     corrupt: int | None = None
     survivors: tuple[str, ...] = ()
+    receivers: tuple[str, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
 
 def audit_result(
@@ -77,61 +80,72 @@ def audit_result(
         if session is None or not os.path.exists(session):
             return ResultOpinion(code=NO_SESSION)
         sums = _sums(session)
-        digest = (fields.get("evidence") or {}).get("session_digest")
-        known["session"] = digest if isinstance(digest, str) else None
+        known["session"] = session_of(fields)
         own = sums if isinstance(sums, bytes) else sums.session.digest
         demand(known["session"] in (None, own.hex()), "other-session", "the session is another one")
         if stored is None:
             return ResultOpinion(code=NOTHING_SIGNED, **known)
         if isinstance(sums, bytes):
             raise Failed("other-plan", "the session's runs have no signed result")
-        run_of = SignedRun(stored, sums)
-        run_of.check_run()
-        known |= {"run_id": stored.run.hex(), "corrupt": sums.corrupt}
-        run_of.check_quorums()
-        run_of.check_signature()
+        signed = SignedRun(stored, sums)
+        signed.check_run()
+        known |= {"run_id": stored.run.hex(), "corrupt": sums.corrupt, "receivers": (stored.receiver,)}
+        signed.check_quorums()
+        signed.check_signature()
         known["digests"] = (hashlib.sha256(stored.body).hexdigest(),)
-        run_of.check_total()
+        signed.check_commitments()
+        signed.check_numbers()
         demand(request in (None, stored.request), "other-request", "the request is another one")
         demand(run in (None, stored.run.hex()), "other-run", "the run is another one")
     except Failed as failed:
         culprit = sums.session.aggregator if failed.signed and isinstance(sums, Sums) else None
         return ResultOpinion(code=FAILS, reason=str(failed), check=failed.check, culprit=culprit, **known)
-    code = SOME_RUN if run is None else HOLDS
-    return ResultOpinion(code=code, checked=sums.is_checked, survivors=tuple(stored.survivors), **known)
+    return ResultOpinion(
+        code=SOME_RUN if run is None else HOLDS,
+        checked=sums.is_checked,
+        survivors=tuple(stored.survivors),
+        unchecked=signed.unchecked,
+        **known,
+    )
 
 
 def compare_results(
     one: str | os.PathLike[str], other: str | os.PathLike[str], session: str | os.PathLike[str] | None
 ) -> ResultOpinion:
     """Return whether the aggregator has signed two results of one run; errors as of `audit_result`."""
-    signed: list[Stored] = []
-    sums: Sums | bytes = b""
+    signed: list[SignedRun] = []
     for path in (one, other):
         try:
-            fields = read_object(path)
-            stored = read_stored(fields)
+            stored = read_stored(read_object(path))
             if session is None or not os.path.exists(session):
                 return ResultOpinion(code=NO_SESSION)
             sums = _sums(session)
             if stored is None or isinstance(sums, bytes) or stored.session != sums.session.digest:
                 return ResultOpinion(code=NOTHING_SIGNED, reason="no signed result, or another session")
-            run_of = SignedRun(stored, sums)
-            run_of.check_run()
-            run_of.check_signature()
-            signed.append(stored)
+            signed.append(SignedRun(stored, sums))
+            signed[-1].check_run()
+            signed[-1].check_signature()
         except Failed as failed:
             return ResultOpinion(code=FAILS, reason=f"{os.fspath(path)}: {failed}", check=failed.check)
-    left, right = signed
+    left, right = (each.stored for each in signed)
     if left.run != right.run:
         return ResultOpinion(code=NOTHING_SIGNED, reason="they are of two runs")
     known: dict[str, Any] = {"session": left.session.hex(), "run_id": left.run.hex()}
-    known["digests"] = tuple(hashlib.sha256(each.body).hexdigest() for each in signed)
-    if left.body == right.body:
-        return ResultOpinion(code=HOLDS, **known)
-    culprit = sums.session.aggregator if isinstance(sums, Sums) else None
-    reason = f"{culprit} has signed two results of one run"
-    return ResultOpinion(code=TWO_RESULTS, reason=reason, check="equivocation", culprit=culprit, **known)
+    known["digests"] = tuple(hashlib.sha256(each.body).hexdigest() for each in (left, right))
+    known["receivers"] = (left.receiver, right.receiver)
+    if left.body != right.body:
+        culprit = signed[0].sums.session.aggregator
+        reason = f"{culprit} has signed two results of one run"
+        return ResultOpinion(code=TWO_RESULTS, reason=reason, check="equivocation", culprit=culprit, **known)
+    if left.receiver == right.receiver:
+        return ResultOpinion(code=NOTHING_SIGNED, reason=f"both are of {left.receiver}")
+    for path, each in zip((one, other), signed, strict=True):
+        try:
+            each.check_digests()
+            each.check_numbers()
+        except Failed as failed:
+            return ResultOpinion(code=FAILS, reason=f"{os.fspath(path)}: {failed}", check=failed.check)
+    return ResultOpinion(code=HOLDS, unchecked=signed[0].unchecked, **known)
 
 
 def _sums(path: str | os.PathLike[str]) -> Sums | bytes:
@@ -206,18 +220,24 @@ class SignedRun:
         demand(grown, "set-grew", "a set has parties that were out before")
         demand(len(survivors) >= self.sums.least, "set-too-small", "too few survivors")
         demand(stored.receiver in survivors, "not-included", "the receiver is no survivor")
+        self.check_digests()
+        self._check_certificate("attest-participants", stored.certified, participants)
+        if stored.survivors_certified is not None:
+            self._check_certificate("attest-survivors", stored.survivors_certified, survivors)
+
+    def check_digests(self) -> None:
+        """Check that the digests are those of sets and roots."""
+        stored = self.stored
         roots = (stored.root, stored.values_root) if stored.values_root else (stored.root,)
         commitment = self._hash("roll", stored.advertised, *roots)
         demand(commitment == stored.commitment, "other-statement", "the roll digest")
         digest = self._hash("participants", commitment, self.participants)
-        demand(digest == stored.certified.digest, "other-statement", "the digest of the participants")
-        self._check_certificate("attest-participants", stored.certified, participants)
+        is_same = digest == stored.certified.digest
+        demand(is_same, "other-statement", "the digest of the participants")
         if stored.survivors_certified is not None:
             digest = self._hash("survivors", digest, self.survivors)
-            demand(
-                digest == stored.survivors_certified.digest, "other-statement", "the digest of the survivors"
-            )
-            self._check_certificate("attest-survivors", stored.survivors_certified, survivors)
+            is_same = digest == stored.survivors_certified.digest
+            demand(is_same, "other-statement", "the digest of the survivors")
 
     def _check_certificate(self, step: str, given: Certificate, members: set[str]) -> None:
         quorum, check = self.sums.quorum, "bad-certificate"
@@ -259,33 +279,50 @@ class SignedRun:
         signed = (step, self.sums.session.aggregator, stored.receiver, stored.body, stored.signature)
         demand(self._is_signed(*signed), "bad-signature", "the aggregator's signature")
 
-    def check_total(self) -> None:
-        """Check what the aggregator has signed, and the numbers of the file."""
-        sums, stored = self.sums, self.stored
-        fields = self._body()
-        packed, pairs = fields[0], 0
-        width, elements = sums.width, sums.elements
-        count = len(packed) // width if elements is None else elements
+    @property
+    def unchecked(self) -> tuple[str, ...]:
+        """What of the file's numbers this auditor does not compare with the signed total."""
+        sums = self.sums
+        if sums.has_records:
+            return ("estimates", "rows", "present", "counted", "privacy")
+        noise = ("range", "standard_error", "curator_standard_error", "bias", "privacy")
+        if not sums.is_noisy:
+            return ()
+        return (*noise, "value", "weight") if sums.most_weight else noise
+
+    def _total(self) -> tuple[list[Any], list[int]]:
+        """Return the fields of the body, and the elements of its total."""
+        sums, fields = self.sums, self._body()
+        packed, width = fields[0], sums.width
+        count = len(packed) // width if sums.elements is None else sums.elements
         fits = len(packed) == count * width > 0
         demand(fits, "malformed", "the length of the total", signed=True)
+        pieces = _pieces(packed, width)
+        return fields, [int.from_bytes(each, "little", signed=sums.is_noisy) for each in pieces]
+
+    def check_commitments(self) -> None:
+        """Check that a checked total opens the commitments of the survivors."""
+        fields, total = self._total()
+        if self.sums.is_checked:
+            self._check_commitments(total, *fields[1:])
+
+    def check_numbers(self) -> None:
+        """Check that the total is possible, and the numbers of the file."""
+        sums, stored = self.sums, self.stored
+        fields, total = self._total()
+        pairs = 0
         if not sums.is_certified:
+            # No certificate binds the survivors of the file: that it has others shows nothing.
+            demand(fields[1] == self.survivors, "set-differs", "the average's survivors")
             pairs = fields[2]
-            lost = len(stored.participants) - len(stored.survivors)
-            demand(fields[1] == self.survivors, "set-differs", "the average's survivors", signed=True)
-            most = lost * len(stored.survivors)
+            most = (len(stored.participants) - len(stored.survivors)) * len(stored.survivors)
             demand(0 <= pairs <= most, "wrong-count", "residual pairs", signed=True)
-        total = [
-            int.from_bytes(packed[i : i + width], "little", signed=sums.is_noisy)
-            for i in range(0, len(packed), width)
-        ]
-        if sums.is_checked:
-            self._check_commitments(total, fields[1], fields[2], fields[3])
         weight = total[-1] if sums.most_weight and not sums.is_noisy else len(stored.survivors)
         grid = self._grid(total, weight)
         demand(stored.fields["residual_pairs"] == pairs, "wrong-result", "residual_pairs")
         kind = stored.operation.split(" ")[0]
         demand(stored.fields["kind"] == kind, "wrong-result", "kind")
-        if not sums.has_records and not (sums.most_weight and sums.is_noisy):
+        if not sums.has_records:
             self._check_numbers(grid, weight, kind)
 
     def _body(self) -> list[Any]:
@@ -334,6 +371,8 @@ class SignedRun:
         sums, count = self.sums, len(self.stored.survivors)
         if sums.has_records:
             return total
+        if sums.most_weight and sums.is_noisy:
+            return self._weighted(total)
         lowest = min(sums.lows)
         grid = [value + weight * lowest for value in total]
         if sums.is_noisy:
@@ -347,12 +386,38 @@ class SignedRun:
         demand(possible, "out-of-bounds", "no vectors within the bounds have this sum", signed=True)
         return values
 
+    def _weighted(self, total: list[int]) -> list[int]:
+        """Return the sum of vectors with private weights, which count from the norm of the farthest."""
+        sums, count = self.sums, len(self.stored.survivors)
+        half = [(high - low) / 2 for low, high in zip(*sums.sides, strict=True)]
+        if sums.norm is not None:
+            radius = float(sums.norm)
+        else:
+            many = (sums.elements or 1) - 1
+            radius = math.sqrt(sum(one * one for one in half) * (many // len(half))) * (1 + 1e-12)
+        steps = math.floor(Fraction(radius) * Fraction(2) ** sums.bits)
+        given = self.stored.fields["fixed_point"]
+        # The radius is rounded: one step more or less.
+        for lowest in (-steps, -steps - 1, -steps + 1):
+            grid = [value + count * lowest for value in total]
+            if grid == given:
+                break
+        return grid
+
     def _check_numbers(self, grid: list[int], weight: int, kind: str) -> None:
         sums, fields = self.sums, self.stored.fields
         step = math.ldexp(1.0, -sums.bits)
         demand(fields["step"] == step, "wrong-result", "step")
-        demand(fields["weight"] == weight, "wrong-result", "weight")
+        is_private = sums.most_weight and sums.is_noisy
+        demand(is_private or fields["weight"] == weight, "wrong-result", "weight")
         demand(fields["fixed_point"] == grid, "wrong-result", "fixed_point")
+        if is_private:
+            return
+        if not sums.is_noisy:
+            errors = [fields[name] for name in ("standard_error", "curator_standard_error", "bias")]
+            demand(errors == [0, 0, None], "wrong-result", "the error of an exact sum")
+            claimed = [fields["privacy"][name] for name in ("unit", "epsilon", "delta")]
+            demand(claimed == [None] * 3, "wrong-result", "the privacy of an exact sum")
         demand(kind in ("sum", "average") and (weight > 0 or kind == "sum"), "wrong-result", "kind")
         divisor = (weight if kind == "average" else 1) * Fraction(2) ** sums.bits
         values: list[float] = [float(value / divisor) for value in grid]
@@ -380,6 +445,14 @@ def _check_forms(fields: dict[str, Any]) -> None:
     is_right = isinstance(value, list) and all(type(one) in (int, float) for one in value)
     is_right = is_right and isinstance(grid, list) and all(type(one) is int for one in grid)
     is_right = is_right and type(fields.get("step")) in (int, float) and type(fields.get("weight")) is int
+    errors = [type(fields.get(name)) for name in ("standard_error", "curator_standard_error")]
+    is_right = is_right and {*errors} <= {int, float}
+    is_right = is_right and type(fields.get("bias", ...)) in (int, float, type(None))
+    privacy = fields.get("privacy")
+    is_right = is_right and isinstance(privacy, dict) and {"unit", "epsilon", "delta"} <= {*privacy}
+    is_right = is_right and type(privacy["unit"]) in (str, type(None))
+    parts = [type(privacy[name]) for name in ("epsilon", "delta")] if is_right else []
+    is_right = is_right and {*parts} <= {int, float, type(None)}
     demand(is_right, "malformed", "the numbers of the result")
 
 

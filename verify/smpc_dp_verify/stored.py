@@ -99,11 +99,20 @@ def _no_number(text: str) -> None:
     raise ValueError(text)
 
 
+def session_of(fields: dict[str, Any]) -> str | None:
+    """Return the session digest of a file's evidence, in hex; None without evidence."""
+    evidence = fields.get("evidence")
+    return None if evidence is None else str(evidence["session_digest"])
+
+
 def read_stored(fields: dict[str, Any]) -> Stored | None:
     """Return the signed result of a file's fields, None if it has none."""
-    evidence = fields.get("evidence") or {}
+    evidence = fields.get("evidence")
+    if evidence is None:
+        return None
     message = evidence.get("signed_result")
     if message is None:
+        _hex(evidence.get("session_digest"), HASH, "session_digest")
         return None
     _is(isinstance(message, dict), "signed_result")
     version = message.get("version")

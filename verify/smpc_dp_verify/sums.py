@@ -33,6 +33,7 @@ class Sums:
             what is asked.
         lows, highs: bounds of each coordinate in whole steps, or of all; None of statistics of records.
         sides: the same as written. bits: a step is 2^-bits.
+        norm: the bound on the norm of vectors, where it stands in the place of these.
         most_weight: 0: there are no weights. is_whole: whether values are integers.
     """
 
@@ -49,6 +50,7 @@ class Sums:
     highs: tuple[int, ...] = ()
     sides: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     bits: int = 0
+    norm: float | None = None
     most_weight: int = 0
     is_whole: bool = False
 
@@ -83,7 +85,7 @@ def read_sums(session: Session) -> Sums:
             "least": parties - _part(given.get("dropout", _default_dropout(given, parties)), parties),
             "quorum": (parties + corrupt) // 2 + 1,
             "is_checked": given.get("total", "unchecked") == "checked",
-            "is_certified": session.protocol == "secagg" or _rolls_back(given),
+            "is_certified": session.protocol == "secagg" or _unmasks_lost(given),
             "is_noisy": is_noisy,
         }
         if "records" in given:
@@ -93,7 +95,7 @@ def read_sums(session: Session) -> Sums:
         raise Refused("the session is malformed") from None
 
 
-def _rolls_back(given: dict[str, Any]) -> bool:
+def _unmasks_lost(given: dict[str, Any]) -> bool:
     """Whether GOPA takes out the terms of lost parties: of records always."""
     return bool(given.get("on_dropout", "roll-back" if "records" in given else "keep") == "roll-back")
 
@@ -135,6 +137,7 @@ def _of_vectors(given: dict[str, Any], parties: int, is_noisy: bool, common: dic
         highs=highs,
         sides=(tuple(lower), tuple(upper)),
         bits=bits,
+        norm=norm,
         most_weight=weight,
         is_whole=is_whole,
     )

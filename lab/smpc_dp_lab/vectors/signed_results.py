@@ -110,6 +110,14 @@ CHECKED = SignedScenario(
     _FOUR | {"total": "checked"},
     kill={"dave": 6},
 )
+KEEP = SignedScenario(
+    "gopa-keep",
+    "An average of GOPA, in which the noise of a lost party is left.",
+    _NOISY | {"on_dropout": "keep"},
+    protocol="gopa",
+    kind="average",
+    kill={"dave": 5},
+)
 SCENARIOS = (
     CHECKED,
     SignedScenario("unchecked", "The total is the aggregator's word.", _FOUR, kind="average"),
@@ -129,25 +137,26 @@ SCENARIOS = (
         kind="average",
     ),
     SignedScenario(
-        "gopa-keep",
-        "An average of GOPA, in which the noise of a lost party is left.",
-        _NOISY | {"on_dropout": "keep"},
-        protocol="gopa",
+        "checked-private-weights",
+        "A noisy weighted average, whose weights are private.",
+        _NOISY | {"max_weight": 1000, "total": "checked"},
         kind="average",
-        kill={"dave": 5},
+        weights=(1, 1000, 0, 37),
     ),
+    KEEP,
 )
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A change of the result of CHECKED, the check that refuses it, and whether the aggregator signed it."""
+    """A change of a result, the check that refuses it, and whether the aggregator signed it."""
 
     name: str
     about: str
     check: str
     change: Callable[[Json], None]
     signed: bool = False
+    base: SignedScenario = CHECKED
 
 
 def _set(*path: str, to: Any) -> Callable[[Json], None]:
@@ -396,6 +405,25 @@ FAULTS = (
     Fault("weight", "Another weight.", "wrong-result", _set("weight", to=4)),
     Fault("step", "Another step.", "wrong-result", _set("step", to=1.0)),
     Fault("kind", "An average.", "wrong-result", _set("kind", to="average")),
+    Fault(
+        "error",
+        "Noise in an exact sum.",
+        "wrong-result",
+        _set("standard_error", to=1.0),
+    ),
+    Fault(
+        "epsilon",
+        "Differential privacy of an exact sum.",
+        "wrong-result",
+        _set("privacy", "epsilon", to=1.0),
+    ),
+    Fault(
+        "keep-survivors",
+        "Other survivors beside an average, which no certificate binds: nobody is at fault.",
+        "set-differs",
+        lambda r: r.update(survivors=["alice", "bob", "dave"], absent=["carol"]),
+        base=KEEP,
+    ),
     Fault("residual", "Noise is left in it.", "wrong-result", _set("residual_pairs", to=1)),
 )
 
@@ -405,11 +433,11 @@ def all_to_json() -> dict[str, Json]:
     files = {f"result-{scenario.name}": _holding(scenario) for scenario in SCENARIOS}
     files["result-compared"] = _compared()
     for fault in FAULTS:
-        result = copy.deepcopy(CHECKED.results[RECEIVER])
+        result = copy.deepcopy(fault.base.results[RECEIVER])
         fault.change(result)
         files[f"result-fault-{fault.name}"] = {
             **header("result-fault", fault.name, fault.about),
-            "base": f"result-{CHECKED.name}.json",
+            "base": f"result-{fault.base.name}.json",
             "result": _evidence_of(result),
             "expect": {"code": 1, "check": fault.check, "culprit": AGGREGATOR if fault.signed else None},
         }
@@ -447,5 +475,7 @@ def _compared() -> Json:
 
 
 def _evidence_of(result: Json) -> Json:
-    """Return a result without the fields that are no evidence."""
-    return {name: value for name, value in result.items() if name not in ("privacy", "faults", "clipped")}
+    """Return a result without most of what is no evidence."""
+    stored = {name: value for name, value in result.items() if name not in ("faults", "clipped", "receipt")}
+    numbers = {name: result["privacy"][name] for name in ("unit", "epsilon", "delta")}
+    return stored | {"privacy": numbers}

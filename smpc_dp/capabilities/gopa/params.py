@@ -97,12 +97,14 @@ class GopaParameters(CheckableParameters, frozen=True):
         """Step of the aggregator's message with the total."""
         return AVERAGE if self.on_dropout == "keep" else super().total_step
 
+    def survivors_in(self, message: Any) -> bytes | None:
+        """Return the packed survivors of an average; see `SumParameters`."""
+        return message.published if isinstance(message, Average) else None
+
     def residual_pairs(self, message: Any, participants: int, survivors: PartySet) -> int:
         """Return the number of pairs whose noise is left in an average; see `SumParameters`."""
         if not isinstance(message, Average):
             return 0
-        if message.published != survivors.packed:
-            raise VerificationError("has an average over other parties", Check.SET_DIFFERS)
         lost, counted = participants - len(survivors), message.residual_pairs
         if not 0 <= counted <= lost * len(survivors):
             reason = f"counts {counted} residual pairs with {lost} parties lost"

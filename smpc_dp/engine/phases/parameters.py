@@ -183,6 +183,10 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         """Step of the aggregator's message with the total."""
         return RESULT
 
+    def survivors_in(self, message: Any) -> bytes | None:  # noqa: ARG002
+        """Return the packed survivors that a message with the total lists; None where they are certified."""
+        return None
+
     def residual_pairs(self, message: Any, participants: int, survivors: PartySet) -> int:  # noqa: ARG002
         """Return the number of pairs whose noise is left in the total of a message, of type `kinds.result`.
 

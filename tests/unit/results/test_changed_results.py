@@ -35,12 +35,15 @@ def leaves(value: Any, keys: Keys = ()) -> Iterator[Keys]:
         yield from leaves(each, (*keys, key))
 
 
-EVIDENCE = ("evidence", "survivors", "absent", "value", "fixed_point", "step", "weight", "kind")
+SETS, NUMBERS = ("survivors", "absent"), ("value", "fixed_point", "step", "weight", "residual_pairs")
+EVIDENCE = ("evidence", "kind", *SETS, *NUMBERS)
+# The second auditor plans no noise.
+PLANNED = ("standard_error", "curator_standard_error", "bias", "privacy")
 CASES = [
     (name, keys, kind)
     for name in NAMES
     for keys in leaves(vector(name)["result"])
-    if keys[0] in (*EVIDENCE, "residual_pairs") and keys not in FREE
+    if keys[0] in (EVIDENCE if name == "gopa-keep" else (*EVIDENCE, *PLANNED)) and keys not in FREE
     for kind in KINDS
 ]
 
