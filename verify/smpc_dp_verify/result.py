@@ -439,20 +439,22 @@ def _are_close(given: list[float], values: list[float]) -> bool:
         return False
 
 
+NUMBER: tuple[type, ...] = (int, float)
+NUMBER_OR_NULL: tuple[type, ...] = (*NUMBER, type(None))
+# Types of the numbers of a sum or an average, and of those of its privacy.
+FORMS = {"weight": (int,), "bias": NUMBER_OR_NULL}
+FORMS |= dict.fromkeys(("step", "standard_error", "curator_standard_error"), NUMBER)
+PRIVACY_FORMS = {"unit": (str, type(None)), "epsilon": NUMBER_OR_NULL, "delta": NUMBER_OR_NULL}
+
+
 def _check_forms(fields: dict[str, Any]) -> None:
     """Refuse numbers of a sum or an average of other types."""
-    value, grid = fields.get("value"), fields.get("fixed_point")
-    is_right = isinstance(value, list) and all(type(one) in (int, float) for one in value)
+    value, grid, privacy = (fields.get(name) for name in ("value", "fixed_point", "privacy"))
+    is_right = isinstance(value, list) and all(type(one) in NUMBER for one in value)
     is_right = is_right and isinstance(grid, list) and all(type(one) is int for one in grid)
-    is_right = is_right and type(fields.get("step")) in (int, float) and type(fields.get("weight")) is int
-    errors = [type(fields.get(name)) for name in ("standard_error", "curator_standard_error")]
-    is_right = is_right and {*errors} <= {int, float}
-    is_right = is_right and type(fields.get("bias", ...)) in (int, float, type(None))
-    privacy = fields.get("privacy")
-    is_right = is_right and isinstance(privacy, dict) and {"unit", "epsilon", "delta"} <= {*privacy}
-    is_right = is_right and type(privacy["unit"]) in (str, type(None))
-    parts = [type(privacy[name]) for name in ("epsilon", "delta")] if is_right else []
-    is_right = is_right and {*parts} <= {int, float, type(None)}
+    for table, forms in ((fields, FORMS), (privacy, PRIVACY_FORMS)):
+        is_right = is_right and isinstance(table, dict)
+        is_right = is_right and all(type(table.get(name, ...)) in forms[name] for name in forms)
     demand(is_right, "malformed", "the numbers of the result")
 
 
