@@ -452,7 +452,8 @@ def _check_forms(fields: dict[str, Any]) -> None:
     value, grid, privacy = (fields.get(name) for name in ("value", "fixed_point", "privacy"))
     is_right = isinstance(value, list) and all(type(one) in NUMBER for one in value)
     is_right = is_right and isinstance(grid, list) and all(type(one) is int for one in grid)
-    for table, forms in ((fields, FORMS), (privacy, PRIVACY_FORMS)):
+    tables: tuple[tuple[Any, dict[str, tuple[type, ...]]], ...] = ((fields, FORMS), (privacy, PRIVACY_FORMS))
+    for table, forms in tables:
         is_right = is_right and isinstance(table, dict)
         is_right = is_right and all(type(table.get(name, ...)) in forms[name] for name in forms)
     demand(is_right, "malformed", "the numbers of the result")

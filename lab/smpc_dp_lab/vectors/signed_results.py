@@ -13,7 +13,7 @@ import msgspec
 
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.registry import make_aggregator, make_party, session_protocol
-from smpc_dp.engine.result import Result
+from smpc_dp.engine.result import Outcome, Result
 from smpc_dp.identity.keys import Identity
 from smpc_dp.session.memory.drive import drive
 from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
@@ -79,25 +79,33 @@ class SignedScenario:
             operation=operation,
         )
 
+    def vector(self, index: int) -> Any:
+        """Return the vector of the party of this index."""
+        return ROWS[index][:LENGTH]
+
     @functools.cached_property
-    def results(self) -> dict[str, Json]:
-        """The results of all that have one, by member."""
+    def outcomes(self) -> dict[str, Outcome]:
+        """The outcomes of all that have one, by member."""
         context, [parameters] = self.context, self.session.checked_parameters.requests
-        encoding, parties = parameters.sum_encoding, []
+        parties = []
         for index, name in enumerate(context.names):
-            vector = ROWS[index][:LENGTH]
             weight = None if self.weights is None else self.weights[index]
-            ring_vector, _ = encoding.encode(vector, party=name, weight=weight)
+            vector, _ = parameters.sum_encoding.encode(self.vector(index), party=name, weight=weight)
             random = SeededRandomnessForSimulation(1, f"signed results {self.name} {name}")
-            parties.append(make_party(context, parameters, self.identity(name), ring_vector, random))
+            parties.append(make_party(context, parameters, self.identity(name), vector, random))
         aggregator = make_aggregator(context, parameters, self.identity(AGGREGATOR))
         drive([aggregator, *parties], MemoryNetwork(Faults(kill=self.kill)), AGGREGATOR)
+        return {role.name: role.result for role in (aggregator, *parties) if role.name not in self.kill}
+
+    @property
+    def results(self) -> dict[str, Json]:
+        """The results as JSON data, by member."""
+        [parameters] = self.session.checked_parameters.requests
         return {
-            role.name: msgspec.to_builtins(
-                Result.of(role.result, self.kind, distributions=parameters.noise_distributions).to_json()
+            name: msgspec.to_builtins(
+                Result.of(outcome, self.kind, distributions=parameters.noise_distributions).to_json()
             )
-            for role in (aggregator, *parties)
-            if role.name not in self.kill
+            for name, outcome in self.outcomes.items()
         }
 
 
