@@ -55,6 +55,7 @@ class SignedTotal:
         ):
             raise VerificationError("it has other evidence than runs of the session have", Check.OTHER_PLAN)
         roster, task = session.roster, task_of(session)
+        numbers = task.read_numbers(stored.fields)
         context = Context(
             protocol=session.protocol,
             version=session.version,
@@ -81,7 +82,7 @@ class SignedTotal:
             participants=_in_order(context, evidence.participating),
             survivors=_in_order(context, result.survivors),
             task=task,
-            numbers=task.read_numbers(stored.fields),
+            numbers=numbers,
         )
 
     @property

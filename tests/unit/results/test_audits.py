@@ -13,7 +13,7 @@ import pytest
 from smpc_dp.engine.phases.certify import sample_certificate
 from smpc_dp.errors import Check, ConfigError, LocalError
 from smpc_dp.results.audit import ResultReport, audit_result, compare_results, is_result
-from smpc_dp_lab.vectors.signed_results import CHECKED, KEEP, RECEIVER, SignedScenario
+from smpc_dp_lab.vectors.signed_results import CHECKED, KEEP, RECEIVER, SignedScenario, flip
 from smpc_dp_verify import __main__ as second_command
 from smpc_dp_verify import result as second
 from tests.command import smpc_dp
@@ -215,6 +215,18 @@ def test_results_of_two_runs_or_one_party_are_not_compared(tmp_path: Path) -> No
         )
         assert comparison.code == opinion.code == 6
         assert reason in comparison.conclusion
+
+
+@pytest.mark.parametrize("key", ["body", "signature"])
+def test_a_file_that_the_aggregator_did_not_sign_convicts_nobody(key: str, tmp_path: Path) -> None:
+    file, session = stored(tmp_path, CHECKED, CHECKED.results[RECEIVER])
+    other, result = tmp_path / "other.json", CHECKED.results["bob"]
+    result["evidence"]["signed_result"][key] = flip(result["evidence"]["signed_result"][key])
+    other.write_text(json.dumps(result))
+    comparison = compare_results(file, other, session=session)
+    opinion = second.compare_results(file, other, session)
+    assert (comparison.code, comparison.check, comparison.culprit) == (1, "bad-signature", None)
+    assert (opinion.code, opinion.check, opinion.culprit) == (1, "bad-signature", None)
 
 
 def test_a_file_whose_numbers_are_not_signed_is_no_equal_total(tmp_path: Path) -> None:
