@@ -186,18 +186,26 @@ def flip(text: str, at: int = 0) -> str:
     return f"{text[:at]}{int(text[at], 16) ^ 1:x}{text[at + 1 :]}"
 
 
+def sign_body(scenario: SignedScenario, result: Json, body: bytes) -> None:
+    """Put another body in a result, which the aggregator signs."""
+    evidence = result["evidence"]
+    signed, [parameters] = evidence["signed_result"], scenario.session.checked_parameters.requests
+    statement = scenario.context.statement(
+        bytes.fromhex(evidence["run_id"]),
+        parameters.total_step,
+        AGGREGATOR,
+        signed["receiver"],
+        hashlib.sha256(body).digest(),
+    )
+    signed["body"], signed["signature"] = body.hex(), scenario.identity(AGGREGATOR).sign(statement).hex()
+
+
 def resigned(change: Callable[[m.CheckedResult], bytes]) -> Callable[[Json], None]:
     """Return a change of the body, which the aggregator signs."""
 
     def applied(result: Json) -> None:
-        evidence = result["evidence"]
-        signed = evidence["signed_result"]
-        message = msgspec.msgpack.decode(bytes.fromhex(signed["body"]), type=m.CheckedResult)
-        body = change(message)
-        run_id, identity = bytes.fromhex(evidence["run_id"]), CHECKED.identity(AGGREGATOR)
-        body_hash = hashlib.sha256(body).digest()
-        statement = CHECKED.context.statement(run_id, m.RESULT, AGGREGATOR, signed["receiver"], body_hash)
-        signed["body"], signed["signature"] = body.hex(), identity.sign(statement).hex()
+        body = bytes.fromhex(result["evidence"]["signed_result"]["body"])
+        sign_body(CHECKED, result, change(msgspec.msgpack.decode(body, type=m.CheckedResult)))
 
     return applied
 

@@ -73,7 +73,7 @@ def changed(value: Any, kind: str) -> Any:
     raise AssertionError(value)
 
 
-@pytest.mark.thin(12)
+@pytest.mark.thin(40)
 @pytest.mark.parametrize(("name", "keys", "kind"), CASES, ids=lambda part: str(part))
 def test_no_change_passes(name: str, keys: Keys, kind: str, tmp_path: Path) -> None:
     base = vector(name)
