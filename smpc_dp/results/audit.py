@@ -333,4 +333,4 @@ def is_result(path: str | os.PathLike[str]) -> bool:
         return False
     with file.open("rb") as opened:
         first = opened.read(64).lstrip()
-    return first.startswith(b"{") and not first.startswith(b'{"format"')
+    return bool(re.match(rb'\{\s*"(?!format")', first))

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import resource
 import sys
 from collections.abc import Iterator
@@ -102,7 +103,7 @@ def is_result(path: str) -> bool:
         return False
     with open(path, "rb") as file:
         first = file.read(64).lstrip()
-    return first.startswith(b"{") and not first.startswith(b'{"format"')
+    return bool(re.match(rb'\{\s*"(?!format")', first))
 
 
 def _of_result(given: argparse.Namespace) -> int:

@@ -250,7 +250,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         done = smpc_dp("audit", *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         assert json.loads(smpc_dp("audit", *arguments, "--json").stdout)["code"] == 0
-        assert second_command.main(arguments) == 0
+        assert second_command.main([*arguments, "--memory", "65536"]) == 0
         assert "One total" in capsys.readouterr().out or arguments is audits[0]
     for options in (["--head", run], ["--second"]):
         refused = smpc_dp("audit", *audits[0], *options)
