@@ -53,9 +53,9 @@ def convert(value: object, kind: Any) -> Any:
 def parse_object(content: bytes) -> dict[str, object]:
     """Parse a JSON object in UTF-8 in which no object has a key twice; raise ValueError or RecursionError.
 
-    msgspec takes the last of two values with one key.
+    msgspec takes the last of two values with one key. Numbers are finite.
     """
-    parsed = json.loads(content.decode("utf-8"), object_pairs_hook=_once)
+    parsed = json.loads(content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
     if not isinstance(parsed, dict):
         raise ValueError("not a JSON object")
     return parsed
@@ -66,6 +66,10 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(table) < len(pairs):
         raise ValueError("an object has a key twice")
     return table
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number")
 
 
 def from_base64(text: str) -> bytes | None:

@@ -1,0 +1,63 @@
+"""`smpc-dp audit RESULT`, and `--compare`: prints what was found in the results of parties."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import typer
+
+from smpc_dp.console.output import console, print_json, report_line
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.results.audit import Comparison, ResultReport, audit_result, compare_results
+
+
+def audit(
+    result: str,
+    other: Path | None,
+    session: str | None,
+    run: str | None,
+    request: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Audit a result, or compare it with another one; raises typer.Exit with the code if it is not 0."""
+    report: ResultReport | Comparison
+    if other is None:
+        report = audit_result(result, session=session, run=run, request=request)
+    else:
+        if (run, request) != (None, None):
+            reason = "with it only --session and --json"
+            raise ConfigError.at("--compare", reason, ConfigCheck.CONFLICT)
+        report = compare_results(other, result, session=session)
+    if as_json:
+        print_json(msgspec.to_builtins(report))
+    elif isinstance(report, ResultReport):
+        _print(report)
+    else:
+        _print_comparison(report)
+    if report.code:
+        raise typer.Exit(report.code)
+
+
+def _print(report: ResultReport) -> None:
+    """Print the report on a result."""
+    out = console()
+    out.print(report.statement)
+    for fault in report.faults:
+        report_line(fault)
+    shown = {"session": report.session, "run": report.run_id, "signed for": report.receiver}
+    for name, value in {**shown, "SHA-256 of what was signed": report.digest}.items():
+        if value is not None:
+            out.print(f"{name}: {value}")
+
+
+def _print_comparison(report: Comparison) -> None:
+    """Print the report on two results."""
+    out = console()
+    out.print(report.conclusion)
+    for name, value in (("session", report.session), ("run", report.run_id)):
+        if value is not None:
+            out.print(f"{name}: {value}")
+    for digest in report.digests:
+        out.print(f"SHA-256 of what was signed: {digest}")

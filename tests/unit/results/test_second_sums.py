@@ -1,0 +1,54 @@
+"""The second auditor derives from a session file what the session's plan has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from smpc_dp.engine.registry import session_protocol
+from smpc_dp_verify.session import Session
+from smpc_dp_verify.sums import read_sums
+
+EXACT: dict[str, Any] = {"length": 3, "lower": -1.5, "upper": 2.0, "precision": 1e-3}
+NOISY = {key: EXACT[key] for key in ("length", "lower", "upper")} | {"epsilon": 1.0, "delta": 1e-6}
+CASES: list[tuple[str, int, dict[str, Any]]] = [
+    ("secagg", 4, EXACT),
+    ("secagg", 7, EXACT | {"corrupt": 0.3, "dropout": 0.15, "total": "checked"}),
+    ("secagg", 50, EXACT | {"same_survivors": False, "precision": 1.0}),
+    ("secagg", 9, {"length": 2, "lower": [0, -7], "upper": [70_000, 9], "kind": "integer"}),
+    ("secagg", 12, EXACT | {"max_weight": 1_000_000, "lower": [-1.5, 0.0, 1.0], "upper": 3.0}),
+    ("secagg", 6, NOISY),
+    ("secagg", 6, {"length": 3, "l2_bound": 2.5, "epsilon": 1.0, "delta": 1e-6, "total": "checked"}),
+    ("gopa", 6, NOISY | {"on_dropout": "roll-back", "total": "checked"}),
+    ("gopa", 6, NOISY),
+]
+
+
+@pytest.mark.parametrize(("protocol", "parties", "parameters"), CASES)
+def test_both_derive_the_same(protocol: str, parties: int, parameters: dict[str, Any]) -> None:
+    described = session_protocol(protocol)
+    check = described.checker(described.version)
+    assert check is not None
+    planned, issues = check(parameters, parties)
+    assert not issues
+    names = [f"p{number}" for number in range(parties)]
+    session = Session(b"", protocol, described.version, parameters, {}, names, "relay", None)
+    sums, encoding = read_sums(session), planned.encoding
+    assert (sums.quorum, sums.least, sums.corrupt) == (
+        planned.plan.quorum,
+        planned.plan.min_survivors,
+        planned.plan.max_corrupt,
+    )
+    assert (sums.width, sums.bits, sums.elements) == (
+        encoding.element_bytes,
+        encoding.fractional_bits,
+        encoding.ring_length,
+    )
+    assert (sums.is_checked, sums.is_certified, sums.is_noisy) == (
+        planned.is_checked,
+        planned.deals_shares,
+        planned.is_signed,
+    )
+    assert min(sums.lows) == encoding.lowest
+    assert max(sums.highs) == encoding.highest
