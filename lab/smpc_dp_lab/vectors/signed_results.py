@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.last_results import SentResults
 from smpc_dp.engine.registry import make_aggregator, make_party, session_protocol
 from smpc_dp.engine.result import Outcome, Result
 from smpc_dp.identity.keys import Identity
@@ -93,7 +94,9 @@ class SignedScenario:
             vector, _ = parameters.sum_encoding.encode(self.vector(index), party=name, weight=weight)
             random = SeededRandomnessForSimulation(1, f"signed results {self.name} {name}")
             parties.append(make_party(context, parameters, self.identity(name), vector, random))
-        aggregator = make_aggregator(context, parameters, self.identity(AGGREGATOR))
+        random = SeededRandomnessForSimulation(1, f"signed results {self.name} {AGGREGATOR}")
+        last = SentResults(random)
+        aggregator = make_aggregator(context, parameters, self.identity(AGGREGATOR), last=last)
         drive([aggregator, *parties], MemoryNetwork(Faults(kill=self.kill)), AGGREGATOR)
         return {role.name: role.result for role in (aggregator, *parties) if role.name not in self.kill}
 
