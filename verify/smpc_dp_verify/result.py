@@ -208,7 +208,7 @@ class SignedRun:
         left = [name for name in self.names if name not in {*stored.survivors}]
         demand(stored.absent == left, "set-differs", "the absent parties")
         parts = (session.digest, uint(stored.request), _utf8(stored.operation), stored.present, stored.nonces)
-        run = tuple_hash("star-run-id", *self.bound, *parts)
+        run = tuple_hash("following-run-id", *self.bound, *parts, stored.nonce, stored.named)
         demand(run == stored.run, "run-id-differs", "the run id")
 
     def check_quorums(self) -> None:

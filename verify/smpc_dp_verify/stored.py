@@ -16,7 +16,7 @@ VERSION = 1
 HASH, SIGNATURE = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{128}")
 BYTES = re.compile("(?:[0-9a-f]{2})*+")
 NAME = re.compile("[a-z0-9][a-z0-9_.-]{0,62}")
-START = {"present", "root"}
+START = {"present", "root", "nonce", "named"}
 ROOTS = {"advertised", "root", "values_root"}
 MESSAGE = {"version", "request", "operation", "start", "roll", "receiver", "body", "signature"}
 
@@ -65,6 +65,8 @@ class Stored:
     operation: str
     present: bytes
     nonces: bytes
+    nonce: bytes
+    named: bytes
     advertised: bytes
     root: bytes
     values_root: bytes
@@ -143,6 +145,8 @@ def read_stored(fields: dict[str, Any]) -> Stored | None:
         operation=_operation(message["operation"]),
         present=_hex(start["present"], BYTES, "present"),
         nonces=_hex(start["root"], HASH, "root"),
+        nonce=_hex(start["nonce"], HASH, "nonce"),
+        named=_hex(start["named"], BYTES, "named"),
         advertised=_hex(roots["advertised"], BYTES, "advertised"),
         root=_hex(roots["root"], HASH, "root"),
         values_root=b"" if values is None else _hex(values, HASH, "values_root"),

@@ -55,6 +55,8 @@ def changed(value: Any, kind: str) -> Any:
             return None
         case _ if kind == "another type":
             return {"a": 1} if isinstance(value, str | None) else "a"
+        case "":
+            return "00"
         case str() if set(value) <= set("0123456789abcdef") and len(value) % 2 == 0:
             at = 0 if kind == "first" else len(value) - 1
             return f"{value[:at]}{int(value[at], 16) ^ 1:x}{value[at + 1 :]}"
