@@ -45,6 +45,8 @@ class ResultReport(msgspec.Struct, frozen=True, kw_only=True):
         session: its digest in hex, as the result says; session_checked: whether it is that of the file.
         request: its number; run_id: in hex; receiver: the party that the aggregator signed for.
         checked: whether the total was checked against commitments; None where it was not reached.
+        checkers: how many survivors at least have attested that they checked it for all, of more than 10,000
+            parties; else None.
         corrupt: c, of the session; with more corrupt parties the result proves nothing.
         survivors, parties: how many there are.
         digest: SHA-256, in hex, of the body that the aggregator signed.
@@ -62,6 +64,7 @@ class ResultReport(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None = None
     receiver: str | None = None
     checked: bool | None = None
+    checkers: int | None = None
     corrupt: int | None = None
     survivors: int | None = None
     parties: int | None = None
@@ -244,7 +247,7 @@ def _audited(
     total.check_certificates()
     total.check_signature()
     known["digest"] = hashlib.sha256(total.body).hexdigest()
-    if total.parameters.is_checked:
+    if total.parameters.is_checked and not total.parameters.has_checkers:
         # Not at the top: most results need none.
         from smpc_dp import generator_cache
 
@@ -258,6 +261,8 @@ def _audited(
         raise VerificationError(f"the run is {total.run_id.hex()}, not {run}", Check.OTHER_RUN)
     known |= {"survivors": len(total.survivors), "parties": len(total.context.names)}
     known["checked"] = total.parameters.is_checked
+    if total.parameters.has_checkers:
+        known["checkers"] = total.parameters.plan.check_quorum
     return _held(total, known, certain=run is not None)
 
 
@@ -265,7 +270,11 @@ def _held(total: SignedTotal, known: dict[str, Any], *, certain: bool) -> Result
     """Return the report of a result that holds."""
     context, corrupt = total.context, total.parameters.plan.max_corrupt
     over = f"over {known['survivors']} of {known['parties']} parties"
-    if total.parameters.is_checked:
+    if total.parameters.has_checkers:
+        result = (
+            f"{known['checkers']} survivors or more have checked the total {over} for all, and signed that"
+        )
+    elif total.parameters.is_checked:
         result = f"the total {over} was checked against the commitments of the survivors"
     else:
         result = f"the total {over} is the word of {context.aggregator}, which has signed it: no commitments"

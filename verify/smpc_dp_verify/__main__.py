@@ -133,6 +133,8 @@ def result_text(opinion: ResultOpinion) -> str:
         lines[-1] += f" {printable(opinion.reason)}{check}"
     if opinion.checked is not None:
         word = "checked against the commitments" if opinion.checked else "the aggregator's word"
+        if opinion.checkers is not None:
+            word = f"{opinion.checkers} survivors or more have checked it for all, and signed that"
         lines += [f"the total over {', '.join(opinion.survivors)}: {word}"]
     if opinion.corrupt is not None:
         lines += [f"With more than c = {opinion.corrupt} corrupt parties this proves nothing."]

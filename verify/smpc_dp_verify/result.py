@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -42,6 +42,8 @@ class ResultOpinion:
         session, run_id: in hex. digests: SHA-256 in hex of what the aggregator has signed.
         culprit: the aggregator, where its signature shows the fault.
         checked: whether the total was checked against commitments. corrupt: c of the session.
+        checkers: how many survivors at least have attested that they checked the total for all; None: this
+            auditor has checked it, or nobody.
         survivors: names. receivers: whom the aggregator signed for.
         unchecked: the numbers of the file that were not compared with the signed total.
     """
@@ -55,6 +57,7 @@ class ResultOpinion:
     digests: tuple[str, ...] = ()
     checked: bool | None = None
     corrupt: int | None = None
+    checkers: int | None = None
     survivors: tuple[str, ...] = ()
     receivers: tuple[str, ...] = ()
     unchecked: tuple[str, ...] = ()
@@ -102,7 +105,8 @@ def audit_result(
         return ResultOpinion(code=FAILS, reason=str(failed), check=failed.check, culprit=culprit, **known)
     return ResultOpinion(
         code=SOME_RUN if run is None else HOLDS,
-        checked=sums.is_checked,
+        checked=signed.sums.is_checked,
+        checkers=sums.corrupt + 1 if signed.sums.has_checkers else None,
         survivors=tuple(stored.survivors),
         unchecked=signed.unchecked,
         **known,
@@ -167,7 +171,8 @@ class SignedRun:
 
     def __init__(self, stored: Stored, sums: Sums) -> None:
         session = sums.session
-        self.stored, self.sums, self.names = stored, sums, session.names
+        self.stored, self.names = stored, session.names
+        self.sums = sums.of_total(_elements(stored.body))
         self.bound = (session.protocol.encode(), uint(session.version))
         self.numbers = {name: number for number, name in enumerate(session.names, 1)}
 
@@ -221,9 +226,10 @@ class SignedRun:
         demand(len(survivors) >= self.sums.least, "set-too-small", "too few survivors")
         demand(stored.receiver in survivors, "not-included", "the receiver is no survivor")
         self.check_digests()
-        self._check_certificate("attest-participants", stored.certified, participants)
+        quorum = self.sums.quorum
+        self._check_certificate("attest-participants", stored.certified, participants, quorum)
         if stored.survivors_certified is not None:
-            self._check_certificate("attest-survivors", stored.survivors_certified, survivors)
+            self._check_certificate("attest-survivors", stored.survivors_certified, survivors, quorum)
 
     def check_digests(self) -> None:
         """Check that the digests are those of sets and roots."""
@@ -239,18 +245,15 @@ class SignedRun:
             is_same = digest == stored.survivors_certified.digest
             demand(is_same, "other-statement", "the digest of the survivors")
 
-    def _check_certificate(self, step: str, given: Certificate, members: set[str]) -> None:
-        quorum, check = self.sums.quorum, "bad-certificate"
-        packed = self._ordered(given.signers)
+    def _check_certificate(self, step: str, given: Certificate, members: set[str], quorum: int) -> None:
+        """Check that so many of a set have signed a digest."""
+        check, packed = "bad-certificate", self._ordered(given.signers)
         demand({*given.signers} <= members, check, f"a signer of {step} outside of the set")
         demand(len(given.signers) >= quorum, "no-quorum", f"too few signatures of {step}")
-        shown = given.signers
-        if given.root:
-            seed = self._hash("certificate-challenge", step.encode(), given.digest, packed, given.root)
-            indices = sample(seed, len(shown), samples(len(shown), quorum))
-            shown = [given.signers[index] for index in indices]
+        indices = self._shown(step, given, packed, quorum)
+        shown = [given.signers[index] for index in indices]
         demand(list(given.signatures) == shown, check, f"the signatures of {step}")
-        if given.root:
+        if given.is_sampled:
             leaves = {
                 index: leaf("attestations", index, name, given.signatures[name])
                 for index, name in zip(indices, shown, strict=True)
@@ -261,6 +264,35 @@ class SignedRun:
         for name, signature in given.signatures.items():
             is_signed = self._is_signed(step, name, self.sums.session.aggregator, body, signature)
             demand(is_signed, check, f"the signature of {name} of {step}")
+
+    def _shown(self, step: str, given: Certificate, packed: bytes, quorum: int) -> list[int]:
+        """Return the places of the signers, a packed set, whose signatures a certificate shows."""
+        many = len(given.signers)
+        if not given.is_sampled:
+            return list(range(many))
+        seed = self._hash("certificate-challenge", step.encode(), given.digest, packed, given.root)
+        return sample(seed, many, samples(many, quorum))
+
+    def _check_attested(self, packed: bytes, blinding: bytes, attested: list[bytes]) -> None:
+        """Check that more survivors than may be corrupt have attested the total."""
+        signers, signatures, root, proof = attested
+        survivors, least = self.stored.survivors_certified, self.sums.corrupt + 1
+        demand(survivors is not None, "other-plan", "no certificate of the survivors")
+        try:
+            numbers = read_set(signers, len(self.names))
+        except Refused:
+            raise Failed("bad-set", "the set of the checkers", signed=True) from None
+        digest = self._hash("total", survivors.digest if survivors else b"", packed, blinding)
+        given = Certificate(digest, {}, [self.names[number - 1] for number in numbers], root, proof)
+        if len(numbers) >= least:
+            shown = self._shown("attest-total", given, signers, least)
+            if len(signatures) == 64 * len(shown):
+                names = [given.signers[index] for index in shown]
+                given = replace(given, signatures=dict(zip(names, _pieces(signatures, 64), strict=True)))
+        try:
+            self._check_certificate("attest-total", given, {*self.stored.survivors}, least)
+        except Failed as failed:
+            raise Failed(failed.check, str(failed), signed=True) from None
 
     def _is_signed(self, step: str, sender: str, receiver: str, body: bytes, signature: bytes) -> bool:
         parts = (step.encode(), sender.encode(), receiver.encode(), hashlib.sha256(body).digest())
@@ -303,7 +335,9 @@ class SignedRun:
     def check_commitments(self) -> None:
         """Check that a checked total opens the commitments of the survivors."""
         fields, total = self._total()
-        if self.sums.is_checked:
+        if self.sums.has_checkers:
+            self._check_attested(*fields)
+        elif self.sums.is_checked:
             self._check_commitments(total, *fields[1:])
 
     def check_numbers(self) -> None:
@@ -329,15 +363,19 @@ class SignedRun:
         """Return the fields of the body, of their kinds."""
         kinds: list[type] = [bytes, bytes, int] if not self.sums.is_certified else [bytes]
         if self.sums.is_checked:
-            kinds = [bytes] * 4
+            kinds = [bytes, bytes, list] if self.sums.has_checkers else [bytes] * 4
         try:
             fields = msgspec.msgpack.decode(self.stored.body)
         except (msgspec.MsgspecError, ValueError, OverflowError, TypeError, RecursionError):
             raise Failed("malformed", "the body", signed=True) from None
         is_right = isinstance(fields, list) and [type(field) for field in fields] == kinds
         is_right = is_right and (not self.sums.is_checked or len(fields[1]) == 32)
-        demand(is_right, "malformed", "the body", signed=True)
         is_same = msgspec.msgpack.encode(fields) == self.stored.body
+        if is_right and self.sums.has_checkers:
+            # A certificate without root and proof is read, and has another encoding.
+            is_right = 2 <= len(fields[2]) <= 4 and {*map(type, fields[2])} == {bytes}
+            is_same = is_same and len(fields[2]) == 4
+        demand(is_right, "malformed", "the body", signed=True)
         demand(is_same, "not-canonical", "the body", signed=True)
         return list(fields)
 
@@ -428,6 +466,16 @@ class SignedRun:
             ]
         given = fields["value"]
         demand(_are_close(given, values), "wrong-result", "value")
+
+
+def _elements(body: bytes) -> int:
+    """Return how many elements of 8 bytes the total of a body has; 0 of a malformed one."""
+    try:
+        fields = msgspec.msgpack.decode(body)
+    except (msgspec.MsgspecError, ValueError, OverflowError, TypeError, RecursionError):
+        return 0
+    has_total = isinstance(fields, list) and fields and isinstance(fields[0], bytes)
+    return len(fields[0]) // 8 if has_total else 0
 
 
 def _are_close(given: list[float], values: list[float]) -> bool:

@@ -45,6 +45,11 @@ class Certificate:
     root: bytes
     proof: bytes
 
+    @property
+    def is_sampled(self) -> bool:
+        """Whether signatures are those of a sample."""
+        return bool(self.root or self.proof)
+
 
 @dataclass(frozen=True)
 class Stored:

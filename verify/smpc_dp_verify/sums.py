@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +18,8 @@ VERSIONS = {("secagg", 2), ("gopa", 4)}
 LONGEST_SESSION = 64 << 20
 # The default of `precision` of sums with noise is this part of the widest range, and at least 2^-900.
 STEPS = 1 << 20
+# Without `total`, totals of so many parties and elements are checked.
+MOST_SHOWN, MOST_BY_DEFAULT = 10_000, 100_000
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,8 @@ class Sums:
     Attributes:
         session: names, keys and aggregator.
         corrupt, least, quorum: c, n - D and q.
-        is_checked: whether totals are checked. is_certified: whether survivors are.
+        is_checked: whether totals are checked; where it is by default and elements are not known, `of_total`
+            says it. is_certified: whether survivors are.
         is_noisy: whether elements are read as two's complement. width: of an element, in bytes.
         elements: of a vector, the weight's included; None of statistics of records, whose number follows from
             what is asked.
@@ -59,6 +62,17 @@ class Sums:
         """Whether totals are of statistics of records."""
         return self.elements is None
 
+    @property
+    def has_checkers(self) -> bool:
+        """Whether some survivors check the total for all."""
+        return self.is_checked and len(self.session.names) > MOST_SHOWN
+
+    def of_total(self, elements: int) -> Sums:
+        """Return what holds of a total with so many elements."""
+        if self.elements is not None or "total" in self.session.parameters:
+            return self
+        return replace(self, is_checked=self.is_checked and elements <= MOST_BY_DEFAULT)
+
 
 def read_file(text: bytes) -> Session:
     """Return the session of a session file; raise Refused for another file."""
@@ -84,7 +98,7 @@ def read_sums(session: Session) -> Sums:
             "corrupt": corrupt,
             "least": parties - _part(given.get("dropout", _default_dropout(given, parties)), parties),
             "quorum": (parties + corrupt) // 2 + 1,
-            "is_checked": given.get("total", "unchecked") == "checked",
+            "is_checked": _is_checked(session),
             "is_certified": session.protocol == "secagg" or _unmasks_lost(given),
             "is_noisy": is_noisy,
         }
@@ -93,6 +107,16 @@ def read_sums(session: Session) -> Sums:
         return _of_vectors(given, parties, is_noisy, common)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         raise Refused("the session is malformed") from None
+
+
+def _is_checked(session: Session) -> bool:
+    """Whether totals are checked; of statistics of records by default: those with few elements are."""
+    given = session.parameters
+    if "total" in given:
+        return bool(given["total"] == "checked")
+    elements = 0 if "records" in given else given["length"] + (given.get("max_weight", 0) > 0)
+    has_checks = session.protocol == "secagg" or (_unmasks_lost(given) and "records" not in given)
+    return bool(has_checks and elements <= MOST_BY_DEFAULT and len(session.names) <= MOST_SHOWN)
 
 
 def _unmasks_lost(given: dict[str, Any]) -> bool:

@@ -65,9 +65,15 @@ class SignedScenario:
         return parse_session(self.text)
 
     @property
+    def request_parameters(self) -> Any:
+        """The parameters of a request."""
+        [parameters] = self.session.checked_parameters.requests
+        return parameters
+
+    @property
     def context(self) -> Context:
         """The context of its first request."""
-        session, [parameters] = self.session, self.session.checked_parameters.requests
+        session, parameters = self.session, self.request_parameters
         operation = " ".join(part for part in (self.kind, "week 7", parameters.planned()) if part)
         return Context(
             protocol=session.protocol,
@@ -87,7 +93,7 @@ class SignedScenario:
     @functools.cached_property
     def outcomes(self) -> dict[str, Outcome]:
         """The outcomes of all that have one, by member."""
-        context, [parameters] = self.context, self.session.checked_parameters.requests
+        context, parameters = self.context, self.request_parameters
         parties = []
         for index, name in enumerate(context.names):
             weight = None if self.weights is None else self.weights[index]
@@ -103,7 +109,7 @@ class SignedScenario:
     @property
     def results(self) -> dict[str, Json]:
         """The results as JSON data, by member."""
-        [parameters] = self.session.checked_parameters.requests
+        parameters = self.request_parameters
         return {
             name: msgspec.to_builtins(
                 Result.of(outcome, self.kind, distributions=parameters.noise_distributions).to_json()
@@ -131,7 +137,9 @@ KEEP = SignedScenario(
 )
 SCENARIOS = (
     CHECKED,
-    SignedScenario("unchecked", "The total is the aggregator's word.", _FOUR, kind="average"),
+    SignedScenario(
+        "unchecked", "The total is the aggregator's word.", _FOUR | {"total": "unchecked"}, kind="average"
+    ),
     SignedScenario(
         "checked-weights",
         "A weighted average whose total is checked.",
@@ -192,7 +200,7 @@ def flip(text: str, at: int = 0) -> str:
 def sign_body(scenario: SignedScenario, result: Json, body: bytes) -> None:
     """Put another body in a result, which the aggregator signs."""
     evidence = result["evidence"]
-    signed, [parameters] = evidence["signed_result"], scenario.session.checked_parameters.requests
+    signed, parameters = evidence["signed_result"], scenario.request_parameters
     statement = scenario.context.statement(
         bytes.fromhex(evidence["run_id"]),
         parameters.total_step,

@@ -8,7 +8,7 @@ import pytest
 
 from smpc_dp.engine.registry import session_protocol
 from smpc_dp_verify.session import Session
-from smpc_dp_verify.sums import read_sums
+from smpc_dp_verify.sums import MOST_BY_DEFAULT, MOST_SHOWN, read_sums
 
 EXACT: dict[str, Any] = {"length": 3, "lower": -1.5, "upper": 2.0, "precision": 1e-3}
 NOISY = {key: EXACT[key] for key in ("length", "lower", "upper")} | {"epsilon": 1.0, "delta": 1e-6}
@@ -22,6 +22,20 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [
     ("secagg", 6, {"length": 3, "l2_bound": 2.5, "epsilon": 1.0, "delta": 1e-6, "total": "checked"}),
     ("gopa", 6, NOISY | {"on_dropout": "roll-back", "total": "checked"}),
     ("gopa", 6, NOISY),
+    # Without `total`, from what the session is.
+    ("secagg", 4, EXACT | {"total": "unchecked"}),
+    ("secagg", 4, EXACT | {"length": 100_000}),
+    ("secagg", 4, EXACT | {"length": 100_001}),
+    ("secagg", 4, EXACT | {"length": 99_999, "max_weight": 3}),
+    ("secagg", 4, EXACT | {"length": 100_000, "max_weight": 3}),
+    ("secagg", 4, EXACT | {"length": 100_001, "total": "checked"}),
+    ("secagg", 10_000, EXACT),
+    ("secagg", 10_001, EXACT),
+    ("secagg", 10_001, EXACT | {"total": "checked"}),
+    ("secagg", 6, NOISY | {"length": 100_001}),
+    ("gopa", 6, NOISY | {"on_dropout": "roll-back"}),
+    ("gopa", 6, NOISY | {"on_dropout": "roll-back", "length": 100_001}),
+    ("gopa", 6, NOISY | {"on_dropout": "roll-back", "total": "unchecked"}),
 ]
 
 
@@ -45,10 +59,25 @@ def test_both_derive_the_same(protocol: str, parties: int, parameters: dict[str,
         encoding.fractional_bits,
         encoding.ring_length,
     )
-    assert (sums.is_checked, sums.is_certified, sums.is_noisy) == (
+    assert (sums.is_checked, sums.has_checkers, sums.is_certified, sums.is_noisy) == (
         planned.is_checked,
+        planned.has_checkers,
         planned.deals_shares,
         planned.is_signed,
     )
     assert min(sums.lows) == encoding.lowest
     assert max(sums.highs) == encoding.highest
+
+
+@pytest.mark.parametrize(("protocol", "parties"), [("secagg", 4), ("secagg", MOST_SHOWN + 1), ("gopa", 4)])
+@pytest.mark.parametrize("total", [None, "unchecked", "checked"])
+def test_statistics_of_records_are_checked_by_their_elements(
+    protocol: str, parties: int, total: str | None
+) -> None:
+    parameters: dict[str, Any] = {"records": {}} | ({} if total is None else {"total": total})
+    names = [f"p{number}" for number in range(parties)]
+    version = session_protocol(protocol).version
+    sums = read_sums(Session(b"", protocol, version, parameters, {}, names, "relay", None))
+    by_default = total is None and (protocol, parties) == ("secagg", 4)
+    assert sums.of_total(MOST_BY_DEFAULT).is_checked is (by_default or total == "checked")
+    assert sums.of_total(MOST_BY_DEFAULT + 1).is_checked is (total == "checked")
