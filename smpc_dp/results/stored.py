@@ -22,6 +22,8 @@ from smpc_dp.wire.canonical_session import SURROGATE
 
 # A million elements take 60 MB.
 MAX_BYTES = 1 << 29
+# Each value can take some 100 bytes in memory. A million elements have two million.
+MAX_VALUES = 1 << 23
 # Possessive: else each byte takes 125 until the end of the match.
 Hex = Annotated[str, Meta(pattern=r"\A(?:[0-9a-f]{2})*+\Z")]
 Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -127,6 +129,9 @@ def read_result(path: str | os.PathLike[str]) -> StoredFile:
     Raises LocalError if it cannot be read, VerificationError if it is malformed or of another version.
     """
     content = read_bounded(path, "the result", MAX_BYTES)
+    # Each value but the first of a list follows a comma: also in texts, where they count in vain.
+    if sum(map(content.count, b",[{")) > MAX_VALUES:
+        raise VerificationError(f"it has more than {MAX_VALUES:,} values", Check.MALFORMED)
     try:
         fields = parse_object(content)
     except (ValueError, RecursionError) as error:

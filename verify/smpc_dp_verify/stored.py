@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from typing import Any
 from smpc_dp_verify.errors import printable
 
 LONGEST = 1 << 29
+# Each value can take some 100 bytes in memory; it follows one of the characters that are counted.
+MOST_VALUES = 1 << 23
 LONGEST_OPERATION = 1024
 VERSION = 1
 HASH, SIGNATURE = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{128}")
@@ -85,8 +88,11 @@ def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
     with open(path, "rb") as file:
         content = file.read(LONGEST + 1)
     demand(len(content) <= LONGEST, "malformed", "the file is too long")
+    demand(sum(map(content.count, b",[{")) <= MOST_VALUES, "malformed", "the file has too many values")
     try:
-        fields = json.loads(content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number)
+        fields = json.loads(
+            content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite
+        )
     except (ValueError, RecursionError):
         raise Failed("malformed", "the file is no JSON") from None
     demand(isinstance(fields, dict), "malformed", "the file is no JSON object")
@@ -100,6 +106,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(fields) < len(pairs):
         raise ValueError("a key twice")
     return fields
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(text)
+    return number
 
 
 def _no_number(text: str) -> None:
