@@ -39,7 +39,8 @@ class ResultOpinion:
         code: 0: it holds for session and run, or there is one total; 1: it does not hold, for `reason`, by
             the check `check`; 3: no session file; 4: no run was given; 6: it has no signed total, or there is
             nothing to compare; 8: two totals.
-        session, run_id: in hex. digests: SHA-256 in hex of what the aggregator has signed.
+        session, run_id: in hex. operation: the question, kind and label, of one party's result or of both.
+        digests: SHA-256 in hex of what the aggregator has signed.
         culprit: the aggregator, where its signature shows the fault.
         checked: whether the total was checked against commitments. corrupt: c of the session.
         checkers: how many survivors at least have attested that they checked the total for all; None: this
@@ -54,6 +55,7 @@ class ResultOpinion:
     culprit: str | None = None
     session: str | None = None
     run_id: str | None = None
+    operation: str | None = None
     digests: tuple[str, ...] = ()
     checked: bool | None = None
     corrupt: int | None = None
@@ -71,7 +73,8 @@ def audit_result(
 ) -> ResultOpinion:
     """Return what is found of a party's stored result; raise OSError if a file cannot be read.
 
-    Raises ValueError for a session file that is none, or a run id that is none.
+    Raises ValueError for a session file that is none, or a run id that is none. A session digest in
+    the place of the file has no keys: it is as no session file.
     """
     if run is not None and not DIGEST.fullmatch(run):
         raise ValueError(f"run: {run!r} is not 64 lower-case hex digits")
@@ -80,7 +83,7 @@ def audit_result(
     try:
         fields = read_object(path)
         stored = read_stored(fields)
-        if session is None or not os.path.exists(session):
+        if session is None or _is_digest(session):
             return ResultOpinion(code=NO_SESSION)
         sums = _sums(session)
         known["session"] = session_of(fields)
@@ -92,7 +95,12 @@ def audit_result(
             raise Failed("other-plan", "the session's runs have no signed result")
         signed = SignedRun(stored, sums)
         signed.check_run()
-        known |= {"run_id": stored.run.hex(), "corrupt": sums.corrupt, "receivers": (stored.receiver,)}
+        known |= {
+            "run_id": stored.run.hex(),
+            "operation": stored.operation,
+            "corrupt": sums.corrupt,
+            "receivers": (stored.receiver,),
+        }
         signed.check_quorums()
         signed.check_signature()
         known["digests"] = (hashlib.sha256(stored.body).hexdigest(),)
@@ -121,7 +129,7 @@ def compare_results(
     for path in (one, other):
         try:
             stored = read_stored(read_object(path))
-            if session is None or not os.path.exists(session):
+            if session is None or _is_digest(session):
                 return ResultOpinion(code=NO_SESSION)
             sums = _sums(session)
             if stored is None or isinstance(sums, bytes) or stored.session != sums.session.digest:
@@ -135,6 +143,7 @@ def compare_results(
     if left.run != right.run:
         return ResultOpinion(code=NOTHING_SIGNED, reason="they are of two runs")
     known: dict[str, Any] = {"session": left.session.hex(), "run_id": left.run.hex()}
+    known["operation"] = left.operation
     known["digests"] = tuple(hashlib.sha256(each.body).hexdigest() for each in (left, right))
     known["receivers"] = (left.receiver, right.receiver)
     if left.body != right.body:
@@ -152,6 +161,11 @@ def compare_results(
     return ResultOpinion(code=HOLDS, unchecked=signed[0].unchecked, **known)
 
 
+def _is_digest(session: str | os.PathLike[str]) -> bool:
+    """Tell whether a digest was given, which has no keys, in place of a file."""
+    return bool(DIGEST.fullmatch(os.fspath(session))) and not os.path.exists(session)
+
+
 def _sums(path: str | os.PathLike[str]) -> Sums | bytes:
     """Return the sums of a session file; of one whose totals nobody signs its digest."""
     with open(path, "rb") as file:
@@ -160,6 +174,8 @@ def _sums(path: str | os.PathLike[str]) -> Sums | bytes:
         session = read_file(text)
     except Refused as refused:
         raise ValueError(f"session: {refused}") from None
+    if isinstance(session, bytes):
+        return session
     try:
         return read_sums(session)
     except Refused:
@@ -320,7 +336,9 @@ class SignedRun:
         noise = ("range", "standard_error", "curator_standard_error", "bias", "privacy")
         if not sums.is_noisy:
             return ()
-        return (*noise, "value", "weight") if sums.most_weight else noise
+        if not sums.most_weight:
+            return noise
+        return (*noise, "value", "weight", *(("fixed_point",) if len(sums.radii) > 1 else ()))
 
     def _total(self) -> tuple[list[Any], list[int]]:
         """Return the fields of the body, and the elements of its total."""
@@ -427,17 +445,9 @@ class SignedRun:
     def _weighted(self, total: list[int]) -> list[int]:
         """Return the sum of vectors with private weights, which count from the norm of the farthest."""
         sums, count = self.sums, len(self.stored.survivors)
-        half = [(high - low) / 2 for low, high in zip(*sums.sides, strict=True)]
-        if sums.norm is not None:
-            radius = float(sums.norm)
-        else:
-            many = (sums.elements or 1) - 1
-            radius = math.sqrt(sum(one * one for one in half) * (many // len(half))) * (1 + 1e-12)
-        steps = math.floor(Fraction(radius) * Fraction(2) ** sums.bits)
         given = self.stored.fields["fixed_point"]
-        # The radius is rounded: one step more or less.
-        for lowest in (-steps, -steps - 1, -steps + 1):
-            grid = [value + count * lowest for value in total]
+        for steps in sums.radii:
+            grid = [value - count * steps for value in total]
             if grid == given:
                 break
         return grid

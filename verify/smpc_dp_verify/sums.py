@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from smpc_dp_verify.encodings import tuple_hash
 from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.session import Session, read_session
 
@@ -63,6 +64,23 @@ class Sums:
         return self.elements is None
 
     @property
+    def radii(self) -> list[int]:
+        """Largest norms, in steps, that vectors with private weights may have.
+
+        There are two where floats, as the sums have them, round the half diagonal to one or the other.
+        """
+        scale = Fraction(4) ** self.bits
+        if self.norm is not None:
+            return [math.isqrt(math.floor(Fraction(self.norm) ** 2 * scale))]
+        half = [Fraction((high - low) / 2) for low, high in zip(*self.sides, strict=True)]
+        many = (self.elements or 1) - 1
+        square = sum(one * one for one in half) * (many // len(half)) * Fraction(1 + 1e-12) ** 2 * scale
+        # Roundings of floats: one for each coordinate, and of root and product.
+        relative = Fraction(many + 8, 1 << 53)
+        bounds = (square * (1 - relative) ** 2, square * (1 + relative) ** 2)
+        return sorted({math.isqrt(math.floor(bound)) for bound in bounds})
+
+    @property
     def has_checkers(self) -> bool:
         """Whether some survivors check the total for all."""
         return self.is_checked and len(self.session.names) > MOST_SHOWN
@@ -74,14 +92,21 @@ class Sums:
         return replace(self, is_checked=self.is_checked and elements <= MOST_BY_DEFAULT)
 
 
-def read_file(text: bytes) -> Session:
-    """Return the session of a session file; raise Refused for another file."""
+def read_file(text: bytes) -> Session | bytes:
+    """Return the session of a session file, or its digest if its roster has no aggregator, or servers.
+
+    Raises Refused for another file.
+    """
     try:
         required(len(text) <= LONGEST_SESSION, "the session file is too long")
         document = tomllib.loads(text.decode("utf-8"))
         document.pop("timeouts", None)
-        return read_session(json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False))
-    except (TypeError, ValueError, RecursionError):
+        canonical = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        roles = {member["role"] for member in document["roster"]}
+        if "party" in roles and ("aggregator" not in roles or "server" in roles):
+            return tuple_hash("session-digest", canonical.encode())
+        return read_session(canonical)
+    except (LookupError, TypeError, ValueError, RecursionError):
         raise Refused("the session file is malformed") from None
 
 
