@@ -88,9 +88,9 @@ def audit(
     5: --second was given, and the two auditors did not find the same.
 
     Of a party's result, as --out writes it: its run, signatures and total, with what it has. 0: it holds for
-    the session file and --run. 1: it does not hold. 3: no session file. 4: no --run. 6: it has no signed
-    total. With --compare: 0: one total. 8: the aggregator has signed two results of one run. 6: there is
-    nothing to compare. 1, 3: as above.
+    the session file and --run, which is from another source than the file. 1: it does not hold. 3: no session
+    file. 4: no --run. 6: it has no signed total. With --compare: 0: one total. 8: the aggregator has signed
+    two results of one run. 6: there is nothing to compare. 1, 3: as above.
 
     With --certificate: 0: it convicts a party of the session file that was given. 1: it does not. 3: it
     convicts the holder of a key, and no session was given.

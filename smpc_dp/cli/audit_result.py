@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import typer
 
 from smpc_dp.console.output import console, print_json, report_line
-from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError, printable
 from smpc_dp.results.audit import Comparison, ResultReport, audit_result, compare_results
 
 
@@ -46,18 +47,22 @@ def _print(report: ResultReport) -> None:
     out.print(report.statement)
     for fault in report.faults:
         report_line(fault)
-    shown = {"session": report.session, "run": report.run_id, "signed for": report.receiver}
-    for name, value in {**shown, "SHA-256 of what was signed": report.digest}.items():
+    shown = {"session": report.session, "run": report.run_id, "question": report.operation}
+    shown |= {"signed for": report.receiver, "SHA-256 of what was signed": report.digest}
+    _print_fields(shown)
+
+
+def _print_fields(fields: Mapping[str, str | None]) -> None:
+    """Print the fields that are there; a question may have any characters."""
+    for name, value in fields.items():
         if value is not None:
-            out.print(f"{name}: {value}")
+            console().print(f"{name}: {printable(value)}")
 
 
 def _print_comparison(report: Comparison) -> None:
     """Print the report on two results."""
     out = console()
     out.print(report.conclusion)
-    for name, value in (("session", report.session), ("run", report.run_id)):
-        if value is not None:
-            out.print(f"{name}: {value}")
+    _print_fields({"session": report.session, "run": report.run_id, "question": report.operation})
     for digest in report.digests:
         out.print(f"SHA-256 of what was signed: {digest}")

@@ -43,7 +43,8 @@ class ResultReport(msgspec.Struct, frozen=True, kw_only=True):
             and no run id was given. 6: the aggregator has signed no total in it.
         conclusion: the verdict in one sentence. limits: what it needs, and does not show.
         session: its digest in hex, as the result says; session_checked: whether it is that of the file.
-        request: its number; run_id: in hex; receiver: the party that the aggregator signed for.
+        request: its number; operation: its question, kind and label; run_id: in hex.
+        receiver: the party that the aggregator signed for.
         checked: whether the total was checked against commitments; None where it was not reached.
         checkers: how many survivors at least have attested that they checked it for all, of more than 10,000
             parties; else None.
@@ -61,6 +62,7 @@ class ResultReport(msgspec.Struct, frozen=True, kw_only=True):
     session: str | None = None
     session_checked: bool = False
     request: int | None = None
+    operation: str | None = None
     run_id: str | None = None
     receiver: str | None = None
     checked: bool | None = None
@@ -88,8 +90,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         code: the exit code. 0: ok. 1: one of the files does not hold. 3: no session file was given. 6: there
             is nothing to compare. 8: the aggregator has signed two results of one run.
         conclusion: in one sentence.
-        session, run_id: in hex, of both. receivers: whom the aggregator signed for. digests: SHA-256, in hex,
-            of what it signed in each.
+        session, run_id: in hex, of both; operation: the question.
+        receivers: whom the aggregator signed for. digests: SHA-256, in hex, of what it signed in each.
         check: the check that failed, else None. culprit: the aggregator, with the code 8.
     """
 
@@ -97,6 +99,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     code: int
     conclusion: str
     session: str | None = None
+    operation: str | None = None
     run_id: str | None = None
     receivers: tuple[str, ...] = ()
     digests: tuple[str, ...] = ()
@@ -177,6 +180,7 @@ def _of_both(one: SignedTotal, other: SignedTotal) -> dict[str, Any]:
     """Return what a comparison says of two results of one run."""
     return {
         "session": one.context.session_digest.hex(),
+        "operation": one.context.operation,
         "run_id": one.run_id.hex(),
         "receivers": (one.receiver, other.receiver),
         "digests": tuple(hashlib.sha256(total.body).hexdigest() for total in (one, other)),
@@ -210,8 +214,8 @@ def _nothing(reason: str) -> Comparison:
 
 
 def _session_of(path: str | os.PathLike[str] | None) -> SessionFile | None:
-    """Return the session of a file; None without a file. A digest alone has no keys."""
-    if path is None or not os.path.exists(path):
+    """Return the session of a file; None without a file, also with a digest, which has no keys."""
+    if path is None or (_DIGEST.fullmatch(os.fspath(path)) and not os.path.exists(path)):
         return None
     return load_session(path, audited=True)
 
@@ -240,7 +244,8 @@ def _audited(
     total.check_names()
     total.check_run_id()
     message = stored.result.evidence.signed_result
-    known |= {"request": message.request, "run_id": total.run_id.hex(), "receiver": message.receiver}
+    known |= {"request": message.request, "operation": message.operation}
+    known |= {"run_id": total.run_id.hex(), "receiver": message.receiver}
     known["corrupt"] = total.parameters.plan.max_corrupt
     total.check_sets()
     participation = total.check_digests()
@@ -277,11 +282,12 @@ def _held(total: SignedTotal, known: dict[str, Any], *, certain: bool) -> Result
     elif total.parameters.is_checked:
         result = f"the total {over} was checked against the commitments of the survivors"
     else:
-        result = f"the total {over} is the word of {context.aggregator}, which has signed it: no commitments"
+        result = f"the total {over} is {context.aggregator}'s word and was not checked"
     proves = f"With more than c = {corrupt} corrupt parties this proves nothing."
     limits = f"{proves} {_not_checked(total)}"
     if certain:
-        conclusion = f"Everything holds for the session and run that were given: {result}."
+        begin = "Everything holds" if total.parameters.is_checked else "The signatures hold"
+        conclusion = f"{begin} for the session and run that were given: {result}."
         return ResultReport(ok=True, code=HOLDS, conclusion=conclusion, limits=limits, **known)
     why = "a restart repeats requests, and no run id from a party was given"
     conclusion = f"This is a run of request {context.request} of the session that was given, {why}: {result}."

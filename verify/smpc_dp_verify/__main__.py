@@ -126,13 +126,17 @@ def result_text(opinion: ResultOpinion) -> str:
     if opinion.unchecked:
         lines += [f"Not checked here: {', '.join(opinion.unchecked)}; nor what is no evidence."]
     lines += [RESULTS[opinion.code]]
+    if opinion.code == HOLDS and opinion.checked is False:
+        lines[-1] = "The signatures hold."
     if opinion.code == HOLDS and opinion.checked is None:
         lines[-1] = "One total: the aggregator has signed the same for both; each is to be audited."
     if opinion.reason:
         check = "" if opinion.check is None else f" ({opinion.check})"
         lines[-1] += f" {printable(opinion.reason)}{check}"
     if opinion.checked is not None:
-        word = "checked against the commitments" if opinion.checked else "the aggregator's word"
+        word = "checked against the commitments"
+        if not opinion.checked:
+            word = "the aggregator's word, which was not checked"
         if opinion.checkers is not None:
             word = f"{opinion.checkers} survivors or more have checked it for all, and signed that"
         lines += [f"the total over {', '.join(opinion.survivors)}: {word}"]
@@ -140,8 +144,8 @@ def result_text(opinion: ResultOpinion) -> str:
         lines += [f"With more than c = {opinion.corrupt} corrupt parties this proves nothing."]
     if opinion.culprit is not None:
         lines += [f"signed by {opinion.culprit}"]
-    shown = {"session": opinion.session, "run": opinion.run_id}
-    lines += [f"{name}: {value}" for name, value in shown.items() if value is not None]
+    shown = {"session": opinion.session, "run": opinion.run_id, "question": opinion.operation}
+    lines += [f"{name}: {printable(value)}" for name, value in shown.items() if value is not None]
     lines += [f"signed for: {name}" for name in opinion.receivers]
     return "\n".join([*lines, *(f"SHA-256 of what was signed: {digest}" for digest in opinion.digests)])
 

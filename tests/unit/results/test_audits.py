@@ -11,11 +11,18 @@ import numpy as np
 import pytest
 
 from smpc_dp.engine.phases.certify import sample_certificate
+from smpc_dp.engine.phases.last_results import SentResults
+from smpc_dp.engine.registry import session_protocol
 from smpc_dp.errors import Check, ConfigError, LocalError
+from smpc_dp.results import stored as first_form
 from smpc_dp.results.audit import ResultReport, audit_result, compare_results, is_result
-from smpc_dp_lab.vectors.signed_results import CHECKED, KEEP, RECEIVER, SignedScenario, flip
+from smpc_dp.session.session_file import load_session, roster_entry
+from smpc_dp_lab.vectors import signed_results
+from smpc_dp_lab.vectors.runs import ROWS
+from smpc_dp_lab.vectors.signed_results import CHECKED, KEEP, RECEIVER, SCENARIOS, SignedScenario, flip
 from smpc_dp_verify import __main__ as second_command
 from smpc_dp_verify import result as second
+from smpc_dp_verify import stored as second_form
 from tests.command import smpc_dp
 
 RECORDS: dict[str, object] = {
@@ -89,10 +96,14 @@ def test_a_result_of_another_run_is_refused(tmp_path: Path) -> None:
 
 def test_without_a_session_file_nothing_is_checked(tmp_path: Path) -> None:
     file, session = stored(tmp_path, CHECKED, CHECKED.results[RECEIVER])
-    for given in (None, tmp_path / "none.toml", CHECKED.session.digest.hex()):
+    for given in (None, CHECKED.session.digest.hex()):
         assert audit_result(file, session=given).code == second.audit_result(file, given).code == 3
         assert compare_results(file, file, session=given).code == 3
         assert second.compare_results(file, file, given).code == 3
+    with pytest.raises(LocalError, match=r"none\.toml"):
+        audit_result(file, session=tmp_path / "none.toml")
+    with pytest.raises(OSError, match=r"none\.toml"):
+        second.audit_result(file, tmp_path / "none.toml")
     with pytest.raises(LocalError):
         audit_result(tmp_path / "none.json", session=session)
     with pytest.raises(ConfigError):
@@ -102,9 +113,16 @@ def test_without_a_session_file_nothing_is_checked(tmp_path: Path) -> None:
 
 
 def test_the_word_of_the_aggregator_is_named_so(tmp_path: Path) -> None:
-    report = both(*stored(tmp_path, KEEP, KEEP.results[RECEIVER]))
-    assert report.checked is False
-    assert "is the word of relay, which has signed it" in report.conclusion
+    result = KEEP.results[RECEIVER]
+    file, session = stored(tmp_path, KEEP, result)
+    assert both(file, session).checked is False
+    report = both(file, session, result["evidence"]["run_id"])
+    assert (report.ok, report.checked) == (True, False)
+    assert report.conclusion.startswith("The signatures hold for the session and run that were given: ")
+    assert report.conclusion.endswith("is relay's word and was not checked.")
+    opinion = second.audit_result(file, session, result["evidence"]["run_id"])
+    assert "The signatures hold.\n" in second_command.result_text(opinion)
+    assert "the aggregator's word, which was not checked" in second_command.result_text(opinion)
 
 
 def test_a_result_without_a_signed_total_says_what_audits_it(tmp_path: Path) -> None:
@@ -130,6 +148,8 @@ def test_a_result_without_a_signed_total_says_what_audits_it(tmp_path: Path) -> 
         "{",
         '{"a": 1, "a": 2}',
         '{"a": NaN}',
+        '{"a": 1e999}',
+        '{"a": -1e999}',
         '{"evidence": 1}',
         '{"evidence": {"session_digest": 1}}',
     ],
@@ -239,6 +259,66 @@ def test_a_file_whose_numbers_are_not_signed_is_no_equal_total(tmp_path: Path) -
     assert "other.json" in comparison.conclusion
 
 
+def test_many_values_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, session = stored(tmp_path, CHECKED, None)
+    assert (first_form.MAX_VALUES, second_form.MOST_VALUES) == (1 << 23, 1 << 23)
+    monkeypatch.setattr(first_form, "MAX_VALUES", 100)
+    monkeypatch.setattr(second_form, "MOST_VALUES", 100)
+    for inner, code in (("[],[{}]" + ",1" * 90, 6), ("[]," * 60 + "1", 1), ("{}," * 60 + "1", 1)):
+        file.write_text('{"evidence": null, "x": [' + inner + "]}")
+        assert both(file, session).code == code
+
+
+def test_a_session_without_an_aggregator_has_no_signed_total(tmp_path: Path) -> None:
+    version = session_protocol("gopa").version
+    lines = ['protocol = "gopa"', f"version = {version}", "[parameters]", 'topology = "direct"']
+    lines += ["length = 2", "lower = -2.0", "upper = 2.0", "epsilon = 1.0", "delta = 1e-6"]
+    for number, name in enumerate(CHECKED.context.names):
+        member = CHECKED.identity(name).entry("party", f"192.0.2.7:{7100 + number}")
+        lines += [roster_entry(member)]
+    text = "\n".join(lines)
+    file, session = tmp_path / "result.json", tmp_path / "session.toml"
+    session.write_text(text)
+    digest = load_session(session).digest.hex()
+    file.write_text(json.dumps({"evidence": {"session_digest": digest, "signed_result": None}}))
+    assert both(file, session).code == 6
+    assert second.compare_results(file, file, session).code == 6
+    file.write_text(json.dumps({"evidence": {"session_digest": "0" * 64, "signed_result": None}}))
+    assert both(file, session).check == Check.OTHER_SESSION
+
+
+def test_a_run_that_a_new_aggregator_repeats_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All parties are corrupt: they repeat their nonces, and give other vectors."""
+    file, session = stored(tmp_path, CHECKED, CHECKED.results[RECEIVER])
+    rows = [[value / 2 for value in row] for row in ROWS]
+    monkeypatch.setattr(signed_results, "ROWS", rows)
+    other = tmp_path / "other.json"
+    # An aggregator with the older copy of its state: the same nonce.
+    other.write_text(json.dumps(dataclasses.replace(CHECKED).results["bob"]))
+    for comparison in (
+        compare_results(file, other, session=session),
+        second.compare_results(file, other, session),
+    ):
+        assert (comparison.code, comparison.culprit, comparison.operation) == (8, "relay", "sum week 7")
+    monkeypatch.setattr(signed_results, "SentResults", lambda _: SentResults())
+    other.write_text(json.dumps(dataclasses.replace(CHECKED).results["bob"]))
+    assert compare_results(file, other, session=session).code == 6
+    assert second.compare_results(file, other, session).code == 6
+
+
+def test_the_norm_of_private_weights_is_exact(tmp_path: Path) -> None:
+    [scenario] = [each for each in SCENARIOS if each.name == "checked-private-weights"]
+    result = scenario.results[RECEIVER]
+    assert both(*stored(tmp_path, scenario, result)).code == 4
+    for steps in (4, -4):
+        shifted = result | {"fixed_point": [value + steps for value in result["fixed_point"]]}
+        assert both(*stored(tmp_path, scenario, shifted)).check == Check.WRONG_RESULT
+
+
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, session = stored(tmp_path, CHECKED, CHECKED.results[RECEIVER])
     run = CHECKED.results[RECEIVER]["evidence"]["run_id"]
@@ -249,9 +329,12 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     for arguments in audits:
         done = smpc_dp("audit", *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
+        assert "question: sum week 7\n" in done.stdout
         assert json.loads(smpc_dp("audit", *arguments, "--json").stdout)["code"] == 0
         assert second_command.main([*arguments, "--memory", "65536"]) == 0
-        assert "One total" in capsys.readouterr().out or arguments is audits[0]
+        shown = capsys.readouterr().out
+        assert "One total" in shown or arguments is audits[0]
+        assert "question: sum week 7\n" in shown
     for options in (["--head", run], ["--second"]):
         refused = smpc_dp("audit", *audits[0], *options)
         assert refused.returncode == 1
