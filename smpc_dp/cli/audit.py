@@ -90,7 +90,8 @@ def audit(
     Of a party's result, as --out writes it: its run, signatures and total, with what it has. 0: it holds for
     the session file and --run, which is from another source than the file. 1: it does not hold. 3: no session
     file. 4: no --run. 6: it has no signed total. With --compare: 0: one total. 8: the aggregator has signed
-    two results of one run. 6: there is nothing to compare. 1, 3: as above.
+    two results of one run. 6: there is nothing to compare. 1, 3: as above. Of FILE.evidence.json, which a
+    session writes when an aggregator names another last result, the same: 8, 1 or 3.
 
     With --certificate: 0: it convicts a party of the session file that was given. 1: it does not. 3: it
     convicts the holder of a key, and no session was given.

@@ -11,6 +11,7 @@ import typer
 from smpc_dp.console.output import console, print_json, report_line
 from smpc_dp.errors import ConfigCheck, ConfigError, printable
 from smpc_dp.results.audit import Comparison, ResultReport, audit_result, compare_results
+from smpc_dp.results.refusal import audit_refusal, is_refusal
 
 
 def audit(
@@ -22,9 +23,17 @@ def audit(
     *,
     as_json: bool,
 ) -> None:
-    """Audit a result, or compare it with another one; raises typer.Exit with the code if it is not 0."""
+    """Audit a result, or the evidence of a refusal, or compare two results.
+
+    Raises typer.Exit with the code if it is not 0.
+    """
     report: ResultReport | Comparison
-    if other is None:
+    if is_refusal(result):
+        if (other, run, request) != (None, None, None):
+            reason = "of the evidence of a refusal only --session and --json"
+            raise ConfigError.at("audit", reason, ConfigCheck.CONFLICT)
+        report = audit_refusal(result, session=session)
+    elif other is None:
         report = audit_result(result, session=session, run=run, request=request)
     else:
         if (run, request) != (None, None):

@@ -128,7 +128,7 @@ def audit_result(
     begun = time.perf_counter()
     known: dict[str, Any] = {}
     try:
-        report = _audited(read_result(path), _session_of(session), run, request, known)
+        report = _audited(read_result(path), session_of(session), run, request, known)
     except (PeerFault, VerificationError) as error:
         report = _refused(error, known)
     return msgspec.structs.replace(report, seconds=time.perf_counter() - begun)
@@ -141,7 +141,7 @@ def compare_results(
     session: str | os.PathLike[str] | None = None,
 ) -> Comparison:
     """Compare two parties' stored results of one run; see `Comparison`. Errors as of `audit_result`."""
-    loaded, totals = _session_of(session), list[SignedTotal]()
+    loaded, totals = session_of(session), list[SignedTotal]()
     for path in (one, other):
         try:
             stored = read_result(path)
@@ -213,7 +213,7 @@ def _nothing(reason: str) -> Comparison:
     )
 
 
-def _session_of(path: str | os.PathLike[str] | None) -> SessionFile | None:
+def session_of(path: str | os.PathLike[str] | None) -> SessionFile | None:
     """Return the session of a file; None without a file, also with a digest, which has no keys."""
     if path is None or (_DIGEST.fullmatch(os.fspath(path)) and not os.path.exists(path)):
         return None
