@@ -22,6 +22,7 @@ ANY = frozenset(["tests/unit", "tests/unit/lab", "tests/unit/verify"])
 # Tests of the core that import one capability all the same, by the reason.
 CORE: Mapping[str, tuple[str, ...]] = {
     "It is the same for all sums or requests, and tried with those of the core and of one capability": (
+        "tests/faults/test_checked_checkers.py",
         "tests/faults/test_early_hellos.py",
         "tests/faults/test_fault_schedules.py",
         "tests/faults/test_last_results.py",
