@@ -81,3 +81,29 @@ def test_statistics_of_records_are_checked_by_their_elements(
     by_default = total is None and (protocol, parties) == ("secagg", 4)
     assert sums.of_total(MOST_BY_DEFAULT).is_checked is (by_default or total == "checked")
     assert sums.of_total(MOST_BY_DEFAULT + 1).is_checked is (total == "checked")
+
+
+@pytest.mark.parametrize(
+    ("length", "more", "radii"),
+    [
+        (2, {"lower": -2.0, "upper": 2.0, "precision": 0.01}, 1),
+        (3, {"lower": [-1.5, 0.0, 1.0], "upper": [3.0, 0.1, 1.7]}, 1),
+        (1000, {"lower": -0.3, "upper": 1.7}, 1),
+        (5, {"l2_bound": 2.5}, 1),
+        # The half diagonal, 2^9 times 2^20 steps, is known to a step.
+        (1 << 18, {"lower": -1.0, "upper": 1.0, "precision": 2.0**-20}, 2),
+    ],
+)
+def test_the_norm_of_private_weights_is_that_of_the_plan(
+    length: int, more: dict[str, Any], radii: int
+) -> None:
+    parameters = {"length": length, "epsilon": 1.0, "delta": 1e-6, "max_weight": 1000} | more
+    described = session_protocol("secagg")
+    check = described.checker(described.version)
+    assert check is not None
+    planned, issues = check(parameters, 4)
+    assert not issues
+    names = [f"p{number}" for number in range(4)]
+    sums = read_sums(Session(b"", "secagg", described.version, parameters, {}, names, "relay", None))
+    assert planned.encoding.highest in sums.radii
+    assert len(sums.radii) == radii
