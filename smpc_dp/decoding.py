@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import binascii
 import json
+import math
 import threading
 from base64 import b64decode, b64encode
 from collections.abc import Callable
@@ -53,9 +54,11 @@ def convert(value: object, kind: Any) -> Any:
 def parse_object(content: bytes) -> dict[str, object]:
     """Parse a JSON object in UTF-8 in which no object has a key twice; raise ValueError or RecursionError.
 
-    msgspec takes the last of two values with one key.
+    msgspec takes the last of two values with one key. Numbers are finite.
     """
-    parsed = json.loads(content.decode("utf-8"), object_pairs_hook=_once)
+    parsed = json.loads(
+        content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite
+    )
     if not isinstance(parsed, dict):
         raise ValueError("not a JSON object")
     return parsed
@@ -66,6 +69,17 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(table) < len(pairs):
         raise ValueError("an object has a key twice")
     return table
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number that a float has")
+    return number
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number")
 
 
 def from_base64(text: str) -> bytes | None:

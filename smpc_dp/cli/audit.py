@@ -1,4 +1,4 @@
-"""`smpc-dp audit`: check the log of a verifiable run or of a pairwise statistic, or a certificate."""
+"""`smpc-dp audit`: check a log of a run, a party's result, two of them, or a certificate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ SHOWN = 8
 
 def audit(
     board: Annotated[
-        str | None, typer.Argument(help="The log: a file of JSON lines, an http(s) URL of one, or '-'.")
+        str | None,
+        typer.Argument(help="The log: a file of JSON lines, an http(s) URL, or '-'; or a party's result."),
+    ] = None,
+    compare: Annotated[
+        Path | None, typer.Option(help="Another party's result of the same run: whether both have one total.")
     ] = None,
     certificate: Annotated[
         Path | None, typer.Option(help="In place of a log: a certificate that a garbler cheated.")
@@ -72,7 +76,7 @@ def audit(
     report_file: ReportPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Check the log of a verifiable run or of a pairwise statistic, or a certificate of cheating.
+    """Check the log of a verifiable run or of a pairwise statistic, a party's result, or a certificate.
 
     Signatures, order, heads, proofs, exclusions and the average; or signatures, order, coins, matchings and
     which pairs failed. It needs no key. Exit code 0: everything holds for the session and the run that were
@@ -83,21 +87,38 @@ def audit(
     pairwise statistic only --head with the log's last head does: the aggregator alone signs its end.
     5: --second was given, and the two auditors did not find the same.
 
+    Of a party's result, as --out writes it: its run, signatures and total, with what it has. 0: it holds for
+    the session file and --run, which is from another source than the file. 1: it does not hold. 3: no session
+    file. 4: no --run. 6: it has no signed total. With --compare: 0: one total. 8: the aggregator has signed
+    two results of one run. 6: there is nothing to compare. 1, 3: as above. Of FILE.evidence.json, which a
+    session writes when an aggregator names another last result, the same: 8, 1 or 3.
+
     With --certificate: 0: it convicts a party of the session file that was given. 1: it does not. 3: it
     convicts the holder of a key, and no session was given.
     """
     if (neither := board is None) == (certificate is None):
         reason = "a log or --certificate, and not both"
         raise ConfigError.at("audit", reason, ConfigCheck.MISSING if neither else ConfigCheck.CONFLICT)
+    of_logs = (session_log, head, receipt, checkpoint, witness, witnesses, report_file)
+    is_of_log = second or any(option is not None for option in of_logs)
+    of_run = (request, run)
     if certificate is not None:
-        of_logs = (session_log, request, run, head, receipt, checkpoint, witness, witnesses, report_file)
-        if second or any(option is not None for option in of_logs):
+        if is_of_log or compare is not None or any(option is not None for option in of_run):
             reason = "with it only --session and --json: the other options are about logs"
             raise ConfigError.at("--certificate", reason, ConfigCheck.CONFLICT)
         _audit_certificate(certificate, session, as_json)
     if board is None:
         return
+    from smpc_dp.cli import audit_result
     from smpc_dp.logs.audits import audit as runtime
+    from smpc_dp.results.audit import is_result
+
+    if compare is not None or is_result(board):
+        if is_of_log:
+            reason = "of a result only --session, --run, --request and --json: the others are about logs"
+            raise ConfigError.at("audit", reason, ConfigCheck.CONFLICT)
+        audit_result.audit(board, compare, session, run, request, as_json=as_json)
+        return
 
     reporting = Reporting.of(report_file)
     terminal = progress_console()

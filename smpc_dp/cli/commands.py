@@ -51,7 +51,7 @@ COMMANDS: Mapping[str, Listed] = {
     "party": Listed("Run one member of a session on this host.", "smpc_dp.cli.party"),
     "statistics": Listed("Take part in statistics of records, as one party.", "smpc_dp.cli.statistics"),
     "audit": Listed(
-        "Check the log of a verifiable run or of a pairwise statistic, or a certificate of cheating.",
+        "Check the log of a verifiable run or of a pairwise statistic, a party's result, or a certificate.",
         "smpc_dp.cli.audit",
     ),
     "plan": Listed("Plan a run before anything is sent.", "smpc_dp.cli.plan"),

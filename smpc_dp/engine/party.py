@@ -276,6 +276,8 @@ class PartyRole:
         if (row.instead or not state.renews) and envelope.run_id != state.run_id:
             raise member.refuse(f"sent '{envelope.step}' of another run", Check.OTHER_RUN)
         taken = {**received, envelope.step: (body_hash, envelope.signature)}
+        # The evidence of a result has the signature of the message.
+        state = replace(state, progress=Progress(taken, state.progress.sent))
         try:
             applied = row.apply(member, state, envelope.body)
         except PeerFault as fault:

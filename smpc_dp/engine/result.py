@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.encoding import Encoding
+from smpc_dp.engine.signed_result import SignedResult
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Unit
@@ -212,8 +213,8 @@ class Evidence:
     is None where nothing secret depends on the set of survivors, `log` where no log is kept. `checked`:
     whether this member has checked the total: against commitments to all vectors, by a certificate of more
     parties that did than may be corrupt, or as the sum of the publications under the certified head; None
-    where that is impossible. `entry`: its own publication in the
-    log, for its receipt.
+    where that is impossible. `entry`: its own publication in the log, for its receipt. `signed_result`: the
+    message with the total; None where no aggregator signs one for this member alone.
     """
 
     protocol: str
@@ -227,6 +228,7 @@ class Evidence:
     log: LoggedRun | None = None
     checked: bool | None = None
     entry: LoggedEntry | None = None
+    signed_result: SignedResult | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data, bytes as hex."""
@@ -241,6 +243,7 @@ class Evidence:
             "survivors": None if self.survivors is None else self.survivors.to_json(),
             "log": None if self.log is None else self.log.to_json(),
             "checked": self.checked,
+            "signed_result": None if self.signed_result is None else self.signed_result.to_json(),
         }
 
 

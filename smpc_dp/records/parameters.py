@@ -176,7 +176,7 @@ class RecordParameters(RequestParameters):
         answers = parameters.answers(
             outcome.total, numbers, level=level, simultaneous=simultaneous, hide=hide
         )
-        return RecordResult.of(outcome, answers, receipt, dropped)
+        return RecordResult.of(outcome, answers, receipt, dropped, hide)
 
     def leaving(self, residual_pairs: int) -> Self:  # noqa: ARG002
         """Return the parameters of a sum in which the noise of so many pairs is left."""

@@ -28,6 +28,7 @@ class RecordResult:
         privacy: what the release gives away, of one unit; evidence: what binds the answers to their run.
         residual_pairs: pairs of which one party was lost late, so that their noise is left in the sums; the
             intervals allow for it.
+        hide: as it was given, in noise deviations below which counts are hidden; None: the default.
         dropped: what of this party's own rows does not count, for it alone; None for others.
     """
 
@@ -39,6 +40,7 @@ class RecordResult:
     privacy: Privacy
     evidence: Evidence
     residual_pairs: int = 0
+    hide: float | None = None
     dropped: Dropped | None = field(default=None, repr=False)
 
     @classmethod
@@ -48,6 +50,7 @@ class RecordResult:
         answers: Answers,
         receipt: Receipt | None = None,
         dropped: Dropped | None = None,
+        hide: float | None = None,
     ) -> RecordResult:
         """Return the result of a request with this outcome and these answers."""
         return cls(
@@ -59,6 +62,7 @@ class RecordResult:
             evidence=outcome.evidence,
             residual_pairs=0 if outcome.noise is None else outcome.noise.residual_pairs,
             dropped=dropped,
+            hide=hide,
         )
 
     def __str__(self) -> str:
@@ -85,6 +89,7 @@ class RecordResult:
                 key: answers[key]
                 for key in ("estimates", "level", "simultaneous", "rows", "present", "counted")
             },
+            "hide": None if self.hide is None else float(self.hide),
             "survivors": list(self.survivors),
             "absent": list(self.absent),
             "residual_pairs": self.residual_pairs,

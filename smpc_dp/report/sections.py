@@ -478,15 +478,24 @@ def evidence_section(evidence: Json | None) -> list[Section]:
             ("run in the session log", str(evidence["log"]["number"])),
         ]
     table = Table("What identifies the run", (("property", TEXT), ("value", CODE)), tuple(rows))
-    note = "The evidence shows who was certified to be in the result."
-    if evidence.get("checked") and not evidence.get("log"):
-        note += (
-            " This member has checked the total against the commitments of the survivors; the evidence does "
-            "not show that to others."
-        )
-    else:
-        note += " It does not show that the numbers are that result."
+    note = f"The evidence shows who was certified to be in the result. {_shown_of_total(evidence)}"
     return section("evidence", "Evidence", [table, Text(note, "note")])
+
+
+def _shown_of_total(evidence: Json) -> str:
+    """Return what evidence shows of the numbers of a result, and to whom."""
+    is_signed = evidence.get("signed_result") is not None
+    if evidence.get("checked") and not evidence.get("log"):
+        checked = "This member has checked the total against the commitments of the survivors; "
+        if is_signed:
+            return f"{checked}its file shows that to others: smpc-dp audit RESULT --session FILE."
+        return f"{checked}the file of a party shows that to others, this one does not."
+    if is_signed:
+        return (
+            "It does not show that the numbers are that result, but that the aggregator has signed them: "
+            "smpc-dp audit RESULT --session FILE."
+        )
+    return "It does not show that the numbers are that result."
 
 
 def curve(caption: str, y: str, series: Sequence[tuple[str, Sequence[tuple[float, float]]]]) -> Lines | None:

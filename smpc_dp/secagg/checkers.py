@@ -13,10 +13,9 @@ from typing import ClassVar, cast
 
 from smpc_dp.engine.collector import CollectorRow, CollectorState, Item
 from smpc_dp.engine.party import Row
-from smpc_dp.engine.phases import certified_set, checked_total, key_graph
+from smpc_dp.engine.phases import certified_set, checked_total, key_graph, outcomes
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.certified_set import Attesting
-from smpc_dp.engine.phases.certify import check_certificate
 from smpc_dp.engine.phases.key_graph import Summed
 from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.state import Transition
@@ -68,9 +67,9 @@ def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
     digest = checked_total.attested_digest(context, run_id, state.survivors_certificate.set_digest, message)
     if isinstance(state, AwaitCertifiedResult) and digest != state.digest:
         raise member.refuse("sent another total than it had shown", Check.OTHER_STATEMENT)
-    least = member.parameters.plan.check_quorum
-    check_certificate(context, least, run_id, m.ATTEST_TOTAL, digest, state.survivors, message.certificate)
-    outcome = states.outcome_of(member, state, message)
+    checked_total.check_attested(context, member.parameters, run_id, digest, state.survivors, message)
+    signed = outcomes.signed_result(member, state, state.participation, body)
+    outcome = states.outcome_of(member, state, message, signed)
     return Transition(Finished(outcome=outcome, survivors=state.survivors))
 
 

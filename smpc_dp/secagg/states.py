@@ -21,7 +21,7 @@ from smpc_dp.engine.party import PartyRole, PartyState, Row
 from smpc_dp.engine.phases import certified_set, checked_total, key_graph, keys, masked_sum, outcomes
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.certified_set import Attesting, Participation, check_certified
-from smpc_dp.engine.phases.checked_total import Certified, Committed, Opened, ValuesRoot
+from smpc_dp.engine.phases.checked_total import Certified, Committed, Opened
 from smpc_dp.engine.phases.key_graph import (
     AwaitNeighbours,
     CollectReveal,
@@ -42,8 +42,9 @@ from smpc_dp.engine.phases.recovery import Recovery
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.result import Certificate, Outcome
 from smpc_dp.engine.run import Run
+from smpc_dp.engine.signed_result import SignedResult
 from smpc_dp.engine.state import Transition
-from smpc_dp.errors import Code, LocalError, TimeoutFault, VerificationError
+from smpc_dp.errors import Code, TimeoutFault, VerificationError
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list
@@ -67,7 +68,6 @@ class AwaitDelivery(PartyState, frozen=True, kw_only=True, eq=False):
     sealing: Sealing
     self_seed: bytes
     committed: Committed | None = None
-    values_root: ValuesRoot | None = None
 
 
 class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
@@ -80,7 +80,6 @@ class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
     self_seed: bytes
     delivered: Delivered
     committed: Committed | None = None
-    values_root: ValuesRoot | None = None
 
 
 class AwaitSurvivors(PartyState, frozen=True, kw_only=True, eq=False):
@@ -89,7 +88,6 @@ class AwaitSurvivors(PartyState, frozen=True, kw_only=True, eq=False):
     expects: ClassVar[str] = m.SURVIVORS
     delivered: Delivered
     participation: Participation
-    values_root: ValuesRoot | None = None
 
 
 class AwaitSurvivorsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
@@ -100,7 +98,6 @@ class AwaitSurvivorsCertificate(PartyState, frozen=True, kw_only=True, eq=False)
     participation: Participation
     survivors: PartySet
     digest: bytes
-    values_root: ValuesRoot | None = None
 
 
 class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
@@ -110,7 +107,6 @@ class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
     participation: Participation
     survivors: PartySet
     survivors_certificate: Certificate
-    values_root: ValuesRoot | None = None
 
 
 class Finished(PartyState, frozen=True, kw_only=True, eq=False):
@@ -133,7 +129,6 @@ def on_neighbours(member: Party, state: AwaitNeighbours, body: bytes) -> Transit
         sealing=sealing,
         self_seed=self_seed,
         committed=state.committed,
-        values_root=state.advertised.values_root,
     )
     return Transition(after, (member.write(run_id, m.DEAL, message),))
 
@@ -148,7 +143,6 @@ def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
         self_seed=state.self_seed,
         delivered=delivered,
         committed=state.committed,
-        values_root=state.values_root,
     )
     message = m.Attestation(delivered.digest)
     return Transition(after, (member.write(run_id, m.ATTEST_PARTICIPANTS, message),))
@@ -166,8 +160,7 @@ def on_participants(member: Party, state: AwaitParticipants, body: bytes) -> Tra
     message = member.parameters.kinds.masked(vector, pack_list(delivered.bad_dealers), *opening)
     after = AwaitSurvivors(
         delivered=delivered,
-        participation=Participation(state.graph.digest, participants, certificate),
-        values_root=state.values_root,
+        participation=Participation(state.graph.digest, participants, certificate, state.graph.roots),
     )
     return Transition(after, (member.write(run_id, m.MASKED, message),))
 
@@ -186,7 +179,6 @@ def on_survivors(member: Party, state: AwaitSurvivors, body: bytes) -> Transitio
         participation=state.participation,
         survivors=survivors,
         digest=digest,
-        values_root=state.values_root,
     )
     return Transition(after, (member.write(run_id, m.ATTEST_SURVIVORS, m.Attestation(digest)),))
 
@@ -200,7 +192,6 @@ def on_survivors_certificate(member: Party, state: AwaitSurvivorsCertificate, bo
         participation=state.participation,
         survivors=survivors,
         survivors_certificate=certificate,
-        values_root=state.values_root,
     )
     return Transition(after, (member.write(run_id, m.UNMASK, message),))
 
@@ -208,21 +199,24 @@ def on_survivors_certificate(member: Party, state: AwaitSurvivorsCertificate, bo
 def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
     """Decode the sum; where totals are checked, first check it."""
     message = decode(body, member.parameters.kinds.result, member.context.aggregator)
-    if state.values_root is not None:
+    if member.parameters.is_checked:
         check_total(member, state, message)
-    return Transition(Finished(outcome=outcome_of(member, state, message), survivors=state.survivors))
+    signed = outcomes.signed_result(member, state, state.participation, body)
+    outcome = outcome_of(member, state, message, signed)
+    return Transition(Finished(outcome=outcome, survivors=state.survivors))
 
 
 def check_total(member: Party, state: AwaitResult, message: m.Result) -> None:
     """Raise PeerFault, of the aggregator, unless the commitments of all survivors add up to the total's."""
-    if state.values_root is None:
-        raise LocalError(f"{member.name}: the total is checked, and there is no root of commitments")
-    certified = Certified(state.values_root, state.participation.certificate.set_digest, state.survivors)
+    participation = state.participation
+    certified = Certified(participation.party_roots, participation.certificate.set_digest, state.survivors)
     total = outcomes.unpack_total(member, message, message.total)
     checked_total.check_result(member, state.run_id, certified, message, total)
 
 
-def outcome_of(member: Party, state: AwaitResult, message: m.Result) -> Outcome:
+def outcome_of(
+    member: Party, state: AwaitResult, message: m.Result, signed: SignedResult | None = None
+) -> Outcome:
     """Return the outcome of a total; raise an SmpcError for one that the survivors cannot reach."""
     try:
         return outcomes.outcome(
@@ -233,6 +227,7 @@ def outcome_of(member: Party, state: AwaitResult, message: m.Result) -> Outcome:
             state.participation,
             survivors=state.survivors,
             survivors_certificate=state.survivors_certificate,
+            signed_result=signed,
         )
     except VerificationError as error:
         if not member.parameters.is_checked:

@@ -18,6 +18,7 @@ from smpc_dp.extensions import CAPABILITIES, imported
 from smpc_dp.session.session_file import SessionFile
 
 if TYPE_CHECKING:
+    from smpc_dp.engine.result import Outcome
     from smpc_dp.engine.run import Run
     from smpc_dp.engine.session_protocol import Audit
     from smpc_dp.errors import PeerFault
@@ -236,6 +237,18 @@ class Task:
         return session.is_logged
 
     # Results of commands, by member, as JSON data
+
+    def read_numbers(self, stored: Json) -> Any:  # noqa: ARG002
+        """Return what a stored result has beside its evidence; raise VerificationError if it is malformed."""
+        return None
+
+    def check_numbers(
+        self, numbers: Any, parameters: Any, outcome: Outcome, kind: str, names: Sequence[str]
+    ) -> None:
+        """Raise VerificationError unless what `read_numbers` returned follows from an outcome.
+
+        `kind`: "sum" or "average", where the task has these; `names`: of the parties.
+        """
 
     def text(self, results: Mapping[str, Json]) -> str:
         """Return the result in lines for a person."""

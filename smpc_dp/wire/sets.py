@@ -68,6 +68,14 @@ class PartySet:
             return False
         return bool(self._bits >> (self._parties - party) & 1)
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PartySet):
+            return NotImplemented
+        return (self._parties, self.packed) == (other._parties, other.packed)
+
+    def __hash__(self) -> int:
+        return hash((self._parties, self.packed))
+
     def index(self, party: int) -> int:
         """Return the number of members with a smaller number than `party`."""
         return (self._bits >> (self._parties - party + 1)).bit_count()

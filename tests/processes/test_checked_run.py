@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from smpc_dp.cli import run as command
+from smpc_dp.results.audit import audit_result
 from smpc_dp.session.events import Event, OnEvent
 from smpc_dp.session.launcher import Launcher
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.session_file import Timeouts
+from smpc_dp_verify.result import audit_result as audit_again
 from tests.command import smpc_dp
 
 PARTIES = tuple(f"party{number}" for number in range(1, 7))
@@ -66,3 +68,10 @@ def test_the_checked_sum_is_exact_though_a_party_is_killed(
         assert VICTIM in survivors
     rows = np.rint(np.array([VECTORS[name] for name in survivors]) * 1024).astype(np.int64)
     assert result["fixed_point"] == rows.sum(axis=0).tolist()
+    # Whoever has the result and the session file finds the same, without a key.
+    stored, run = tmp_path / "result.json", result["evidence"]["run_id"]
+    stored.write_text(done.stdout)
+    assert (audit_result(stored, session=session, run=run).code, audit_again(stored, session, run).code) == (
+        0,
+        0,
+    )

@@ -65,6 +65,7 @@ OF_LAYER = {
     "engine.public": "protocol",
     "engine.registry": "protocol",
     "engine.result": "result",
+    "engine.signed_result": "result",
     "engine.session_protocol": "protocol",
     "engine.weighted_encoding": "result",
     "logs.audits": "session",
@@ -78,6 +79,7 @@ OF_LAYER = {
     "records.requests": "session",
     "secagg": "sums",
     "secagg.requests": "session",
+    "results": "session",
     "session.exchange": "sums",
 }
 

@@ -1,4 +1,4 @@
-"""`smpc-dp-verify LOG`: verify the log of a run, a second time, by other code."""
+"""`smpc-dp-verify LOG` or RESULT: verify a log, or the result of a party, a second time, by other code."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ import argparse
 import dataclasses
 import io
 import json
+import os
+import re
 import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from smpc_dp_verify.errors import printable
+from smpc_dp_verify.result import (
+    NOTHING_SIGNED,
+    SOME_RUN,
+    TWO_RESULTS,
+    ResultOpinion,
+    audit_result,
+    compare_results,
+)
 from smpc_dp_verify.verify import FAILS, HOLDS, NO_SESSION, Opinion, Wanted, verify
 
 # Of a verifier that had no more memory.
@@ -20,14 +30,23 @@ NO_MEMORY = 7
 MEMORY = 1024
 # More MiB than a limit of the system can be.
 MOST = 1 << 40
+RESULTS = {
+    HOLDS: "What was checked holds.",
+    FAILS: "It does not hold:",
+    NO_SESSION: "No session file was given: nothing was checked.",
+    SOME_RUN: "It holds, and nothing that was given says which run this is.",
+    NOTHING_SIGNED: "There is no signed total to check or to compare.",
+    TWO_RESULTS: "Two totals:",
+}
 CONCLUSIONS = {HOLDS: "Everything holds.", NO_SESSION: "Self-consistent; no session was given to compare."}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; return its exit code."""
     parser = argparse.ArgumentParser(prog="smpc-dp-verify", description=__doc__)
-    parser.add_argument("log", help="the log: a file of JSON lines")
-    parser.add_argument("--session", help="the session digest that a party gave, in hex")
+    parser.add_argument("log", help="the log, a file of JSON lines, or a party's result, a file of JSON")
+    parser.add_argument("--compare", help="another party's result of the same run")
+    parser.add_argument("--session", help="of a log the session digest that a party gave; else the file")
     parser.add_argument("--run", help="the run id from a party's result")
     parser.add_argument("--head", help="a head from a party's result")
     parser.add_argument("--request", type=int, help="the number of the request")
@@ -49,6 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
         # Names of columns may have characters that the encoding does not have.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        if given.compare is not None or is_result(given.log):
+            return _of_result(given)
         wanted = Wanted(
             given.session,
             given.run,
@@ -74,6 +95,59 @@ def main(arguments: list[str] | None = None) -> int:
         return NO_MEMORY
     print(json.dumps(dataclasses.asdict(opinion)) if given.json else _text(opinion))
     return opinion.code
+
+
+def is_result(path: str) -> bool:
+    """Tell whether a file is one JSON object, and no log by its name or its first line."""
+    if path.endswith(".jsonl") or not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        first = file.read(64).lstrip()
+    return bool(re.match(rb'\{\s*"(?!format")', first))
+
+
+def _of_result(given: argparse.Namespace) -> int:
+    """Audit a result, or compare two; return the exit code."""
+    of_logs = (given.head, given.session_log, given.checkpoint, given.receipt)
+    if any(one is not None for one in of_logs) or (given.compare and (given.run or given.request)):
+        raise ValueError("an option that is for logs, or for an audit")
+    with _bounded_memory(given.memory << 20):
+        if given.compare is not None:
+            opinion = compare_results(given.compare, given.log, given.session)
+        else:
+            opinion = audit_result(given.log, given.session, given.run, given.request)
+    print(json.dumps(dataclasses.asdict(opinion)) if given.json else result_text(opinion))
+    return opinion.code
+
+
+def result_text(opinion: ResultOpinion) -> str:
+    """Return what was found of a result, or of two, in lines."""
+    lines = []
+    if opinion.unchecked:
+        lines += [f"Not checked here: {', '.join(opinion.unchecked)}; nor what is no evidence."]
+    lines += [RESULTS[opinion.code]]
+    if opinion.code == HOLDS and opinion.checked is False:
+        lines[-1] = "The signatures hold."
+    if opinion.code == HOLDS and opinion.checked is None:
+        lines[-1] = "One total: the aggregator has signed the same for both; each is to be audited."
+    if opinion.reason:
+        check = "" if opinion.check is None else f" ({opinion.check})"
+        lines[-1] += f" {printable(opinion.reason)}{check}"
+    if opinion.checked is not None:
+        word = "checked against the commitments"
+        if not opinion.checked:
+            word = "the aggregator's word, which was not checked"
+        if opinion.checkers is not None:
+            word = f"{opinion.checkers} survivors or more have checked it for all, and signed that"
+        lines += [f"the total over {', '.join(opinion.survivors)}: {word}"]
+    if opinion.corrupt is not None:
+        lines += [f"With more than c = {opinion.corrupt} corrupt parties this proves nothing."]
+    if opinion.culprit is not None:
+        lines += [f"signed by {opinion.culprit}"]
+    shown = {"session": opinion.session, "run": opinion.run_id, "question": opinion.operation}
+    lines += [f"{name}: {printable(value)}" for name, value in shown.items() if value is not None]
+    lines += [f"signed for: {name}" for name in opinion.receivers]
+    return "\n".join([*lines, *(f"SHA-256 of what was signed: {digest}" for digest in opinion.digests)])
 
 
 @contextmanager

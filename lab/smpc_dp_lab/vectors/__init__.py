@@ -37,6 +37,7 @@ from smpc_dp_lab.vectors import (
     sampling,
     servers,
     servers_kernels,
+    signed_results,
     statistic_negative,
     statistic_runs,
     succinct,
@@ -96,7 +97,7 @@ def _secagg() -> dict[str, JsonObject]:
     """Return the vectors of secure aggregation."""
     checked = _of(runs, checked_negative, scenarios=checked_runs)
     single = derivations.all_to_json() | succinct.all_to_json() | contradictions.all_to_json()
-    return _of(runs, negative) | checked | single
+    return _of(runs, negative) | checked | signed_results.all_to_json() | single
 
 
 def _gopa() -> dict[str, JsonObject]:

@@ -21,12 +21,11 @@ class Published(Body, frozen=True):
     x_hat: bytes
 
 
-class Average(Body, frozen=True):
+class Average(m.Result, frozen=True):
     """Aggregator: the sum of all publications, their authors (a set), and the pairs that left noise in it.
 
     These are the pairs of which one published, and the other takes part and did not.
     """
 
-    total: bytes
     published: bytes
     residual_pairs: int

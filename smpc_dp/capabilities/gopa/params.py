@@ -12,15 +12,24 @@ from msgspec import Meta
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from smpc_dp.capabilities.gopa.messages import PARTY_STEPS
+from smpc_dp.capabilities.gopa.messages import AVERAGE, PARTY_STEPS, Average
 from smpc_dp.capabilities.gopa.plan import SessionNoise, plan_session
 from smpc_dp.capabilities.gopa.versions import GOPA, VERSION
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
+from smpc_dp.engine.phases.messages import UNCHECKED, Kinds
 from smpc_dp.engine.phases.parameters import MAX_PARTIES, CheckableParameters, SumParameters
 from smpc_dp.engine.result import WHOLE_PARTY, Claim, Noise
 from smpc_dp.engine.weighted_encoding import WeightedEncoding
-from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, PrivacyError
+from smpc_dp.errors import (
+    Check,
+    Code,
+    ConfigCheck,
+    ConfigError,
+    ConfigIssue,
+    PrivacyError,
+    VerificationError,
+)
 from smpc_dp.privacy.distributions import BinomialDistribution, DiscreteGaussianDistribution
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.named_sentences import NamedSentences
@@ -28,6 +37,7 @@ from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.secagg.claim import FRESH_NOISE, with_check
 from smpc_dp.secagg.noisy import PrivateSettings, check_room, decode_noisy, protected, with_precision
 from smpc_dp.secagg.params import SAME, CheckedTotal, check_sum, resolve_total
+from smpc_dp.wire.sets import PartySet
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -76,6 +86,30 @@ class GopaParameters(CheckableParameters, frozen=True):
     def party_steps(self) -> tuple[str, ...]:
         """The steps of a party, in order."""
         return PARTY_STEPS if self.on_dropout == "keep" else super().party_steps
+
+    @property
+    def kinds(self) -> Kinds:
+        """Types of the messages that differ between sums."""
+        return UNCHECKED._replace(result=Average) if self.on_dropout == "keep" else super().kinds
+
+    @property
+    def total_step(self) -> str:
+        """Step of the aggregator's message with the total."""
+        return AVERAGE if self.on_dropout == "keep" else super().total_step
+
+    def survivors_in(self, message: Any) -> bytes | None:
+        """Return the packed survivors of an average; see `SumParameters`."""
+        return message.published if isinstance(message, Average) else None
+
+    def residual_pairs(self, message: Any, participants: int, survivors: PartySet) -> int:
+        """Return the number of pairs whose noise is left in an average; see `SumParameters`."""
+        if not isinstance(message, Average):
+            return 0
+        lost, counted = participants - len(survivors), message.residual_pairs
+        if not 0 <= counted <= lost * len(survivors):
+            reason = f"counts {counted} residual pairs with {lost} parties lost"
+            raise VerificationError(reason, Check.WRONG_COUNT)
+        return counted
 
     @property
     def deals_shares(self) -> bool:

@@ -75,7 +75,7 @@ def on_participants(member: Party, state: AwaitParticipants, body: bytes) -> Tra
     x_hat = masked_sum.mask_vector(member, state.vector, masks)
     after = AwaitAverage(
         neighbours=tuple(graph.mask_keys),
-        participation=Participation(graph.digest, graph.revealed, certificate),
+        participation=Participation(graph.digest, graph.revealed, certificate, graph.roots),
     )
     return Transition(after, (member.write(run_id, g.PUBLISH, g.Published(x_hat)),))
 
@@ -109,6 +109,7 @@ def on_average(member: Party, state: AwaitAverage, body: bytes) -> Transition:
         state.participation,
         survivors=published,
         residual_pairs=message.residual_pairs,
+        signed_result=outcomes.signed_result(member, state, state.participation, body),
     )
     return Transition(Finished(outcome=outcome))
 

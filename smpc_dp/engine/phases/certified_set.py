@@ -17,18 +17,30 @@ from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.certify import check_certificate, shortest_certificate
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.result import Certificate
-from smpc_dp.errors import Check, PeerFault
+from smpc_dp.engine.signed_result import RunRoots
+from smpc_dp.errors import Check, LocalError, PeerFault
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import decode
 
 
 class Participation(msgspec.Struct, frozen=True):
-    """Certified participants; `merkle_commitment` is the digest of all parties' draws."""
+    """Certified participants; `merkle_commitment` is the digest of all parties' draws.
+
+    `roots`: what that digest covers; None at the aggregator.
+    """
 
     merkle_commitment: bytes
     participants: PartySet
     certificate: Certificate
+    roots: RunRoots | None = None
+
+    @property
+    def party_roots(self) -> RunRoots:
+        """What the digest covers, at a party; raises LocalError elsewhere."""
+        if self.roots is None:
+            raise LocalError("an aggregator stores no roots of its run")
+        return self.roots
 
 
 class Attesting(msgspec.Struct, frozen=True):

@@ -22,9 +22,11 @@ from smpc_dp.encoding import RingVector
 from smpc_dp.engine.party import Member
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
+from smpc_dp.engine.phases.certify import check_certificate
 from smpc_dp.engine.phases.masks import Masks
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.signed_result import RunRoots
 from smpc_dp.engine.state import Secret
 from smpc_dp.errors import Check, Code, PeerFault, VerificationError
 from smpc_dp.wire.sets import PartySet
@@ -41,17 +43,10 @@ class Committed(Secret, frozen=True):
     blinding: bytes
 
 
-class ValuesRoot(msgspec.Struct, frozen=True):
-    """Parties that advertised, and the root over their commitments to vectors."""
-
-    members: PartySet
-    root: bytes
-
-
 class Certified(NamedTuple):
-    """What is certified to be the same for all: root of values, digest of the participants, survivors."""
+    """What is certified to be the same for all: the run's roots, digest of the participants, survivors."""
 
-    values: ValuesRoot
+    roots: RunRoots
     participants: bytes
     survivors: PartySet
 
@@ -104,13 +99,15 @@ def check_result(
     try:
         context.remember(
             ("checked", run_id, certified.participants, certified.survivors.packed, message),
-            lambda: _check(context, parameters, run_id, certified, cast(m.CheckedResult, message), total),
+            lambda: check_commitments(
+                context, parameters, run_id, certified, cast(m.CheckedResult, message), total
+            ),
         )
     except VerificationError as error:
         raise member.refuse(str(error), error.check) from None
 
 
-def _check(
+def check_commitments(
     context: Context,
     parameters: SumParameters,
     run_id: bytes,
@@ -118,8 +115,8 @@ def _check(
     message: m.CheckedResult,
     total: RingVector,
 ) -> None:
-    """Raise VerificationError unless the result is right."""
-    members, survivors = certified.values.members, certified.survivors
+    """Raise VerificationError unless the survivors' commitments add up to that of the total."""
+    members, survivors = certified.roots.advertised, certified.survivors
     absent = len(members) - len(survivors)
     if (len(message.openings), len(message.hidden)) != (
         m.OPENING_BYTES * len(survivors),
@@ -139,7 +136,7 @@ def _check(
             given[party] = keys.value_commitment(context, run_id, name, points[-1])
         else:
             given[party] = next(hidden)
-    if MerkleCommitment(context, Label.VALUES, given).root != certified.values.root:
+    if MerkleCommitment(context, Label.VALUES, given).root != certified.roots.values_root:
         raise VerificationError("shows commitments that are not under the certified root", Check.NOT_IN_TREE)
     commit.check_blinding(message.blinding)
     check_total(parameters, total, message.blinding, points)
@@ -210,6 +207,19 @@ def attested_digest(
 ) -> bytes:
     """Return the digest that checkers attest of a total; `survivors` is the digest of the survivors."""
     return keys.total_digest(context, run_id, survivors, message.total, message.blinding)
+
+
+def check_attested(
+    context: Context,
+    parameters: SumParameters,
+    run_id: bytes,
+    digest: bytes,
+    survivors: PartySet,
+    message: m.CertifiedResult,
+) -> None:
+    """Raise PeerFault, of the aggregator, unless more survivors attest a digest than may be corrupt."""
+    least = parameters.plan.check_quorum
+    check_certificate(context, least, run_id, m.ATTEST_TOTAL, digest, survivors, message.certificate)
 
 
 def checkers_of(parameters: SumParameters, run_id: bytes, left: Collection[int]) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ from smpc_dp.engine.collector import Collector, CollectorRow, CollectorState, It
 from smpc_dp.engine.party import Member, PartyState, Row
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases import messages as m
-from smpc_dp.engine.phases.checked_total import Committed, ValuesRoot, commit_vector, value_commitments_of
+from smpc_dp.engine.phases.checked_total import Committed, commit_vector, value_commitments_of
 from smpc_dp.engine.phases.draws import draw_neighbours
 from smpc_dp.engine.phases.last_results import Held, HeldResult, SentResults, are_sound
 from smpc_dp.engine.phases.merkle_commitments import MerkleCommitment, check_merkle_commitment
@@ -32,6 +32,7 @@ from smpc_dp.engine.phases.operation import agree_on_operation
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.result import Outcome
+from smpc_dp.engine.signed_result import RunRoots, RunStart
 from smpc_dp.engine.state import Secret, State, Transition
 from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.wire.envelope import Envelope
@@ -74,7 +75,7 @@ class SumMember(Member[P_co]):
 class Drawn(Secret, frozen=True):
     """State of a party from `start` to `roll`: its draw, its secret keys, SHA-256 of its advertisement."""
 
-    present: PartySet
+    start: RunStart
     neighbours: tuple[int, ...]
     blinder: bytes
     seal_secret: bytes
@@ -84,15 +85,13 @@ class Drawn(Secret, frozen=True):
 
 
 class Advertised(Secret, frozen=True):
-    """State of a party from `roll` to `neighbours`; `root` binds all advertisements."""
+    """State of a party from `roll` to `neighbours`; `roots` bind all advertisements."""
 
     neighbours: tuple[int, ...]
     seal_secret: bytes
     mask_secret: bytes
-    members: PartySet
-    root: bytes
+    roots: RunRoots
     digest: bytes
-    values_root: ValuesRoot | None = None
 
 
 class Graph(Secret, frozen=True):
@@ -104,7 +103,7 @@ class Graph(Secret, frozen=True):
         drew_me: the revealed parties that drew this party, ascending.
         mask_secret: of this party's masking key.
         mask_keys: the masking keys of its neighbours.
-        digest: of all advertisements.
+        digest: of all advertisements; roots: what it covers, None in the direct topology.
     """
 
     revealed: PartySet
@@ -113,6 +112,7 @@ class Graph(Secret, frozen=True):
     mask_secret: bytes
     mask_keys: dict[int, bytes]
     digest: bytes
+    roots: RunRoots | None = None
 
     def mask_seeds(
         self, member: Member[Any], run_id: bytes, participants: PartySet
@@ -193,10 +193,11 @@ def on_start(member: SumMember[SumParameters], state: AwaitStart, body: bytes) -
     if not are_sound(start.named, len(present)):
         raise member.refuse("names last results in no order, or too many", Check.WRONG_ORDER)
     warning = "" if member.last is None else member.last.check(context, start.named)
-    following = (start.nonce, start.named)
-    run_id = keys.run_identifier(context, context.operation, start.present, start.root, following)
+    bound = RunStart(present, start.root, start.nonce, start.named)
+    run_id = keys.run_identifier(context, context.operation, start.present, start.root, bound.following)
+    bound = context.remember(("start", run_id), lambda: bound)
     vector, committed = commit_vector(member, state.vector)
-    drawn, message = draw(member, run_id, present, committed)
+    drawn, message = draw(member, run_id, bound, committed)
     after = AwaitMerkleCommitment(
         run_id=run_id, vector=vector, drawn=drawn, committed=committed, warning=warning
     )
@@ -266,12 +267,13 @@ def hello(member: Member[SumParameters], nonce: bytes) -> m.Hello:
     )
 
 
-def check_start(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[bytes, PartySet]:
-    """Check `start` of a run with a log; return the run id and the parties that are present."""
+def check_start(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[bytes, RunStart]:
+    """Check `start` of a run with a log; return the run id and the values that it binds."""
     context = member.context
     start = decode(body, m.Start, context.aggregator)
-    present = check_present(member, nonce, start)
-    return keys.run_identifier(context, context.operation, start.present, start.root), present
+    bound = RunStart(check_present(member, nonce, start), start.root)
+    run_id = keys.run_identifier(context, context.operation, start.present, start.root)
+    return run_id, context.remember(("start", run_id), lambda: bound)
 
 
 def check_present(member: Member[SumParameters], nonce: bytes, start: m.Start) -> PartySet:
@@ -283,7 +285,7 @@ def check_present(member: Member[SumParameters], nonce: bytes, start: m.Start) -
 
 
 def draw(
-    member: Member[SumParameters], run_id: bytes, present: PartySet, committed: Committed | None = None
+    member: Member[SumParameters], run_id: bytes, start: RunStart, committed: Committed | None = None
 ) -> tuple[Drawn, m.Advertise]:
     """Return the draw of a run with fresh keys, and the advertisement."""
     context, random = member.context, member.random
@@ -298,7 +300,7 @@ def draw(
         agree.public_key(seal_secret), draw_commitment, key_commitment, *values
     )
     advertisement = sha256(encode(message)).digest()
-    return Drawn(present, neighbours, blinder, seal_secret, mask_secret, advertisement, *values), message
+    return Drawn(start, neighbours, blinder, seal_secret, mask_secret, advertisement, *values), message
 
 
 def open_draw(
@@ -306,18 +308,17 @@ def open_draw(
 ) -> tuple[Advertised, m.Reveal]:
     """Check `roll` and that the root binds this party's advertisement; return its openings."""
     message = decode(body, member.parameters.kinds.merkle_commitment, member.context.aggregator)
-    members = members_of(member, message.advertised, drawn.present, "roll")
+    members = members_of(member, message.advertised, drawn.start.present, "roll")
     _check_advertised(member, message.root, members, {member.index: drawn.advertisement}, message.proof)
-    roots, values_root = [message.root], None
+    values_root = b""
     if isinstance(message, m.CheckedMerkleCommitment):
         given = {member.index: drawn.value_commitment}
-        root, proof = message.values_root, message.values_proof
-        _check_bound(member, Label.VALUES, root, members, given, proof, "roll", "commitment")
-        roots, values_root = [message.root, root], ValuesRoot(members, root)
-    digest = keys.merkle_commitment_digest(member.context, run_id, message.advertised, *roots)
-    advertised = Advertised(
-        drawn.neighbours, drawn.seal_secret, drawn.mask_secret, members, message.root, digest, values_root
-    )
+        values_root, proof = message.values_root, message.values_proof
+        _check_bound(member, Label.VALUES, values_root, members, given, proof, "roll", "commitment")
+    roots = RunRoots(drawn.start, members, message.root, values_root)
+    digest = keys.merkle_commitment_digest(member.context, run_id, message.advertised, *roots.roots)
+    roots = member.context.remember(("roots", digest), lambda: roots)
+    advertised = Advertised(drawn.neighbours, drawn.seal_secret, drawn.mask_secret, roots, digest)
     mask_key = agree.public_key(drawn.mask_secret)
     return advertised, m.Reveal(pack_list(drawn.neighbours), drawn.blinder, mask_key)
 
@@ -327,7 +328,7 @@ def join_graph(
 ) -> tuple[Graph, Sealing]:
     """Check `neighbours`, with keys and openings of all neighbours; return this party's neighbourhood."""
     message = decode(body, m.Neighbours, member.context.aggregator)
-    revealed = members_of(member, message.revealed, advertised.members, "revealed parties")
+    revealed = members_of(member, message.revealed, advertised.roots.advertised, "revealed parties")
     drew_me = tuple(opening.party for opening in message.openings)
     if drew_me != tuple(sorted(set(drew_me))) or any(party not in revealed for party in drew_me):
         raise member.refuse("openings are not of revealed parties in roster order", Check.WRONG_ORDER)
@@ -338,7 +339,8 @@ def join_graph(
         _check_opening(member, run_id, opening, advertisements[opening.party])
     member.parameters.check_neighbourhood(member.name, len(holders), len(drew_me))
     seal_keys = {party: advertise.seal_key for party, advertise in advertisements.items()}
-    graph = Graph(revealed, holders, drew_me, advertised.mask_secret, mask_keys, advertised.digest)
+    secret, digest, roots = advertised.mask_secret, advertised.digest, advertised.roots
+    graph = Graph(revealed, holders, drew_me, secret, mask_keys, digest, roots)
     return graph, Sealing(advertised.seal_secret, seal_keys)
 
 
@@ -408,7 +410,8 @@ def _advertisements(
         )
     if expected:
         given = {item.party: sha256(item.body).digest() for item in message.advertisements}
-        _check_advertised(member, advertised.root, advertised.members, given, message.proof)
+        roots = advertised.roots
+        _check_advertised(member, roots.root, roots.advertised, given, message.proof)
     elif message.proof:
         raise member.refuse("proved advertisements of nobody", Check.NOT_IN_TREE)
     return advertisements

@@ -9,10 +9,11 @@ import msgspec
 import numpy as np
 
 from smpc_dp.encoding import RingVector
-from smpc_dp.engine.party import Member
+from smpc_dp.engine.party import Member, PartyState
 from smpc_dp.engine.phases.certified_set import Participation
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.result import Certificate, Evidence, Outcome
+from smpc_dp.engine.signed_result import SignedResult
 from smpc_dp.errors import Check
 from smpc_dp.wire.sets import PartySet, pack_set
 from smpc_dp.wire.signing import Context
@@ -26,6 +27,15 @@ def unpack_total(member: Member[SumParameters], message: msgspec.Struct, packed:
         raise member.refuse(f"malformed {type(message).__name__}: {error}", Check.MALFORMED) from None
 
 
+def signed_result(
+    member: Member[SumParameters], state: PartyState, participation: Participation, body: bytes
+) -> SignedResult:
+    """Return the message with the total that a state expects, as evidence."""
+    context, roots = member.context, participation.party_roots
+    _, signature = state.progress.received[state.step]
+    return SignedResult(context.request, context.operation, roots, member.name, body, signature)
+
+
 def outcome(
     context: Context,
     parameters: SumParameters,
@@ -37,6 +47,7 @@ def outcome(
     survivors_certificate: Certificate | None = None,
     faults: tuple[str, ...] = (),
     residual_pairs: int = 0,
+    signed_result: SignedResult | None = None,
 ) -> Outcome:
     """Decode the sum of the survivors and add its claim and its evidence.
 
@@ -67,6 +78,7 @@ def outcome(
             participants=participation.certificate,
             survivors=survivors_certificate,
             checked=parameters.is_checked or None,
+            signed_result=signed_result,
         ),
     )
 

@@ -20,6 +20,7 @@ from smpc_dp.engine.phases.messages import (
     CHECKED,
     OPENING_BYTES,
     PARTY_STEPS,
+    RESULT,
     UNCHECKED,
     Kinds,
 )
@@ -34,6 +35,7 @@ from smpc_dp.privacy.secagg_plan import (
     communication,
 )
 from smpc_dp.seen import LINE_BYTES, MOST_BEHIND
+from smpc_dp.wire.sets import PartySet
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -205,6 +207,22 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         if self.has_checkers:
             return CERTIFIED
         return CHECKED if self.is_checked else UNCHECKED
+
+    @property
+    def total_step(self) -> str:
+        """Step of the aggregator's message with the total."""
+        return RESULT
+
+    def survivors_in(self, message: Any) -> bytes | None:  # noqa: ARG002
+        """Return the packed survivors that a message with the total lists; None where they are certified."""
+        return None
+
+    def residual_pairs(self, message: Any, participants: int, survivors: PartySet) -> int:  # noqa: ARG002
+        """Return the number of pairs whose noise is left in the total of a message, of type `kinds.result`.
+
+        Raises VerificationError if that is impossible with so many participants and these survivors.
+        """
+        return 0
 
     @property
     def traffic(self) -> tuple[int, int]:

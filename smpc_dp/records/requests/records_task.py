@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
@@ -11,6 +11,7 @@ from smpc_dp.session.session_file import SessionFile
 from smpc_dp.session.tasks import SUM_OPTIONS, AuditedRelease, GivenInputs, Json
 
 if TYPE_CHECKING:
+    from smpc_dp.engine.result import Outcome
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.empirical import Progress
     from smpc_dp.records.parameters import RecordParameters
@@ -70,6 +71,25 @@ class RecordsTask(VectorTask):
         rows = load_rows(host, membership)
         async with host.connect() as opened:
             results.append(await opened.statistics(rows))
+
+    def read_numbers(self, stored: Json) -> Any:
+        """Return the answers of a stored result."""
+        from smpc_dp.results.numbers import read_estimates
+
+        return read_estimates(stored)
+
+    def check_numbers(
+        self,
+        numbers: Any,
+        parameters: Any,
+        outcome: Outcome,
+        kind: str,  # noqa: ARG002
+        names: Sequence[str],
+    ) -> None:
+        """Raise VerificationError unless the answers of one request are those of an outcome."""
+        from smpc_dp.results.numbers import check_estimates
+
+        check_estimates(numbers, parameters, outcome, names)
 
     def text(self, results: Mapping[str, Json]) -> str:
         """Return the answers in lines."""

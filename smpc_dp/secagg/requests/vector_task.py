@@ -11,6 +11,7 @@ from smpc_dp.session.session_file import SessionFile, load_session
 from smpc_dp.session.tasks import GivenInputs, Json, Task
 
 if TYPE_CHECKING:
+    from smpc_dp.engine.result import Outcome
     from smpc_dp.identity.roster import Role
     from smpc_dp.logs.audits.audit import Report
     from smpc_dp.report.document import Section
@@ -104,6 +105,25 @@ class VectorTask(Task):
                 await opened.sum_encoded(operation, ring_vector, clipped, number=options["--number"])
             )
             return None if host.audit is None else await opened.log().audit(keep=host.audit)
+
+    def read_numbers(self, stored: Json) -> Any:
+        """Return the numbers of a stored sum or average."""
+        from smpc_dp.results.numbers import read_total
+
+        return read_total(stored)
+
+    def check_numbers(
+        self,
+        numbers: Any,
+        parameters: Any,  # noqa: ARG002
+        outcome: Outcome,
+        kind: str,
+        names: Sequence[str],  # noqa: ARG002
+    ) -> None:
+        """Raise VerificationError unless the numbers of a sum or an average are those of an outcome."""
+        from smpc_dp.results.numbers import check_total
+
+        check_total(numbers, outcome, kind)
 
     def text(self, results: Mapping[str, Json]) -> str:
         """Return the result in lines, and whose values were clipped."""

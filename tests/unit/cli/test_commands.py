@@ -31,8 +31,8 @@ def test_lists_of_commands_fit_the_terminal() -> None:
         CliRunner().invoke(app, [*words, "--help"], terminal_width=78).stdout.splitlines()
         for words in ([], ["plan"])
     )
-    assert "  audit       Check the log of a verifiable run or of a pairwise statistic, or" in every
-    assert "              a certificate of cheating." in every
+    assert "  audit       Check the log of a verifiable run or of a pairwise statistic, a" in every
+    assert "              party's result, or a certificate." in every
     assert "  check          Look for a violation of the claimed privacy of a..." in plans
     assert "  verifiable     Plan the noise of verifiable averaging (experimental),..." in plans
     assert max(map(len, plans)) <= 78

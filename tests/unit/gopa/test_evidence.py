@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -37,7 +39,15 @@ def test_certificates_follow_from_the_evidence_alone() -> None:
     drive(new_run.machines, MemoryNetwork(Faults(kill=kill)), AGGREGATOR)
     outcome = new_run.parties[0].result
     evidence = outcome.evidence
-    assert evidence == new_run.aggregator.result.evidence
+    assert evidence.signed_result is not None
+    # The aggregator has no message of its own.
+    assert replace(evidence, signed_result=None) == new_run.aggregator.result.evidence
+    # All receivers are sent one body.
+    for party in new_run.parties:
+        if party.name not in kill:
+            signed = party.result.evidence.signed_result
+            assert signed is not None
+            assert signed == replace(evidence.signed_result, receiver=party.name, signature=signed.signature)
     assert set(outcome.survivors) < set(evidence.participating) < set(context.names)
 
     def packed(names: tuple[str, ...]) -> bytes:

@@ -274,7 +274,9 @@ def test_the_render_is_text_only_of_what_it_was_given() -> None:
     ("evidence", "said"),
     [
         ({"checked": None}, "does not show that the numbers are that result"),
-        ({"checked": True}, "This member has checked the total"),
+        ({"checked": True}, "the file of a party shows that to others, this one does not"),
+        ({"checked": True, "signed_result": {}}, "its file shows that to others: smpc-dp audit RESULT"),
+        ({"checked": None, "signed_result": {}}, "but that the aggregator has signed them"),
         ({"checked": True, "log": {"head": "00", "number": 1}}, "does not show that the numbers are that"),
     ],
 )

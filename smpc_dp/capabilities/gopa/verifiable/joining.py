@@ -73,14 +73,14 @@ def say_hello(member: VerifiableMember, state: Ready) -> Transition:
 
 def on_start(member: VerifiableMember, state: AwaitStart, body: bytes) -> Transition:
     """Draw neighbours; keys and the commitment to the draw are sent when the run has begun."""
-    run_id, present = key_graph.check_start(member, state.nonce, body)
-    drawn, advertise = key_graph.draw(member, run_id, present)
+    run_id, start = key_graph.check_start(member, state.nonce, body)
+    drawn, advertise = key_graph.draw(member, run_id, start)
     return Transition(AwaitBegin(run_id=run_id, vector=state.vector, drawn=drawn, advertise=advertise))
 
 
 def on_begin(member: VerifiableMember, state: AwaitBegin, body: bytes) -> Transition:
     """Attest the session log, and keep its head."""
-    run_id, present = state.run_id, state.drawn.present
+    run_id, present = state.run_id, state.drawn.start.present
     seen, attestation = begin.attest_begin(member.context, state.seen, run_id, present, body)
     after = AwaitBegun(seen=seen, vector=state.vector, drawn=state.drawn, advertise=state.advertise)
     return Transition(after, (member.write(run_id, m.ATTEST_BEGIN, attestation),))
@@ -89,7 +89,7 @@ def on_begin(member: VerifiableMember, state: AwaitBegin, body: bytes) -> Transi
 def on_begun(member: VerifiableMember, state: AwaitBegun, body: bytes) -> Transition:
     """Follow the log from its first entry on; advertise fresh keys with a commitment to the draw."""
     run_id, quorum = state.run_id, member.parameters.plan.quorum
-    message = begin.check_begun(member.context, quorum, run_id, state.seen, state.drawn.present, body)
+    message = begin.check_begun(member.context, quorum, run_id, state.seen, state.drawn.start.present, body)
     log = follow_own(
         member, run_id, Followed(message.head), m.CERTIFY_BEGIN, message.payload, message.signature
     )

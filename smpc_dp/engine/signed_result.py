@@ -1,0 +1,93 @@
+"""The aggregator's signed result of a run, and what binds the run: the evidence of a total for others.
+
+It has no secret. Specification: protocols/secagg/signed-results.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from smpc_dp.wire.sets import PartySet
+
+VERSION = 1
+
+
+class RunStart(msgspec.Struct, frozen=True):
+    """Values of `start` that the run id binds: the parties present, and the root over their nonces.
+
+    Where no log is kept, also the aggregator's nonce and the last results that it names.
+    """
+
+    present: PartySet
+    root: bytes
+    nonce: bytes = b""
+    named: bytes = b""
+
+    @property
+    def following(self) -> tuple[bytes, ...]:
+        """The values that only runs without a log have."""
+        return (self.nonce, self.named) if self.nonce else ()
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data, bytes as hex."""
+        return {
+            "present": self.present.packed.hex(),
+            "root": self.root.hex(),
+            "nonce": self.nonce.hex(),
+            "named": self.named.hex(),
+        }
+
+
+class RunRoots(msgspec.Struct, frozen=True):
+    """Values of `start` and `roll` that a run is bound to.
+
+    `values_root` binds the commitments to vectors; empty where totals are not checked.
+    """
+
+    start: RunStart
+    advertised: PartySet
+    root: bytes
+    values_root: bytes = b""
+
+    @property
+    def roots(self) -> tuple[bytes, ...]:
+        """The roots that the digest of the Merkle commitment covers."""
+        return (self.root, self.values_root) if self.values_root else (self.root,)
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data of `roll`, bytes as hex."""
+        return {
+            "advertised": self.advertised.packed.hex(),
+            "root": self.root.hex(),
+            "values_root": self.values_root.hex() or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SignedResult:
+    """Message of the aggregator with the total, as it signed it for `receiver`, and the values of its run.
+
+    `body` is the same for all receivers.
+    """
+
+    request: int
+    operation: str
+    roots: RunRoots
+    receiver: str
+    body: bytes = field(repr=False)
+    signature: bytes
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data, bytes as hex."""
+        return {
+            "version": VERSION,
+            "request": self.request,
+            "operation": self.operation,
+            "start": self.roots.start.to_json(),
+            "roll": self.roots.to_json(),
+            "receiver": self.receiver,
+            "body": self.body.hex(),
+            "signature": self.signature.hex(),
+        }

@@ -1,0 +1,122 @@
+"""Numbers of a stored result: those that follow from the outcome of its run."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from smpc_dp.engine.result import Outcome, Result
+from smpc_dp.errors import Check, PrivacyError, VerificationError
+from smpc_dp.results.stored import convert_fields
+
+# Values are compared to this part of them: some are computed with sums that depend on the machine.
+CLOSE = 1e-12
+
+
+class StoredPrivacy(msgspec.Struct, frozen=True):
+    """The numbers of a claim."""
+
+    unit: str | None
+    epsilon: float | None
+    delta: float | None
+
+
+class StoredTotal(msgspec.Struct, frozen=True):
+    """The numbers of a sum or an average."""
+
+    value: list[int | float]
+    fixed_point: list[int]
+    step: float
+    weight: int
+    standard_error: float
+    curator_standard_error: float
+    bias: float | None
+    privacy: StoredPrivacy
+
+
+class StoredEstimates(msgspec.Struct, frozen=True):
+    """The numbers of statistics of records, as JSON data, and how they were made."""
+
+    level: Annotated[float, Meta(gt=0, lt=1)]
+    simultaneous: bool
+    estimates: Any
+    rows: Any
+    present: Any
+    counted: Any
+    privacy: StoredPrivacy
+    hide: Annotated[float, Meta(ge=0)] | None
+
+
+def read_total(fields: Mapping[str, Any]) -> StoredTotal:
+    """Return the numbers of a sum or an average; raise VerificationError if they are malformed."""
+    total: StoredTotal = convert_fields(fields, StoredTotal)
+    return total
+
+
+def check_total(total: StoredTotal, outcome: Outcome, kind: str) -> None:
+    """Raise VerificationError unless the numbers of a sum or an average are those of an outcome."""
+    try:
+        expected = Result.of(outcome, kind)
+    except PrivacyError as error:
+        raise VerificationError(str(error), Check.WRONG_RESULT) from None
+    for name in ("step", "weight", "standard_error", "curator_standard_error", "bias"):
+        given, right = getattr(total, name), getattr(expected, name)
+        if not _are_close(given, right):
+            raise VerificationError(f"{name} is {given}, of the signed total {right}", Check.WRONG_RESULT)
+    _check_privacy(total.privacy, outcome)
+    if total.fixed_point != expected.fixed_point.tolist():
+        raise VerificationError("fixed_point is not the signed total", Check.WRONG_RESULT)
+    if not _are_close(total.value, expected.value.tolist()):
+        raise VerificationError("value is not that of the signed total", Check.WRONG_RESULT)
+
+
+def read_estimates(fields: Mapping[str, Any]) -> StoredEstimates:
+    """Return the numbers of statistics of records; raise VerificationError if they are malformed."""
+    estimates: StoredEstimates = convert_fields(fields, StoredEstimates)
+    return estimates
+
+
+def check_estimates(stored: StoredEstimates, parameters: Any, outcome: Outcome, names: Sequence[str]) -> None:
+    """Raise VerificationError unless the numbers of statistics of records are those of an outcome.
+
+    Of several requests one alone does not give them: they are not checked.
+    """
+    _check_privacy(stored.privacy, outcome)
+    if parameters.steps > 1:
+        return
+    result = parameters.result(
+        outcome, names, level=stored.level, simultaneous=stored.simultaneous, hide=stored.hide
+    )
+    expected = json.loads(msgspec.json.encode(result.to_json()))
+    for name in ("estimates", "rows", "present", "counted"):
+        if not _are_close(getattr(stored, name), expected[name]):
+            raise VerificationError(f"{name} are not those of the signed total", Check.WRONG_RESULT)
+
+
+def _check_privacy(stored: StoredPrivacy, outcome: Outcome) -> None:
+    """Raise VerificationError unless the numbers of a claim are those of an outcome."""
+    claimed = outcome.privacy
+    for name in ("unit", "epsilon", "delta"):
+        if not _are_close(getattr(stored, name), getattr(claimed, name)):
+            raise VerificationError(f"privacy.{name} is not that of the session", Check.WRONG_RESULT)
+
+
+def _are_close(given: Any, expected: Any) -> bool:
+    """Tell whether JSON data are the same, but for the rounding of numbers."""
+    match given, expected:
+        case [[*ones], [*others]]:
+            return len(ones) == len(others) and all(map(_are_close, ones, others))
+        case [{**one}, {**other}]:
+            return one.keys() == other.keys() and all(_are_close(one[key], other[key]) for key in one)
+        case [float() | int(), float()]:
+            try:
+                return math.isclose(given, expected, rel_tol=CLOSE)
+            except OverflowError:
+                # An integer that is no float64.
+                return False
+    return bool(given == expected)

@@ -1,0 +1,169 @@
+"""The result of a run as it is stored, read strictly: fields that are evidence, and no others.
+
+Specification: protocols/secagg/signed-results.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from smpc_dp.decoding import convert, parse_object
+from smpc_dp.engine.phases.messages import OPERATION_LIMIT
+from smpc_dp.engine.signed_result import VERSION
+from smpc_dp.errors import Check, VerificationError
+from smpc_dp.files import read_bounded
+from smpc_dp.logs.log import Hex32, Hex64, Name
+from smpc_dp.wire.canonical_session import SURROGATE
+
+# A million elements take 60 MB.
+MAX_BYTES = 1 << 29
+# Each value can take some 100 bytes in memory. A million elements have two million.
+MAX_VALUES = 1 << 23
+# Possessive: else each byte takes 125 until the end of the match.
+Hex = Annotated[str, Meta(pattern=r"\A(?:[0-9a-f]{2})*+\Z")]
+Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
+SIGNED = "signed_result"
+
+
+class StoredStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`RunStart` as JSON."""
+
+    present: Hex
+    root: Hex32
+    nonce: Hex32
+    named: Hex
+
+
+class StoredRoots(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`RunRoots` as JSON, without `start`."""
+
+    advertised: Hex
+    root: Hex32
+    values_root: Hex32 | None
+
+
+class StoredMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"roots": "roll"}):
+    """`SignedResult` as JSON."""
+
+    version: int
+    request: Annotated[int, Meta(ge=1, lt=1 << 62)]
+    operation: Annotated[str, Meta(max_length=OPERATION_LIMIT)]
+    start: StoredStart
+    roots: StoredRoots
+    receiver: Name
+    body: Hex
+    signature: Hex64
+
+
+class StoredSample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`Sample` as JSON."""
+
+    signers: list[Name]
+    root: Hex32
+    proof: Hex
+
+
+class StoredCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`Certificate` as JSON."""
+
+    set_digest: Hex32
+    signatures: dict[Name, Hex64]
+    sample: StoredSample | None
+
+
+class StoredSession(msgspec.Struct, frozen=True):
+    """What evidence of any kind has."""
+
+    session_digest: Hex32
+
+
+class StoredEvidence(msgspec.Struct, frozen=True, rename={"merkle_commitment": "roll"}):
+    """`Evidence` with a signed result as JSON; other fields are of other protocols, or of later releases."""
+
+    protocol: str
+    version: int
+    session_digest: Hex32
+    run_id: Hex32
+    merkle_commitment: Hex32
+    participating: list[Name]
+    participants: StoredCertificate
+    survivors: StoredCertificate | None
+    checked: bool | None
+    signed_result: StoredMessage
+
+
+class StoredResult(msgspec.Struct, frozen=True):
+    """A result with a signed result."""
+
+    kind: str
+    evidence: StoredEvidence
+    survivors: list[Name]
+    absent: list[Name]
+    residual_pairs: Count
+
+
+class StoredFile(msgspec.Struct, frozen=True):
+    """A file of a result: its fields as data, and what they say of session and evidence.
+
+    `result` is None without a signed result.
+    """
+
+    fields: Mapping[str, Any]
+    evidence: Mapping[str, Any]
+    result: StoredResult | None
+
+    @property
+    def session_digest(self) -> str | None:
+        """The session digest in hex; None where the result has no evidence."""
+        return self.evidence.get("session_digest")
+
+
+def read_result(path: str | os.PathLike[str]) -> StoredFile:
+    """Read a file with a result.
+
+    Raises LocalError if it cannot be read, VerificationError if it is malformed or of another version.
+    """
+    content = read_bounded(path, "the result", MAX_BYTES)
+    # Each value but the first of a list follows a comma: also in texts, where they count in vain.
+    if sum(map(content.count, b",[{")) > MAX_VALUES:
+        raise VerificationError(f"it has more than {MAX_VALUES:,} values", Check.MALFORMED)
+    try:
+        fields = parse_object(content)
+    except (ValueError, RecursionError) as error:
+        raise VerificationError(f"no JSON object of a result ({error})", Check.MALFORMED) from None
+    return decode_result(fields)
+
+
+def decode_result(fields: Mapping[str, Any]) -> StoredFile:
+    """Decode a result's JSON data; raise VerificationError if it is malformed or of another version."""
+    evidence = fields.get("evidence")
+    if evidence is None:
+        return StoredFile(fields, {}, None)
+    if not isinstance(evidence, dict):
+        raise VerificationError("its evidence is no object", Check.MALFORMED)
+    signed = evidence.get(SIGNED)
+    if signed is None:
+        convert_fields(evidence, StoredSession)
+        return StoredFile(fields, evidence, None)
+    version = signed.get("version") if isinstance(signed, dict) else None
+    if type(version) is int and version != VERSION:
+        reason = f"its signed result is of version {version}, this release reads version {VERSION}"
+        raise VerificationError(reason, Check.UNKNOWN_FORMAT)
+    result: StoredResult = convert_fields(fields, StoredResult)
+    if SURROGATE.search(result.evidence.signed_result.operation):
+        raise VerificationError("malformed: its operation is no text", Check.MALFORMED)
+    return StoredFile(fields, evidence, result)
+
+
+def convert_fields(fields: Mapping[str, Any], kind: Any) -> Any:
+    """Convert the JSON data of a result; raise VerificationError for data of another form."""
+    try:
+        return convert(fields, kind)
+    except (msgspec.ValidationError, ValueError, OverflowError) as error:
+        # A ValueError is of half a surrogate pair, which JSON can have.
+        raise VerificationError(f"malformed: {error}", Check.MALFORMED) from None

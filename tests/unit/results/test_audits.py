@@ -1,0 +1,357 @@
+"""Audits of results: without a session or a run, of other kinds, and what they say."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smpc_dp.engine.phases.certify import sample_certificate
+from smpc_dp.engine.phases.last_results import SentResults
+from smpc_dp.engine.registry import session_protocol
+from smpc_dp.errors import Check, ConfigError, LocalError
+from smpc_dp.results import stored as first_form
+from smpc_dp.results.audit import ResultReport, audit_result, compare_results, is_result
+from smpc_dp.session.session_file import load_session, roster_entry
+from smpc_dp_lab.vectors import signed_results
+from smpc_dp_lab.vectors.runs import ROWS
+from smpc_dp_lab.vectors.signed_results import CHECKED, KEEP, RECEIVER, SCENARIOS, SignedScenario, flip
+from smpc_dp_verify import __main__ as second_command
+from smpc_dp_verify import result as second
+from smpc_dp_verify import stored as second_form
+from tests.command import smpc_dp
+
+RECORDS: dict[str, object] = {
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "ask": ["count", "mean(age)"],
+    "dropout": 0.25,
+    "corrupt": 0.0,
+    "records": {
+        "unit": "record",
+        "rows": "private",
+        "max_rows": 5,
+        "columns": {"age": {"lower": 0, "upper": 90}},
+    },
+}
+
+
+class RecordScenario(SignedScenario):
+    """Statistics of tables without rows."""
+
+    def vector(self, index: int) -> Any:
+        del index
+        return np.zeros(self.session.checked_parameters.requests[0].encoding.length, np.int64)
+
+    def result(self, **display: Any) -> dict[str, Any]:
+        """Return the answers of the receiver, as JSON data."""
+        [parameters] = self.session.checked_parameters.requests
+        answers = parameters.result(self.outcomes[RECEIVER], self.context.names, **display)
+        content: dict[str, Any] = json.loads(json.dumps(answers.to_json()))
+        return content
+
+
+def stored(folder: Path, scenario: SignedScenario, result: Any) -> tuple[Path, Path]:
+    """Write a result and its session; return both files."""
+    file, session = folder / "result.json", folder / "session.toml"
+    file.write_text(json.dumps(result))
+    session.write_text(scenario.text)
+    return file, session
+
+
+def both(file: Path, session: Path, run: str | None = None) -> ResultReport:
+    """Return the report of the first auditor, which says what the second one finds."""
+    first, other = audit_result(file, session=session, run=run), second.audit_result(file, session, run)
+    assert (first.code, first.check, first.culprit, first.session, first.run_id) == (
+        other.code,
+        other.check,
+        other.culprit,
+        other.session,
+        other.run_id,
+    )
+    return first
+
+
+def test_a_result_without_a_run_is_of_some_run(tmp_path: Path) -> None:
+    file, session = stored(tmp_path, CHECKED, CHECKED.results[RECEIVER])
+    report = both(file, session)
+    assert (report.code, report.ok, report.checked) == (4, False, True)
+    assert "With more than c = 0 corrupt parties this proves nothing" in report.statement
+    assert "checked against the commitments of the survivors" in report.conclusion
+
+
+def test_a_result_of_another_run_is_refused(tmp_path: Path) -> None:
+    file, session = stored(tmp_path, CHECKED, CHECKED.results[RECEIVER])
+    assert both(file, session, "0" * 64).check == Check.OTHER_RUN
+    for audit in (
+        audit_result(file, session=session, request=2),
+        second.audit_result(file, session, None, 2),
+    ):
+        assert (audit.code, audit.check) == (1, "other-request")
+
+
+def test_without_a_session_file_nothing_is_checked(tmp_path: Path) -> None:
+    file, session = stored(tmp_path, CHECKED, CHECKED.results[RECEIVER])
+    for given in (None, CHECKED.session.digest.hex()):
+        assert audit_result(file, session=given).code == second.audit_result(file, given).code == 3
+        assert compare_results(file, file, session=given).code == 3
+        assert second.compare_results(file, file, given).code == 3
+    with pytest.raises(LocalError, match=r"none\.toml"):
+        audit_result(file, session=tmp_path / "none.toml")
+    with pytest.raises(OSError, match=r"none\.toml"):
+        second.audit_result(file, tmp_path / "none.toml")
+    with pytest.raises(LocalError):
+        audit_result(tmp_path / "none.json", session=session)
+    with pytest.raises(ConfigError):
+        audit_result(file, session=session, run="0")
+    with pytest.raises(ValueError, match="run"):
+        second.audit_result(file, session, "0")
+
+
+def test_the_word_of_the_aggregator_is_named_so(tmp_path: Path) -> None:
+    result = KEEP.results[RECEIVER]
+    file, session = stored(tmp_path, KEEP, result)
+    assert both(file, session).checked is False
+    report = both(file, session, result["evidence"]["run_id"])
+    assert (report.ok, report.checked) == (True, False)
+    assert report.conclusion.startswith("The signatures hold for the session and run that were given: ")
+    assert report.conclusion.endswith("is relay's word and was not checked.")
+    opinion = second.audit_result(file, session, result["evidence"]["run_id"])
+    assert "The signatures hold.\n" in second_command.result_text(opinion)
+    assert "the aggregator's word, which was not checked" in second_command.result_text(opinion)
+
+
+def test_a_result_without_a_signed_total_says_what_audits_it(tmp_path: Path) -> None:
+    result = CHECKED.results["relay"]
+    assert result["evidence"]["signed_result"] is None
+    report = both(*stored(tmp_path, CHECKED, result))
+    assert report.code == 6
+    assert "audit the result of a party" in report.conclusion
+    report = both(*stored(tmp_path, CHECKED, {"learner": "walk-sum"}))
+    assert report.code == 6
+    assert "no evidence" in report.conclusion
+    result["evidence"]["log"] = {"head": "ab"}
+    report = both(*stored(tmp_path, CHECKED, result))
+    assert "smpc-dp audit LOG --session FILE --head ab" in report.conclusion
+    assert both(*stored(tmp_path, CHECKED, {"evidence": {"a": 1}})).check == Check.MALFORMED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"a": 1, "a": 2}',
+        '{"a": NaN}',
+        '{"a": 1e999}',
+        '{"a": -1e999}',
+        '{"evidence": 1}',
+        '{"evidence": {"session_digest": 1}}',
+    ],
+)
+def test_what_is_no_result_is_malformed(text: str, tmp_path: Path) -> None:
+    file, session = stored(tmp_path, CHECKED, None)
+    file.write_text(text)
+    assert both(file, session).check == Check.MALFORMED
+
+
+@pytest.mark.parametrize("keys", [("weight",), ("survivors",), ("evidence", "signed_result", "operation")])
+def test_half_a_character_is_malformed(keys: tuple[str, ...], tmp_path: Path) -> None:
+    result = inner = CHECKED.results[RECEIVER]
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = "\ud800"
+    assert both(*stored(tmp_path, CHECKED, result)).check == Check.MALFORMED
+
+
+def test_the_error_of_a_noisy_result_is_that_of_the_session(tmp_path: Path) -> None:
+    for name in ("standard_error", "curator_standard_error"):
+        file, session = stored(tmp_path, KEEP, KEEP.results[RECEIVER] | {name: 0.1})
+        report = audit_result(file, session=session)
+        assert (report.code, report.check, report.culprit) == (1, Check.WRONG_RESULT, None)
+        assert name in second.audit_result(file, session).unchecked
+    result = KEEP.results[RECEIVER]
+    result["privacy"]["epsilon"] = 0.1
+    file, session = stored(tmp_path, KEEP, result)
+    assert audit_result(file, session=session).check == Check.WRONG_RESULT
+
+
+@pytest.mark.parametrize("protocol", ["secagg", "gopa"])
+def test_answers_of_records_follow_from_the_signed_total(protocol: str, tmp_path: Path) -> None:
+    scenario = RecordScenario("records", "", RECORDS, protocol=protocol, kind="statistics")
+    for display in ({}, {"level": 0.9, "simultaneous": True, "hide": 0.0}):
+        file, session = stored(tmp_path, scenario, scenario.result(**display))
+        assert both(file, session).code == 4
+        assert "estimates" in second.audit_result(file, session).unchecked
+    result = scenario.result()
+    result["estimates"][0]["value"] = 7.0
+    file, session = stored(tmp_path, scenario, result)
+    assert audit_result(file, session=session).check == Check.WRONG_RESULT
+
+
+def test_a_sampled_certificate_is_checked(tmp_path: Path) -> None:
+    """A sample that every party of so small a run is in, in the place of a quorum's signatures."""
+    result, context = CHECKED.results[RECEIVER], CHECKED.context
+    evidence = result["evidence"]
+    for kind, names in (("participants", evidence["participating"]), ("survivors", result["survivors"])):
+        given = evidence[kind]
+        signed = {name: bytes.fromhex(signature) for name, signature in given["signatures"].items()}
+        assert {*signed} <= {*names}
+        message = sample_certificate(
+            context,
+            bytes.fromhex(evidence["run_id"]),
+            f"attest-{kind}",
+            bytes.fromhex(given["set_digest"]),
+            {context.number(name): signature for name, signature in signed.items()},
+            3,
+        )
+        given["sample"] = {
+            "signers": [*signed],
+            "root": message.root.hex(),
+            "proof": message.proof.hex(),
+        }
+    assert both(*stored(tmp_path, CHECKED, result)).code == 4
+    for key, value in (("root", "00" * 32), ("proof", "00" * 32), ("signers", ["alice", "bob"])):
+        changed = json.loads(json.dumps(result))
+        changed["evidence"]["survivors"]["sample"][key] = value
+        assert both(*stored(tmp_path, CHECKED, changed)).code == 1
+
+
+def test_results_of_two_runs_or_one_party_are_not_compared(tmp_path: Path) -> None:
+    file, session = stored(tmp_path, CHECKED, CHECKED.results[RECEIVER])
+    other_run = dataclasses.replace(CHECKED, name="another run")
+    other, learned = tmp_path / "other.json", tmp_path / "learned.json"
+    other.write_text(json.dumps(other_run.results["bob"]))
+    learned.write_text("{}")
+    for path, reason in ((other, "two runs"), (file, "both are of alice"), (learned, "no signed result")):
+        comparison, opinion = (
+            compare_results(file, path, session=session),
+            second.compare_results(file, path, session),
+        )
+        assert comparison.code == opinion.code == 6
+        assert reason in comparison.conclusion
+
+
+@pytest.mark.parametrize("key", ["body", "signature"])
+def test_a_file_that_the_aggregator_did_not_sign_convicts_nobody(key: str, tmp_path: Path) -> None:
+    file, session = stored(tmp_path, CHECKED, CHECKED.results[RECEIVER])
+    other, result = tmp_path / "other.json", CHECKED.results["bob"]
+    result["evidence"]["signed_result"][key] = flip(result["evidence"]["signed_result"][key])
+    other.write_text(json.dumps(result))
+    comparison = compare_results(file, other, session=session)
+    opinion = second.compare_results(file, other, session)
+    assert (comparison.code, comparison.check, comparison.culprit) == (1, "bad-signature", None)
+    assert (opinion.code, opinion.check, opinion.culprit) == (1, "bad-signature", None)
+
+
+def test_a_file_whose_numbers_are_not_signed_is_no_equal_total(tmp_path: Path) -> None:
+    file, session = stored(tmp_path, CHECKED, CHECKED.results[RECEIVER])
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(CHECKED.results["bob"] | {"value": [1.0, 1.0]}))
+    comparison = compare_results(file, other, session=session)
+    opinion = second.compare_results(file, other, session)
+    assert (comparison.code, comparison.check) == (opinion.code, opinion.check) == (1, "wrong-result")
+    assert "other.json" in comparison.conclusion
+
+
+def test_many_values_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, session = stored(tmp_path, CHECKED, None)
+    assert (first_form.MAX_VALUES, second_form.MOST_VALUES) == (1 << 23, 1 << 23)
+    monkeypatch.setattr(first_form, "MAX_VALUES", 100)
+    monkeypatch.setattr(second_form, "MOST_VALUES", 100)
+    for inner, code in (("[],[{}]" + ",1" * 90, 6), ("[]," * 60 + "1", 1), ("{}," * 60 + "1", 1)):
+        file.write_text('{"evidence": null, "x": [' + inner + "]}")
+        assert both(file, session).code == code
+
+
+def test_a_session_without_an_aggregator_has_no_signed_total(tmp_path: Path) -> None:
+    version = session_protocol("gopa").version
+    lines = ['protocol = "gopa"', f"version = {version}", "[parameters]", 'topology = "direct"']
+    lines += ["length = 2", "lower = -2.0", "upper = 2.0", "epsilon = 1.0", "delta = 1e-6"]
+    for number, name in enumerate(CHECKED.context.names):
+        member = CHECKED.identity(name).entry("party", f"192.0.2.7:{7100 + number}")
+        lines += [roster_entry(member)]
+    text = "\n".join(lines)
+    file, session = tmp_path / "result.json", tmp_path / "session.toml"
+    session.write_text(text)
+    digest = load_session(session).digest.hex()
+    file.write_text(json.dumps({"evidence": {"session_digest": digest, "signed_result": None}}))
+    assert both(file, session).code == 6
+    assert second.compare_results(file, file, session).code == 6
+    file.write_text(json.dumps({"evidence": {"session_digest": "0" * 64, "signed_result": None}}))
+    assert both(file, session).check == Check.OTHER_SESSION
+
+
+def test_a_run_that_a_new_aggregator_repeats_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All parties are corrupt: they repeat their nonces, and give other vectors."""
+    file, session = stored(tmp_path, CHECKED, CHECKED.results[RECEIVER])
+    rows = [[value / 2 for value in row] for row in ROWS]
+    monkeypatch.setattr(signed_results, "ROWS", rows)
+    other = tmp_path / "other.json"
+    # An aggregator with the older copy of its state: the same nonce.
+    other.write_text(json.dumps(dataclasses.replace(CHECKED).results["bob"]))
+    for comparison in (
+        compare_results(file, other, session=session),
+        second.compare_results(file, other, session),
+    ):
+        assert (comparison.code, comparison.culprit, comparison.operation) == (8, "relay", "sum week 7")
+    monkeypatch.setattr(signed_results, "SentResults", lambda _: SentResults())
+    other.write_text(json.dumps(dataclasses.replace(CHECKED).results["bob"]))
+    assert compare_results(file, other, session=session).code == 6
+    assert second.compare_results(file, other, session).code == 6
+
+
+def test_the_norm_of_private_weights_is_exact(tmp_path: Path) -> None:
+    [scenario] = [each for each in SCENARIOS if each.name == "checked-private-weights"]
+    result = scenario.results[RECEIVER]
+    assert both(*stored(tmp_path, scenario, result)).code == 4
+    for steps in (4, -4):
+        shifted = result | {"fixed_point": [value + steps for value in result["fixed_point"]]}
+        assert both(*stored(tmp_path, scenario, shifted)).check == Check.WRONG_RESULT
+
+
+def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, session = stored(tmp_path, CHECKED, CHECKED.results[RECEIVER])
+    run = CHECKED.results[RECEIVER]["evidence"]["run_id"]
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(CHECKED.results["bob"]))
+    audits = [[str(file), "--session", str(session), "--run", run]]
+    audits.append([str(file), "--compare", str(other), "--session", str(session)])
+    for arguments in audits:
+        done = smpc_dp("audit", *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "question: sum week 7\n" in done.stdout
+        assert json.loads(smpc_dp("audit", *arguments, "--json").stdout)["code"] == 0
+        assert second_command.main([*arguments, "--memory", "65536"]) == 0
+        shown = capsys.readouterr().out
+        assert "One total" in shown or arguments is audits[0]
+        assert "question: sum week 7\n" in shown
+    for options in (["--head", run], ["--second"]):
+        refused = smpc_dp("audit", *audits[0], *options)
+        assert refused.returncode == 1
+        assert "audit: of a result only" in refused.stderr
+    assert smpc_dp("audit", *audits[1], "--run", run).returncode == 1
+
+
+def test_a_log_is_no_result(tmp_path: Path) -> None:
+    log = tmp_path / "log.json"
+    for text, name, expected in (
+        ('{"format":"smpc-dp board"}', "log.json", False),
+        ('{"kind": "sum"}', "log.json", True),
+        ('{"kind": "sum"}', "log.jsonl", False),
+        ("", "log.json", False),
+    ):
+        log = tmp_path / name
+        log.write_text(text)
+        assert is_result(log) is second_command.is_result(str(log)) is expected
+    assert not is_result("-")
+    assert not is_result("https://example.com/log.json")
