@@ -481,8 +481,8 @@ def evidence_section(evidence: Json | None) -> list[Section]:
     note = "The evidence shows who was certified to be in the result."
     if evidence.get("checked") and not evidence.get("log"):
         note += (
-            " This member has checked the total against the commitments of the survivors; the evidence does "
-            "not show that to others."
+            " This member has checked the total against the commitments of the survivors (of more than "
+            "10,000 parties it, or one whose signature it has); the evidence does not show that to others."
         )
     else:
         note += " It does not show that the numbers are that result."
