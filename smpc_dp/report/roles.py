@@ -66,12 +66,17 @@ _AVERAGE_IN_LOG = _IN_LOG.format("each published vector", "the average")
 _ANSWERS_IN_LOG = _IN_LOG.format("the published sums of each party", "the sums over the parties; the answers")
 _NO_ROW = "any row; the sums of any party without noise"
 _NO_ROW_OF_OTHERS = "another party's rows, and its sums without noise"
+# What a role sees besides of a sum whose total is checked.
 _COMMITTED = "; commitments to the vectors, of which the sum alone is opened"
+_CHECKED_VIEWS = {
+    "the aggregator": _COMMITTED,
+    "each party": f"{_COMMITTED} (of more than 10,000 parties those that check the total for all see them)",
+}
 
 
 def _checked(views: tuple[View, ...]) -> tuple[View, ...]:
-    """Return the views of a sum whose total each receiver checks."""
-    return tuple(view if view is NETWORK else view._replace(saw=view.saw + _COMMITTED) for view in views)
+    """Return the views of a sum whose total is checked."""
+    return tuple(view._replace(saw=view.saw + _CHECKED_VIEWS.get(view.role, "")) for view in views)
 
 
 # protocols/secagg, gopa, pairwise, mpyc and exchange have the messages of each.

@@ -486,7 +486,10 @@ def _shown_of_total(evidence: Json) -> str:
     """Return what evidence shows of the numbers of a result, and to whom."""
     is_signed = evidence.get("signed_result") is not None
     if evidence.get("checked") and not evidence.get("log"):
-        checked = "This member has checked the total against the commitments of the survivors; "
+        checked = (
+            "This member (of more than 10,000 parties it, or one whose signature it has) has checked the total "
+            "against the commitments of the survivors; "
+        )
         if is_signed:
             return f"{checked}its file shows that to others: smpc-dp audit RESULT --session FILE."
         return f"{checked}the file of a party shows that to others, this one does not."
