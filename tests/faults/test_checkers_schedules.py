@@ -30,7 +30,7 @@ from smpc_dp_lab.bench.roles import sum_roles
 from tests.faults.checked_totals import plus
 from tests.faults.test_checked_schedules import CHANGES, Watched, check
 
-SCHEDULES, BATCH = 2_000, 50
+SCHEDULES, BATCH = 2_000, 25
 LIES = ("none", "to checkers", "to all", "two totals")
 
 

@@ -36,7 +36,7 @@ from smpc_dp.session.session_file import Timeouts, load_session
 from smpc_dp.wire.signing import decode
 
 NAMES = ("ann", "bob", "cas", "dan", "eve")
-TIMEOUTS = Timeouts(connect=30.0, gather=2.0, step=20.0)
+TIMEOUTS = Timeouts(connect=30.0, gather=30.0, step=20.0)
 # Of each form of a sum: the last step that the aggregator collects, and what it sends then.
 LAST = (
     (secagg.CollectUnmask, secagg.finish_unmask, m.Result),
@@ -86,7 +86,7 @@ async def ask(path: Path, name: str, requests: int, warnings: list[str]) -> list
 def given(**more: object) -> dict[str, object]:
     same = {} if "epsilon" in more else {"same_survivors": False}
     plain = {"length": 2, "lower": 0.0, "upper": 1.0, "precision": 2.0**-10, "dropout": 0.2, "corrupt": 0.0}
-    # Of a checked total there is one alone.
+    # Of a checked total there is one alone, unless more collude than planned.
     return plain | {"total": "unchecked"} | same | more
 
 
