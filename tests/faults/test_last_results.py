@@ -54,7 +54,7 @@ KINDS: Mapping[str, Callable[[], SumParameters]] = {
     "gopa-roll-back": lambda: gopa("roll-back"),
 }
 # Of honest aggregators alone: those with checked totals too.
-FORMS = {
+FORMS: Mapping[str, Callable[[], SumParameters]] = {
     **KINDS,
     "secagg-checked": lambda: secagg("checked"),
     "secagg-checkers": lambda: secagg("checked", most_shown=3),
@@ -223,12 +223,12 @@ def test_evidence_of_another_step_or_receiver_or_of_the_same_result_shows_nothin
     same = {"result": hashlib.sha256(named.body).digest(), "result signature": named.signature}
     told = decode(good["message"], Envelope, "")
     # Signed by the aggregator, with the body of a start.
-    roll = second.write(told, decode(told.body, m.FollowingStart, AGGREGATOR), step=m.MERKLE_COMMITMENT)
+    misplaced = second.write(told, decode(told.body, m.FollowingStart, AGGREGATOR), step=m.MERKLE_COMMITMENT)
     for changed, reason in (
         (of_another_step | {"result step": b"roll"}, "of other messages"),
         (of_another_step, "wrong signature"),
         ({"message": encode_envelope(other)}, "malformed"),
-        ({"message": encode_envelope(roll)}, "of other messages"),
+        ({"message": encode_envelope(misplaced)}, "of other messages"),
         ({"message": encode_envelope(start)}, "wrong signature"),
         (same | {"message": encode_envelope(start)}, "does not name another result"),
         ({"message protocol": b"gopa"}, "wrong signature"),

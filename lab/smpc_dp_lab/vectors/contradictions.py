@@ -25,7 +25,7 @@ def all_to_json() -> dict[str, JsonObject]:
     start = decode(evidence["message"], Envelope, "")
     run, step = second.run, m.MERKLE_COMMITMENT
     following = decode(start.body, m.FollowingStart, AGGREGATOR)
-    [roll] = run.context.write(run.signers[AGGREGATOR], start.run_id, step, (start.receiver,), following)
+    [misplaced] = run.context.write(run.signers[AGGREGATOR], start.run_id, step, (start.receiver,), following)
     cases = {
         "good": evidence,
         "result-flipped": evidence | {"result signature": flip(evidence["result signature"])},
@@ -39,7 +39,7 @@ def all_to_json() -> dict[str, JsonObject]:
             "result": hashlib.sha256(other.body).digest(),
             "result signature": other.signature,
         },
-        "roll-in-place-of-the-start": evidence | {"message": encode_envelope(roll)},
+        "roll-in-place-of-the-start": evidence | {"message": encode_envelope(misplaced)},
         "another-protocol": evidence | {"result protocol": b"gopa"},
     }
     about = "What convicts an aggregator that names another result than it has sent, and what does not."
