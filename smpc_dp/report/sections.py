@@ -487,8 +487,8 @@ def _shown_of_total(evidence: Json) -> str:
     is_signed = evidence.get("signed_result") is not None
     if evidence.get("checked") and not evidence.get("log"):
         checked = (
-            "This member (of more than 10,000 parties it, or one whose signature it has) has checked the total "
-            "against the commitments of the survivors; "
+            "This member (of more than 10,000 parties it, or one whose signature it has) has checked the "
+            "total against the commitments of the survivors; "
         )
         if is_signed:
             return f"{checked}its file shows that to others: smpc-dp audit RESULT --session FILE."

@@ -44,7 +44,7 @@ def check_evidence(path: Path, key: bytes) -> dict[str, bytes]:
 class StoredResult(HeldResult):
     """Last result of a party's connection, and the evidence of its refusal, in a file.
 
-    While the file is there the party takes part in no further run of the session.
+    While the file is there the party takes part in no further sum of the session.
     """
 
     def __init__(self, path: Path, key: bytes) -> None:

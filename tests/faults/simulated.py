@@ -70,6 +70,9 @@ class SimulatedRun:
     `session` decides keys and session digest, `run` the vectors and the parties' randomness
     (None: the operating system's): two runs of one session file have equal `session`. `fixed` and `last` have
     for members, the aggregator too, what earlier requests of the session have left them.
+
+    Without `parameters` the total is unchecked, which is not the default of sessions: those have
+    `tests.faults.checked_totals.CheckedRun`.
     """
 
     def __init__(

@@ -235,7 +235,7 @@ def test_a_checker_that_refuses_leaves() -> None:
 
 
 def test_with_too_few_checkers_nobody_else_has_a_total() -> None:
-    """More are lost than planned: the run ends by name; what was charged stays charged."""
+    """More are lost than planned: the run ends, and names them."""
     simulated, lost = ManyRun(), list[str]()
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:

@@ -17,7 +17,7 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.keys import run_identifier
 from smpc_dp.engine.phases.last_results import ENTRY_BYTES, HeldResult, SentResults, check_contradiction
-from smpc_dp.engine.phases.parameters import SumParameters
+from smpc_dp.engine.phases.parameters import MOST_SHOWN, SumParameters, Total
 from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
@@ -33,14 +33,15 @@ NOT_NAMED = "relay does not name the run whose result this party holds"
 Retained = dict[str, Any]
 
 
-def secagg() -> SumParameters:
+def secagg(total: Total = "unchecked", most_shown: int = MOST_SHOWN) -> SumParameters:
     encoding = Encoding.plan(length=LENGTH, lower=-9.0, upper=9.0, precision=1e-3, parties=PARTIES)
-    return SecAggParameters(encoding, plan_secagg(PARTIES, dropout=0.2, corrupt=0.0), same_survivors=False)
+    plan = plan_secagg(PARTIES, dropout=0.2, corrupt=0.0)
+    return SecAggParameters(encoding, plan, same_survivors=False, total=total, most_shown=most_shown)
 
 
 def gopa(on_dropout: str) -> SumParameters:
     given = {"length": LENGTH, "lower": -9.0, "upper": 9.0, "epsilon": 4.0, "delta": 1e-5, "dropout": 0.2}
-    # Of a checked total there is one alone.
+    # Of a checked total there is one alone, unless more collude than planned.
     form = {"on_dropout": on_dropout, "corrupt": 0.0, "total": "unchecked"}
     checked, issues = check_gopa(given | form, PARTIES)
     assert isinstance(checked, SumParameters), issues
@@ -52,6 +53,12 @@ KINDS: Mapping[str, Callable[[], SumParameters]] = {
     "gopa-keep": lambda: gopa("keep"),
     "gopa-roll-back": lambda: gopa("roll-back"),
 }
+# Of honest aggregators alone: those with checked totals too.
+FORMS: Mapping[str, Callable[[], SumParameters]] = {
+    **KINDS,
+    "secagg-checked": lambda: secagg("checked"),
+    "secagg-checkers": lambda: secagg("checked", most_shown=3),
+}
 
 
 def everybody() -> Retained:
@@ -60,7 +67,7 @@ def everybody() -> Retained:
 
 def simulated(request: int, retained: Retained, kind: str = "secagg", run: int = 0) -> SimulatedRun:
     """Return a request of one session, whose members have what earlier ones have left them."""
-    parameters = KINDS[kind]()
+    parameters = FORMS[kind]()
     return SimulatedRun(PARTIES, parameters=parameters, request=request, run=run or request, last=retained)
 
 
@@ -119,12 +126,13 @@ def assert_convicts(evidence: Mapping[str, bytes], scene: SimulatedRun, party: s
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FORMS)
 def test_honest_requests_follow_each_other_in_silence(kind: str) -> None:
     retained, ids = everybody(), set()
     for request in (1, 2, 3):
         scene = simulated(request, retained, kind).execute()
         assert not scene.errors
+        assert (m.TOTAL in {e.step for e in scene.sent}) == (kind == "secagg-checkers")
         ids.add(scene.aggregator.run_id)
         starts = [decode(e.body, m.FollowingStart, AGGREGATOR) for e in scene.sent if e.step == m.START]
         assert {len(start.named) for start in starts} == {ENTRY_BYTES if request > 1 else 0}
@@ -179,7 +187,7 @@ def test_a_run_that_had_begun_before_a_refusal_goes_no_further() -> None:
     assert m.ADVERTISE not in third.steps_of("p2")
 
 
-def test_nothing_of_a_refused_request_is_kept_by_the_refusal() -> None:
+def test_a_refusal_holds_bytes_alone() -> None:
     retained = everybody()
     first = simulated(1, retained)
     first.execute(two_totals(first, "p2"))
@@ -213,10 +221,14 @@ def test_evidence_of_another_step_or_receiver_or_of_the_same_result_shows_nothin
     [start] = [e for e in second.sent if (e.step, e.receiver) == (m.START, "p1")]
     [named] = [e for e in first.sent if (e.step, e.receiver) == (m.RESULT, "p1")]
     same = {"result": hashlib.sha256(named.body).digest(), "result signature": named.signature}
+    told = decode(good["message"], Envelope, "")
+    # Signed by the aggregator, with the body of a start.
+    misplaced = second.write(told, decode(told.body, m.FollowingStart, AGGREGATOR), step=m.MERKLE_COMMITMENT)
     for changed, reason in (
         (of_another_step | {"result step": b"roll"}, "of other messages"),
         (of_another_step, "wrong signature"),
         ({"message": encode_envelope(other)}, "malformed"),
+        ({"message": encode_envelope(misplaced)}, "of other messages"),
         ({"message": encode_envelope(start)}, "wrong signature"),
         (same | {"message": encode_envelope(start)}, "does not name another result"),
         ({"message protocol": b"gopa"}, "wrong signature"),
@@ -309,6 +321,19 @@ def watch_warnings(scene: SimulatedRun) -> dict[str, str]:
     return warnings
 
 
+def test_a_lost_party_is_named_the_result_that_it_has() -> None:
+    """It is not in the run of request 2; the others have that one's result, and it has that of request 1."""
+    retained = everybody()
+    assert not simulated(1, retained).execute().errors
+    simulated(2, retained).execute(lost("p2", m.MASKED))
+    third = simulated(3, retained)
+    warnings = watch_warnings(third)
+    third.execute()
+    assert (third.errors, warnings) == ({}, {})
+    starts = [decode(e.body, m.FollowingStart, AGGREGATOR) for e in third.sent if e.step == m.START]
+    assert {len(start.named) for start in starts} == {2 * ENTRY_BYTES}
+
+
 def test_a_party_without_a_result_accepts() -> None:
     retained = everybody()
     first = simulated(1, retained)
@@ -338,6 +363,15 @@ def test_last_results_that_are_malformed_are_refused(named: bytes) -> None:
     assert m.ADVERTISE not in scene.steps_of("p3")
 
 
+def test_there_are_at_most_as_many_last_results_as_parties_present() -> None:
+    scene = simulated(1, everybody())
+    too_many = b"".join(bytes([number]) * ENTRY_BYTES for number in range(PARTIES))
+    gone, naming = lost("p5", m.HELLO), named_to(scene, ("p3",), too_many)
+    scene.execute(lambda envelope: (sent for each in gone(envelope) for sent in naming(each)))
+    scene.assert_blames("p3", AGGREGATOR, "names last results")
+    assert m.ADVERTISE not in scene.steps_of("p3")
+
+
 def test_last_results_are_bound_by_the_run_id() -> None:
     scene = simulated(1, everybody())
     scene.execute(
@@ -348,10 +382,10 @@ def test_last_results_are_bound_by_the_run_id() -> None:
 
 def test_no_schedule_convicts_an_honest_aggregator() -> None:
     """Lost parties, members that start anew, results that only some get, numbers that come again."""
-    chooser = random.Random(41)
+    chooser, compared = random.Random(41), 0
     retained, number = everybody(), 1
     for run in range(1, 12):
-        scene = simulated(number, retained, chooser.choice([*KINDS]), run)
+        scene = simulated(number, retained, chooser.choice([*FORMS]), run)
         steps = [m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, m.MASKED, m.UNMASK, g.PUBLISH]
         hand = lost(chooser.choice(NAMES), chooser.choice(steps))
         unheard = chooser.sample(NAMES, chooser.randint(0, PARTIES))
@@ -362,9 +396,16 @@ def test_no_schedule_convicts_an_honest_aggregator() -> None:
             ends = envelope.step in (m.RESULT, g.AVERAGE) and envelope.receiver in unheard
             return () if ends else hand(envelope)
 
+        keys = {name: retained[name].held.entry[0] for name in NAMES if retained[name].held}
         scene.execute(tamper)
         assert not [e for e in scene.errors.values() if isinstance(e, PeerFault) and e.evidence]
+        named = {
+            e.receiver: decode(e.body, m.FollowingStart, "").named for e in scene.sent if e.step == m.START
+        }
+        compared += sum(key in named.get(name, b"") for name, key in keys.items())
         for name in (*NAMES, AGGREGATOR):
             if chooser.random() < 0.1:
                 retained[name] = SentResults() if name == AGGREGATOR else HeldResult()
         number = 1 if chooser.random() < 0.1 else number + chooser.randint(0, 2)
+    # Of 55: the others hold nothing, are lost, or are named the result of another run.
+    assert compared >= 10

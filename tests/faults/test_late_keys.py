@@ -30,6 +30,7 @@ from smpc_dp.wire.signing import Context, decode, encode
 from smpc_dp_lab.vectors.verifiable_runs import execute
 from tests.audits import ONE
 from tests.faults import gopa_direct_simulated
+from tests.faults.checked_totals import CheckedRun
 from tests.faults.gopa_direct_simulated import DirectRow
 from tests.faults.simulated import AGGREGATOR, SimulatedRun, by, masking_with, only
 from tests.faults.test_exchange import Change, Run, on, parameters, refused, start_of
@@ -53,8 +54,10 @@ def careless(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sum_of(kind: Kind) -> SimulatedRun:
-    """Return a run of four parties: an exact sum, or an average of GOPA."""
-    return SimulatedRun(4) if kind == "exact" else row_of(kind, 4, total="unchecked")
+    """Return a run of four parties by default settings: an exact sum, or an average of GOPA."""
+    if kind == "keep":
+        return row_of(kind, 4)
+    return CheckedRun(4) if kind == "exact" else CheckedRun(4, parameters=row_of(kind, 4).parameters)
 
 
 def assert_refused(error: object, culprit: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 import smpc_dp
 from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.party import _show as show_event
+from smpc_dp.engine.phases.messages import ATTEST_TOTAL, PARTY_STEPS
 from smpc_dp.engine.result import Result
 from smpc_dp.identity.roster import split_address
 from smpc_dp.session import awaited
@@ -191,3 +192,14 @@ def test_whom_the_aggregator_waits_for_is_printed(capsys: pytest.CaptureFixture[
     assert reported[:2] == ["hub: waits for alice (not connected), bob", "alice: the key is used twice"]
     assert reported[2].endswith(" hub: waits for alice (not connected), bob")
     assert len(reported) == 3
+
+
+def test_the_bar_of_a_checker_is_full() -> None:
+    """It waits in a step that others do not have, after all of theirs."""
+    board = LiveBoard(["hub", "alice", "bob"], quiet=True)
+    for name, step in (("alice", ATTEST_TOTAL), ("bob", PARTY_STEPS[1])):
+        board.show(Event(name, "step", 1, step, 1))
+    _, progress, state, _ = board._table().columns
+    whole = len(PARTY_STEPS)
+    assert [*progress.cells] == ["·" * whole, "■" * whole, "■" + "·" * (whole - 1)]
+    assert [*state.cells][1] == f"{ATTEST_TOTAL} (waits for 1)"

@@ -10,6 +10,7 @@ import pytest
 from smpc_dp.cli.reporting import add_event
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.report.document import MOST_BYTES
+from smpc_dp.report.roles import VIEWS
 from smpc_dp.report.sections import written
 from smpc_dp.report.trace import Trace
 from smpc_dp.session.events import Event
@@ -162,6 +163,8 @@ def test_a_simulation_is_reported_with_its_losses(
     # No network was there, and settings of GOPA are of GOPA alone.
     assert "the network" not in page.cells
     assert ("on_dropout" in page.cells) is bool(more)
+    # By default each party checks a sum, for which the aggregator sees commitments; not where noise is kept.
+    assert VIEWS["gopa-keep" if more else "secagg-checked"][0].saw in page.cells
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def convicts(key: bytes, fields: dict[str, str]) -> bool:
         return False
     bound = evidence["result protocol"], evidence["result version"]
     members = sender.encode(), receiver.encode()
-    of_start = (evidence["message protocol"], evidence["message version"], start_run, b"start", *members)
+    of_start = (evidence["message protocol"], evidence["message version"], start_run, step.encode(), *members)
     of_result = (*bound, evidence["result run id"], evidence["result step"], *members, evidence["result"])
     try:
         VerifyKey(key).verify(tuple_hash("envelope", *of_result), evidence["result signature"])

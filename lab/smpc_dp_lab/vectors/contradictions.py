@@ -7,7 +7,8 @@ import hashlib
 from smpc_dp.engine.events import Message, Start
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import LocalError, PeerFault
-from smpc_dp.wire.signing import encode_envelope
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode, encode_envelope
 from smpc_dp_lab.vectors import runs
 from smpc_dp_lab.vectors.fault import VICTIM, Base, flip
 from smpc_dp_lab.vectors.negative import last_results
@@ -21,6 +22,10 @@ def all_to_json() -> dict[str, JsonObject]:
     first, second = Base("complete"), Base("second")
     evidence = _evidence(second)
     other = first.find(m.MERKLE_COMMITMENT)[1]
+    start = decode(evidence["message"], Envelope, "")
+    run, step = second.run, m.MERKLE_COMMITMENT
+    following = decode(start.body, m.FollowingStart, AGGREGATOR)
+    [misplaced] = run.context.write(run.signers[AGGREGATOR], start.run_id, step, (start.receiver,), following)
     cases = {
         "good": evidence,
         "result-flipped": evidence | {"result signature": flip(evidence["result signature"])},
@@ -34,6 +39,7 @@ def all_to_json() -> dict[str, JsonObject]:
             "result": hashlib.sha256(other.body).digest(),
             "result signature": other.signature,
         },
+        "roll-in-place-of-the-start": evidence | {"message": encode_envelope(misplaced)},
         "another-protocol": evidence | {"result protocol": b"gopa"},
     }
     about = "What convicts an aggregator that names another result than it has sent, and what does not."

@@ -39,6 +39,17 @@ def test_plans_are_shown_with_what_they_assume(arguments: list[str], shown: str)
     assert reported["relation"].startswith("substitution of")
 
 
+@pytest.mark.parametrize(("parties", "shown"), [("20000", True), ("20", False)])
+def test_a_plan_whose_totals_some_check_for_all_has_their_number_and_traffic(
+    parties: str, shown: bool
+) -> None:
+    given = ["plan", "secagg", "--parties", parties, "--length", "2", "--total", "checked"]
+    result = CliRunner().invoke(app, given)
+    assert result.exit_code == 0, result.output
+    for row in ("checkers ", "received a checker "):
+        assert (row in result.stdout) is shown, result.stdout
+
+
 def test_a_model_gives_zetas_and_exact_rival(tmp_path: Path) -> None:
     file = tmp_path / "model.json"
     file.write_text('{"kernel": [[0, 1], [1, 0]], "distribution": [0.3, 0.7]}', "utf-8")

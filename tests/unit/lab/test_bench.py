@@ -192,6 +192,7 @@ def test_bad_numbers_are_refused(changed: dict[str, Any], field: str) -> None:
 
 @pytest.mark.long
 def test_gopa_is_measured_beside_both_graphs() -> None:
+    """What is measured, and bytes roughly: of runs without an aggregator no message is counted again here."""
     report = run_gopa_bench((10, 50), 1, direct=(5,))
     shown = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert shown["bench"] == "gopa"

@@ -216,6 +216,21 @@ def test_the_text_of_a_run_has_the_weakest_guarantee_and_its_unit() -> None:
     assert model_file(results)["guarantee"]["epsilon"] == 4.0
 
 
+def test_the_text_of_a_run_has_how_many_totals_were_checked() -> None:
+    """Of all parties that have evidence; no line where they checked none."""
+    one = simulate.learn(GIVEN, tables(), fidelity="plain").to_json()
+    shown = {
+        name: one | {"evidence": evidence}
+        for name, evidence in (
+            ("a", {"averages": 4, "checked": 3}),
+            ("b", {"averages": 2, "checked": 1}),
+            ("c", None),
+        )
+    }
+    assert "totals checked: 4 of 6 averages" in learned_text(shown).splitlines()
+    assert "totals checked" not in learned_text({"c": shown["c"]})
+
+
 def test_parties_that_send_messages_learn_what_one_process_does() -> None:
     plain = simulate.learn(GIVEN, tables(), fidelity="plain")
     sent = simulate.learn(GIVEN, tables(), fidelity="machines", seed_for_simulation=1)

@@ -69,7 +69,12 @@ def test_a_checked_total_costs_what_the_plan_adds() -> None:
 def test_checkers_receive_what_the_plan_adds(
     parties: int, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On average: each party takes a certificate, and checkers all commitments and the total once more."""
+    """On average: each party takes a certificate, and checkers all commitments and the total once more.
+
+    To a few bytes: the lengths of fields, and of proofs.
+    """
+    without = planned(parties, length, "unchecked")
+    unchecked = bytes_of_a_run(without, length, {"total": "unchecked"})
     monkeypatch.setattr(CheckableParameters, "has_checkers", property(lambda one: one.is_checked))
     parameters = planned(parties, length, "checked")
     plan, encoding = parameters.plan, parameters.encoding
@@ -78,7 +83,9 @@ def test_checkers_receive_what_the_plan_adds(
     expected = [cost[direction]["total"] + share * cost["checker"][direction] for direction in ("up", "down")]
     assert parameters.traffic == (cost["up"]["total"], cost["down"]["total"])
     measured = bytes_of_a_run(parameters, length, {"total": "checked"})
-    assert expected == pytest.approx(measured, rel=0.05)
+    for index in (0, 1):
+        more = expected[index] - without.traffic[index]
+        assert more == pytest.approx(measured[index] - unchecked[index], abs=16)
     [note] = parameters.notes
     assert f"{plan.checkers()} survivors check it for all" in note
     assert f"{plan.max_corrupt + 1} of them must attest it" in note
@@ -105,3 +112,12 @@ def test_the_planned_time_of_a_check_is_that_of_the_decision(
 ) -> None:
     """Of docs/decisions/0051 and 0052, where it was measured: commitment, check and signatures."""
     assert commitment_seconds(parties, elements, width) == pytest.approx(seconds, rel=0.1)
+
+
+@pytest.mark.parametrize(("precision", "width", "seconds"), [(1e-3, 3, "0.2"), (1e-15, 8, "0.5")])
+def test_the_plan_says_the_time_of_elements_of_its_width(precision: float, width: int, seconds: str) -> None:
+    given = BOUNDS | {"length": 100_000, "precision": precision}
+    parameters, issues = check_parameters(given, 100)
+    assert parameters is not None, issues
+    assert parameters.encoding.element_bytes == width
+    assert any(f"some {seconds} s of processor time" in note for note in parameters.notes), parameters.notes
