@@ -29,6 +29,7 @@ CORE: Mapping[str, tuple[str, ...]] = {
         "tests/faults/test_saved_aggregator.py",
         "tests/unit/engine/test_states.py",
         "tests/unit/records/test_audit.py",
+        "tests/unit/secagg/test_checked_settings.py",
         "tests/unit/secagg/test_noisy_sum.py",
         "tests/unit/secagg/test_private_weights.py",
         "tests/unit/session/test_connection.py",
