@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from smpc_dp.console.output import console, print_json
-from smpc_dp.session.planned import session_plan
+from smpc_dp.session.planned import session_plan, total_notes
 from smpc_dp.session.session_file import load_session
 from smpc_dp.session.tolerance import tolerances
 
@@ -48,3 +48,6 @@ def roster(
         out.print(str(one))
     if plan is not None:
         out.print(str(plan))
+        return
+    for note in total_notes(loaded):
+        out.print(note)

@@ -92,6 +92,12 @@ def session_plan(session: SessionFile) -> SessionPlan | None:
     )
 
 
+def total_notes(session: SessionFile) -> tuple[str, ...]:
+    """Return whether parties check the totals of a session's requests, one sentence for each kind."""
+    noted = [one for one in session.checked_parameters.requests if one.total_note]
+    return tuple(dict.fromkeys(f"Total over {one.plan.parties} parties: {one.total_note}." for one in noted))
+
+
 def warn_of_noise(session: SessionFile) -> None:
     """Give a `NoiseWarning` for each warning of the plan of a session's requests."""
     plan = session_plan(session)

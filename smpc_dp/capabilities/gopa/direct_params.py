@@ -39,6 +39,11 @@ class DirectParameters(GopaParameters, frozen=True):
         """Key of `report.roles.VIEWS`."""
         return "gopa-direct"
 
+    @property
+    def total_note(self) -> str:
+        """Who makes the total."""
+        return "each party adds it up itself"
+
     def largest_message(self, _servers: int) -> int:
         """Return a bound in bytes on any message of a run.
 

@@ -73,11 +73,6 @@ class GopaParameters(CheckableParameters, frozen=True):
         return f"gopa-{self.on_dropout}" + ("-checked" if self.is_checked else "")
 
     @property
-    def total_note(self) -> str:
-        """Whether each party checks the total, where it might."""
-        return super().total_note if self.deals_shares else ""
-
-    @property
     def is_signed(self) -> bool:
         """Whether elements are read as two's complement: a vector with noise may have negative ones."""
         return True

@@ -80,8 +80,8 @@ class GopaRecordParameters(GopaParameters, GopaRecords, frozen=True):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What one loss costs: whether parties check totals is not asked of records."""
-        return self.loss_notes
+        """What one loss costs, and whether parties check the total."""
+        return (*self.loss_notes, *super().notes)
 
     def planned(self) -> str:
         """Return both variances, and the scale of each block."""

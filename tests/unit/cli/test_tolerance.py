@@ -1,4 +1,4 @@
-"""What `roster` says of the losses and corrupt parties that a session tolerates."""
+"""What `roster` says of a session: losses and corrupt parties that it tolerates, and who checks the total."""
 
 from __future__ import annotations
 
@@ -61,6 +61,33 @@ def test_roster_says_what_a_request_tolerates(
         [int(line.split()[1]), parties, 0 if "after the first" in line else int(line.split()[1])]
         for line in lines
     ]
+
+
+EXACT = {**SUM, "precision": 0.5}
+CHECKED = "each party checks it against commitments to all vectors, with"
+WORD = "the aggregator's word: it may report any total within the bounds"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "parameters", "lines"),
+    [
+        ("secagg", EXACT, [f"total: {CHECKED}"]),
+        ("secagg", EXACT | {"total": "unchecked"}, [f"total: {WORD}"]),
+        ("gopa", PRIVATE, [f"total: {WORD}"]),
+        ("gopa", PRIVATE | {"on_dropout": "roll-back"}, [f"total: {CHECKED}"]),
+        ("gopa", PRIVATE | {"topology": "direct"}, ["total: each party adds it up itself"]),
+        ("gopa", PRIVATE | {"verifiable": True}, ["total: each party adds up what all have published"]),
+        ("learn", SGD, [f"Total over 5 parties: {CHECKED}"]),
+        ("learn", SGD | {"averager": {"total": "unchecked"}}, [f"Total over 5 parties: {WORD}"]),
+    ],
+)
+def test_roster_says_who_checks_the_total(
+    tmp_path: Path, protocol: str, parameters: dict[str, object], lines: list[str]
+) -> None:
+    path = create_local_session(tmp_path, NAMES[:5], parameters, protocol=protocol)
+    shown = CliRunner().invoke(app, ["roster", str(path)]).stdout.splitlines()
+    said = [line for line in shown if line.lower().startswith("total")]
+    assert [line[: len(expected)] for line, expected in zip(said, lines, strict=True)] == lines
 
 
 @pytest.mark.parametrize(

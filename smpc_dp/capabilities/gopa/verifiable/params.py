@@ -91,6 +91,11 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return "verifiable"
 
     @property
+    def total_note(self) -> str:
+        """Who checks the total."""
+        return "each party adds up what all have published with proofs, and so does an audit of the log"
+
+    @property
     def party_steps(self) -> tuple[str, ...]:
         """The steps of a party, in order."""
         return v.PARTY_STEPS

@@ -67,8 +67,8 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What one loss costs: whether parties check totals is not asked of records."""
-        return self.loss_notes
+        """What one loss costs, and whether parties check the total."""
+        return (*self.loss_notes, *super().notes)
 
     @property
     def apart(self) -> Apart:
