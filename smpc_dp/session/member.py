@@ -22,7 +22,7 @@ from smpc_dp.transport.endpoint import SMALL_BUDGET, Endpoint
 from smpc_dp.transport.framing import MAX_FRAME, InflightBudget
 from smpc_dp.transport.interfaces import PeerEndpoint
 from smpc_dp.wire.envelope import EVERYONE, Envelope
-from smpc_dp.wire.signing import Context, decode_envelope, encode_envelope, group_operation
+from smpc_dp.wire.signing import Context, decode_envelope, envelope_buffers, group_operation
 
 if TYPE_CHECKING:
     from smpc_dp.encoding import Encoding
@@ -333,9 +333,9 @@ def default_key(session: str | os.PathLike[str], name: str) -> Path:
     return Path(session).parent / "keys" / f"{name}.key"
 
 
-def to_wire(request: int, envelope: Envelope) -> tuple[bytes, bytes]:
-    """Return the buffers of one envelope of a request."""
-    return _REQUEST.pack(request), encode_envelope(envelope)
+def to_wire(request: int, envelope: Envelope) -> tuple[bytes, ...]:
+    """Return the buffers of one envelope of a request; its body, which may go to many, is not copied."""
+    return _REQUEST.pack(request), *envelope_buffers(envelope)
 
 
 def from_wire(data: bytes, sender: str) -> tuple[int, Envelope]:

@@ -20,6 +20,8 @@ from smpc_dp.wire.envelope import Envelope
 T = TypeVar("T")
 
 _ENCODER = msgspec.msgpack.Encoder()
+# Formats of byte strings in MessagePack, by the bytes of their length.
+_BIN = {1: 0xC4, 2: 0xC5, 4: 0xC6}
 
 
 class Signer(Protocol):
@@ -186,6 +188,16 @@ def decode(body: bytes, kind: type[T], sender: str) -> T:
 def encode_envelope(envelope: Envelope) -> bytes:
     """Return the encoding of an envelope."""
     return _ENCODER.encode(envelope)
+
+
+def envelope_buffers(envelope: Envelope) -> tuple[bytes, bytes, bytes]:
+    """Return the encoding of an envelope in three buffers, of which the second is its body itself."""
+    # The encoding of an empty body is two bytes: its format and its length.
+    before = _ENCODER.encode((envelope.run_id, envelope.step, envelope.sender, envelope.receiver, b"", b""))
+    length = len(envelope.body)
+    size = next(size for size in (1, 2, 4) if length < 1 << 8 * size)
+    header = bytes([_BIN[size]]) + length.to_bytes(size, "big")
+    return before[:-4] + header, envelope.body, _ENCODER.encode(envelope.signature)
 
 
 def decode_envelope(data: bytes, sender: str) -> Envelope:

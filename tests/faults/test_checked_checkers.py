@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from unittest import mock
 
@@ -13,6 +13,7 @@ import pytest
 
 from smpc_dp.capabilities.gopa.params import check_parameters as check_gopa
 from smpc_dp.encoding import Encoding
+from smpc_dp.engine.events import Event, PeersLost
 from smpc_dp.engine.phases import checked_total, keys, outcomes
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.parameters import MOST_SHOWN, SumParameters
@@ -269,6 +270,26 @@ def test_with_too_few_left_to_check_no_total_is_opened() -> None:
     error = simulated.errors[AGGREGATOR]
     assert isinstance(error, TimeoutFault)
     assert (error.step, error.number) == (m.UNMASK, plan.check_quorum)
+
+
+def test_a_total_that_enough_have_attested_stands_though_all_are_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is nobody left to send it to; the aggregator has it."""
+    simulated = ManyRun()
+    handle = simulated.aggregator.handle
+
+    def losing(event: Event) -> Sequence[Envelope]:
+        messages = list(handle(event))
+        state = simulated.aggregator.state
+        if isinstance(state, checkers.CollectTotal) and len(state.signed) == QUORUM:
+            messages += handle(PeersLost(tuple(simulated.names)))
+        return messages
+
+    monkeypatch.setattr(simulated.aggregator, "handle", losing)
+    simulated.execute()
+    assert simulated.aggregator.result.survivors == tuple(simulated.names)
+    assert {*simulated.errors} == {*simulated.names}
 
 
 @pytest.mark.parametrize("lost", [m.ATTEST_TOTAL, m.UNMASK])
