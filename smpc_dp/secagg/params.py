@@ -136,8 +136,8 @@ CheckedTotal = Annotated[
         "([below](#checked-totals)), or takes the aggregator's word",
         extra={
             "range": f'`"checked"`, of at most {MAX_CHECKED:,} elements, or `"unchecked"`',
-            "default": f'`"checked"` up to {MOST_SHOWN:,} parties and {MAX_BY_DEFAULT:,} elements, '
-            'else `"unchecked"`',
+            "default": f'`"checked"` up to {MOST_SHOWN:,} parties and {MAX_BY_DEFAULT:,} elements '
+            'where totals can be checked, else `"unchecked"`',
         },
     ),
 ]

@@ -78,7 +78,7 @@ class HeldResult:
 
     Attributes:
         held: None before the first.
-        refusal: evidence of the refusal after which the party takes part in no further run; empty without.
+        refusal: evidence of the refusal after which the party takes part in no further sum; empty without.
     """
 
     def __init__(self, held: Held | None = None, refusal: Mapping[str, bytes] | None = None) -> None:

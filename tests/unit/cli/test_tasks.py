@@ -114,12 +114,14 @@ def test_a_report_says_it_of_the_groups_of_a_learner(tmp_path: Path) -> None:
     assert said == {"Total over 3 parties: each party checks it against commitments to all vectors"}
 
 
-def test_a_report_says_nothing_of_totals_where_that_is_no_question(tmp_path: Path) -> None:
+def test_a_report_says_who_makes_a_total_that_nobody_reports(tmp_path: Path) -> None:
     given = {"topology": "direct"} | GOPA
     session = load_session(create_local_session(tmp_path, PARTIES, given, protocol="gopa"))
     [asked] = asked_section(session, compared=True)
     texts = next(one.texts for one in asked.blocks if isinstance(one, Sentences))
-    assert not any(text.startswith("Total") for text in texts)
+    assert [text for text in texts if text.startswith("Total")] == [
+        f"Total over {len(PARTIES)} parties: each party adds it up itself."
+    ]
 
 
 def test_what_members_see_of_the_protocol_of_another_package_is_not_described(
