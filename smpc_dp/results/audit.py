@@ -146,8 +146,7 @@ def compare_results(
         try:
             stored = read_result(path)
             if loaded is None:
-                reason = "Without the session file nobody knows the aggregator's key: give --session."
-                return Comparison(ok=False, code=NO_SESSION, conclusion=reason)
+                return without_session()
             if stored.result is None or stored.session_digest != loaded.digest.hex():
                 reason = "has no signed result" if stored.result is None else "is of another session"
                 return _nothing(f"{path} {reason}")
@@ -179,6 +178,12 @@ def compare_results(
 def _of_both(one: SignedTotal, other: SignedTotal) -> dict[str, Any]:
     """Return what a comparison says of two results of one run."""
     return {
+def without_session() -> Comparison:
+    """Return the report where no session file was given."""
+    reason = "Without the session file nobody knows the aggregator's key: give --session."
+    return Comparison(ok=False, code=NO_SESSION, conclusion=reason)
+
+
         "session": one.context.session_digest.hex(),
         "operation": one.context.operation,
         "run_id": one.run_id.hex(),
