@@ -266,9 +266,36 @@ def test_many_values_are_refused_before_they_are_read(
     assert (first_form.MAX_VALUES, second_form.MOST_VALUES) == (1 << 23, 1 << 23)
     monkeypatch.setattr(first_form, "MAX_VALUES", 100)
     monkeypatch.setattr(second_form, "MOST_VALUES", 100)
-    for inner, code in (("[],[{}]" + ",1" * 90, 6), ("[]," * 60 + "1", 1), ("{}," * 60 + "1", 1)):
-        file.write_text('{"evidence": null, "x": [' + inner + "]}")
-        assert both(file, session).code == code
+    file.write_text('{"evidence": null, "x": [[],[{}]' + ",1" * 90 + "]}")
+    assert both(file, session).code == 6
+    for inner in ("[]", "{}"):
+        file.write_text('{"evidence": null, "x": [' + f"{inner}," * 60 + "1]}")
+        _is_too_large(file, session)
+
+
+def test_a_file_that_is_too_long_has_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, session = stored(tmp_path, CHECKED, CHECKED.results[RECEIVER])
+    monkeypatch.setattr(first_form, "MAX_BYTES", file.stat().st_size)
+    monkeypatch.setattr(second_form, "LONGEST", file.stat().st_size)
+    assert both(file, session).code == 4
+    file.write_bytes(file.read_bytes() + b" ")
+    with pytest.raises(LocalError, match="longer than"):
+        audit_result(file, session=session)
+    with pytest.raises(OSError, match="too large to audit"):
+        second.audit_result(file, session)
+
+
+def _is_too_large(file: Path, session: Path) -> None:
+    """Check that both auditors say of a file that it is too large, and give no verdict."""
+    large = "too large to audit: at most 4,000,000 elements"
+    with pytest.raises(LocalError, match=large):
+        audit_result(file, session=session)
+    with pytest.raises(LocalError, match=large):
+        compare_results(file, file, session=session)
+    with pytest.raises(OSError, match=large):
+        second.audit_result(file, session)
+    with pytest.raises(OSError, match=large):
+        second.compare_results(file, file, session)
 
 
 def test_a_session_without_an_aggregator_has_no_signed_total(tmp_path: Path) -> None:
