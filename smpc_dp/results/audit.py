@@ -322,8 +322,8 @@ def _unsigned(stored: StoredFile, session: SessionFile) -> str:
     if session.roster.aggregator is None:
         return "This result has no signed total: without an aggregator each party adds up by itself."
     return (
-        f"This result has no signed total: nobody signs one for {session.roster.aggregator.name}; "
-        "audit the result of a party."
+        f"This result has no signed total: it is {session.roster.aggregator.name}'s own, or the signed total "
+        "was taken out. Audit the result of a party."
     )
 
 

@@ -130,7 +130,12 @@ def test_a_result_without_a_signed_total_says_what_audits_it(tmp_path: Path) -> 
     assert result["evidence"]["signed_result"] is None
     report = both(*stored(tmp_path, CHECKED, result))
     assert report.code == 6
-    assert "audit the result of a party" in report.conclusion
+    assert "it is relay's own, or the signed total was taken out." in report.conclusion
+    assert "Audit the result of a party" in report.conclusion
+    result = CHECKED.results[RECEIVER]
+    result["evidence"]["signed_result"] = None
+    report = both(*stored(tmp_path, CHECKED, result))
+    assert (report.code, "or the signed total was taken out" in report.conclusion) == (6, True)
     report = both(*stored(tmp_path, CHECKED, {"learner": "walk-sum"}))
     assert report.code == 6
     assert "no evidence" in report.conclusion
