@@ -24,6 +24,8 @@ from smpc_dp.session.session_file import SessionFile, load_session
 # compare; the aggregator has signed two results of one run.
 NOTHING_SIGNED, TWO_RESULTS = 6, 8
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+# Checks of the body alone: whoever is corrupt, the aggregator has signed what fails one.
+OF_BODY = (Check.MALFORMED, Check.NOT_CANONICAL)
 # Threads of a check of commitments.
 THREADS = 2
 PRIVATE = (
@@ -330,16 +332,16 @@ def _unsigned(stored: StoredFile, session: SessionFile) -> str:
 def _refused(error: SmpcError, known: dict[str, Any]) -> ResultReport:
     """Return the report on a result that does not hold, with the aggregator where it has signed the fault."""
     culprit = error.culprit if isinstance(error, PeerFault) else None
-    text, limits = printable(str(error)), ""
+    text, limits, check = printable(str(error)), "", getattr(error, "check", None)
     if culprit is not None:
-        corrupt = known.get("corrupt")
-        limits = f"It has signed this, and is at fault unless more than c = {corrupt} parties are corrupt."
+        unless = f" unless more than c = {known.get('corrupt')} parties are corrupt"
+        limits = f"It has signed this, and is at fault{'' if check in OF_BODY else unless}."
     return ResultReport(
         ok=False,
         code=FAILS,
         conclusion=f"This result does not hold: {text}.",
         limits=limits,
-        check=getattr(error, "check", None),
+        check=check,
         culprit=culprit,
         faults=(text,),
         **known,
