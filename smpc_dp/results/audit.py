@@ -168,6 +168,7 @@ def compare_results(
         return _nothing(f"both are of {left.receiver}")
     for path, total in ((one, left), (other, right)):
         try:
+            total.check_sets()
             total.check_numbers(total.check_digests())
         except (PeerFault, VerificationError) as error:
             return _bad_file(path, error)
@@ -177,15 +178,15 @@ def compare_results(
     return Comparison(ok=True, code=HOLDS, conclusion=f"{reason} {UNAUDITED}", **_of_both(left, right))
 
 
-def _of_both(one: SignedTotal, other: SignedTotal) -> dict[str, Any]:
-    """Return what a comparison says of two results of one run."""
-    return {
 def without_session() -> Comparison:
     """Return the report where no session file was given."""
     reason = "Without the session file nobody knows the aggregator's key: give --session."
     return Comparison(ok=False, code=NO_SESSION, conclusion=reason)
 
 
+def _of_both(one: SignedTotal, other: SignedTotal) -> dict[str, Any]:
+    """Return what a comparison says of two results of one run."""
+    return {
         "session": one.context.session_digest.hex(),
         "operation": one.context.operation,
         "run_id": one.run_id.hex(),
@@ -210,7 +211,9 @@ def _two_results(one: SignedTotal, other: SignedTotal) -> Comparison:
 
 
 def _bad_file(path: str | os.PathLike[str], error: PeerFault | VerificationError) -> Comparison:
-    reason = printable(f"{path}: {error}")
+    """Return the report on a file that does not hold. Anybody may have changed its sets: it names nobody."""
+    text = error.reason if isinstance(error, PeerFault) else str(error)
+    reason = printable(f"{path}: {text}")
     return Comparison(ok=False, code=FAILS, conclusion=f"A file does not hold: {reason}.", check=error.check)
 
 
