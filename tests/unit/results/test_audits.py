@@ -14,6 +14,7 @@ import pytest
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases.certify import sample_certificate
 from smpc_dp.engine.phases.last_results import SentResults
+from smpc_dp.engine.phases.parameters import MAX_PARTIES
 from smpc_dp.engine.registry import session_protocol
 from smpc_dp.errors import Check, ConfigError, LocalError
 from smpc_dp.results import stored as first_form
@@ -351,6 +352,9 @@ def test_many_values_are_refused_before_they_are_read(
 ) -> None:
     file, session = stored(tmp_path, CHECKED, None)
     assert (first_form.MAX_VALUES, second_form.MOST_VALUES) == (1 << 23, 1 << 23)
+    # Two numbers an element; each party in at most five lists: of sets, signatures and signers.
+    assert first_form.MAX_ELEMENTS == second_form.MOST_ELEMENTS
+    assert 2 * first_form.MAX_ELEMENTS + 5 * MAX_PARTIES <= first_form.MAX_VALUES
     monkeypatch.setattr(first_form, "MAX_VALUES", 100)
     monkeypatch.setattr(second_form, "MOST_VALUES", 100)
     file.write_text('{"evidence": null, "x": [[],[{}]' + ",1" * 90 + "]}")
