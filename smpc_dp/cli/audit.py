@@ -112,8 +112,9 @@ def audit(
     from smpc_dp.cli import audit_result
     from smpc_dp.logs.audits import audit as runtime
     from smpc_dp.results.audit import is_result
+    from smpc_dp.results.refusal import is_refusal
 
-    if compare is not None or is_result(board):
+    if compare is not None or is_refusal(board) or is_result(board):
         if is_of_log:
             reason = "of a result only --session, --run, --request and --json: the others are about logs"
             raise ConfigError.at("audit", reason, ConfigCheck.CONFLICT)

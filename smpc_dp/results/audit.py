@@ -24,6 +24,8 @@ from smpc_dp.session.session_file import SessionFile, load_session
 # compare; the aggregator has signed two results of one run.
 NOTHING_SIGNED, TWO_RESULTS = 6, 8
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+# Checks of the body alone: whoever is corrupt, the aggregator has signed what fails one.
+OF_BODY = (Check.MALFORMED, Check.NOT_CANONICAL)
 # Threads of a check of commitments.
 THREADS = 2
 PRIVATE = (
@@ -146,8 +148,7 @@ def compare_results(
         try:
             stored = read_result(path)
             if loaded is None:
-                reason = "Without the session file nobody knows the aggregator's key: give --session."
-                return Comparison(ok=False, code=NO_SESSION, conclusion=reason)
+                return without_session()
             if stored.result is None or stored.session_digest != loaded.digest.hex():
                 reason = "has no signed result" if stored.result is None else "is of another session"
                 return _nothing(f"{path} {reason}")
@@ -167,6 +168,7 @@ def compare_results(
         return _nothing(f"both are of {left.receiver}")
     for path, total in ((one, left), (other, right)):
         try:
+            total.check_sets()
             total.check_numbers(total.check_digests())
         except (PeerFault, VerificationError) as error:
             return _bad_file(path, error)
@@ -174,6 +176,12 @@ def compare_results(
         f"One total: {left.context.aggregator} has signed the same for {left.receiver} and {right.receiver}."
     )
     return Comparison(ok=True, code=HOLDS, conclusion=f"{reason} {UNAUDITED}", **_of_both(left, right))
+
+
+def without_session() -> Comparison:
+    """Return the report where no session file was given."""
+    reason = "Without the session file nobody knows the aggregator's key: give --session."
+    return Comparison(ok=False, code=NO_SESSION, conclusion=reason)
 
 
 def _of_both(one: SignedTotal, other: SignedTotal) -> dict[str, Any]:
@@ -203,7 +211,9 @@ def _two_results(one: SignedTotal, other: SignedTotal) -> Comparison:
 
 
 def _bad_file(path: str | os.PathLike[str], error: PeerFault | VerificationError) -> Comparison:
-    reason = printable(f"{path}: {error}")
+    """Return the report on a file that does not hold. Anybody may have changed its sets: it names nobody."""
+    text = error.reason if isinstance(error, PeerFault) else str(error)
+    reason = printable(f"{path}: {text}")
     return Comparison(ok=False, code=FAILS, conclusion=f"A file does not hold: {reason}.", check=error.check)
 
 
@@ -317,24 +327,24 @@ def _unsigned(stored: StoredFile, session: SessionFile) -> str:
     if session.roster.aggregator is None:
         return "This result has no signed total: without an aggregator each party adds up by itself."
     return (
-        f"This result has no signed total: nobody signs one for {session.roster.aggregator.name}; "
-        "audit the result of a party."
+        f"This result has no signed total: it is {session.roster.aggregator.name}'s own, or the signed total "
+        "was taken out. Audit the result of a party."
     )
 
 
 def _refused(error: SmpcError, known: dict[str, Any]) -> ResultReport:
     """Return the report on a result that does not hold, with the aggregator where it has signed the fault."""
     culprit = error.culprit if isinstance(error, PeerFault) else None
-    text, limits = printable(str(error)), ""
+    text, limits, check = printable(str(error)), "", getattr(error, "check", None)
     if culprit is not None:
-        corrupt = known.get("corrupt")
-        limits = f"It has signed this, and is at fault unless more than c = {corrupt} parties are corrupt."
+        unless = f" unless more than c = {known.get('corrupt')} parties are corrupt"
+        limits = f"It has signed this, and is at fault{'' if check in OF_BODY else unless}."
     return ResultReport(
         ok=False,
         code=FAILS,
         conclusion=f"This result does not hold: {text}.",
         limits=limits,
-        check=getattr(error, "check", None),
+        check=check,
         culprit=culprit,
         faults=(text,),
         **known,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from smpc_dp.engine.phases.last_results import check_contradiction
 from smpc_dp.errors import Check, VerificationError, printable
-from smpc_dp.logs.audits.audit_selection import FAILS, NO_SESSION
-from smpc_dp.results.audit import TWO_RESULTS, Comparison, session_of
+from smpc_dp.logs.audits.audit_selection import FAILS
+from smpc_dp.results.audit import TWO_RESULTS, Comparison, session_of, without_session
 from smpc_dp.session.refusals import SUFFIX, read_evidence
 
 
@@ -29,8 +29,7 @@ def audit_refusal(
     """
     evidence, loaded = read_evidence(Path(path)), session_of(session)
     if loaded is None:
-        reason = "Without the session file nobody knows the aggregator's key: give --session."
-        return Comparison(ok=False, code=NO_SESSION, conclusion=reason)
+        return without_session()
     aggregator = loaded.roster.aggregator
     if aggregator is None:
         reason = "It convicts nobody: the session has no aggregator."

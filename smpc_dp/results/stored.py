@@ -15,7 +15,7 @@ from msgspec import Meta
 from smpc_dp.decoding import convert, parse_object
 from smpc_dp.engine.phases.messages import OPERATION_LIMIT
 from smpc_dp.engine.signed_result import VERSION
-from smpc_dp.errors import Check, VerificationError
+from smpc_dp.errors import Check, LocalError, VerificationError
 from smpc_dp.files import read_bounded
 from smpc_dp.logs.log import Hex32, Hex64, Name
 from smpc_dp.wire.canonical_session import SURROGATE
@@ -24,6 +24,8 @@ from smpc_dp.wire.canonical_session import SURROGATE
 MAX_BYTES = 1 << 29
 # Each value can take some 100 bytes in memory. A million elements have two million.
 MAX_VALUES = 1 << 23
+# What fits in any case, with the names and signatures of the most parties.
+MAX_ELEMENTS = 4_000_000
 # Possessive: else each byte takes 125 until the end of the match.
 Hex = Annotated[str, Meta(pattern=r"\A(?:[0-9a-f]{2})*+\Z")]
 Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -126,12 +128,13 @@ class StoredFile(msgspec.Struct, frozen=True):
 def read_result(path: str | os.PathLike[str]) -> StoredFile:
     """Read a file with a result.
 
-    Raises LocalError if it cannot be read, VerificationError if it is malformed or of another version.
+    Raises LocalError if it cannot be read or is too large, VerificationError if it is malformed or of
+    another version.
     """
     content = read_bounded(path, "the result", MAX_BYTES)
     # Each value but the first of a list follows a comma: also in texts, where they count in vain.
     if sum(map(content.count, b",[{")) > MAX_VALUES:
-        raise VerificationError(f"it has more than {MAX_VALUES:,} values", Check.MALFORMED)
+        raise LocalError(f"{path}: too large to audit: at most {MAX_ELEMENTS:,} elements")
     try:
         fields = parse_object(content)
     except (ValueError, RecursionError) as error:

@@ -393,7 +393,7 @@ def test_bad_certificates(step: str, fault: str) -> None:
         "below quorum": "has 2 signatures, 3 are due",
         "outsider": "signed by parties outside of the set",
     }
-    assert_refused(simulated, reasons.get(fault, "that is not over this set"))
+    assert_refused(simulated, reasons.get(fault, "that is not over this digest"))
     if step == m.PARTICIPANTS:
         assert m.MASKED not in simulated.steps_of(VICTIM), "the vector left without a certificate"
 

@@ -133,6 +133,8 @@ def result_text(opinion: ResultOpinion) -> str:
     if opinion.reason:
         check = "" if opinion.check is None else f" ({opinion.check})"
         lines[-1] += f" {printable(opinion.reason)}{check}"
+    # Of a body that is malformed the aggregator is at fault in any case.
+    of_body = opinion.culprit is not None and opinion.check in ("malformed", "not-canonical")
     if opinion.checked is not None:
         word = "checked against the commitments"
         if not opinion.checked:
@@ -140,7 +142,7 @@ def result_text(opinion: ResultOpinion) -> str:
         if opinion.checkers is not None:
             word = f"{opinion.checkers} survivors or more have checked it for all, and signed that"
         lines += [f"the total over {', '.join(opinion.survivors)}: {word}"]
-    if opinion.corrupt is not None:
+    if opinion.corrupt is not None and not of_body:
         lines += [f"With more than c = {opinion.corrupt} corrupt parties this proves nothing."]
     if opinion.culprit is not None:
         lines += [f"signed by {opinion.culprit}"]

@@ -154,6 +154,7 @@ def compare_results(
         return ResultOpinion(code=NOTHING_SIGNED, reason=f"both are of {left.receiver}")
     for path, each in zip((one, other), signed, strict=True):
         try:
+            each.check_sets()
             each.check_digests()
             each.check_numbers()
         except Failed as failed:
@@ -235,17 +236,23 @@ class SignedRun:
     def check_quorums(self) -> None:
         """Check sets, digests and certificates."""
         stored = self.stored
+        self.check_sets()
+        self.check_digests()
+        participants, survivors = {*stored.participants}, {*stored.survivors}
+        quorum = self.sums.quorum
+        self._check_certificate("attest-participants", stored.certified, participants, quorum)
+        if stored.survivors_certified is not None:
+            self._check_certificate("attest-survivors", stored.survivors_certified, survivors, quorum)
+
+    def check_sets(self) -> None:
+        """Check that each set lies in the one before, and that the survivors are enough."""
+        stored = self.stored
         participants, survivors = {*stored.participants}, {*stored.survivors}
         advertised, present = ({self.names[i - 1] for i in each} for each in (self.advertised, self.present))
         grown = survivors <= participants <= advertised <= present
         demand(grown, "set-grew", "a set has parties that were out before")
         demand(len(survivors) >= self.sums.least, "set-too-small", "too few survivors")
         demand(stored.receiver in survivors, "not-included", "the receiver is no survivor")
-        self.check_digests()
-        quorum = self.sums.quorum
-        self._check_certificate("attest-participants", stored.certified, participants, quorum)
-        if stored.survivors_certified is not None:
-            self._check_certificate("attest-survivors", stored.survivors_certified, survivors, quorum)
 
     def check_digests(self) -> None:
         """Check that the digests are those of sets and roots."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -14,6 +15,8 @@ from smpc_dp_verify.errors import printable
 LONGEST = 1 << 29
 # Each value can take some 100 bytes in memory; it follows one of the characters that are counted.
 MOST_VALUES = 1 << 23
+# What fits in any case, with the names and signatures of the most parties.
+MOST_ELEMENTS = 4_000_000
 LONGEST_OPERATION = 1024
 VERSION = 1
 HASH, SIGNATURE = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{128}")
@@ -84,11 +87,12 @@ class Stored:
 
 
 def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the JSON object in a file; raise OSError if it cannot be read."""
+    """Return the JSON object in a file; raise OSError if it cannot be read or is too large."""
     with open(path, "rb") as file:
         content = file.read(LONGEST + 1)
-    demand(len(content) <= LONGEST, "malformed", "the file is too long")
-    demand(sum(map(content.count, b",[{")) <= MOST_VALUES, "malformed", "the file has too many values")
+    if len(content) > LONGEST or sum(map(content.count, b",[{")) > MOST_VALUES:
+        reason = f"too large to audit: at most {MOST_ELEMENTS:,} elements"
+        raise OSError(errno.EFBIG, reason, os.fspath(path))
     try:
         fields = json.loads(
             content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite

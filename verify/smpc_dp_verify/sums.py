@@ -38,7 +38,7 @@ class Sums:
         lows, highs: bounds of each coordinate in whole steps, or of all; None of statistics of records.
         sides: the same as written. bits: a step is 2^-bits.
         norm: the bound on the norm of vectors, where it stands in the place of these.
-        most_weight: 0: there are no weights. is_whole: whether values are integers.
+        most_weight: 0: there are no weights.
     """
 
     session: Session
@@ -56,7 +56,6 @@ class Sums:
     bits: int = 0
     norm: float | None = None
     most_weight: int = 0
-    is_whole: bool = False
 
     @property
     def has_records(self) -> bool:
@@ -188,5 +187,4 @@ def _of_vectors(given: dict[str, Any], parties: int, is_noisy: bool, common: dic
         bits=bits,
         norm=norm,
         most_weight=weight,
-        is_whole=is_whole,
     )

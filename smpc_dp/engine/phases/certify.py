@@ -174,7 +174,7 @@ def _checked(
             context.check_detached(run_id, step, name, aggregator, body, signature)
         except PeerFault:
             raise refuse(
-                f"has a signature of {name} that is not over this set", Check.BAD_CERTIFICATE
+                f"has a signature of {name} that is not over this digest", Check.BAD_CERTIFICATE
             ) from None
         signatures[name] = signature
     if not sampled:

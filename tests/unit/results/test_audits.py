@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 from pathlib import Path
@@ -10,12 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases.certify import sample_certificate
 from smpc_dp.engine.phases.last_results import SentResults
+from smpc_dp.engine.phases.parameters import MAX_PARTIES
 from smpc_dp.engine.registry import session_protocol
 from smpc_dp.errors import Check, ConfigError, LocalError
 from smpc_dp.results import stored as first_form
 from smpc_dp.results.audit import ResultReport, audit_result, compare_results, is_result
+from smpc_dp.results.signed_total import SignedTotal
 from smpc_dp.session.session_file import load_session, roster_entry
 from smpc_dp_lab.vectors import signed_results
 from smpc_dp_lab.vectors.runs import ROWS
@@ -25,6 +29,7 @@ from smpc_dp_verify import result as second
 from smpc_dp_verify import stored as second_form
 from tests.command import smpc_dp
 
+VECTORS = Path(__file__).parents[3] / "protocols" / "secagg" / "vectors"
 RECORDS: dict[str, object] = {
     "epsilon": 1.0,
     "delta": 1e-6,
@@ -130,7 +135,12 @@ def test_a_result_without_a_signed_total_says_what_audits_it(tmp_path: Path) -> 
     assert result["evidence"]["signed_result"] is None
     report = both(*stored(tmp_path, CHECKED, result))
     assert report.code == 6
-    assert "audit the result of a party" in report.conclusion
+    assert "it is relay's own, or the signed total was taken out." in report.conclusion
+    assert "Audit the result of a party" in report.conclusion
+    result = CHECKED.results[RECEIVER]
+    result["evidence"]["signed_result"] = None
+    report = both(*stored(tmp_path, CHECKED, result))
+    assert (report.code, "or the signed total was taken out" in report.conclusion) == (6, True)
     report = both(*stored(tmp_path, CHECKED, {"learner": "walk-sum"}))
     assert report.code == 6
     assert "no evidence" in report.conclusion
@@ -259,16 +269,124 @@ def test_a_file_whose_numbers_are_not_signed_is_no_equal_total(tmp_path: Path) -
     assert "other.json" in comparison.conclusion
 
 
+def with_sets(
+    scenario: SignedScenario, session: Path, *, participants: list[str], survivors: list[str]
+) -> dict[str, Any]:
+    """Return the receiver's result with other sets, and the digests that anybody can compute of them."""
+    result: dict[str, Any] = copy.deepcopy(scenario.results[RECEIVER])
+    evidence = result["evidence"]
+    evidence["participating"], result["survivors"] = participants, survivors
+    result["absent"] = [name for name in scenario.context.names if name not in survivors]
+    read = first_form.decode_result(result)
+    assert read.result is not None
+    total = SignedTotal.of(read, read.result, load_session(session, audited=True))
+    context, run_id = total.context, total.run_id
+    own = keys.merkle_commitment_digest(context, run_id, total.roots.advertised.packed, *total.roots.roots)
+    digest = keys.participants_digest(context, run_id, own, total.participants.packed)
+    evidence["participants"]["set_digest"] = digest.hex()
+    if evidence["survivors"] is not None:
+        digest = keys.survivors_digest(context, run_id, digest, total.survivors.packed)
+        evidence["survivors"]["set_digest"] = digest.hex()
+    return result
+
+
+@pytest.mark.parametrize(
+    ("scenario", "participants", "survivors", "check"),
+    [
+        (KEEP, KEEP.results[RECEIVER]["survivors"], None, Check.WRONG_COUNT),
+        (KEEP, [RECEIVER], None, Check.SET_GREW),
+        (CHECKED, [RECEIVER], None, Check.SET_GREW),
+        (CHECKED, None, [RECEIVER], Check.SET_TOO_SMALL),
+    ],
+)
+def test_a_compared_file_with_other_sets_names_nobody(
+    scenario: SignedScenario,
+    participants: list[str] | None,
+    survivors: list[str] | None,
+    check: Check,
+    tmp_path: Path,
+) -> None:
+    own = scenario.results[RECEIVER]
+    other, session = stored(tmp_path, scenario, scenario.results["bob"])
+    changed = tmp_path / "changed.json"
+    changed.write_text(
+        json.dumps(
+            with_sets(
+                scenario,
+                session,
+                participants=participants or own["evidence"]["participating"],
+                survivors=survivors or own["survivors"],
+            )
+        )
+    )
+    comparison = compare_results(other, changed, session=session)
+    opinion = second.compare_results(other, changed, session)
+    assert (comparison.code, comparison.check, comparison.culprit) == (1, check, None)
+    assert (opinion.code, opinion.check, opinion.culprit) == (1, check, None)
+    assert "changed.json" in comparison.conclusion
+    assert "relay" not in comparison.conclusion.replace(str(tmp_path), "")
+    assert "relay" not in second_command.result_text(opinion).replace(str(tmp_path), "")
+
+
+@pytest.mark.parametrize(
+    ("fault", "in_any_case"), [("short", True), ("trailing", True), ("not-canonical", True), ("total", False)]
+)
+def test_a_malformed_body_is_the_fault_of_the_aggregator_in_any_case(
+    fault: str, in_any_case: bool, tmp_path: Path
+) -> None:
+    vector = json.loads((VECTORS / f"result-fault-{fault}.json").read_bytes())
+    base = json.loads((VECTORS / vector["base"]).read_bytes())
+    file, session = tmp_path / "result.json", tmp_path / "session.toml"
+    file.write_text(json.dumps(vector["result"]))
+    session.write_text(base["session"])
+    report = both(file, session)
+    assert report.culprit == "relay"
+    assert ("at fault unless more than c = " in report.limits) is not in_any_case
+    assert ("is at fault." in report.limits) is in_any_case
+    shown = second_command.result_text(second.audit_result(file, session))
+    assert ("corrupt parties this proves nothing" in shown) is not in_any_case
+
+
 def test_many_values_are_refused_before_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, session = stored(tmp_path, CHECKED, None)
     assert (first_form.MAX_VALUES, second_form.MOST_VALUES) == (1 << 23, 1 << 23)
+    # Two numbers an element; each party in at most five lists: of sets, signatures and signers.
+    assert first_form.MAX_ELEMENTS == second_form.MOST_ELEMENTS
+    assert 2 * first_form.MAX_ELEMENTS + 5 * MAX_PARTIES <= first_form.MAX_VALUES
     monkeypatch.setattr(first_form, "MAX_VALUES", 100)
     monkeypatch.setattr(second_form, "MOST_VALUES", 100)
-    for inner, code in (("[],[{}]" + ",1" * 90, 6), ("[]," * 60 + "1", 1), ("{}," * 60 + "1", 1)):
-        file.write_text('{"evidence": null, "x": [' + inner + "]}")
-        assert both(file, session).code == code
+    file.write_text('{"evidence": null, "x": [[],[{}]' + ",1" * 90 + "]}")
+    assert both(file, session).code == 6
+    for inner in ("[]", "{}"):
+        file.write_text('{"evidence": null, "x": [' + f"{inner}," * 60 + "1]}")
+        _is_too_large(file, session)
+
+
+def test_a_file_that_is_too_long_has_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, session = stored(tmp_path, CHECKED, CHECKED.results[RECEIVER])
+    monkeypatch.setattr(first_form, "MAX_BYTES", file.stat().st_size)
+    monkeypatch.setattr(second_form, "LONGEST", file.stat().st_size)
+    assert both(file, session).code == 4
+    file.write_bytes(file.read_bytes() + b" ")
+    with pytest.raises(LocalError, match="longer than"):
+        audit_result(file, session=session)
+    with pytest.raises(OSError, match="too large to audit"):
+        second.audit_result(file, session)
+
+
+def _is_too_large(file: Path, session: Path) -> None:
+    """Check that both auditors say of a file that it is too large, and give no verdict."""
+    large = "too large to audit: at most 4,000,000 elements"
+    with pytest.raises(LocalError, match=large):
+        audit_result(file, session=session)
+    with pytest.raises(LocalError, match=large):
+        compare_results(file, file, session=session)
+    with pytest.raises(OSError, match=large):
+        second.audit_result(file, session)
+    with pytest.raises(OSError, match=large):
+        second.compare_results(file, file, session)
 
 
 def test_a_session_without_an_aggregator_has_no_signed_total(tmp_path: Path) -> None:

@@ -58,6 +58,10 @@ def test_the_command_judges_evidence(tmp_path: Path) -> None:
     assert "It does not convict relay" in done.stdout
     assert smpc_dp("audit", str(file)).returncode == 3
     assert smpc_dp("audit", str(file), "--session", str(session), "--request", "1").returncode == 1
-    file.write_text("[]")
+    for cut in ("", "{", "[]"):
+        file.write_text(cut)
+        done = smpc_dp("audit", str(file), "--session", str(session))
+        assert done.returncode == 1
+        assert "is no evidence of a refusal" in done.stderr
     with pytest.raises(LocalError):
         audit_refusal(file, session=session)
