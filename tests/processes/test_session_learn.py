@@ -220,6 +220,8 @@ def test_run_reads_named_columns_and_writes_the_model(tmp_path: Path) -> None:
     assert max(model["spread"]) < 1e-9
     assert model["metrics"] == [{"step": 2, "value": pytest.approx(plain.metrics[0][1], abs=1e-3)}]
     assert set(model["parties"]) == set(NAMES[:3])
-    assert model["parties"]["ann"] | {"values": []} == {"values": [], "steps": 2, "done": 2, "failures": []}
+    evidence = {"averages": 5, "checked": 5}
+    expected = {"values": [], "steps": 2, "done": 2, "failures": [], "evidence": evidence}
+    assert model["parties"]["ann"] | {"values": []} == expected
     assert (model["guarantee"], model["confidential"]) == (None, False)
     assert model["claim"].startswith("NOT DIFFERENTIALLY PRIVATE")

@@ -155,7 +155,9 @@ def test_other_forms_of_gopa_are_refused_by_name(form: dict[str, Any], reason: s
         if len(form) < 2:
             assert issues == []
             assert parameters.is_checked is False
-            assert parameters.notes == ()
+            [note] = parameters.notes
+            assert note.startswith("total: ")
+            assert "commitments" not in note
     parameters, issues = check("gopa", GOPA | form | {"total": "checked"})
     assert parameters is None
     [issue] = [issue for issue in issues if issue.where == "total"]
