@@ -19,7 +19,9 @@ CORE := Cargo.toml Cargo.lock pyproject.toml core/README.md core/src/pedersen/di
 OTHER := aarch64-unknown-linux-gnu
 CLIPPY_OTHER := CARGO_FEATURE_NO_NEON=1 cargo clippy --locked --package smpc-core --all-targets --quiet --target $(OTHER) -- -D warnings
 
-.PHONY: demo wheel test test-torch test-flower test-all fuzz timing mutants check lint types setup lock clean tools
+CAPABILITIES := $(notdir $(patsubst %/capability.py,%,$(wildcard smpc_dp/capabilities/*/capability.py)))
+
+.PHONY: demo wheel test test-torch test-flower test-all test-without fuzz timing mutants check lint types setup lock clean tools
 
 demo: $(READY)
 	$(BIN)/smpc-dp demo
@@ -58,7 +60,13 @@ test-flower: $(READY) .venv-flower/.installed
 	@touch $@
 
 test-all: TESTED := --all
-test-all: test
+test-all: test test-without
+
+# The tests of everything else, without the folder of each capability.
+test-without: $(READY)
+	for name in $(CAPABILITIES); do \
+	  $(BIN)/python -m pytest -n auto --dist worksteal -p tests.without --without $$name || exit 1; \
+	done
 
 # Hours of hostile inputs to every decoder; a run that was stopped goes on where the counts in .fuzz say.
 fuzz: $(READY)

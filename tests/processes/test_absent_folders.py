@@ -13,6 +13,7 @@ import pytest
 
 from smpc_dp.extensions import CAPABILITIES
 from smpc_dp.session.local import create_local_session
+from tests.unit.blocked import SITECUSTOMIZE
 from tests.unit.test_absent_capabilities import BUILT_ON, check_pages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,12 +25,6 @@ ABOVE: Mapping[str, frozenset[str]] = {
     "smpc_dp.integrations.sklearn": frozenset(BUILT_ON),
     "smpc_dp.simulate": frozenset(BUILT_ON),
 }
-# In every process that is started with this folder in its path, also by others.
-BLOCKING = """
-import sys
-from tests.unit.blocked import Blocked
-sys.meta_path[:0] = [Blocked(name) for name in {names!r}]
-"""
 # Modules of integrations may need what is not installed.
 IMPORTING = """
 import importlib, sys
@@ -64,7 +59,7 @@ def test_all_else_works_without_the_folder_of_a_capability(name: str, tmp_path: 
     """The short test of the same is test_absent_capabilities.py, in one process."""
     gone = {name, *BUILT_ON[name]}
     names = [f"{CAPABILITIES}.{one}" for one in sorted(gone)]
-    (tmp_path / "sitecustomize.py").write_text(BLOCKING.format(names=names))
+    (tmp_path / "sitecustomize.py").write_text(SITECUSTOMIZE.format(names=names))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (tmp_path, ROOT)))}
 
     def python(*arguments: str) -> str:
@@ -97,3 +92,39 @@ def test_all_else_works_without_the_folder_of_a_capability(name: str, tmp_path: 
 
 def test_what_builds_on_capabilities_is_there() -> None:
     assert all(name in modules_without(set()) for name in ABOVE)
+
+
+SAMPLE = """
+import subprocess, sys, pytest
+
+def test_of_the_core():
+    from smpc_dp import secagg
+
+def test_that_imports():
+    from smpc_dp.capabilities import gopa
+
+def test_of_a_process():
+    subprocess.run([sys.executable, "-c", "from smpc_dp.capabilities import gopa"], check=True)
+
+def test_of_a_protocol():
+    from smpc_dp.engine.registry import find_protocol
+    assert find_protocol("gopa") is not None
+
+def test_of_the_core_that_fails():
+    assert False
+"""
+
+
+def test_tests_of_what_is_absent_are_skipped_and_others_are_not(tmp_path: Path) -> None:
+    """`make test-without` runs all tests so."""
+    sample = tmp_path / "test_sample.py"
+    sample.write_text(SAMPLE)
+    (tmp_path / "pytest.ini").write_text("[pytest]")
+    command = [sys.executable, "-m", "pytest", "-p", "tests.without", "--without", "gopa", "-rf", str(sample)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 failed, 1 passed, 3 skipped" in done.stdout, done.stdout
+    assert "FAILED test_sample.py::test_of_the_core_that_fails" in done.stdout
+    unknown = [*command[:-3], "gossip", str(sample)]
+    done = subprocess.run(unknown, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "'gossip' is none of gopa, learn, pairs, reports, servers" in done.stderr
