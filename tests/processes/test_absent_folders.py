@@ -101,14 +101,14 @@ def test_of_the_core():
     from smpc_dp import secagg
 
 def test_that_imports():
-    from smpc_dp.capabilities import gopa
+    from smpc_dp.capabilities import {name}
 
 def test_of_a_process():
-    subprocess.run([sys.executable, "-c", "from smpc_dp.capabilities import gopa"], check=True)
+    subprocess.run([sys.executable, "-c", "from smpc_dp.capabilities import {name}"], check=True)
 
 def test_of_a_protocol():
     from smpc_dp.engine.registry import find_protocol
-    assert find_protocol("gopa") is not None
+    assert find_protocol("{name}") is not None
 
 def test_of_the_core_that_fails():
     assert False
@@ -118,7 +118,7 @@ def test_of_the_core_that_fails():
 def test_tests_of_what_is_absent_are_skipped_and_others_are_not(tmp_path: Path) -> None:
     """`make test-without` runs all tests so."""
     sample = tmp_path / "test_sample.py"
-    sample.write_text(SAMPLE)
+    sample.write_text(SAMPLE.format(name="gopa"))
     (tmp_path / "pytest.ini").write_text("[pytest]")
     command = [sys.executable, "-m", "pytest", "-p", "tests.without", "--without", "gopa", "-rf", str(sample)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
