@@ -49,7 +49,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"identity", "trees"}),
     frozenset({"generator_cache", "report", "seen", "settings"}),
     frozenset({"crypto", "database", "encoding", "files"}),
-    frozenset({"ball", "box", "extensions", "optional", "values"}),
+    frozenset({"ball", "box", "extensions", "fixed_point", "optional", "values"}),
     frozenset({"_core", "decoding", "errors", "platforms", "signals", "summary"}),
 )
 RANK = {layer: rank for rank, row in enumerate(LAYERS) for layer in row}
@@ -68,6 +68,7 @@ OF_LAYER = {
     "engine.signed_result": "result",
     "engine.session_protocol": "protocol",
     "engine.weighted_encoding": "result",
+    "engine.when_read": "result",
     "logs.audits": "session",
     "logs.board": "session",
     "logs.growing_log": "session",
@@ -91,7 +92,7 @@ ONLY_FOR: dict[str, frozenset[str]] = {
     "transport": frozenset({"capability", "session", "simulate"}),
     "demo": frozenset({"cli"}),
     "cli": frozenset({"__main__"}),
-    "_core": frozenset({"crypto"}),
+    "_core": frozenset({"crypto", "fixed_point"}),
 }
 
 # Which of these packages a package of the lab may import; it may import all others.

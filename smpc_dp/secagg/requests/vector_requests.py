@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from smpc_dp.engine.result import Result
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from smpc_dp.encoding import RingVector
-    from smpc_dp.trees import Bounds
+    from smpc_dp.trees import Bounds, Tree
 
 Kind = Literal["sum", "average"]
 # Where the structure of a tree is in the operation too.
@@ -85,10 +84,8 @@ async def request_tree(
     encoding = requests.membership.encoding
     async with requests.declining():
         tree = flatten(given, encoding, party=requests.party, bounds=bounds, clip=clip)
-        ring_vector, clipped = encoding.encode(tree.vector, party=requests.party, weight=weight, clip=clip)
-    clipped += tree.clipped
-    result = await run_encoded(requests, "average", ring_vector, clipped, label, tree.structure)
-    return replace(result, tree=tree.restore(result.value, exact=result.noise is None), leaves=tree.leaves)
+        ring_vector, clipped = tree.encode(weight=weight)
+    return await run_encoded(requests, "average", ring_vector, clipped, label, tree)
 
 
 async def run_encoded(
@@ -97,10 +94,11 @@ async def run_encoded(
     ring_vector: RingVector,
     clipped: int,
     label: str,
-    structure: str = "",
+    tree: Tree | None = None,
 ) -> Result:
-    """Run one request with an encoded vector; `structure`: of the tree that it is made of."""
+    """Run one request with an encoded vector; `tree`: that it is made of."""
+    structure = "" if tree is None else tree.structure
     planned = " ".join(part for part in (structure, requests.membership.parameters.planned()) if part)
     outcome, receipt = await requests.outcome(kind, ring_vector, label, planned)
     distributions = requests.membership.parameters.noise_distributions
-    return Result.of(outcome, kind, clipped, receipt, distributions)
+    return Result.of(outcome, kind, clipped, receipt, distributions, tree)
