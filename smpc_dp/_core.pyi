@@ -60,8 +60,8 @@ def encode_fixed_point(
     """Write values x to `elements`, modulo their range, as round(x 2^fractional_bits) - lowest.
 
     Ties are rounded to even. `values` are native float32 or float64, `elements` as many native uint32 or
-    uint64, both one-dimensional and contiguous. `lower` and `upper` have one bound of each kind, or one for each
-    value. A value beyond a bound is put on it. With `map` = (lower, upper, slack, middle, scale, centre, onto
+    uint64, both one-dimensional and contiguous. `lower` and `upper` have one bound, or one for each value. A
+    value beyond a bound is put on it. With `map` = (lower, upper, slack, middle, scale, centre, onto
     lower, onto upper) a value is first put within that lower and upper bound, and x is (value - middle) /
     scale + centre, put within the last two.
 

@@ -37,7 +37,7 @@ def values_of(tree: Tree) -> list[float]:
     """Return the encoded values, in the session's unit."""
     given = tree.encoding
     grid = tree.encode()[0].astype(np.int64) + given.lowest
-    return given.real(grid).tolist()
+    return list(map(float, given.real(grid)))
 
 
 def issues_of(error: pytest.ExceptionInfo[ConfigError]) -> list[tuple[str, ConfigCheck]]:
@@ -97,6 +97,30 @@ def test_an_average_of_mapped_trees_is_the_mapped_average() -> None:
     mapped = [read(part, 1, bounds=bounds) for part in parts]
     value = np.mean([values_of(tree) for tree in mapped], axis=0)
     assert mapped[0].restore(value)["w"][0] == pytest.approx(0.44 / 3, abs=mapped[0].leaves[0].step)
+
+
+def test_bounds_as_wide_as_those_of_the_session_are_moved_back() -> None:
+    tree = read({"w": np.array([11.0, 12.5])}, 2, bounds=(8.0, 16.0))
+    assert values_of(tree) == [-1.0, 0.5]
+    assert tree.restore(np.array(values_of(tree)), exact=True)["w"].tolist() == [11.0, 12.5]
+
+
+def test_the_last_value_of_the_last_leaf_must_be_a_number_in_any_layout() -> None:
+    last = np.zeros((700, 300), np.float32)
+    last[-1, -1] = np.nan
+    for array, index in ((last, "[699, 299]"), (last.T, "[299, 699]"), (last[::-1], "[0, 299]")):
+        tree = read({"a": np.zeros(5), "z": array}, 5 + array.size, clip=True)
+        with pytest.raises(PrivacyError) as caught:
+            tree.encode()
+        assert str(caught.value) == f"alice: ['z']{index} must be finite"
+
+
+def test_a_model_of_more_values_than_a_session_takes_is_refused_by_its_size() -> None:
+    huge = np.broadcast_to(np.float32(0), (1 << 16, 1 << 15))
+    with pytest.raises(ConfigError, match=r"has 2147483648 values in 1 leaves, vectors have 3$"):
+        read({"w": huge}, 3)
+    with pytest.raises(ConfigError, match=r"length: must be between 1 and 67108864, is 2147483648"):
+        encoding(1 << 31)
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16])
