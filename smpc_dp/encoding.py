@@ -320,7 +320,12 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def pack(self, ring_vector: RingVector) -> bytes:
         """Return ring elements modulo 2^modulus_bits, little-endian, `element_bytes` each."""
-        return self.pack_in_place(ring_vector.copy()).tobytes()
+        return self.packed(ring_vector).tobytes()
+
+    def packed(self, ring_vector: RingVector) -> memoryview:
+        """Return what `pack` does; where elements have the bytes of `dtype`, in their memory."""
+        narrow = self.element_bytes < ring_vector.dtype.itemsize
+        return self.pack_in_place(ring_vector.copy() if narrow else ring_vector)
 
     def pack_in_place(self, ring_vector: RingVector) -> memoryview:
         """Return what `pack` does, in the memory of the ring elements, which are lost."""

@@ -110,7 +110,7 @@ compute_when_read(Computed, "value")
 
 
 def test_a_field_is_computed_where_it_is_first_read() -> None:
-    calls = []
+    calls: list[None] = []
 
     def compute() -> int:
         calls.append(None)

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from smpc_dp.engine.result import Result
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.session.party_requests import PartyRequests, check_label
+from smpc_dp.session.party_requests import EncodedVector, PartyRequests, check_label
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from smpc_dp.encoding import RingVector
     from smpc_dp.trees import Bounds, Tree
 
 Kind = Literal["sum", "average"]
@@ -61,8 +60,8 @@ async def request_vector(
     requests.take(number)
     async with requests.declining():
         encoding = requests.membership.encoding
-        ring_vector, clipped = encoding.encode(vector, party=requests.party, weight=weight, clip=clip)
-    return await run_encoded(requests, kind, ring_vector, clipped, label)
+        encoded = EncodedVector(*encoding.encode(vector, party=requests.party, weight=weight, clip=clip))
+    return await run_encoded(requests, kind, encoded, label)
 
 
 async def request_tree(
@@ -84,21 +83,20 @@ async def request_tree(
     encoding = requests.membership.encoding
     async with requests.declining():
         tree = flatten(given, encoding, party=requests.party, bounds=bounds, clip=clip)
-        ring_vector, clipped = tree.encode(weight=weight)
-    return await run_encoded(requests, "average", ring_vector, clipped, label, tree)
+        encoded = EncodedVector(*tree.encode(weight=weight))
+    return await run_encoded(requests, "average", encoded, label, tree)
 
 
 async def run_encoded(
     requests: PartyRequests,
     kind: Kind,
-    ring_vector: RingVector,
-    clipped: int,
+    vector: EncodedVector,
     label: str,
     tree: Tree | None = None,
 ) -> Result:
     """Run one request with an encoded vector; `tree`: that it is made of."""
     structure = "" if tree is None else tree.structure
     planned = " ".join(part for part in (structure, requests.membership.parameters.planned()) if part)
-    outcome, receipt = await requests.outcome(kind, ring_vector, label, planned)
+    outcome, receipt = await requests.outcome(kind, vector, label, planned)
     distributions = requests.membership.parameters.noise_distributions
-    return Result.of(outcome, kind, clipped, receipt, distributions, tree)
+    return Result.of(outcome, kind, vector.clipped, receipt, distributions, tree)
