@@ -325,9 +325,9 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
     def packed(self, ring_vector: RingVector) -> memoryview:
         """Return what `pack` does; where elements have the bytes of `dtype`, in their memory."""
         narrow = self.element_bytes < ring_vector.dtype.itemsize
-        return self.pack_in_place(ring_vector.copy() if narrow else ring_vector)
+        return self.pack_overwriting(ring_vector.copy() if narrow else ring_vector)
 
-    def pack_in_place(self, ring_vector: RingVector) -> memoryview:
+    def pack_overwriting(self, ring_vector: RingVector) -> memoryview:
         """Return what `pack` does, in the memory of the ring elements, which are lost."""
         size, width = ring_vector.dtype.itemsize, self.element_bytes
         octets = ring_vector.astype(ring_vector.dtype.newbyteorder("<"), copy=False).view(np.uint8)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from smpc_dp import _core
+from smpc_dp.when_read import ComputedValue
 
 # Integers modulo the range of uint32 or uint64.
 Elements = NDArray[np.unsignedinteger[Any]]
@@ -113,10 +114,10 @@ def encode_reals(
     for block in blocks_of(values, kind):
         part = slice(start, start + len(block))
         lower, upper = sides_in(sides, part)
-        found = _core.encode_fixed_point(
+        wrong = _core.encode_fixed_point(
             block, elements[part], lower, upper, slack, fractional_bits, lowest, own
         )
-        faults, start = faults.followed_by(Faults(*found), start), part.stop
+        faults, start = faults.followed_by(Faults(*wrong), start), part.stop
     return faults
 
 
@@ -130,8 +131,8 @@ def encode_integers(
         lower, upper = sides_in(sides, part)
         outside = (block < lower) | (block > upper)
         if count := int(np.count_nonzero(outside)):
-            found = Faults(outside=count, first=int(outside.argmax()))
-            faults = faults.followed_by(found, start)
+            wrong = Faults(outside=count, first=int(outside.argmax()))
+            faults = faults.followed_by(wrong, start)
         elements[part] = (np.clip(block, lower, upper) - np.int64(lowest)).view(np.uint64)
         start = part.stop
     return faults
@@ -145,7 +146,7 @@ def add_packed(elements: Elements, packed: bytes | memoryview, width: int) -> No
     _core.add_packed(elements, np.frombuffer(packed, np.uint8), width)
 
 
-class GridTotal:
+class GridTotal(ComputedValue):
     """A sum on the integer grid, int64, which is decoded where it is read.
 
     An element of the ring counts modulo 2^bits, and `offset` is added to it. The elements must not change.
@@ -183,6 +184,10 @@ class GridTotal:
             for part in slices_of(len(self)):
                 self._values[part] = self[part]
         return self._values
+
+    def compute(self) -> NDArray[np.int64]:
+        """Return the whole sum; see `ComputedValue`."""
+        return self.values
 
     def divided(
         self, part: slice, weight: int, fractional_bits: int, sides: Sides | None

@@ -75,8 +75,8 @@ class Leaf:
 
     def name_of(self, index: int) -> str:
         """Return the path of one of its values, by its number in C order."""
-        place = [int(axis) for axis in np.unravel_index(index, self.shape)] if self.shape else ""
-        return f"{self.path}{place}"
+        axes = [int(axis) for axis in np.unravel_index(index, self.shape)] if self.shape else ""
+        return f"{self.path}{axes}"
 
 
 class _Kind(NamedTuple):
@@ -128,19 +128,19 @@ class Tree:
         sides, faults, clipped, start = given.bounds_of_each, Faults(), 0, 0
         for leaf, own, array in zip(self.leaves, self._maps, self._arrays(), strict=True):
             part = slice(start, start + leaf.size)
-            found = given.write(array, ring_vector[part], sides_in(sides, part), own)
-            if found.infinite is not None:
-                raise PrivacyError(f"{self.party}: {leaf.name_of(found.infinite)} must be finite")
-            count, first = found.outside_own, found.first_own
+            wrong = given.write(array, ring_vector[part], sides_in(sides, part), own)
+            if wrong.infinite is not None:
+                raise PrivacyError(f"{self.party}: {leaf.name_of(wrong.infinite)} must be finite")
+            count, first = wrong.outside_own, wrong.first_own
             if own is None and given.box is None:
                 # The bounds of the session are those of the leaf.
-                count, first, found = found.outside, found.first, Faults()
+                count, first, wrong = wrong.outside, wrong.first, Faults()
             if first is not None and not self.clip:
                 where, more = leaf.name_of(first), f" ({count} values are)" if count > 1 else ""
                 reason = f"{where} is outside [{leaf.lower}, {leaf.upper}]{more}"
                 raise PrivacyError(f"{self.party}: {reason}")
             clipped += count
-            faults, start = faults.followed_by(found, start), part.stop
+            faults, start = faults.followed_by(wrong, start), part.stop
         return ring_vector, clipped + given.refuse(faults, self.party, clip=self.clip)
 
     @property
@@ -279,7 +279,7 @@ def _map_of(leaf: Leaf, encoding: Encoding, *, mapped: bool) -> Map | None:
 def differing(tree: Tree, structure: str) -> str:
     """Say in which path a tree differs from another one, given its structure as the operation has it.
 
-    From a sketch one leaf that differs, or is in one of the two alone, is found; more are said to be several.
+    From a sketch one leaf that differs, or is in one of the two alone, is wrong; more are said to be several.
     """
     lines = [leaf.described for leaf in tree.leaves]
     if structure == tree.structure:

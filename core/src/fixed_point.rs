@@ -408,8 +408,8 @@ mod tests {
             add_packed(&mut elements, &packed, width);
             for (at, element) in elements.iter().enumerate() {
                 let mut expected = 0u64;
-                for (place, byte) in packed[at * width..(at + 1) * width].iter().enumerate() {
-                    expected += u64::from(*byte) << (8 * place);
+                for (position, byte) in packed[at * width..(at + 1) * width].iter().enumerate() {
+                    expected += u64::from(*byte) << (8 * position);
                 }
                 assert_eq!(*element, T::wrap(expected.wrapping_sub(6)), "{width} bytes");
             }

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.engine.signed_result import SignedResult
-from smpc_dp.engine.when_read import WhenRead, compute_when_read
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.fixed_point import GridTotal
 from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Unit
 from smpc_dp.privacy.named_sentences import NO_SENTENCES, NamedSentences
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
+from smpc_dp.when_read import WhenRead, compute_when_read, unread
 
 if TYPE_CHECKING:
     from smpc_dp.engine.weighted_encoding import WeightedEncoding
@@ -251,9 +251,12 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a role: the exact sum on the integer grid, and its weight."""
+    """Outcome of a role: the exact sum on the integer grid, shape (length,), and its weight.
 
-    grid: GridTotal
+    `total` may be given as a `GridTotal`, which is decoded where it is first read.
+    """
+
+    total: NDArray[np.int64]
     weight: int
     encoding: Encoding
     survivors: tuple[str, ...]
@@ -264,10 +267,13 @@ class Outcome:
     noise: Noise | None = None
 
     @property
-    def total(self) -> NDArray[np.int64]:
-        """The sum, shape (length,); it is decoded where it is first read."""
-        return self.grid.values
+    def grid(self) -> GridTotal:
+        """The sum, to be read in parts."""
+        given = unread(self, "total")
+        return given if isinstance(given, GridTotal) else GridTotal.of(given)
 
+
+compute_when_read(Outcome, "total")
 
 _HONEST_NOISE = (
     "if every survivor drew its noise as the protocol says; not what a corrupt party adds, nor how far the "

@@ -13,9 +13,9 @@ import pytest
 
 from smpc_dp import _core
 from smpc_dp.encoding import Encoding
-from smpc_dp.engine.when_read import WhenRead, compute_when_read
 from smpc_dp.fixed_point import BLOCK, GridTotal, blocks_of
 from smpc_dp.trees import flatten
+from smpc_dp.when_read import WhenRead, compute_when_read
 
 LENGTH = 16 * BLOCK
 # Of a few blocks, each in float64.

@@ -50,7 +50,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"generator_cache", "report", "seen", "settings"}),
     frozenset({"crypto", "database", "encoding", "files"}),
     frozenset({"ball", "box", "extensions", "fixed_point", "optional", "values"}),
-    frozenset({"_core", "decoding", "errors", "platforms", "signals", "summary"}),
+    frozenset({"_core", "decoding", "errors", "platforms", "signals", "summary", "when_read"}),
 )
 RANK = {layer: rank for rank, row in enumerate(LAYERS) for layer in row}
 
@@ -68,7 +68,6 @@ OF_LAYER = {
     "engine.signed_result": "result",
     "engine.session_protocol": "protocol",
     "engine.weighted_encoding": "result",
-    "engine.when_read": "result",
     "logs.audits": "session",
     "logs.board": "session",
     "logs.growing_log": "session",

@@ -141,7 +141,7 @@ def mask_vector(member: Member[SumParameters], vector: RingVector, masks: Masks)
     if not parameters.is_checked:
         parameters.add_noise(ring_vector, member.random)
     # Messages take any buffer, and this one is not copied.
-    return cast("bytes", parameters.encoding.pack_in_place(ring_vector))
+    return cast("bytes", parameters.encoding.pack_overwriting(ring_vector))
 
 
 def open_shares(

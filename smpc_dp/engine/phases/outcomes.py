@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from itertools import compress
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -59,7 +60,7 @@ def outcome(
     packed = survivors.packed if isinstance(survivors, PartySet) else pack_set(survivors, len(context.names))
     present, absent = context.remember(("split", packed), lambda: _split(context, survivors))
     return Outcome(
-        grid=grid,
+        total=cast("Any", grid),
         weight=weight,
         encoding=parameters.encoding,
         survivors=present,

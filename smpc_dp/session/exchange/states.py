@@ -266,7 +266,7 @@ def _outcome(
     count = 1 + len(received)
     grid, weight = parameters.decoded(total, count)
     return Outcome(
-        grid=grid,
+        total=grid.values,
         weight=weight,
         encoding=parameters.encoding,
         survivors=tuple(name for name in context.names if name in received or name == member.name),

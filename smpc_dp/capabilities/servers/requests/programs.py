@@ -29,7 +29,6 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.engine.phases.operation import encode_operation
 from smpc_dp.engine.result import Evidence, Noise, Outcome
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, VerificationError
-from smpc_dp.fixed_point import GridTotal
 from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
@@ -151,16 +150,16 @@ def sum_outcome(
     parties = len(opened.included)
     if noises:
         weight = sums[-1] if encoding.max_weight else parties
-        total = GridTotal.of(np.array(sums[: encoding.length], np.int64) + np.int64(weight * encoding.lowest))
+        total = np.array(sums[: encoding.length], np.int64) + np.int64(weight * encoding.lowest)
     elif min(sums) < 0:
         raise VerificationError(
             "the servers opened a negative sum of values that are not", Check.OUT_OF_BOUNDS
         )
     else:
-        total, weight = encoding.decoded(np.array(sums, np.uint64), parties)
+        total, weight = encoding.decode(np.array(sums, np.uint64), parties)
     error = math.sqrt(max((noise.variance for noise in noises), default=0.0)) * encoding.step
     return Outcome(
-        grid=total,
+        total=total,
         weight=weight,
         encoding=encoding,
         survivors=opened.included,
@@ -182,7 +181,7 @@ def _tables_outcome(
     if cells is None:
         raise VerificationError("the servers opened counts that the rule does not allow", Check.OUT_OF_BOUNDS)
     return Outcome(
-        grid=GridTotal.of(np.array(cells, np.int64)),
+        total=np.array(cells, np.int64),
         weight=len(opened.included),
         encoding=parameters.encoding,
         survivors=opened.included,
