@@ -279,7 +279,7 @@ def _map_of(leaf: Leaf, encoding: Encoding, *, mapped: bool) -> Map | None:
 def differing(tree: Tree, structure: str) -> str:
     """Say in which path a tree differs from another one, given its structure as the operation has it.
 
-    From a sketch one leaf that differs, or is in one of the two alone, is wrong; more are said to be several.
+    From a sketch one leaf that differs, or is in one of the two alone, is found; more are said to be several.
     """
     lines = [leaf.described for leaf in tree.leaves]
     if structure == tree.structure:
