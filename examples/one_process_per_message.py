@@ -361,10 +361,10 @@ class Session:
         total = ring_vector[0].copy()
         for others in ring_vector[1:]:
             total += others
-        exact, _ = self.parameters.decode(total, len(ring_vector))
+        exact, _ = self.parameters.decoded(total, len(ring_vector))
         # A party adds up at most half of its bits to each coordinate, or takes them off.
         noise = self.parameters.bits // 2 if isinstance(self.parameters, VerifiableParameters) else 0
-        return bool((abs(outcome.total - exact) <= noise * len(ring_vector)).all())
+        return bool((abs(outcome.total - exact.values) <= noise * len(ring_vector)).all())
 
     def audit(self, outcome: Outcome, board: BoardFolder | None) -> int:
         """Audit the log as `smpc-dp audit` does, and return its exit code; 0 where there is no log."""

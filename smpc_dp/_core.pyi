@@ -1,6 +1,10 @@
-"""The compiled kernels. Use them through `smpc_dp.crypto`, which checks and documents what they take."""
+"""The compiled kernels.
+
+Use them through `smpc_dp.crypto` and `smpc_dp.fixed_point`, which check and document what they take.
+"""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +45,53 @@ def add_keystreams(
 
     Raises ValueError for a wrong length, flag, layout or number of threads, OverflowError for an
     integer that does not fit, TypeError for another array or dtype.
+    """
+
+def encode_fixed_point(
+    values: NDArray[Any],
+    elements: NDArray[Any],
+    lower: NDArray[np.float64],
+    upper: NDArray[np.float64],
+    slack: float,
+    fractional_bits: int,
+    lowest: int,
+    map: tuple[float, float, float, float, float, float, float, float] | None = None,
+) -> tuple[int | None, int, int | None, int, int | None]:
+    """Write values x to `elements`, modulo their range, as round(x 2^fractional_bits) - lowest.
+
+    Ties are rounded to even. `values` are native float32 or float64, `elements` as many native uint32 or
+    uint64, both one-dimensional and contiguous. `lower` and `upper` have one bound, or one for each value. A
+    value beyond a bound is put on it. With `map` = (lower, upper, slack, middle, scale, centre, onto
+    lower, onto upper) a value is first put within that lower and upper bound, and x is (value - middle) /
+    scale + centre, put within the last two.
+
+    Returns the index of the first value that is not finite; how many values are more than its slack beyond
+    the bounds of `map`, and the index of the first; how many x are more than `slack` beyond their bounds,
+    and the index of the first. Raises ValueError for a wrong length or layout, or a `fractional_bits` that is
+    not -1022 to 1022, TypeError for another dtype.
+    """
+
+def add_packed(elements: NDArray[Any], packed: NDArray[np.uint8], width: int) -> None:
+    """Add integers of `width` bytes each, little-endian, to `elements`, in place and modulo their range.
+
+    `elements` are native uint32 or uint64, one-dimensional, contiguous and writable. Raises ValueError for a
+    wrong width, length or layout, TypeError for another dtype.
+    """
+
+def average_fixed_point(
+    elements: NDArray[Any],
+    values: NDArray[np.float64],
+    bits: int,
+    offset: int,
+    weight: float,
+    fractional_bits: int,
+    bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+) -> bool:
+    """Write (element mod 2^bits + offset) / weight * 2^-fractional_bits to `values`, within bounds if given.
+
+    Sums are taken modulo 2^64, as two's complement. Returns whether each is below 2^53, so that its quotient
+    is correctly rounded if the weight is, too. Arrays, bounds and errors are as of `encode_fixed_point`;
+    `bits` is 1 to 64.
     """
 
 def shamir_split(secret: bytes, threshold: int, xs: Sequence[int], coefficients: bytes) -> list[bytes]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any, TypeGuard
 
@@ -17,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smpc_dp import ball
+from smpc_dp import ball, fixed_point
 from smpc_dp.box import Bound, as_tuple, bounds_of, fractional_bits_of, on_grid, round_inward
 from smpc_dp.errors import (
     Check,
@@ -28,14 +27,13 @@ from smpc_dp.errors import (
     PrivacyError,
     VerificationError,
 )
+from smpc_dp.fixed_point import EXACT_FLOAT, Averages, Faults, GridTotal, Map, sides_in, slices_of
 from smpc_dp.values import vector_of
 
 # uint32 or uint64, according to the encoding.
 RingVector = NDArray[np.unsignedinteger[Any]]
 
 MAX_LENGTH = 1 << 26
-# Every integer up to here is a float64.
-EXACT_FLOAT = 1 << 53
 # So that every sum of 64 bits is a float64, neither infinite nor rounded to 0.
 LEAST_STEP, LARGEST_STEP = 2.0**-1000, 2.0**960
 
@@ -143,6 +141,12 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return round_inward(low, math.inf), round_inward(high, -math.inf)
 
     @property
+    def bounds_of_each(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The `bounds`, one-dimensional: of each coordinate, or one pair of all."""
+        low, high = self.bounds
+        return np.atleast_1d(low), np.atleast_1d(high)
+
+    @property
     def sides(self) -> tuple[list[int], list[int]]:
         """Least and greatest integer of each coordinate; one number each if all are alike."""
         box, bits = self.box or ((self.lower,), (self.upper,)), self.fractional_bits
@@ -201,6 +205,11 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         """Binary logarithm of the modulus of sums."""
         return 8 * self.element_bytes
 
+    @property
+    def coordinates(self) -> Encoding:
+        """The encoding of coordinates, to which `weigh` adds the weight."""
+        return self
+
     def encode(
         self, vector: ArrayLike, *, party: str, weight: float | None = None, clip: bool = False
     ) -> tuple[RingVector, int]:
@@ -213,38 +222,57 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
             ConfigError: wrong length, shape or dtype.
         """
         values = self._checked(vector, party)
-        grid, clipped = (self._in_box if self.l2_bound is None else self._in_ball)(values, party, clip)
-        offset = (grid - np.int64(self.lowest)).astype(np.uint64)
+        given = self.coordinates
+        ring_vector = np.empty(given.ring_length, given.dtype)
+        elements = ring_vector[: self.length]
+        if given.l2_bound is None:
+            clipped = given.refuse(given.write(values, elements, given.bounds_of_each), party, clip=clip)
+        else:
+            clipped = given._write_in_ball(values, elements, party, clip)
+        return self.weigh(ring_vector, weight, party), clipped
+
+    def write(self, values: NDArray[Any], elements: RingVector, sides: Any, own: Map | None = None) -> Faults:
+        """Encode coordinates with these bounds; return what is wrong. See `fixed_point.encode_reals`."""
+        if self.integer:
+            return fixed_point.encode_integers(values, elements, sides, self.lowest)
+        return fixed_point.encode_reals(values, elements, sides, self.fractional_bits, self.lowest, own)
+
+    def refuse(self, faults: Faults, party: str, *, clip: bool) -> int:
+        """Return the number of clipped coordinates; raise PrivacyError for a wrong one."""
+        if (index := faults.infinite) is not None:
+            raise PrivacyError(f"{party}: vector[{index}] must be finite")
+        if (index := faults.first) is not None and not clip:
+            low, high = (
+                (self.lower, self.upper) if self.box is None else (side[index] for side in self.bounds)
+            )
+            raise PrivacyError(
+                f"{party}: vector[{index}] is outside [{low}, {high}]"
+                + (f" ({faults.outside} values are)" if faults.outside > 1 else "")
+            )
+        return faults.outside
+
+    def weigh(self, ring_vector: RingVector, weight: float | None, party: str) -> RingVector:
+        """Return a vector of `coordinates` with its weight, in place; raise an error for a wrong weight."""
         if self.max_weight:
             scale = self._checked_weight(weight, party)
-            offset = np.append(offset * np.uint64(scale), np.uint64(scale))
+            ring_vector[:-1] *= self.dtype(scale)
+            ring_vector[-1] = scale
         elif weight is not None:
             raise ConfigError.at(
                 "weight", f"{party}: this session has no weights (max_weight = 0)", ConfigCheck.UNSUPPORTED
             )
-        ring_vector: RingVector = offset.astype(self.dtype)
-        return ring_vector, clipped
+        return ring_vector
 
-    def _in_box(self, values: NDArray[Any], party: str, clip: bool) -> tuple[NDArray[np.int64], int]:
-        """Return the grid values of a vector within coordinate bounds, and the number of clipped values."""
-        lower, upper = self.bounds
-        outside = is_outside(values, lower, upper, 0 if self.integer else self.step)
-        clipped = int(outside.sum())
-        if clipped and not clip:
-            first = int(np.flatnonzero(outside)[0])
-            low, high = (self.lower, self.upper) if self.box is None else (lower[first], upper[first])
-            raise PrivacyError(
-                f"{party}: vector[{first}] is outside [{low}, {high}]"
-                + (f" ({clipped} values are)" if clipped > 1 else "")
-            )
-        return self._rounded(np.clip(values, lower, upper)), clipped
-
-    def _in_ball(self, values: NDArray[Any], party: str, clip: bool) -> tuple[NDArray[np.int64], int]:
-        """Return the grid values of a vector within a norm bound, and whether it was clipped."""
+    def _write_in_ball(self, values: NDArray[Any], elements: RingVector, party: str, clip: bool) -> int:
+        """Encode a vector within a norm bound; return how many values were changed to be within it."""
+        values = values.astype(np.int64 if self.integer else np.float64)
+        if not np.isfinite(values).all():
+            self.refuse(Faults(int(np.isfinite(values).argmin())), party, clip=clip)
         grid, inside = ball.on_grid(values, self.l2_bound or 0.0, self.fractional_bits)
         if not inside and not clip:
             raise PrivacyError(f"{party}: the L2 norm is above {self.l2_bound}")
-        return grid, 0 if inside else int(np.count_nonzero(values))
+        elements[:] = (grid - np.int64(self.lowest)).view(np.uint64)
+        return 0 if inside else int(np.count_nonzero(values))
 
     def _checked(self, vector: ArrayLike, party: str) -> NDArray[Any]:
         """Return the vector as an array; raise ConfigError or PrivacyError for a wrong one."""
@@ -258,25 +286,24 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
                 raise ConfigError.at(
                     "vector", f"{party}: dtype must be an integer, is {array.dtype}", ConfigCheck.TYPE
                 )
-            if array.dtype.kind == "u" and (large := array > np.uint64((1 << 63) - 1)).any():
-                first = int(np.flatnonzero(large)[0])
+            if array.dtype.kind == "u" and array.max() > np.uint64((1 << 63) - 1):
+                first = int((array > np.uint64((1 << 63) - 1)).argmax())
                 raise PrivacyError(f"{party}: vector[{first}] is outside [{self.lower}, {self.upper}]")
-            return array.astype(np.int64)
+            return array
         if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
             raise ConfigError.at(
                 "vector", f"{party}: dtype must be float64, is {array.dtype}", ConfigCheck.TYPE
             )
-        values = array.astype(np.float64)
-        if array.dtype.kind in "iu" and ((array > EXACT_FLOAT) | (array < -EXACT_FLOAT)).any():
+        if (
+            array.dtype.kind in "iu"
+            and not -EXACT_FLOAT <= int(array.min()) <= int(array.max()) <= EXACT_FLOAT
+        ):
             raise ConfigError.at(
                 "vector",
                 f"{party}: an integer beyond 2^53 would be rounded; use kind 'integer'",
                 ConfigCheck.TOO_LARGE,
             )
-        if not np.isfinite(values).all():
-            first = int(np.flatnonzero(~np.isfinite(values))[0])
-            raise PrivacyError(f"{party}: vector[{first}] must be finite")
-        return values
+        return array
 
     def _checked_weight(self, weight: float | None, party: str) -> int:
         """Return the weight as an integer; raise PrivacyError or ConfigError for a wrong one."""
@@ -293,37 +320,64 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def pack(self, ring_vector: RingVector) -> bytes:
         """Return ring elements modulo 2^modulus_bits, little-endian, `element_bytes` each."""
-        size = ring_vector.dtype.itemsize
-        if size == self.element_bytes:
-            return ring_vector.astype(ring_vector.dtype.newbyteorder("<"), copy=False).tobytes()
-        octets = ring_vector.astype(ring_vector.dtype.newbyteorder("<"), copy=False).view(np.uint8)
-        return octets.reshape(-1, size)[:, : self.element_bytes].tobytes()
+        return self.packed(ring_vector).tobytes()
 
-    def unpack(self, packed: bytes) -> RingVector:
-        """Decode ring elements that `pack` encoded; raise ValueError for a wrong length."""
-        if len(packed) != self.ring_length * self.element_bytes:
-            raise ValueError(f"{len(packed)} bytes where {self.ring_length * self.element_bytes} are due")
-        octets = np.zeros((self.ring_length, np.dtype(self.dtype).itemsize), dtype=np.uint8)
-        octets[:, : self.element_bytes] = np.frombuffer(packed, dtype=np.uint8).reshape(self.ring_length, -1)
-        ring_vector: RingVector = (
-            octets.reshape(-1).view(np.dtype(self.dtype).newbyteorder("<")).astype(self.dtype)
-        )
+    def packed(self, ring_vector: RingVector) -> memoryview:
+        """Return what `pack` does; where elements have the bytes of `dtype`, in their memory."""
+        narrow = self.element_bytes < ring_vector.dtype.itemsize
+        return self.pack_overwriting(ring_vector.copy() if narrow else ring_vector)
+
+    def pack_overwriting(self, ring_vector: RingVector) -> memoryview:
+        """Return what `pack` does, in the memory of the ring elements, which are lost."""
+        size, width = ring_vector.dtype.itemsize, self.element_bytes
+        octets = ring_vector.astype(ring_vector.dtype.newbyteorder("<"), copy=False).view(np.uint8)
+        for part in slices_of(len(ring_vector)) if width < size else ():
+            block = octets[part.start * size : part.stop * size].reshape(-1, size)[:, :width].copy()
+            octets[part.start * width : part.stop * width] = block.reshape(-1)
+        return octets[: len(ring_vector) * width].data
+
+    def unpack(self, packed: bytes | memoryview) -> RingVector:
+        """Decode ring elements that `pack` encoded; raise ValueError for a wrong length.
+
+        Where elements have the bytes of `dtype` these are those of `packed`, and read-only.
+        """
+        self._check_packed(packed)
+        if self.element_bytes == np.dtype(self.dtype).itemsize:
+            stored = np.frombuffer(packed, np.dtype(self.dtype).newbyteorder("<"))
+            return stored.astype(self.dtype, copy=False)
+        ring_vector = self.zeros()
+        fixed_point.add_packed(ring_vector, packed, self.element_bytes)
         return ring_vector
 
-    def decode(self, ring_vector: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
-        """Return the sum on the integer grid, shape (length,), and the sum of weights.
+    def add_packed(self, total: RingVector, packed: bytes | memoryview) -> None:
+        """Add ring elements that `pack` encoded to a total, in place; raise ValueError for a wrong length."""
+        self._check_packed(packed)
+        fixed_point.add_packed(total, packed, self.element_bytes)
 
-        `ring_vector` is the sum of `contributors` encoded vectors modulo 2^modulus_bits. Without weights the
-        second value is `contributors`.
+    def _check_packed(self, packed: bytes | memoryview) -> None:
+        size = memoryview(packed).nbytes
+        if size != self.ring_length * self.element_bytes:
+            raise ValueError(f"{size} bytes where {self.ring_length * self.element_bytes} are due")
+
+    def decode(self, ring_vector: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
+        """Return the sum on the integer grid, shape (length,), and the sum of weights; see `decoded`."""
+        total, weight = self.decoded(ring_vector, contributors)
+        return total.values, weight
+
+    def decoded(self, ring_vector: RingVector, contributors: int) -> tuple[GridTotal, int]:
+        """Return the sum on the integer grid, to be read later, and the sum of weights.
+
+        `ring_vector` is the sum of `contributors` encoded vectors modulo 2^modulus_bits, and must not change
+        any more. Without weights the second value is `contributors`.
 
         Raises:
             VerificationError: no vectors and weights within their bounds have this sum.
         """
-        values = ring_vector.astype(np.uint64) & np.uint64((1 << self.modulus_bits) - 1)
-        weight = int(values[-1]) if self.max_weight else contributors
+        modulus = 1 << self.modulus_bits
+        weight = int(ring_vector[-1]) % modulus if self.max_weight else contributors
         if weight <= contributors * max(1, self.max_weight):
             # Modulo 2^64, as the values are; a sum that is possible is below 2^63, and no other one is alike.
-            total = values[: self.length].astype(np.int64) + np.int64(weight) * np.int64(self.lowest)
+            total = GridTotal(ring_vector[: self.length], weight * self.lowest, self.modulus_bits)
             if self._is_possible(total, weight):
                 return total, weight
         raise VerificationError(
@@ -331,16 +385,18 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
             Check.OUT_OF_BOUNDS,
         )
 
-    def _is_possible(self, total: NDArray[np.int64], weight: int) -> bool:
+    def _is_possible(self, total: GridTotal, weight: int) -> bool:
         """Return whether vectors of this weight can have this sum on the grid."""
         # No product is beyond 63 bits, since the weight is at most that of all parties.
-        least, most = (self._rounded(side) * np.int64(weight) for side in self.bounds)
-        if not ((total >= least) & (total <= most)).all():
-            return False
+        least, most = (self._rounded(side) * np.int64(weight) for side in self.bounds_of_each)
+        for part in slices_of(self.length):
+            grid, (low, high) = total[part], sides_in((least, most), part)
+            if not ((grid >= low).all() and (grid <= high).all()):
+                return False
         if self.l2_bound is None:
             return True
         limit = ball.squared_limit(self.l2_bound, self.fractional_bits)
-        return ball.fits(total, weight * weight * limit)
+        return ball.fits(total.values, weight * weight * limit)
 
     def _rounded(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """Return values within the bounds as integers of the grid."""
@@ -356,26 +412,18 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
         Bounds are rounded to the grid: without noise an average beyond them is put on them.
         """
+        return self.averages(GridTotal.of(grid), weight, noisy=noisy)[:]
+
+    def averages(self, total: GridTotal, weight: int, *, noisy: bool) -> Averages | NDArray[np.float64]:
+        """Return the averages of a sum, to be read in parts; see `average`."""
         if weight <= 0:
             raise PrivacyError("the weights of the survivors sum to zero: there is no average")
-        averages = np.ldexp(grid.astype(np.float64) / weight, -self.fractional_bits)
-        # Below 2^53 one float64 division is correctly rounded; above, fractions are needed.
-        large = np.flatnonzero(np.abs(grid) >= EXACT_FLOAT) if weight < EXACT_FLOAT else range(len(grid))
-        for index in large:
-            averages[index] = float(Fraction(int(grid[index]), weight) / Fraction(2) ** self.fractional_bits)
-        return averages if noisy else self.put_within(averages)
+        low, high = map(np.atleast_1d, self.real_bounds)
+        return Averages(total, weight, self.fractional_bits, None if noisy else (low, high))
 
     def put_within(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return vectors, their coordinates last, with each value beyond a bound put on it."""
         return np.clip(values, *self.real_bounds)
-
-
-def is_outside(values: NDArray[Any], lower: Any, upper: Any, step: float) -> NDArray[np.bool_]:
-    """Tell which values are more than half a step beyond a bound."""
-    if not step:
-        return np.asarray((values < lower) | (values > upper))
-    with np.errstate(over="ignore"):
-        return np.asarray(np.maximum(lower - values, values - upper) > step / 2)
 
 
 def encoding_issues(

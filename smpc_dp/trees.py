@@ -10,15 +10,16 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.encoding import Encoding, is_outside
+from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, PrivacyError
+from smpc_dp.fixed_point import Averages, Faults, Map, sides_in, slices_of
 from smpc_dp.values import is_masked_array
 
 # A structure of at most so many characters stands in the operation as it is; a longer one as a sketch.
@@ -33,7 +34,11 @@ _READABLE = "tree:"
 
 # For each leaf by its path, or for all leaves by one pair: least and greatest value.
 Bounds = Mapping[str, tuple[float, float]] | tuple[float, float]
-_Rebuild = Callable[[NDArray[np.float64]], Any]
+# Types of tensors that are made of arrays without a conversion.
+_OF_TORCH: dict[str, np.dtype[Any]] = {
+    "torch.float64": np.dtype(np.float64),
+    "torch.float32": np.dtype(np.float32),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +73,94 @@ class Leaf:
         size = "x".join(map(str, self.shape))
         return f"{self.path} {self.type}[{size}] in [{self.lower!r}, {self.upper!r}]"
 
+    def name_of(self, index: int) -> str:
+        """Return the path of one of its values, by its number in C order."""
+        axes = [int(axis) for axis in np.unravel_index(index, self.shape)] if self.shape else ""
+        return f"{self.path}{axes}"
+
+
+class _Kind(NamedTuple):
+    """Kind of a leaf: name of its type, and what makes a leaf of an array of its shape.
+
+    `dtype` is that of the array; None for types that are none of NumPy's, whose leaves are made of float64.
+    """
+
+    name: str
+    dtype: np.dtype[Any] | None
+    rebuild: Callable[[NDArray[Any]], Any]
+
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A tree as one vector in a session's unit, float64, and how to build trees like it.
+    """A tree as one vector of a session, and how to build trees like it; `flatten` makes it.
 
-    `clipped`: how many values were put on their bounds; `centre`: the middle of the session's bounds.
+    `centre`: the middle of the session's bounds. `clip`: whether values beyond their bounds are put on them.
     """
 
-    vector: NDArray[Any]
     leaves: tuple[Leaf, ...]
-    clipped: int
+    encoding: Encoding
+    party: str
+    clip: bool
     centre: float
-    _rebuild: tuple[_Rebuild, ...]
+    _maps: tuple[Map | None, ...]
+    _kinds: tuple[_Kind, ...]
     _template: Any
+
+    def encode(self, *, weight: float | None = None) -> tuple[RingVector, int]:
+        """Return the encoded values, shape (ring_length,), and the number of clipped ones.
+
+        Leaves are read one after the other: no array of all values is made but that of ring elements.
+
+        Raises:
+            PrivacyError: a value is not finite, or out of its bounds without `clip`, named by its path; or
+                the weight is out of bounds.
+            ConfigError: the weight is missing or no integer.
+        """
+        if self.encoding.l2_bound is not None:
+            return self.encoding.encode(self.vector, party=self.party, weight=weight, clip=self.clip)
+        ring_vector, clipped = self._elements()
+        return self.encoding.weigh(ring_vector, weight, self.party), clipped
+
+    def _elements(self) -> tuple[RingVector, int]:
+        """Return the encoded values without their weight, and the number of clipped ones."""
+        given = self.encoding.coordinates
+        ring_vector = np.empty(given.ring_length, given.dtype)
+        sides, faults, clipped, start = given.bounds_of_each, Faults(), 0, 0
+        for leaf, own, array in zip(self.leaves, self._maps, self._arrays(), strict=True):
+            part = slice(start, start + leaf.size)
+            wrong = given.write(array, ring_vector[part], sides_in(sides, part), own)
+            if wrong.infinite is not None:
+                raise PrivacyError(f"{self.party}: {leaf.name_of(wrong.infinite)} must be finite")
+            count, first = wrong.outside_own, wrong.first_own
+            if own is None and given.box is None:
+                # The bounds of the session are those of the leaf.
+                count, first, wrong = wrong.outside, wrong.first, Faults()
+            if first is not None and not self.clip:
+                where, more = leaf.name_of(first), f" ({count} values are)" if count > 1 else ""
+                reason = f"{where} is outside [{leaf.lower}, {leaf.upper}]{more}"
+                raise PrivacyError(f"{self.party}: {reason}")
+            clipped += count
+            faults, start = faults.followed_by(wrong, start), part.stop
+        return ring_vector, clipped + given.refuse(faults, self.party, clip=self.clip)
+
+    @property
+    def vector(self) -> NDArray[np.float64]:
+        """The values, shape (length,), each within the bounds of its leaf; raises PrivacyError as `encode`.
+
+        Where the session bounds coordinates or the norm, only values that are not finite are refused.
+        """
+        bounded = self.encoding.box is None and self.encoding.l2_bound is None
+        if bounded:
+            self._elements()
+        parts = []
+        for leaf, array in zip(self.leaves, self._arrays(), strict=True):
+            values = _finite(array, leaf, self.party)
+            parts.append(np.clip(values, leaf.lower, leaf.upper) if bounded else values)
+        return np.concatenate(parts)
+
+    def _arrays(self) -> Iterator[NDArray[Any]]:
+        """Yield the array of each leaf."""
+        return (array for _, array, _ in _leaves(self._template, "", [], 0))
 
     @property
     def structure(self) -> str:
@@ -94,19 +173,24 @@ class Tree:
         hashed = digest(Label.TREE, *(line.encode() for line in lines)).hex()[:32]
         return f"{_SKETCH}{len(lines)} {hashed} {first:016x} {second:016x}"
 
-    def restore(self, value: NDArray[Any], *, exact: bool = False) -> Any:
+    def restore(self, value: Averages | NDArray[Any], *, exact: bool = False) -> Any:
         """Return a tree like this one with the values of an average in the session's unit.
 
         `exact`: without noise; then each value is within its leaf's bounds, in the leaf's type too.
         """
-        built, offset = [], 0
-        for leaf, rebuild in zip(self.leaves, self._rebuild, strict=True):
-            part = value[offset : offset + leaf.size].astype(np.float64)
-            offset += leaf.size
+        built, start = [], 0
+        for leaf, kind in zip(self.leaves, self._kinds, strict=True):
             middle = (leaf.lower + leaf.upper) / 2
-            values = part if leaf.scale == 1.0 else (part - self.centre) * leaf.scale + middle
-            build = _within(rebuild, leaf.lower, leaf.upper) if exact else rebuild
-            built.append(build(values.reshape(leaf.shape)))
+            rounded = exact and kind.dtype is not None
+            made = np.empty(leaf.size, np.float64 if kind.dtype is None else kind.dtype)
+            for part in slices_of(leaf.size):
+                values = np.asarray(value[start + part.start : start + part.stop], np.float64)
+                if leaf.scale != 1.0 or middle != self.centre:
+                    values = (values - self.centre) * leaf.scale + middle
+                made[part] = _within(values, leaf, made.dtype.type) if rounded else values
+            start += leaf.size
+            made = made.reshape(leaf.shape)
+            built.append(_within(made, leaf, kind.rebuild) if exact and not rounded else kind.rebuild(made))
         return _built(self._template, iter(built))
 
     def values_of(self, tree: Any, party: str) -> NDArray[np.float64]:
@@ -128,9 +212,7 @@ class Tree:
                 issues.add_issue(f"tree{path}", reason, ConfigCheck.SHAPE)
         if issues:
             raise ConfigError(_of(party, issues))
-        return np.concatenate(
-            [_inside(read[path], path, None, 0.0, party, clip=False)[0].reshape(-1) for path in own]
-        )
+        return np.concatenate([_finite(read[leaf.path], leaf, party) for leaf in self.leaves])
 
 
 def flatten(
@@ -146,42 +228,52 @@ def flatten(
     With `bounds` every leaf is mapped from its own onto those of the session, so that its step is as fine as
     its range is narrow.
 
+    The values are read where the result is encoded.
+
     Raises:
         ConfigError: the tree has a leaf or a node of another kind, more or fewer values than the session's
             vectors, or bounds that are wrong; names each path.
-        PrivacyError: a value is not finite, or out of its bounds without `clip`; names its path.
     """
     issues = Issues()
     if encoding.integer:
         issues.add_issue("tree", "is for sessions of real values", ConfigCheck.UNSUPPORTED)
-    read = list(_leaves(tree, "", issues, 0))
+    read = [(path, array.shape, kind) for path, array, kind in _leaves(tree, "", issues, 0)]
     if issues:
         raise ConfigError(_of(party, issues))
-    size = sum(array.size for _, array, _, _ in read)
+    size = sum(math.prod(shape) for _, shape, _ in read)
     if not read or size != encoding.length:
         reason = f"{party}: has {size} values in {len(read)} leaves, vectors have {encoding.length}"
         raise ConfigError.at("tree", reason, ConfigCheck.SHAPE)
     given = _bounds_of([path for path, *_ in read], bounds, encoding, party)
     low, high = (float(bound) for bound in (encoding.lower, encoding.upper))
-    by_encoding = encoding.box is not None or encoding.l2_bound is not None
-    leaves, parts, clipped = [], [], 0
-    for (path, array, name, _), bound in zip(read, given, strict=True):
+    leaves, maps = [], []
+    for (path, shape, kind), bound in zip(read, given, strict=True):
         lower, upper = bound or (low, high)
         scale = (upper - lower) / (high - low)
-        within = None if by_encoding else (lower, upper)
-        values, outside = _inside(array, path, within, scale * encoding.step, party, clip=clip)
-        if not sys.float_info.min < scale * encoding.step < math.inf:
+        step, sent = scale * encoding.step, math.prod(shape) * encoding.element_bytes
+        if not sys.float_info.min < step < math.inf:
             reason = f"{party}: [{lower}, {upper}] is too wide or too narrow for [{low}, {high}]"
             raise ConfigError.at(f"bounds{path}", reason, ConfigCheck.RANGE)
-        if bound:
-            # The middles are mapped on each other, and what rounding puts outside is put on the bound.
-            values = np.clip((values - (lower + upper) / 2) / scale + (low + high) / 2, low, high)
-        clipped += outside
-        step, sent = scale * encoding.step, array.size * encoding.element_bytes
-        leaves.append(Leaf(path, array.shape, name, lower, upper, step, scale, sent))
-        parts.append(values.reshape(-1))
-    rebuild = tuple(each[3] for each in read)
-    return Tree(np.concatenate(parts), tuple(leaves), clipped, (low + high) / 2, rebuild, tree)
+        leaves.append(Leaf(path, shape, kind.name, lower, upper, step, scale, sent))
+        maps.append(_map_of(leaves[-1], encoding, mapped=bound is not None))
+    kinds = tuple(kind for *_, kind in read)
+    return Tree(tuple(leaves), encoding, party, clip, (low + high) / 2, tuple(maps), kinds, tree)
+
+
+def _map_of(leaf: Leaf, encoding: Encoding, *, mapped: bool) -> Map | None:
+    """Return the map of a leaf's values, once within its bounds, onto those of the session; None for none."""
+    if encoding.box is not None or encoding.l2_bound is not None:
+        return None
+    low, high = float(encoding.lower), float(encoding.upper)
+    middle, centre = ((leaf.lower + leaf.upper) / 2, (low + high) / 2) if mapped else (0.0, 0.0)
+    if (
+        leaf.scale == 1.0
+        and middle == centre == 0.0
+        and tuple(map(float, encoding.real_bounds)) == (low, high)
+    ):
+        return None
+    # The middles are mapped on each other, and what rounding puts outside is put on the bound.
+    return Map(leaf.lower, leaf.upper, leaf.step / 2, middle, leaf.scale, centre, low, high)
 
 
 def differing(tree: Tree, structure: str) -> str:
@@ -267,62 +359,34 @@ def _bounds_of(
     return [(float(given[path][0]), float(given[path][1])) for path in paths]
 
 
-def _inside(
-    array: NDArray[Any],
-    path: str,
-    bounds: tuple[float, float] | None,
-    step: float,
-    party: str,
-    *,
-    clip: bool,
-) -> tuple[NDArray[Any], int]:
-    """Return the values within the bounds, and how many were clipped; raise PrivacyError naming the path.
-
-    Values up to half a step beyond are put on the bound and not counted. Bounds of each coordinate (None) are
-    for the encoding.
-    """
-    if not np.isfinite(array).all():
-        raise PrivacyError(f"{party}: {_first(array, path, ~np.isfinite(array))} must be finite")
-    if bounds is None:
-        return array, 0
-    outside = is_outside(array, *bounds, step)
-    clipped = int(np.count_nonzero(outside))
-    if clipped and not clip:
-        more = f" ({clipped} values are)" if clipped > 1 else ""
-        where = _first(array, path, outside)
-        raise PrivacyError(f"{party}: {where} is outside [{bounds[0]}, {bounds[1]}]{more}")
-    return np.clip(array, *bounds), clipped
+def _finite(array: NDArray[Any], leaf: Leaf, party: str) -> NDArray[np.float64]:
+    """Return the values of a leaf as a vector; raise PrivacyError naming the first that is not finite."""
+    values = array.astype(np.float64).reshape(-1)
+    if not (finite := np.isfinite(values)).all():
+        raise PrivacyError(f"{party}: {leaf.name_of(int(finite.argmin()))} must be finite")
+    return values
 
 
-def _within(rebuild: _Rebuild, lower: float, upper: float) -> _Rebuild:
-    """Return the function that makes a leaf whose values are within the bounds when it is read again."""
-
-    def build(values: NDArray[np.float64]) -> Any:
-        within = np.clip(values, lower, upper)
-        leaf = rebuild(within)
-        for bits in _NARROW_BITS:
-            read = _leaf(leaf)[1]
-            if read is None or not (outside := (read < lower) | (read > upper)).any():
-                break
-            # Rounded to a narrower type, a value on a bound is beyond it.
-            inner = np.where(read > upper, upper - abs(upper) * 2.0**-bits, lower + abs(lower) * 2.0**-bits)
-            within = np.where(outside, inner, within)
-            leaf = rebuild(within)
-        return leaf
-
-    return build
-
-
-def _first(array: NDArray[Any], path: str, wrong: NDArray[np.bool_]) -> str:
-    """Return the name of the first value that is wrong."""
-    index = np.argwhere(wrong)[0].tolist() if array.shape else []
-    return f"{path}{index if index else ''}"
+def _within(values: NDArray[np.float64], leaf: Leaf, rebuild: Callable[[NDArray[np.float64]], Any]) -> Any:
+    """Return what is made of values, which are within the bounds of a leaf when they are read again."""
+    lower, upper = leaf.lower, leaf.upper
+    within = np.clip(values, lower, upper)
+    made = rebuild(within)
+    for bits in _NARROW_BITS:
+        read = np.asarray(_leaf(made)[0], np.float64)
+        if not (outside := (read < lower) | (read > upper)).any():
+            break
+        # Rounded to a narrower type, a value on a bound is beyond it.
+        inner = np.where(read > upper, upper - abs(upper) * 2.0**-bits, lower + abs(lower) * 2.0**-bits)
+        within = np.where(outside, inner, within)
+        made = rebuild(within)
+    return made
 
 
 def _leaves(
     node: Any, path: str, issues: list[ConfigIssue], depth: int
-) -> Iterator[tuple[str, NDArray[Any], str, _Rebuild]]:
-    """Yield (path, array, name of the type, function that makes such a leaf) of each leaf, by path."""
+) -> Iterator[tuple[str, NDArray[Any], _Kind]]:
+    """Yield path, array and kind of each leaf, by path."""
     if depth > MAX_DEPTH:
         issues.append(ConfigIssue(f"tree{path[:80]}", f"deeper than {MAX_DEPTH}", ConfigCheck.TOO_LARGE))
         return
@@ -331,14 +395,14 @@ def _leaves(
         for key, child in children:
             yield from _leaves(child, path + key, issues, depth + 1)
         return
-    name, array, rebuild = _leaf(node)
+    array, kind = _leaf(node)
     if is_masked_array(node) and np.ma.is_masked(node):
         issues.append(ConfigIssue(f"tree{path}", "has masked values: none may be missing", ConfigCheck.TYPE))
     elif array is None:
-        reason = f"{name} is no leaf: floating-point numbers, arrays and tensors are"
+        reason = f"{kind.name} is no leaf: floating-point numbers, arrays and tensors are"
         issues.append(ConfigIssue(f"tree{path}", reason, ConfigCheck.TYPE))
     else:
-        yield path, array, name, rebuild
+        yield path, array, kind
 
 
 def _children(node: Any, path: str, issues: list[ConfigIssue]) -> list[tuple[str, Any]] | None:
@@ -358,31 +422,33 @@ def _children(node: Any, path: str, issues: list[ConfigIssue]) -> list[tuple[str
     return None
 
 
-def _leaf(node: Any) -> tuple[str, NDArray[Any] | None, _Rebuild]:
-    """Return the name of a leaf's type, its values as float64, and what makes a leaf of its kind."""
+def _leaf(node: Any) -> tuple[NDArray[Any] | None, _Kind]:
+    """Return the values of a leaf as floats, None if it is none, and its kind."""
     if isinstance(node, float) and not isinstance(node, np.floating):
-        return "float", np.asarray(node), lambda values: float(values)
+        return np.asarray(node), _Kind("float", np.dtype(np.float64), float)
     if isinstance(node, np.ndarray | np.floating):
-        kind = np.asarray(node).dtype
-        array = np.asarray(node, np.float64) if kind.kind == "f" and kind.itemsize <= 8 else None
-        return kind.name, array, lambda values: values.astype(kind)
+        array = np.asarray(node)
+        kind = _Kind(array.dtype.name, array.dtype, lambda values: values)
+        return array if array.dtype.kind == "f" and array.dtype.itemsize <= 8 else None, kind
     module = _module(node)
     if module == "torch" and hasattr(node, "is_floating_point"):
         torch = sys.modules["torch"]
         name = str(node.dtype)
         if not node.is_floating_point():
-            return name, None, float
-        array = node.detach().to("cpu", torch.float64).numpy()
-        return name, array, lambda values: torch.as_tensor(values).to(dtype=node.dtype, device=node.device)
+            return None, _Kind(name, None, float)
+        own = _OF_TORCH.get(name)
+        values = node.detach().to("cpu", torch.float64 if own is None else node.dtype).resolve_neg().numpy()
+        return values, _Kind(
+            name, own, lambda values: torch.as_tensor(values).to(dtype=node.dtype, device=node.device)
+        )
     if module == "pandas" and hasattr(node, "index") and getattr(node.dtype, "kind", "") == "f":
         # pandas' own missing values are NaN
         values = node.to_numpy(np.float64, na_value=np.nan)
-        return (
-            f"pandas.{node.dtype}",
-            values,
-            lambda values: type(node)(values, node.index, node.dtype, node.name),
+        kind = _Kind(
+            f"pandas.{node.dtype}", None, lambda values: type(node)(values, node.index, node.dtype, node.name)
         )
-    return type(node).__name__, None, float
+        return values, kind
+    return None, _Kind(type(node).__name__, None, float)
 
 
 def _module(node: Any) -> str:

@@ -6,6 +6,7 @@
 
 mod encodings;
 mod errors;
+mod fixed_point;
 mod garble;
 mod keystream;
 mod noise;
@@ -36,6 +37,7 @@ fn limit_kernels() -> PyResult<()> {
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     limit_kernels()?;
     errors::register(module)?;
+    fixed_point::register(module)?;
     garble::register(module)?;
     keystream::register(module)?;
     noise::register(module)?;

@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 mod error;
+pub mod fixed_point;
 pub mod garble;
 pub mod gf128;
 pub mod instructions;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,16 +13,18 @@ from numpy.typing import NDArray
 from smpc_dp.encoding import Encoding
 from smpc_dp.engine.signed_result import SignedResult
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
+from smpc_dp.fixed_point import GridTotal
 from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Unit
 from smpc_dp.privacy.named_sentences import NO_SENTENCES, NamedSentences
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
+from smpc_dp.when_read import WhenRead, compute_when_read, unread
 
 if TYPE_CHECKING:
     from smpc_dp.engine.weighted_encoding import WeightedEncoding
     from smpc_dp.logs.receipt import LogReceipt
     from smpc_dp.privacy.noise_bounds import Part
-    from smpc_dp.trees import Leaf
+    from smpc_dp.trees import Leaf, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +251,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a role: the exact sum on the integer grid, shape (length,), and its weight."""
+    """Outcome of a role: the exact sum on the integer grid, shape (length,), and its weight.
+
+    `total` may be given as a `GridTotal`, which is decoded where it is first read.
+    """
 
     total: NDArray[np.int64]
     weight: int
@@ -261,6 +266,14 @@ class Outcome:
     evidence: Evidence
     noise: Noise | None = None
 
+    @property
+    def grid(self) -> GridTotal:
+        """The sum, to be read in parts."""
+        given = unread(self, "total")
+        return given if isinstance(given, GridTotal) else GridTotal.of(given)
+
+
+compute_when_read(Outcome, "total")
 
 _HONEST_NOISE = (
     "if every survivor drew its noise as the protocol says; not what a corrupt party adds, nor how far the "
@@ -452,28 +465,32 @@ class Result:
         clipped: int = 0,
         receipt: Receipt | None = None,
         distributions: Callable[[int, int], tuple[Part, ...]] | None = None,
+        tree: Tree | None = None,
     ) -> Result:
         """Return the "sum" or the "average" of an outcome; an average needs a positive weight.
 
-        `distributions`: of the noise, as `SumParameters.noise_distributions` gives them.
+        `value` and `fixed_point` are computed where they are first read. `distributions`: of the noise, as
+        `SumParameters.noise_distributions` gives them. `tree`: whose average is the result's tree.
         """
         noise = outcome.noise
         encoding = outcome.encoding
-        value: NDArray[np.float64] | NDArray[np.int64]
         weight, weighted = outcome.weight, None
         # Not at the top: it imports parameters, which import this module.
         from smpc_dp.engine.weighted_encoding import WeightedEncoding
 
         if isinstance(encoding, WeightedEncoding):
             weighted, weight = encoding, encoding.total_weight(outcome.total, len(outcome.survivors))
+        value, restored = WhenRead(lambda: encoding.real(outcome.total)), None
         if kind == "average":
-            value = encoding.average(outcome.total, outcome.weight, noisy=noise is not None)
-        else:
-            value = outcome.total if encoding.integer else encoding.real(outcome.total)
+            averages = encoding.averages(outcome.grid, outcome.weight, noisy=noise is not None)
+            value = WhenRead(lambda: averages[:])
+            restored = None if tree is None else tree.restore(averages, exact=noise is None)
+        elif encoding.integer:
+            value = WhenRead(lambda: outcome.total)
         return cls(
-            value=value,
+            value=cast("Any", value),
             kind=kind,
-            fixed_point=outcome.total,
+            fixed_point=cast("Any", WhenRead(lambda: outcome.total)),
             step=encoding.step,
             weight=weight,
             weighted=weighted,
@@ -489,6 +506,8 @@ class Result:
             else distributions(len(outcome.survivors), noise.residual_pairs),
             # Sums on shares alone have noise and weights.
             noisy_weight=weighted is None and noise is not None and encoding.max_weight > 0,
+            tree=restored,
+            leaves=() if tree is None else tree.leaves,
         )
 
     def to_json(self) -> dict[str, object]:
@@ -511,3 +530,6 @@ class Result:
             "evidence": self.evidence.to_json(),
             "receipt": None if self.receipt is None else self.receipt.to_json(),
         }
+
+
+compute_when_read(Result, "value", "fixed_point")

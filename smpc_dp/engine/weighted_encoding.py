@@ -11,11 +11,12 @@ import math
 
 import numpy as np
 from msgspec.structs import asdict
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from smpc_dp import ball
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.fixed_point import GridTotal
 from smpc_dp.records.intervals import fieller, normal_quantile, within
 
 # The half diagonal of a box is rounded up by this.
@@ -81,21 +82,27 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
         low, high = self.bounds
         return np.atleast_1d((low + high) / 2)
 
-    def encode(
-        self, vector: ArrayLike, *, party: str, weight: float | None = None, clip: bool = False
-    ) -> tuple[RingVector, int]:
-        """Encode a vector and its weight; see `Encoding.encode`."""
-        ring_vector, clipped = self.given.encode(vector, party=party, clip=clip)
+    @property
+    def coordinates(self) -> Encoding:
+        """The encoding of the vectors alone."""
+        return self.given
+
+    def weigh(self, ring_vector: RingVector, weight: float | None, party: str) -> RingVector:
+        """Return an encoded vector with its weight; see `Encoding.weigh`."""
         share = self._checked_weight(weight, party) / self.max_weight
         values = self.given.real(ring_vector.astype(np.int64) + np.int64(self.given.lowest)) - self.middle
         both = np.append(share * values, self.radius * (share - 1))
         grid, _ = ball.on_grid(both, self.radius, self.fractional_bits)
-        return (grid - np.int64(self.lowest)).astype(self.dtype), clipped
+        return (grid - np.int64(self.lowest)).astype(self.dtype)
 
     def _sums(self, grid: NDArray[np.int64], contributors: int) -> tuple[NDArray[np.float64], float]:
         """Return the sums of s (x - m) and of s, in which there is noise."""
         real = self.real(grid)
         return real[:-1], float(real[-1]) / self.radius + contributors
+
+    def averages(self, total: GridTotal, weight: int, *, noisy: bool) -> NDArray[np.float64]:
+        """Return the weighted averages; see `average`."""
+        return self.average(total.values, weight, noisy=noisy)
 
     def average(
         self,

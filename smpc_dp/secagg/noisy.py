@@ -18,6 +18,7 @@ from smpc_dp.engine.phases.parameters import CheckableParameters, SumParameters,
 from smpc_dp.engine.result import WHOLE_PARTY, Claim, Noise
 from smpc_dp.engine.weighted_encoding import WeightedEncoding
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PrivacyError, VerificationError
+from smpc_dp.fixed_point import GridTotal
 from smpc_dp.privacy.distributions import DiscreteGaussianDistribution, SkellamDistribution
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource
@@ -93,8 +94,8 @@ class NoisySumParameters(CheckableParameters, frozen=True):
         """Return the variance of a share in hexadecimal."""
         return f"{self.variance.numerator:x}/{self.variance.denominator:x}"
 
-    def decode(self, total: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
-        """Return the noisy sum on the grid, shape (length,), and the number of contributors.
+    def decoded(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
+        """Return the noisy sum on the grid, to be read later, and the number of contributors.
 
         Raises:
             VerificationError: it is further out than the noise explains.
@@ -163,10 +164,11 @@ def protected(encoding: Encoding) -> str:
 
 def decode_noisy(
     encoding: Encoding, total: RingVector, contributors: int, deviation: int
-) -> tuple[NDArray[np.int64], int]:
-    """Return a noisy sum on the grid, shape (length,), and the number of contributors.
+) -> tuple[GridTotal, int]:
+    """Return a noisy sum on the grid, to be read later, and the number of contributors.
 
-    `deviation` is the standard deviation of all noise that may be in it, in steps, rounded down.
+    `total` must not change any more. `deviation` is the standard deviation of all noise that may be in it, in
+    steps, rounded down.
 
     Raises:
         VerificationError: the sum is further out than the noise explains.
@@ -179,7 +181,7 @@ def decode_noisy(
             f"no {contributors} vectors within the bounds and their noise have this sum: somebody lies",
             Check.OUT_OF_BOUNDS,
         )
-    return offset + np.int64(contributors * encoding.lowest), contributors
+    return GridTotal(total, contributors * encoding.lowest), contributors
 
 
 def check_room(encoding: Encoding, deviation: int) -> None:

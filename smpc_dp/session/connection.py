@@ -251,6 +251,8 @@ class AggregatorConnection(Connection):
         retained = None if logged is None else StoredRun(member.runs_seen, scope)
         seen = NOTHING_SEEN if retained is None else retained.seen
         run = self._party(member, request, operation, ring_vector, seen)
+        # The run forgets the vector, once it is masked.
+        del ring_vector
         self.followed = None
         own = OwnRequest.of(member, request, operation, label)
         waits = AggregatorWaits.for_aggregator(self._timeouts, before, own)

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.encoding import EXACT_FLOAT, MAX_LENGTH
+from smpc_dp.encoding import MAX_LENGTH
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import log_opening, read_bounded, read_npy
+from smpc_dp.fixed_point import EXACT_FLOAT
 from smpc_dp.values import decoded, parse_number
 
 SUFFIXES = (".npy", ".json", ".csv", ".txt")

@@ -15,6 +15,7 @@ from smpc_dp.errors import (
     ConfigCheck,
     ConfigError,
     ConfigIssue,
+    LocalError,
     OtherRequestError,
     PrivacyError,
     SmpcError,
@@ -38,6 +39,22 @@ if TYPE_CHECKING:
 LABEL_LIMIT = 200
 # Requests are numbered in 31 bits: servers tag mpyc's bytes with one more. There is a number after the last.
 MOST_REQUESTS = (1 << 31) - 2
+
+
+class EncodedVector:
+    """An encoded vector that one run takes, after which nothing else holds its memory.
+
+    `clipped` is the number of its values that were clipped.
+    """
+
+    def __init__(self, ring_vector: RingVector, clipped: int = 0) -> None:
+        self._ring_vectors, self.clipped = [ring_vector], clipped
+
+    def take(self) -> RingVector:
+        """Return the vector; raises LocalError where it was taken."""
+        if not self._ring_vectors:
+            raise LocalError("an encoded vector is for one request")
+        return self._ring_vectors.pop()
 
 
 class PartyRequests:
@@ -119,7 +136,7 @@ class PartyRequests:
             raise
 
     async def outcome(
-        self, kind: str, ring_vector: RingVector, label: str, planned: str
+        self, kind: str, vector: EncodedVector, label: str, planned: str
     ) -> tuple[Outcome, Receipt | None]:
         """Take part in one request for a sum; return how it ended, and what the ledger gives for it.
 
@@ -146,7 +163,7 @@ class PartyRequests:
 
         with self.noting_others():
             outcome, receipt = await self.connection.run(
-                self.number, operation, ring_vector, charge, label=label
+                self.number, operation, vector.take(), charge, label=label
             )
         self.notify_done(outcome.survivors, outcome.absent)
         if BUDGET in self.membership.session.parameters:

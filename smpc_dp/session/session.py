@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.session.events import OnEvent, ignore, with_logging
-from smpc_dp.session.party_requests import PartyRequests
+from smpc_dp.session.party_requests import EncodedVector, PartyRequests
 
 if TYPE_CHECKING:
     # `connect` loads the modules that the session needs; those that only some requests need are loaded by
@@ -547,7 +547,7 @@ class Session:
         self.check_open()
         check_sums(self._requests, kind)
         self._requests.take(number)
-        return await run_encoded(self._requests, kind, ring_vector.copy(), clipped, label)
+        return await run_encoded(self._requests, kind, EncodedVector(ring_vector.copy(), clipped), label)
 
 
 @asynccontextmanager

@@ -288,6 +288,8 @@ def test_weight_that_nobody_can_have_is_refused(weight: int) -> None:
 def test_unpack_needs_the_length(size: int) -> None:
     with pytest.raises(ValueError, match=f"{size} bytes where 6 are due"):
         real().unpack(bytes(size))
+    with pytest.raises(ValueError, match=f"{size} bytes where 6 are due"):
+        real().add_packed(real().zeros(), memoryview(bytes(size)))
 
 
 def test_average_is_correctly_rounded() -> None:

@@ -49,8 +49,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"identity", "trees"}),
     frozenset({"generator_cache", "report", "seen", "settings"}),
     frozenset({"crypto", "database", "encoding", "files"}),
-    frozenset({"ball", "box", "extensions", "optional", "values"}),
-    frozenset({"_core", "decoding", "errors", "platforms", "signals", "summary"}),
+    frozenset({"ball", "box", "extensions", "fixed_point", "optional", "values"}),
+    frozenset({"_core", "decoding", "errors", "platforms", "signals", "summary", "when_read"}),
 )
 RANK = {layer: rank for rank, row in enumerate(LAYERS) for layer in row}
 
@@ -91,7 +91,7 @@ ONLY_FOR: dict[str, frozenset[str]] = {
     "transport": frozenset({"capability", "session", "simulate"}),
     "demo": frozenset({"cli"}),
     "cli": frozenset({"__main__"}),
-    "_core": frozenset({"crypto"}),
+    "_core": frozenset({"crypto", "fixed_point"}),
 }
 
 # Which of these packages a package of the lab may import; it may import all others.

@@ -33,6 +33,13 @@ def read(tree: dict[str, Any], length: int = 9, **options: Any) -> Tree:
     return flatten(tree, encoding(length), party="alice", **options)
 
 
+def values_of(tree: Tree) -> list[float]:
+    """Return the encoded values, in the session's unit."""
+    given = tree.encoding
+    grid = tree.encode()[0].astype(np.int64) + given.lowest
+    return list(map(float, given.real(grid)))
+
+
 def issues_of(error: pytest.ExceptionInfo[ConfigError]) -> list[tuple[str, ConfigCheck]]:
     assert all(issue.reason.startswith("alice: ") for issue in error.value.issues)
     return [(issue.where, issue.check) for issue in error.value.issues]
@@ -40,7 +47,8 @@ def issues_of(error: pytest.ExceptionInfo[ConfigError]) -> list[tuple[str, Confi
 
 def test_a_tree_becomes_a_vector_and_comes_back() -> None:
     tree = read(model())
-    assert tree.vector.tolist() == [0.25, 1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 1.5]
+    assert values_of(tree) == [0.25, 1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 1.5]
+    assert tree.vector.tolist() == values_of(tree)
     assert [leaf.path for leaf in tree.leaves] == [
         "['a']['loss']",
         "['a'][\"odd'key\"]",
@@ -70,8 +78,7 @@ def test_each_leaf_is_rounded_within_its_own_bounds() -> None:
     given = {"fine": np.array([0.001, -0.0013]), "coarse": np.array([90.0])}
     bounds = {"['fine']": (-0.004, 0.004), "['coarse']": (0.0, 100.0)}
     tree = read(given, 3, bounds=bounds)
-    grid = np.rint(tree.vector * 2**10) / 2**10
-    back = tree.restore(grid)
+    back = tree.restore(np.array(values_of(tree)))
     coarse, fine = tree.leaves
     assert fine.step == pytest.approx(0.001 / 2**10)
     assert coarse.step == pytest.approx(12.5 / 2**10)
@@ -81,15 +88,39 @@ def test_each_leaf_is_rounded_within_its_own_bounds() -> None:
     # The bounds themselves are bounds of the session, whatever rounding does.
     for value, expected in ((0.004, 4.0), (-0.004, -4.0)):
         edge = read({"fine": np.array([value, 0.0]), "coarse": np.array([0.0])}, 3, bounds=bounds)
-        assert edge.vector[1] == expected
+        assert values_of(edge)[1] == expected
 
 
 def test_an_average_of_mapped_trees_is_the_mapped_average() -> None:
     bounds = (0.0, 0.3)
     parts = [{"w": np.array([value])} for value in (0.05, 0.1, 0.29)]
     mapped = [read(part, 1, bounds=bounds) for part in parts]
-    value = np.mean([tree.vector for tree in mapped], axis=0)
-    assert mapped[0].restore(value)["w"][0] == pytest.approx(0.44 / 3, rel=1e-12)
+    value = np.mean([values_of(tree) for tree in mapped], axis=0)
+    assert mapped[0].restore(value)["w"][0] == pytest.approx(0.44 / 3, abs=mapped[0].leaves[0].step)
+
+
+def test_bounds_as_wide_as_those_of_the_session_are_moved_back() -> None:
+    tree = read({"w": np.array([11.0, 12.5])}, 2, bounds=(8.0, 16.0))
+    assert values_of(tree) == [-1.0, 0.5]
+    assert tree.restore(np.array(values_of(tree)), exact=True)["w"].tolist() == [11.0, 12.5]
+
+
+def test_the_last_value_of_the_last_leaf_must_be_a_number_in_any_layout() -> None:
+    last = np.zeros((700, 300), np.float32)
+    last[-1, -1] = np.nan
+    for array, index in ((last, "[699, 299]"), (last.T, "[299, 699]"), (last[::-1], "[0, 299]")):
+        tree = read({"a": np.zeros(5), "z": array}, 5 + array.size, clip=True)
+        with pytest.raises(PrivacyError) as caught:
+            tree.encode()
+        assert str(caught.value) == f"alice: ['z']{index} must be finite"
+
+
+def test_a_model_of_more_values_than_a_session_takes_is_refused_by_its_size() -> None:
+    huge = np.broadcast_to(np.float32(0), (1 << 16, 1 << 15))
+    with pytest.raises(ConfigError, match=r"has 2147483648 values in 1 leaves, vectors have 3$"):
+        read({"w": huge}, 3)
+    with pytest.raises(ConfigError, match=r"length: must be between 1 and 67108864, is 2147483648"):
+        encoding(1 << 31)
 
 
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16])
@@ -101,26 +132,26 @@ def test_an_exact_average_is_within_the_bounds_of_its_leaf_in_its_type(kind: Any
     whole = flatten({"w": corners}, session, party="alice", bounds=bounds)
     tree = flatten({"w": corners.astype(kind)}, session, party="alice", bounds=bounds, clip=True)
     # The grid rounds a bound to up to half a step beyond it.
-    outward = whole.vector + 2.0**-31 * np.sign(whole.vector)
+    outward = np.array(values_of(whole)) + 2.0**-31 * np.sign(values_of(whole))
     average = tree.restore(outward, exact=True)["w"]
     assert average.dtype == kind
     assert (average.astype(np.float64) >= lower).all()
     assert (average.astype(np.float64) <= upper).all()
     np.testing.assert_allclose(average, corners, rtol=2 * float(np.finfo(kind).eps), atol=2.0**-30)
-    assert flatten({"w": average}, session, party="alice", bounds=bounds).clipped == 0
+    assert flatten({"w": average}, session, party="alice", bounds=bounds).encode()[1] == 0
 
 
 def test_half_a_step_of_a_leaf_beyond_its_bound_is_the_bound() -> None:
     step = read({"w": np.zeros(1)}, 1, bounds=(-0.1, 0.1)).leaves[0].step
     tree = read({"w": np.array([0.1 + 0.49 * step])}, 1, bounds=(-0.1, 0.1))
-    assert (tree.vector.tolist(), tree.clipped) == ([4.0], 0)
+    assert (values_of(tree), tree.encode()[1]) == ([4.0], 0)
     with pytest.raises(PrivacyError, match=r"\['w'\]\[0\] is outside \[-0.1, 0.1\]"):
-        read({"w": np.array([0.1 + 0.51 * step])}, 1, bounds=(-0.1, 0.1))
+        read({"w": np.array([0.1 + 0.51 * step])}, 1, bounds=(-0.1, 0.1)).encode()
 
 
 def test_values_are_clipped_to_the_bounds_of_their_leaf_if_asked() -> None:
     tree = read({"w": np.array([1.0, -7.0, 9.0])}, 3, clip=True, bounds=(-2.0, 2.0))
-    assert (tree.vector.tolist(), tree.clipped) == ([2.0, -4.0, 4.0], 2)
+    assert (values_of(tree), tree.encode()[1]) == ([2.0, -4.0, 4.0], 2)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +168,7 @@ def test_a_value_that_is_out_of_bounds_is_named_by_its_path(
     value: Any, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(PrivacyError, match=message):
-        read({"w": value}, 2, **options)
+        read({"w": value}, 2, **options).encode()
 
 
 def test_leaves_that_are_no_floats_are_named_all_at_once() -> None:
@@ -263,10 +294,10 @@ def test_masked_leaves_and_leaves_without_a_value_are_refused() -> None:
     hidden = np.ma.masked_equal(np.array([3.0, 99.0]), 99.0)
     with pytest.raises(ConfigError, match=r"tree\['a'\]: alice: has masked values: none may be missing"):
         flatten({"a": hidden}, encoding, party="alice")
-    assert flatten({"a": np.ma.array([3.0, 4.0])}, encoding, party="alice").vector.tolist() == [3.0, 4.0]
+    assert values_of(flatten({"a": np.ma.array([3.0, 4.0])}, encoding, party="alice")) == [3.0, 4.0]
     pandas = pytest.importorskip("pandas")
     with pytest.raises(PrivacyError, match=r"alice: \['a'\]\[1\] must be finite"):
-        flatten({"a": pandas.Series([3.0, None], dtype="Float64")}, encoding, party="alice")
+        flatten({"a": pandas.Series([3.0, None], dtype="Float64")}, encoding, party="alice").encode()
 
 
 def test_bounds_that_the_session_has_no_steps_for_are_refused() -> None:

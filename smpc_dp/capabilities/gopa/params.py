@@ -30,6 +30,7 @@ from smpc_dp.errors import (
     PrivacyError,
     VerificationError,
 )
+from smpc_dp.fixed_point import GridTotal
 from smpc_dp.privacy.distributions import BinomialDistribution, DiscreteGaussianDistribution
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.named_sentences import NamedSentences
@@ -158,8 +159,8 @@ class GopaParameters(CheckableParameters, frozen=True):
                 code=Code.NEIGHBOURHOOD,
             )
 
-    def decode(self, total: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
-        """Return the noisy sum on the grid, shape (length,), and the number of contributors.
+    def decoded(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
+        """Return the noisy sum on the grid, to be read later, and the number of contributors.
 
         Raises:
             VerificationError: it is further out than any noise of the plan explains.

@@ -30,12 +30,13 @@ class OwnModel:
     """A caller's own model with its functions, checked against the settings of a session.
 
     Attributes:
-        tree: the model that all parties begin with.
+        tree: the model that all parties begin with; start: its values, shape (length,).
         parties: names of the local parties, for errors.
         weights: how often each of them counts; None where all count alike.
     """
 
     tree: Tree
+    start: NDArray[np.float64]
     wrapped: bool
     parties: tuple[str, ...]
     data: Sequence[Any]
@@ -67,8 +68,17 @@ class OwnModel:
         function = given.update if given.gradient is None else given.gradient
         if function is None:
             raise ConfigError.at("gradient", "is missing", ConfigCheck.MISSING)
+        start = np.asarray(read.vector, dtype="<f8")
         return cls(
-            read, wrapped, tuple(parties), data, counted, function, given.gradient is None, given.metric
+            read,
+            start,
+            wrapped,
+            tuple(parties),
+            data,
+            counted,
+            function,
+            given.gradient is None,
+            given.metric,
         )
 
     @property
@@ -76,11 +86,6 @@ class OwnModel:
         """Hash of the model that all begin with, and of its structure, for the operation of requests."""
         hashed = digest(Label.OWN_MODEL, self.tree.structure.encode(), self.start.tobytes())
         return f"model:{hashed.hex()[:32]}"
-
-    @property
-    def start(self) -> NDArray[np.float64]:
-        """The model that all parties begin with, shape (length,)."""
-        return np.asarray(self.tree.vector, dtype="<f8")
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ both. Specification: protocols/secagg/README.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -132,7 +132,7 @@ def masks_of(
 
 
 def mask_vector(member: Member[SumParameters], vector: RingVector, masks: Masks) -> bytes:
-    """Return the vector plus masks and noise, packed.
+    """Return the vector plus masks and noise, packed; `vector` stays as it is.
 
     Where totals are checked the vector has its noise already: the party has committed to it.
     """
@@ -140,7 +140,8 @@ def mask_vector(member: Member[SumParameters], vector: RingVector, masks: Masks)
     masks.add_to(ring_vector, parameters)
     if not parameters.is_checked:
         parameters.add_noise(ring_vector, member.random)
-    return parameters.encoding.pack(ring_vector)
+    # Messages take any buffer, and this one is not copied.
+    return cast("bytes", parameters.encoding.pack_overwriting(ring_vector))
 
 
 def open_shares(
@@ -227,19 +228,23 @@ def add_masked(
 
 
 def add_vector(
-    aggregator: SumAggregator[SumParameters], total: RingVector, sender: str, packed: bytes, kind: str
+    aggregator: SumAggregator[SumParameters],
+    total: RingVector,
+    sender: str,
+    packed: bytes | memoryview,
+    kind: str,
 ) -> None:
     """Add a party's packed vector to the total, in place.
 
     Storing it would take the memory of a vector for each party.
     """
+    encoding = aggregator.parameters.encoding
     try:
-        ring_vector = aggregator.parameters.encoding.unpack(packed)
+        encoding.add_packed(total, packed)
     except ValueError as error:
         raise PeerFault(sender, f"malformed {kind}: {error}", Check.MALFORMED) from None
     if aggregator.watch is not None:
-        aggregator.watch(sender, ring_vector)
-    total += ring_vector
+        aggregator.watch(sender, encoding.unpack(packed))
 
 
 def accept_unmask(collector: Collector[SumParameters], expected: tuple[int, ...], envelope: Envelope) -> Item:

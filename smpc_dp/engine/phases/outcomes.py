@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from itertools import compress
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -19,7 +20,9 @@ from smpc_dp.wire.sets import PartySet, pack_set
 from smpc_dp.wire.signing import Context
 
 
-def unpack_total(member: Member[SumParameters], message: msgspec.Struct, packed: bytes) -> RingVector:
+def unpack_total(
+    member: Member[SumParameters], message: msgspec.Struct, packed: bytes | memoryview
+) -> RingVector:
     """Return the total that the aggregator sent in `message`; raise PeerFault if it is malformed."""
     try:
         return member.parameters.encoding.unpack(packed)
@@ -49,15 +52,15 @@ def outcome(
     residual_pairs: int = 0,
     signed_result: SignedResult | None = None,
 ) -> Outcome:
-    """Decode the sum of the survivors and add its claim and its evidence.
+    """Decode the sum of the survivors and add its claim and its evidence; `total` must not change any more.
 
     `residual_pairs` counts the pairs of which only one end is in the sum and whose term was left in it.
     """
-    grid, weight = parameters.decode(total, len(survivors))
+    grid, weight = parameters.decoded(total, len(survivors))
     packed = survivors.packed if isinstance(survivors, PartySet) else pack_set(survivors, len(context.names))
     present, absent = context.remember(("split", packed), lambda: _split(context, survivors))
     return Outcome(
-        total=grid,
+        total=cast("Any", grid),
         weight=weight,
         encoding=parameters.encoding,
         survivors=present,

@@ -26,6 +26,7 @@ from smpc_dp.engine.phases.messages import (
 )
 from smpc_dp.engine.result import Claim, Noise, Outcome, Privacy, Result
 from smpc_dp.errors import LocalError
+from smpc_dp.fixed_point import GridTotal
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import (
     SecAggPlan,
@@ -272,9 +273,12 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
         """Add to `ring_vector`, in place, the noise that stays in the sum; none without privacy."""
 
-    def decode(self, total: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
-        """Return the sum on the integer grid, shape (length,), and its weight; raise VerificationError."""
-        return self.encoding.decode(total, contributors)
+    def decoded(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
+        """Return the sum on the integer grid, to be read later, and its weight; raise VerificationError.
+
+        `total` must not change any more.
+        """
+        return self.encoding.decoded(total, contributors)
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
         """Return the noise in a sum over `survivors`; None if there is none."""

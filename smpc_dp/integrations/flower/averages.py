@@ -122,7 +122,6 @@ class SecureAverage:
 
         Raises:
             ConfigError: a metric is missing or no number; as of `smpc_dp.trees.flatten`.
-            PrivacyError: a value is not finite, or out of its bounds; names its path.
         """
         party, issues = self.membership.name, []
         values: dict[str, float] = {}
@@ -156,13 +155,15 @@ class SecureAverage:
         planned = self.membership.parameters.planned()
         return " ".join(part for part in ("average", task, planned, tree.structure) if part)
 
-    def encode(self, tree: Tree, examples: object, *, clip: bool = False) -> tuple[RingVector, int]:
-        """Return the ring elements of a tree, and the number of values that were clipped as a vector.
+    def encode(self, tree: Tree, examples: object) -> tuple[RingVector, int]:
+        """Return the ring elements of a tree, and the number of values that were clipped.
 
         In a session with weights they are times the number of examples.
 
         Raises:
-            ConfigError: the number is missing or no whole number. PrivacyError: it is above `max_weight`.
+            ConfigError: the number is missing or no whole number.
+            PrivacyError: it is above `max_weight`; or a value is not finite, or out of its bounds, and is
+                named by its path.
         """
         party, weight = self.membership.name, None
         if self.weighted:
@@ -170,7 +171,7 @@ class SecureAverage:
                 reason = f"{party}: a whole number is needed, is {type(examples).__name__}"
                 raise ConfigError.at("examples", reason, ConfigCheck.TYPE)
             weight = float(examples)
-        return self.membership.encoding.encode(tree.vector, party=party, weight=weight, clip=clip)
+        return tree.encode(weight=weight)
 
 
 def task_of(kind: str, parts: Iterable[bytes]) -> str:

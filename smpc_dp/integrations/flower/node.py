@@ -160,14 +160,13 @@ class Node:
         contribution = work()
         tree = average.flatten(contribution.arrays, contribution.metrics, clip=self.file.clip)
         examples = contribution.metrics.get(self.file.examples)
-        ring_vector, outside = average.encode(tree, examples, clip=self.file.clip)
+        ring_vector, clipped = average.encode(tree, examples)
         operation = average.operation(task, tree)
         self.requests.set_operation(membership.session.digest, number, operation)
         first = self._party(kind, number, operation, ring_vector)
         run: SavedRun[Outcome] = SavedRun.begin(
             first.role, first.member, first.state, self._saving(kind, number, first.role)
         )
-        clipped = tree.clipped + outside
         note = f"{self.file.party}: request {number}: {clipped} values were clipped" if clipped else ""
         return Answer(tuple(map(encode_envelope, run.handle(Start()))), trust=self.trust, note=note)
 

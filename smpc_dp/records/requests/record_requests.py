@@ -14,7 +14,7 @@ from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, OtherRequestError
 from smpc_dp.records.record_result import BEYOND_ROWS, KIND, RecordResult
 from smpc_dp.session.events import Event
-from smpc_dp.session.party_requests import PartyRequests, check_label
+from smpc_dp.session.party_requests import EncodedVector, PartyRequests, check_label
 from smpc_dp.session.planned import RowsWarning
 from smpc_dp.session.tasks import checked_for
 
@@ -102,7 +102,9 @@ async def request_step(
         with suppress(RowsWarning):
             reason = f"{requests.party}: request {requests.number}: {BEYOND_ROWS}"
             warnings.warn(reason, RowsWarning, stacklevel=4)
-    outcome, receipt = await requests.outcome(KIND, ready.ring_vector, label, parameters.planned())
+    outcome, receipt = await requests.outcome(
+        KIND, EncodedVector(ready.ring_vector), label, parameters.planned()
+    )
     names = requests.membership.names
     result = await asyncio.to_thread(
         lambda: parameters.result(

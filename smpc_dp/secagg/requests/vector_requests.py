@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from smpc_dp.engine.result import Result
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.session.party_requests import PartyRequests, check_label
+from smpc_dp.session.party_requests import EncodedVector, PartyRequests, check_label
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from smpc_dp.encoding import RingVector
-    from smpc_dp.trees import Bounds
+    from smpc_dp.trees import Bounds, Tree
 
 Kind = Literal["sum", "average"]
 # Where the structure of a tree is in the operation too.
@@ -62,8 +60,8 @@ async def request_vector(
     requests.take(number)
     async with requests.declining():
         encoding = requests.membership.encoding
-        ring_vector, clipped = encoding.encode(vector, party=requests.party, weight=weight, clip=clip)
-    return await run_encoded(requests, kind, ring_vector, clipped, label)
+        encoded = EncodedVector(*encoding.encode(vector, party=requests.party, weight=weight, clip=clip))
+    return await run_encoded(requests, kind, encoded, label)
 
 
 async def request_tree(
@@ -85,22 +83,20 @@ async def request_tree(
     encoding = requests.membership.encoding
     async with requests.declining():
         tree = flatten(given, encoding, party=requests.party, bounds=bounds, clip=clip)
-        ring_vector, clipped = encoding.encode(tree.vector, party=requests.party, weight=weight, clip=clip)
-    clipped += tree.clipped
-    result = await run_encoded(requests, "average", ring_vector, clipped, label, tree.structure)
-    return replace(result, tree=tree.restore(result.value, exact=result.noise is None), leaves=tree.leaves)
+        encoded = EncodedVector(*tree.encode(weight=weight))
+    return await run_encoded(requests, "average", encoded, label, tree)
 
 
 async def run_encoded(
     requests: PartyRequests,
     kind: Kind,
-    ring_vector: RingVector,
-    clipped: int,
+    vector: EncodedVector,
     label: str,
-    structure: str = "",
+    tree: Tree | None = None,
 ) -> Result:
-    """Run one request with an encoded vector; `structure`: of the tree that it is made of."""
+    """Run one request with an encoded vector; `tree`: that it is made of."""
+    structure = "" if tree is None else tree.structure
     planned = " ".join(part for part in (structure, requests.membership.parameters.planned()) if part)
-    outcome, receipt = await requests.outcome(kind, ring_vector, label, planned)
+    outcome, receipt = await requests.outcome(kind, vector, label, planned)
     distributions = requests.membership.parameters.noise_distributions
-    return Result.of(outcome, kind, clipped, receipt, distributions)
+    return Result.of(outcome, kind, vector.clipped, receipt, distributions, tree)

@@ -17,6 +17,7 @@ from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.result import WHOLE_PARTY, Claim, Noise
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Issues, VerificationError
+from smpc_dp.fixed_point import GridTotal
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.privacy.secagg_plan import SecAggPlan
@@ -85,8 +86,8 @@ class ExchangeParameters(SumParameters, frozen=True):
         source = NoiseSource.keyed(randomness.bytes(32), b"exchange", b"noise")
         ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
 
-    def decode(self, total: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
-        """Return the sum on the grid, shape (length,), and the number of contributors.
+    def decoded(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
+        """Return the sum on the grid, to be read later, and the number of contributors.
 
         Raises:
             VerificationError: it is further out than the noise explains.
@@ -126,7 +127,7 @@ class ExchangeParameters(SumParameters, frozen=True):
         it.
         """
         encoding, deviation = self.encoding, math.isqrt(math.ceil(self.variance))
-        grid = decode_noisy(encoding, ring_vector, 1, deviation)[0].astype(np.float64)
+        grid = decode_noisy(encoding, ring_vector, 1, deviation)[0].values.astype(np.float64)
         if self.variance or encoding.l2_bound is None:
             return
         norm = float(np.linalg.norm(grid)) * encoding.step

@@ -264,9 +264,9 @@ def _outcome(
     """Return the sum of a party's own vector and the received ones."""
     parameters, context = member.parameters, member.context
     count = 1 + len(received)
-    grid, weight = parameters.decode(total, count)
+    grid, weight = parameters.decoded(total, count)
     return Outcome(
-        total=grid,
+        total=grid.values,
         weight=weight,
         encoding=parameters.encoding,
         survivors=tuple(name for name in context.names if name in received or name == member.name),

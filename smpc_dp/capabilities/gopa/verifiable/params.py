@@ -40,6 +40,7 @@ from smpc_dp.errors import (
     PrivacyError,
     VerificationError,
 )
+from smpc_dp.fixed_point import GridTotal
 from smpc_dp.logs.log import MAX_PAYLOAD_BYTES
 from smpc_dp.privacy.certificates import certificate_bytes
 from smpc_dp.privacy.distributions import BinomialDistribution
@@ -175,13 +176,13 @@ class VerifiableParameters(GopaParameters, frozen=True):
         seen = math.ceil(neighbours * (proven + 3 * ENVELOPE)) + 3 * ENVELOPE
         return sent - vector + proven + more * ENVELOPE, received + seen + certificates
 
-    def decode(self, total: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
-        """Return the noisy sum on the grid, shape (length,), and the number of contributors.
+    def decoded(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
+        """Return the noisy sum on the grid, to be read later, and the number of contributors.
 
         Where pairwise terms are left in it no bound holds but that of what was published: corrupt parties can
         choose large terms, and fall silent.
         """
-        return total.view(np.int64) + np.int64(contributors * self.encoding.lowest), contributors
+        return GridTotal(total, contributors * self.encoding.lowest), contributors
 
     def check_total(self, total: Sequence[int], contributors: int, residual_pairs: int) -> None:
         """Raise VerificationError if no values within the bounds and their noise have this total."""

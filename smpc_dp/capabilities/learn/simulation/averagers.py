@@ -29,8 +29,9 @@ from smpc_dp.capabilities.learn.averager import (
 from smpc_dp.capabilities.learn.exchanges import PlannedMessages
 from smpc_dp.capabilities.learn.methods import PlannedAverages
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.encoding import EXACT_FLOAT, Encoding
+from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.fixed_point import EXACT_FLOAT
 from smpc_dp.privacy.sampling import NoiseSource
 
 if TYPE_CHECKING:
