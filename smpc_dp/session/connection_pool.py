@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.decoding import Buffer
+from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.session.awaited import Awaited
 from smpc_dp.session.deadline import now
 from smpc_dp.session.events import Event, OnEvent, warning
@@ -28,7 +29,7 @@ EARLY_LIMIT = 16
 
 
 # Handles a message that is no envelope, given its sender and content; False if it is an envelope.
-Divert = Callable[[str, bytes], Awaitable[bool]]
+Divert = Callable[[str, Buffer], Awaitable[bool]]
 
 
 @dataclass(slots=True)
@@ -50,13 +51,15 @@ class Connection:
 class InboundEvent:
     """Inbound event: a message of a request, or (envelope None) the loss of a connection.
 
-    `clean`: whether the peer said goodbye before its connection was lost.
+    `clean`: whether the peer said goodbye before its connection was lost. `failure`: of this process, which
+    could not store what the peer sent.
     """
 
     peer: str
     request: int = 0
     envelope: Envelope | None = None
     clean: bool = False
+    failure: LocalError | None = None
     connection: Connection | None = field(default=None, compare=False, repr=False)
 
 
@@ -191,7 +194,7 @@ class ConnectionPool:
             # The loss of a party's last channel is reported before any event of this one.
             await asyncio.wait([before])
         # However a connection ends, its party is lost for this run.
-        clean = False
+        clean, failure = False, None
         try:
             while True:
                 # No variable: what was taken must not stay until the next message comes.
@@ -200,12 +203,13 @@ class ConnectionPool:
             clean = closed.clean
         except SmpcError as error:
             self.refused(channel.peer, error)
+            failure = error if isinstance(error, LocalError) else None
         finally:
             sent, received = channel.bytes_sent, channel.bytes_received
             name, peer = self._membership.name, channel.peer
             self._on_event(Event(name, "traffic", detail=peer, sent=sent, received=received))
         channel.abort()
-        await self.inbound.put(InboundEvent(channel.peer, clean=clean))
+        await self.inbound.put(InboundEvent(channel.peer, clean=clean, failure=failure))
         if not resumes:
             # The process that has asked for later requests is gone.
             self._early.pop(channel.peer, None)

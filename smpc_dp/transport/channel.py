@@ -11,6 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from smpc_dp.crypto.tls import TlsError
+from smpc_dp.decoding import Buffer
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault, printable
 from smpc_dp.transport import framing, tls
 from smpc_dp.transport.inbox import Budgets, Inbox, Message
@@ -180,10 +181,11 @@ class Channel:
         self._send_control()
         self.bytes_sent += total
 
-    async def receive(self) -> bytes:
+    async def receive(self) -> Buffer:
         """Return the next message; wait for it without limit. Cancelling loses nothing after the hello.
 
-        Raises ChannelClosed at the end (`clean` tells a goodbye from a cut), PeerFault when the peer breaks
+        One that was spooled is a read-only view. Raises LocalError when a message could not be stored,
+        ChannelClosed at the end (`clean` tells a goodbye from a cut), PeerFault when the peer breaks
         the framing, exceeds a limit or TLS fails, TimeoutFault when a frame takes more than
         `frame_timeout` seconds. Any of them ends the channel, and is raised again by the next call.
         """
@@ -354,7 +356,7 @@ class Channel:
         seen = "" if share is None else f": {share}"
         return f"a frame took more than {self.frame_timeout} s, or a message {self._message_timeout} s{seen}"
 
-    async def _read_content(self, admit: Callable[[int], Awaitable[framing.Share]]) -> bytes:
+    async def _read_content(self, admit: Callable[[int], Awaitable[framing.Share]]) -> Buffer:
         """Read the content of one message."""
         while True:
             first = await self._stream.stream.read(1)
@@ -374,7 +376,7 @@ class Channel:
             except asyncio.CancelledError:
                 self.abort()
                 raise
-            if isinstance(content, bytes):
+            if not isinstance(content, int):
                 return content
             if content == framing.BYE:
                 raise ChannelClosed(self.peer, clean=True)

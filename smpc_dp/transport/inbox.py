@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
+from smpc_dp.decoding import Buffer
 from smpc_dp.errors import SmpcError
 from smpc_dp.transport.framing import MAX_FRAME, InflightBudget, Share
 
@@ -30,7 +31,7 @@ class Budgets:
 class Message:
     """Message, and its share of a budget, once it has one, which it releases when it is used."""
 
-    content: bytes = b""
+    content: Buffer = b""
     share: Share | None = None
 
     def release(self) -> None:
