@@ -51,8 +51,8 @@ class Connection:
 class InboundEvent:
     """Inbound event: a message of a request, or (envelope None) the loss of a connection.
 
-    `clean`: whether the peer said goodbye before its connection was lost. `failure`: of this process, which
-    could not store what the peer sent.
+    `clean`: whether the peer said goodbye before its connection was lost. `failure`: in the place of a
+    message that this process could not store.
     """
 
     peer: str
@@ -194,7 +194,7 @@ class ConnectionPool:
             # The loss of a party's last channel is reported before any event of this one.
             await asyncio.wait([before])
         # However a connection ends, its party is lost for this run.
-        clean, failure = False, None
+        clean = False
         try:
             while True:
                 # No variable: what was taken must not stay until the next message comes.
@@ -203,13 +203,12 @@ class ConnectionPool:
             clean = closed.clean
         except SmpcError as error:
             self.refused(channel.peer, error)
-            failure = error if isinstance(error, LocalError) else None
         finally:
             sent, received = channel.bytes_sent, channel.bytes_received
             name, peer = self._membership.name, channel.peer
             self._on_event(Event(name, "traffic", detail=peer, sent=sent, received=received))
         channel.abort()
-        await self.inbound.put(InboundEvent(channel.peer, clean=clean, failure=failure))
+        await self.inbound.put(InboundEvent(channel.peer, clean=clean))
         if not resumes:
             # The process that has asked for later requests is gone.
             self._early.pop(channel.peer, None)
@@ -218,7 +217,11 @@ class ConnectionPool:
         """Return the next message of a channel that is not diverted."""
         peer = connection.channel.peer
         while True:
-            message = await connection.channel.receive()
+            try:
+                message = await connection.channel.receive()
+            except LocalError as error:
+                self.refused(peer, error)
+                return InboundEvent(peer, failure=error, connection=connection)
             if self._divert is None or not await self._divert(peer, message):
                 request, envelope = self._membership.from_wire(message, peer)
                 return InboundEvent(peer, request, envelope, connection=connection)

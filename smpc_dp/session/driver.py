@@ -153,7 +153,7 @@ class Drive:
     async def take(self, inbound: InboundEvent) -> None:
         """Give the role an inbound event; shorten the first step's wait once enough have sent.
 
-        Raises LocalError where this process could not store what a peer sent: the peer is not at fault.
+        Raises LocalError for a message that this process could not store: its sender is not at fault.
         """
         if inbound.failure is not None:
             raise inbound.failure

@@ -12,7 +12,16 @@ from typing import TypeVar
 
 from smpc_dp.crypto.tls import TlsError
 from smpc_dp.decoding import Buffer
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault, printable
+from smpc_dp.errors import (
+    Check,
+    ConfigCheck,
+    ConfigError,
+    LocalError,
+    PeerFault,
+    SmpcError,
+    TimeoutFault,
+    printable,
+)
 from smpc_dp.transport import framing, tls
 from smpc_dp.transport.inbox import Budgets, Inbox, Message
 from smpc_dp.transport.sockets import unsent
@@ -184,10 +193,12 @@ class Channel:
     async def receive(self) -> Buffer:
         """Return the next message; wait for it without limit. Cancelling loses nothing after the hello.
 
-        One that was spooled is a read-only view. Raises LocalError when a message could not be stored,
-        ChannelClosed at the end (`clean` tells a goodbye from a cut), PeerFault when the peer breaks
+        One that was stored in a file is a read-only view. Raises LocalError in the place of one that could
+        not be stored; the channel goes on.
+
+        Raises ChannelClosed at the end (`clean` tells a goodbye from a cut), PeerFault when the peer breaks
         the framing, exceeds a limit or TLS fails, TimeoutFault when a frame takes more than
-        `frame_timeout` seconds. Any of them ends the channel, and is raised again by the next call.
+        `frame_timeout` seconds. Any of these ends the channel, and is raised again by the next call.
         """
         if self._ended is not None:
             raise self._ended
@@ -205,6 +216,8 @@ class Channel:
             raise
         finally:
             self._receiving = False
+        if message.failure is not None:
+            raise message.failure
         self._held = message
         self.bytes_received += len(message.content)
         return message.content
@@ -338,6 +351,8 @@ class Channel:
         message = Message()
         try:
             message.content = await self._read_content(partial(self._admit, message))
+        except LocalError as error:
+            message.failure = error
         except TimeoutError as error:
             if is_of_system(error):
                 raise broken(error, self.peer) from None

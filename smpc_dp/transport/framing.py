@@ -275,7 +275,7 @@ async def read_message(
 
     Raises PeerFault when the length is above `max_message` or the header is wrong, TimeoutError when a frame
     is late or the budget stops the message, OSError when the connection fails, or ends in a frame, LocalError
-    when the message cannot be stored.
+    when the message, which is read to its end, cannot be stored.
     """
     async with asyncio.timeout(frame_timeout):
         total, kind = HEADER.unpack(first + await _exactly(reader, HEADER.size - 1, peer))

@@ -6,27 +6,25 @@ does not grow with them. A file has the bytes that have come, and is gone when n
 
 from __future__ import annotations
 
-import contextlib
 import io
 import mmap
 import shutil
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import IO, Protocol
 
 from smpc_dp.decoding import Buffer
 from smpc_dp.errors import LocalError
 
 
 class Spool(Protocol):
-    """Interface of the store of one message; `close` drops it, and after `content` does nothing."""
+    """Interface of the store of one message; `close` drops what `content` has not returned."""
 
     def write(self, piece: bytes, /) -> object:
-        """Append the next bytes; LocalError where there is no room for them."""
+        """Append the next bytes."""
 
     def content(self) -> Buffer:
-        """Return the whole message, which does not change any more."""
+        """Return the whole message, which does not change any more; LocalError if a write has failed."""
 
     def close(self) -> None: ...
 
@@ -45,37 +43,46 @@ class MemorySpool:
 
 
 class FileSpool:
-    """Store of `total` bytes in a file without a name in `folder`."""
+    """Store of `total` bytes in a file without a name in `folder`.
+
+    Where a write fails it drops this message and what follows of it: the messages behind it can be read.
+    """
 
     def __init__(self, folder: str, total: int) -> None:
         self._folder, self._total = folder, total
-        with self._naming():
+        self._file: IO[bytes] | None = None
+        self._failure: OSError | None = None
+        try:
             self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - see `close`
+        except OSError as error:
+            self._failure = error
 
     def write(self, piece: bytes, /) -> None:
-        """See `Spool.write`."""
+        """See `Spool`."""
         rest = memoryview(piece)
-        with self._naming():
-            while rest:
+        try:
+            while self._file is not None and rest:
                 rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            self._failure = error
+            self.close()
 
     def content(self) -> memoryview:
-        """Return a view of the file, which lives as long as the view."""
-        with self._naming(), self._file:
-            return memoryview(mmap.mmap(self._file.fileno(), self._total, access=mmap.ACCESS_READ))
+        """Return a view of the file, which lives as long as the view; errors as of `Spool.content`."""
+        try:
+            if self._failure is None and self._file is not None:
+                return memoryview(mmap.mmap(self._file.fileno(), self._total, access=mmap.ACCESS_READ))
+        except OSError as error:
+            self._failure = error
+        why = "closed" if self._failure is None else self._failure.strerror
+        reason = f"cannot store a message of {self._total} bytes in a file: {why}"
+        raise LocalError(f"{self._folder}: {reason} (TMPDIR names another folder)")
 
     def close(self) -> None:
         """See `Spool`."""
-        self._file.close()
-
-    @contextlib.contextmanager
-    def _naming(self) -> Iterator[None]:
-        """Raise LocalError that names the folder for an error of the file."""
-        try:
-            yield
-        except OSError as error:
-            reason = f"cannot store a message of {self._total} bytes in a file: {error.strerror}"
-            raise LocalError(f"{self._folder}: {reason} (TMPDIR names another folder)") from None
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,7 @@ class SpoolFolder:
             raise LocalError(f"no folder for large messages: {error.strerror}; set TMPDIR") from None
 
     def spool(self, total: int) -> FileSpool:
-        """Return the spool of a message of `total` bytes; raise LocalError if it cannot be made."""
+        """Return the spool of a message of `total` bytes."""
         return FileSpool(self.path, total)
 
     def check_room(self, needed: int) -> None:

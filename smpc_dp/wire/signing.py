@@ -154,7 +154,7 @@ class Context:
         return body_hash
 
     def check_detached(
-        self, run_id: bytes, step: str, sender: str, receiver: str, body: Buffer, signature: bytes
+        self, run_id: bytes, step: str, sender: str, receiver: str, body: bytes, signature: bytes
     ) -> None:
         """Check the signature of a message that another party forwards; see `check`."""
         self.remember(

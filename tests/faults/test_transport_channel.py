@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from smpc_dp.errors import ConfigError, PeerFault, TimeoutFault
+from smpc_dp.errors import ConfigError, LocalError, PeerFault, TimeoutFault
 from smpc_dp.transport import framing
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.spool import SpoolFolder
@@ -399,6 +399,26 @@ async def test_who_announces_a_large_message_and_sends_little_holds_no_budget(
     theirs = await server.channel()
     await asyncio.sleep(0.1)
     await passes(mine, theirs)
+
+
+async def test_a_message_that_cannot_be_stored_is_no_fault_of_its_sender(net: Net, tmp_path: Path) -> None:
+    """It is read to its end and gives its budget back; the channel goes on."""
+    endpoint = net.endpoint("agg")
+    budget = framing.InflightBudget(3 * MIB, spools=SpoolFolder(str(tmp_path / "none")))
+    object.__setattr__(endpoint, "budget", budget)
+    mine, theirs = await net.pair(server=endpoint)
+    for content in (bytes(3 * MIB), b"small", bytes(2 * MIB)):
+        sending = asyncio.create_task(mine.send(content))
+        if len(content) > MIB:
+            with pytest.raises(LocalError, match=f"none: cannot store a message of {len(content)} bytes"):
+                await theirs.receive()
+            assert budget._free == budget.size
+        else:
+            assert await theirs.receive() == content
+        await sending
+    (tmp_path / "none").mkdir()
+    await passes(mine, theirs)
+    assert theirs.live
 
 
 @pytest.fixture

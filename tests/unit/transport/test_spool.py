@@ -42,6 +42,7 @@ def test_a_file_has_no_name_and_goes_with_its_content(tmp_path: Path) -> None:
         spool.write(piece)
         assert not list(tmp_path.iterdir())
     content = spool.content()
+    spool.close()
     assert not list(tmp_path.iterdir())
     assert open_files() > before
     del content
@@ -83,19 +84,27 @@ class Full:
 
 
 def test_a_full_disk_is_an_error_of_this_machine(tmp_path: Path) -> None:
+    before = open_files()
     spool = FileSpool(str(tmp_path), 7000)
+    spool.write(PIECES[0])
     spool.close()
     spool._file = Full()  # type: ignore[assignment]
+    for piece in PIECES[1:]:
+        spool.write(piece)
+    # What was written of the message is given back at once.
+    assert open_files() == before
     with pytest.raises(LocalError, match=r"a message of 7000 bytes .*No space left on device") as caught:
-        spool.write(PIECES[0])
+        spool.content()
     assert str(tmp_path) in str(caught.value)
     assert not isinstance(caught.value, PeerFault)
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     folder = SpoolFolder(str(tmp_path / "none"))
+    spool = folder.spool(5)
+    spool.write(b"12345")
     with pytest.raises(LocalError, match="none: cannot store a message of 5 bytes"):
-        folder.spool(5)
+        spool.content()
     with pytest.raises(LocalError, match="none: cannot store large messages"):
         folder.check_room(5)
 
