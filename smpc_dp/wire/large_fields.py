@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import typing
-from collections.abc import Hashable
 from typing import Any, TypeVar
 
 import msgspec
@@ -44,10 +43,11 @@ def decode_large(content: memoryview, kind: type[T]) -> T | None:
     """
     if not content.readonly or len(content) <= LARGE or content[0] not in _ARRAY:
         return None
+    hashable: Any = kind
     try:
         items = [memoryview(item).nbytes for item in _ITEMS.decode(content)]
         index = next((index for index, size in enumerate(items) if size > LARGE), len(items))
-        if index not in _large_fields(kind):
+        if index not in _large_fields(hashable):
             return None
         start = 1 + sum(items[:index])
         end = start + items[index]
@@ -67,7 +67,7 @@ def decode_large(content: memoryview, kind: type[T]) -> T | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _large_fields(kind: Hashable) -> frozenset[int]:
+def _large_fields(kind: Any) -> frozenset[int]:
     """Return the places of the fields of a message that may be large."""
     types = typing.get_type_hints(kind, include_extras=True)
     names = getattr(kind, "__struct_fields__", ())

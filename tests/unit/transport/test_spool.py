@@ -60,6 +60,7 @@ def test_a_file_that_is_not_used_is_closed(tmp_path: Path) -> None:
 def test_a_write_may_take_less_than_all(tmp_path: Path) -> None:
     spool = FileSpool(str(tmp_path), 7000)
     file = spool._file
+    assert file is not None
 
     class Slow:
         """File whose writes take 300 bytes at most."""
