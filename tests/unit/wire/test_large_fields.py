@@ -256,3 +256,32 @@ def test_an_envelope_and_its_body_are_views_of_what_was_received(monkeypatch: py
     assert repr(decoded) == repr(envelope)
     with pytest.raises(PeerFault, match="in the name of 'eve'"):
         from_wire(received, "mallory")
+
+
+def longer(item: bytes) -> bytes | None:
+    """Return an item of less than 256 bytes or 16 items with a longer header, None where it has none."""
+    match item[0]:
+        case 0xC4:
+            return b"\xc5\0" + item[1:]
+        case mark if mark in range(0xA0, 0xC0):
+            return bytes([0xD9, mark - 0xA0]) + item[1:]
+        case 0xD9:
+            return b"\xda\0" + item[1:]
+        case mark if mark in range(0x90, 0xA0):
+            return bytes([0xDC, 0, mark - 0x90]) + item[1:]
+        case mark if mark < 0x80:
+            return bytes([0xCC, mark])
+    return None
+
+
+@pytest.mark.parametrize("index", range(9))
+def test_longer_headers_of_the_other_fields(index: int) -> None:
+    message = messages(300)[index]
+    body, kind = encode(message), type(message)
+    items = [msgspec.msgpack.encode(item) for item in msgspec.msgpack.decode(body)]
+    assert both(body[:1] + b"".join(items), kind) == message
+    for place, item in enumerate(items):
+        if (other := longer(item)) is not None:
+            changed = body[:1] + b"".join([*items[:place], other, *items[place + 1 :]])
+            assert msgspec.msgpack.decode(changed, type=kind) == message
+            assert both(changed, kind) is None
