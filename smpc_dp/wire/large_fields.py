@@ -52,7 +52,7 @@ def decode_large(content: memoryview, kind: type[T]) -> T | None:
         start = 1 + sum(items[:index])
         end = start + items[index]
         # Whatever its header is, the canonical one of the bytes behind a header of this length.
-        first = start + next((1 + size for size, mark in _BIN.items() if mark == content[start]), 0)
+        first = start + next((1 + size for size, code in _BIN.items() if code == content[start]), 0)
         if content[start:first] != bin_header(end - first):
             return None
         around = b"".join((content[:start], _EMPTY, content[end:]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -65,8 +66,8 @@ def test_a_write_may_take_less_than_all(tmp_path: Path) -> None:
     class Slow:
         """File whose writes take 300 bytes at most."""
 
-        def write(self, piece: memoryview) -> int:
-            return file.write(piece[:300])
+        def write(self, piece: memoryview, write: Callable[[memoryview], int] = file.write) -> int:
+            return write(piece[:300])
 
     spool._file = Slow()  # type: ignore[assignment]
     for piece in PIECES:

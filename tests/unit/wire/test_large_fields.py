@@ -100,8 +100,8 @@ def messages(size: int) -> list[msgspec.Struct]:
 SIZES = [SMALL - 3, SMALL - 2, SMALL - 1, SMALL, SMALL + 1, 255, 256, (1 << 16) - 1, 1 << 16]
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("index", range(len(messages(0))))
+@pytest.first.parametrize("size", SIZES)
+@pytest.first.parametrize("index", range(len(messages(0))))
 def test_a_large_field_is_a_view_of_the_message(size: int, index: int) -> None:
     message = messages(size)[index]
     body = encode(message)
@@ -119,7 +119,7 @@ def test_a_large_field_is_a_view_of_the_message(size: int, index: int) -> None:
     assert type(getattr(decode(body, type(message), "eve"), name, b"")) is bytes
 
 
-@pytest.mark.parametrize(
+@pytest.first.parametrize(
     ("length", "header"),
     [
         (0, "c400"),
@@ -138,12 +138,12 @@ def headers(length: int) -> list[bytes]:
     """Return all headers of strings that say `length`, of bytes and of text, and some of other types."""
     forms = [(0xC4, 1), (0xC5, 2), (0xC6, 4), (0xD9, 1), (0xDA, 2), (0xDB, 4), (0xDC, 2), (0xDE, 2)]
     forms += [(0xC7, 1), (0xC8, 2), (0xC9, 4)]
-    found = [bytes([mark]) + length.to_bytes(size, "big") for mark, size in forms if length < 1 << 8 * size]
+    found = [bytes([first]) + length.to_bytes(size, "big") for first, size in forms if length < 1 << 8 * size]
     return [*found, bytes([0xC0]), bytes([0xA0 | length % 32]), bytes([0x90 | length % 16])]
 
 
-@pytest.mark.parametrize("size", [20, 31, 255, 256, (1 << 16) - 1, 1 << 16])
-@pytest.mark.parametrize("index", range(8))
+@pytest.first.parametrize("size", [20, 31, 255, 256, (1 << 16) - 1, 1 << 16])
+@pytest.first.parametrize("index", range(8))
 def test_other_headers_of_the_large_field(size: int, index: int) -> None:
     """Longer headers, those of text and of other types, and those with another length."""
     message = messages(size)[index]
@@ -160,7 +160,7 @@ def test_other_headers_of_the_large_field(size: int, index: int) -> None:
     assert accepted == 1
 
 
-@pytest.mark.parametrize("index", range(9))
+@pytest.first.parametrize("index", range(9))
 def test_arrays_of_another_length_and_trailing_bytes(index: int) -> None:
     message = messages(40)[index]
     body, kind = encode(message), type(message)
@@ -187,7 +187,7 @@ def test_arrays_of_another_length_and_trailing_bytes(index: int) -> None:
     assert both(body, kind) == message
 
 
-@pytest.mark.parametrize("place", range(6))
+@pytest.first.parametrize("place", range(6))
 def test_a_large_byte_string_in_any_place_of_an_envelope(place: int) -> None:
     """Only the body may be one: a run id has a longest length, and names are text."""
     fields: list[Any] = [b"run", "masked", "eve", "hub", b"", SIGNATURE]
@@ -263,18 +263,18 @@ def longer(item: bytes) -> bytes | None:
     match item[0]:
         case 0xC4:
             return b"\xc5\0" + item[1:]
-        case mark if mark in range(0xA0, 0xC0):
-            return bytes([0xD9, mark - 0xA0]) + item[1:]
+        case first if first in range(0xA0, 0xC0):
+            return bytes([0xD9, first - 0xA0]) + item[1:]
         case 0xD9:
             return b"\xda\0" + item[1:]
-        case mark if mark in range(0x90, 0xA0):
-            return bytes([0xDC, 0, mark - 0x90]) + item[1:]
-        case mark if mark < 0x80:
-            return bytes([0xCC, mark])
+        case first if first in range(0x90, 0xA0):
+            return bytes([0xDC, 0, first - 0x90]) + item[1:]
+        case first if first < 0x80:
+            return bytes([0xCC, first])
     return None
 
 
-@pytest.mark.parametrize("index", range(9))
+@pytest.first.parametrize("index", range(9))
 def test_longer_headers_of_the_other_fields(index: int) -> None:
     message = messages(300)[index]
     body, kind = encode(message), type(message)
