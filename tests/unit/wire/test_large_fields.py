@@ -100,8 +100,8 @@ def messages(size: int) -> list[msgspec.Struct]:
 SIZES = [SMALL - 3, SMALL - 2, SMALL - 1, SMALL, SMALL + 1, 255, 256, (1 << 16) - 1, 1 << 16]
 
 
-@pytest.first.parametrize("size", SIZES)
-@pytest.first.parametrize("index", range(len(messages(0))))
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("index", range(len(messages(0))))
 def test_a_large_field_is_a_view_of_the_message(size: int, index: int) -> None:
     message = messages(size)[index]
     body = encode(message)
@@ -119,7 +119,7 @@ def test_a_large_field_is_a_view_of_the_message(size: int, index: int) -> None:
     assert type(getattr(decode(body, type(message), "eve"), name, b"")) is bytes
 
 
-@pytest.first.parametrize(
+@pytest.mark.parametrize(
     ("length", "header"),
     [
         (0, "c400"),
@@ -142,8 +142,8 @@ def headers(length: int) -> list[bytes]:
     return [*found, bytes([0xC0]), bytes([0xA0 | length % 32]), bytes([0x90 | length % 16])]
 
 
-@pytest.first.parametrize("size", [20, 31, 255, 256, (1 << 16) - 1, 1 << 16])
-@pytest.first.parametrize("index", range(8))
+@pytest.mark.parametrize("size", [20, 31, 255, 256, (1 << 16) - 1, 1 << 16])
+@pytest.mark.parametrize("index", range(8))
 def test_other_headers_of_the_large_field(size: int, index: int) -> None:
     """Longer headers, those of text and of other types, and those with another length."""
     message = messages(size)[index]
@@ -160,7 +160,7 @@ def test_other_headers_of_the_large_field(size: int, index: int) -> None:
     assert accepted == 1
 
 
-@pytest.first.parametrize("index", range(9))
+@pytest.mark.parametrize("index", range(9))
 def test_arrays_of_another_length_and_trailing_bytes(index: int) -> None:
     message = messages(40)[index]
     body, kind = encode(message), type(message)
@@ -187,7 +187,7 @@ def test_arrays_of_another_length_and_trailing_bytes(index: int) -> None:
     assert both(body, kind) == message
 
 
-@pytest.first.parametrize("place", range(6))
+@pytest.mark.parametrize("place", range(6))
 def test_a_large_byte_string_in_any_place_of_an_envelope(place: int) -> None:
     """Only the body may be one: a run id has a longest length, and names are text."""
     fields: list[Any] = [b"run", "masked", "eve", "hub", b"", SIGNATURE]
@@ -274,7 +274,7 @@ def longer(item: bytes) -> bytes | None:
     return None
 
 
-@pytest.first.parametrize("index", range(9))
+@pytest.mark.parametrize("index", range(9))
 def test_longer_headers_of_the_other_fields(index: int) -> None:
     message = messages(300)[index]
     body, kind = encode(message), type(message)
