@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -62,11 +61,12 @@ def test_a_write_may_take_less_than_all(tmp_path: Path) -> None:
     spool = FileSpool(str(tmp_path), 7000)
     file = spool._file
     assert file is not None
+    write = file.write
 
     class Slow:
         """File whose writes take 300 bytes at most."""
 
-        def write(self, piece: memoryview, write: Callable[[memoryview], int] = file.write) -> int:
+        def write(self, piece: memoryview) -> int:
             return write(piece[:300])
 
     spool._file = Slow()  # type: ignore[assignment]
