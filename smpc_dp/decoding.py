@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import msgspec
 
 T = TypeVar("T")
+# Bytes of a message, or a read-only view of a large one.
+Buffer = bytes | memoryview
 
 _lock = threading.Lock()
 _used: set[Any] = set()
@@ -31,9 +33,7 @@ def _use(kind: Any) -> None:
         _used.add(kind)
 
 
-def decode_msgpack(
-    content: bytes | memoryview, kind: type[T], dec_hook: Callable[[type, Any], Any] | None = None
-) -> T:
+def decode_msgpack(content: Buffer, kind: type[T], dec_hook: Callable[[type, Any], Any] | None = None) -> T:
     """Decode a `kind` from MessagePack; raise msgspec.DecodeError otherwise."""
     _use(kind)
     return msgspec.msgpack.decode(content, type=kind, strict=True, dec_hook=dec_hook)

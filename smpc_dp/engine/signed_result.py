@@ -6,6 +6,7 @@ It has no secret. Specification: protocols/secagg/signed-results.md.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -69,7 +70,7 @@ class RunRoots(msgspec.Struct, frozen=True):
 class SignedResult:
     """Message of the aggregator with the total, as it signed it for `receiver`, and the values of its run.
 
-    `body` is the same for all receivers.
+    `body` is the same for all receivers; a large one is a read-only view of the message.
     """
 
     request: int
@@ -78,6 +79,11 @@ class SignedResult:
     receiver: str
     body: bytes = field(repr=False)
     signature: bytes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # No view is pickled.
+        values = (self.request, self.operation, self.roots, self.receiver, bytes(self.body), self.signature)
+        return SignedResult, values
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data, bytes as hex."""

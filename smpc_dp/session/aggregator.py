@@ -294,7 +294,8 @@ class RequestServer:
         self, drive: Drive, inbound: InboundEvent, operations: Operations, askers: Askers
     ) -> None:
         """Hold an inbound event for the role, before the operation of a request is agreed."""
-        if is_log_request(inbound) or inbound.peer not in self._requested[drive.request].names:
+        names = self._requested[drive.request].names
+        if is_log_request(inbound) or inbound.peer not in names or inbound.failure is not None:
             await drive.take(inbound)
         elif inbound.request == drive.request and is_hello(inbound):
             operations.hold(inbound)

@@ -285,7 +285,7 @@ class AggregatorConnection(Connection):
                 while self.live:
                     inbound = await self.connections.inbound.get()
                     if inbound.envelope and (inbound.request, inbound.envelope.step) == (request, step):
-                        return inbound.envelope.body
+                        return bytes(inbound.envelope.body)
         except TimeoutError:
             raise TimeoutFault({peer}, step, "no answer") from None
         raise TimeoutFault({peer}, step, str(ChannelClosed(peer, clean=False)))

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.decoding import Buffer
+from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.session.awaited import Awaited
 from smpc_dp.session.deadline import now
 from smpc_dp.session.events import Event, OnEvent, warning
@@ -28,7 +29,7 @@ EARLY_LIMIT = 16
 
 
 # Handles a message that is no envelope, given its sender and content; False if it is an envelope.
-Divert = Callable[[str, bytes], Awaitable[bool]]
+Divert = Callable[[str, Buffer], Awaitable[bool]]
 
 
 @dataclass(slots=True)
@@ -50,13 +51,15 @@ class Connection:
 class InboundEvent:
     """Inbound event: a message of a request, or (envelope None) the loss of a connection.
 
-    `clean`: whether the peer said goodbye before its connection was lost.
+    `clean`: whether the peer said goodbye before its connection was lost. `failure`: in the place of a
+    message that this process could not store.
     """
 
     peer: str
     request: int = 0
     envelope: Envelope | None = None
     clean: bool = False
+    failure: LocalError | None = None
     connection: Connection | None = field(default=None, compare=False, repr=False)
 
 
@@ -214,7 +217,11 @@ class ConnectionPool:
         """Return the next message of a channel that is not diverted."""
         peer = connection.channel.peer
         while True:
-            message = await connection.channel.receive()
+            try:
+                message = await connection.channel.receive()
+            except LocalError as error:
+                self.refused(peer, error)
+                return InboundEvent(peer, failure=error, connection=connection)
             if self._divert is None or not await self._divert(peer, message):
                 request, envelope = self._membership.from_wire(message, peer)
                 return InboundEvent(peer, request, envelope, connection=connection)

@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.decoding import Buffer
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault
 from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
 from smpc_dp.identity.roster import split_address
 from smpc_dp.logs.seen import SUFFIX, SeenRuns
+from smpc_dp.session.room import check_room
 from smpc_dp.session.session_file import SessionFile, load_session
 from smpc_dp.session.tasks import task_of
 from smpc_dp.transport.endpoint import SMALL_BUDGET, Endpoint
 from smpc_dp.transport.framing import MAX_FRAME, InflightBudget
 from smpc_dp.transport.interfaces import PeerEndpoint
+from smpc_dp.transport.spool import SpoolFolder
 from smpc_dp.wire.envelope import EVERYONE, Envelope
+from smpc_dp.wire.large_fields import LARGE
 from smpc_dp.wire.signing import Context, decode_envelope, envelope_buffers, group_operation
 
 if TYPE_CHECKING:
@@ -32,7 +36,8 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.sampling import NoiseSource
     from smpc_dp.session.memory.one_process import OneProcess
 
-# Bytes of large messages that a member holds at a time, or four messages if that is more.
+# Bytes of large messages that a member receives at a time, or four messages if that is more: on disk where it
+# is an aggregator, else in memory.
 MIN_BUDGET = 64 << 20
 # Least time, in seconds, before a message is too slow for a budget that others wait for.
 MIN_GRACE = 0.25
@@ -154,12 +159,18 @@ class Membership:
     def endpoint(self, *, aggregator: bool = False) -> PeerEndpoint:
         """Return the member's endpoint, with limits that fit the session.
 
-        An aggregator bounds the memory of large messages, and with it the time of each.
+        An aggregator stores large messages on disk and bounds that, and with it the time of each. Raises
+        LocalError unless it has that disk, and the memory for totals.
         """
         timeouts = self.session.timeouts
         if self.one_process is not None:
             return self.one_process.connections.endpoint(self.name, timeouts.connect)
         largest, others = self.largest_message(), max(1, len(self.session.roster) - 1)
+        inflight = max(MIN_BUDGET, 4 * largest)
+        spools = SpoolFolder.of_system() if aggregator and largest > MAX_FRAME else None
+        if spools is not None:
+            # As much again of messages that were too slow.
+            check_room(spools, 2 * inflight, largest)
         return Endpoint(
             identity=self.identity,
             roster=self.session.roster,
@@ -169,7 +180,7 @@ class Membership:
             frame_timeout=timeouts.step,
             message_timeout=timeouts.step / 2 if aggregator else math.inf,
             max_message=largest,
-            budget=_budget(max(MIN_BUDGET, 4 * largest), largest, others, timeouts.step),
+            budget=_budget(inflight, largest, others, timeouts.step, spools),
             small_budget=_budget(SMALL_BUDGET, min(largest, MAX_FRAME), others, timeouts.step),
         )
 
@@ -294,13 +305,15 @@ class Membership:
         return max(bounds)
 
 
-def _budget(size: int, largest: int, others: int, step: float) -> InflightBudget:
+def _budget(
+    size: int, largest: int, others: int, step: float, spools: SpoolFolder | None = None
+) -> InflightBudget:
     """Return a budget for one `largest` message of each of `others` in `step` seconds.
 
     While some wait, each must come as fast as it takes for all to come in time.
     """
     seconds = step * (size // largest) / others
-    return InflightBudget(size, largest / seconds, max(seconds / 4, MIN_GRACE))
+    return InflightBudget(size, largest / seconds, max(seconds / 4, MIN_GRACE), spools)
 
 
 def requests_of(session: SessionFile) -> tuple[Any, ...]:
@@ -333,17 +346,21 @@ def default_key(session: str | os.PathLike[str], name: str) -> Path:
     return Path(session).parent / "keys" / f"{name}.key"
 
 
-def to_wire(request: int, envelope: Envelope) -> tuple[bytes, ...]:
+def to_wire(request: int, envelope: Envelope) -> tuple[Buffer, ...]:
     """Return the buffers of one envelope of a request; its body, which may go to many, is not copied."""
     return _REQUEST.pack(request), *envelope_buffers(envelope)
 
 
-def from_wire(data: bytes, sender: str) -> tuple[int, Envelope]:
-    """Decode request number and envelope; raise PeerFault naming `sender` if they are malformed."""
+def from_wire(data: Buffer, sender: str) -> tuple[int, Envelope]:
+    """Decode request number and envelope; raise PeerFault naming `sender` if they are malformed.
+
+    The body of a large message is a read-only view of it.
+    """
     if len(data) < _REQUEST.size:
         raise PeerFault(sender, "sent a message that is too short", Check.WRONG_LENGTH)
     (request,) = _REQUEST.unpack_from(data)
-    return request, decode_envelope(data[_REQUEST.size :], sender)
+    encoded = data if len(data) <= LARGE else memoryview(data).toreadonly()
+    return request, decode_envelope(encoded[_REQUEST.size :], sender)
 
 
 def aggregator_name(session: str | os.PathLike[str]) -> str:

@@ -11,7 +11,17 @@ from functools import partial
 from typing import TypeVar
 
 from smpc_dp.crypto.tls import TlsError
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault, printable
+from smpc_dp.decoding import Buffer
+from smpc_dp.errors import (
+    Check,
+    ConfigCheck,
+    ConfigError,
+    LocalError,
+    PeerFault,
+    SmpcError,
+    TimeoutFault,
+    printable,
+)
 from smpc_dp.transport import framing, tls
 from smpc_dp.transport.inbox import Budgets, Inbox, Message
 from smpc_dp.transport.sockets import unsent
@@ -180,12 +190,15 @@ class Channel:
         self._send_control()
         self.bytes_sent += total
 
-    async def receive(self) -> bytes:
+    async def receive(self) -> Buffer:
         """Return the next message; wait for it without limit. Cancelling loses nothing after the hello.
+
+        One that was stored in a file is a read-only view. Raises LocalError in the place of one that could
+        not be stored; the channel goes on.
 
         Raises ChannelClosed at the end (`clean` tells a goodbye from a cut), PeerFault when the peer breaks
         the framing, exceeds a limit or TLS fails, TimeoutFault when a frame takes more than
-        `frame_timeout` seconds. Any of them ends the channel, and is raised again by the next call.
+        `frame_timeout` seconds. Any of these ends the channel, and is raised again by the next call.
         """
         if self._ended is not None:
             raise self._ended
@@ -203,6 +216,8 @@ class Channel:
             raise
         finally:
             self._receiving = False
+        if message.failure is not None:
+            raise message.failure
         self._held = message
         self.bytes_received += len(message.content)
         return message.content
@@ -336,6 +351,8 @@ class Channel:
         message = Message()
         try:
             message.content = await self._read_content(partial(self._admit, message))
+        except LocalError as error:
+            message.failure = error
         except TimeoutError as error:
             if is_of_system(error):
                 raise broken(error, self.peer) from None
@@ -354,7 +371,7 @@ class Channel:
         seen = "" if share is None else f": {share}"
         return f"a frame took more than {self.frame_timeout} s, or a message {self._message_timeout} s{seen}"
 
-    async def _read_content(self, admit: Callable[[int], Awaitable[framing.Share]]) -> bytes:
+    async def _read_content(self, admit: Callable[[int], Awaitable[framing.Share]]) -> Buffer:
         """Read the content of one message."""
         while True:
             first = await self._stream.stream.read(1)
@@ -374,7 +391,7 @@ class Channel:
             except asyncio.CancelledError:
                 self.abort()
                 raise
-            if isinstance(content, bytes):
+            if not isinstance(content, int):
                 return content
             if content == framing.BYE:
                 raise ChannelClosed(self.peer, clean=True)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import math
 import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+from smpc_dp.decoding import Buffer
 from smpc_dp.errors import Check, PeerFault
+from smpc_dp.transport.spool import MemorySpool, Spool, SpoolFolder
 
 MAX_FRAME = 1 << 20
 MAX_MESSAGE = (1 << 32) - 1
@@ -63,6 +64,11 @@ class Share:
         self._held = await self._budget.take(self.total)
         self._budget.receiving.add(self)
         self._began = _now()
+
+    def spool(self) -> Spool:
+        """Return the store of the message's bytes: in the budget's folder, or else in memory."""
+        spools = self._budget.spools
+        return MemorySpool() if spools is None else spools.spool(self.total)
 
     def add(self, count: int) -> None:
         """Count further bytes, which are about to be read; there must be room for those of a slow message."""
@@ -139,11 +145,13 @@ class InflightBudget:
     returns its reservation and goes on among `SlowMessages` of the same size.
     """
 
-    def __init__(self, size: int, rate: float = 0.0, grace: float = 0.0) -> None:
-        """`size` in bytes; a message larger than that is admitted alone."""
+    def __init__(
+        self, size: int, rate: float = 0.0, grace: float = 0.0, spools: SpoolFolder | None = None
+    ) -> None:
+        """`size` in bytes, of memory or of the disk of `spools`; a larger message is admitted alone."""
         if size < 1:
             raise ValueError(f"size: {size}, not positive")
-        self.size = size
+        self.size, self.spools = size, spools
         self.receiving: set[Share] = set()
         self._slow = SlowMessages(size)
         self._rate, self._grace = rate, grace
@@ -256,17 +264,18 @@ async def read_message(
     message_timeout: float,
     admit: Callable[[int], Awaitable[Share]],
     on_control: Callable[[int], None],
-) -> bytes | int:
+) -> Buffer | int:
     """Return the message of `peer` that starts with the byte `first`, or the kind of another frame.
 
     `admit` is awaited with the size of a message when its first PIECE is read; `on_control` is called with
     the kind of each control frame between the frames of a message.
 
-    Memory grows with the received bytes, not with the announced length. Each frame has `frame_timeout`
-    seconds, and a message `message_timeout` from when it is admitted.
+    The message's spool grows with the received bytes, not with the announced length. Each frame has
+    `frame_timeout` seconds, and a message `message_timeout` from when it is admitted.
 
     Raises PeerFault when the length is above `max_message` or the header is wrong, TimeoutError when a frame
-    is late or the budget stops the message, OSError when the connection fails, or ends in a frame.
+    is late or the budget stops the message, OSError when the connection fails, or ends in a frame, LocalError
+    when the message, which is read to its end, cannot be stored.
     """
     async with asyncio.timeout(frame_timeout):
         total, kind = HEADER.unpack(first + await _exactly(reader, HEADER.size - 1, peer))
@@ -286,11 +295,12 @@ async def read_message(
     async with share.limit as limit:
         if message_timeout < math.inf:
             limit.reschedule(_now() + message_timeout)
-        content = (
-            piece
-            if total <= PIECE
-            else await _read_rest(reader, peer, piece, share, frame_timeout, on_control)
-        )
+        content: Buffer = piece
+        if total > PIECE:
+            with contextlib.closing(share.spool()) as spool:
+                spool.write(piece)
+                await _read_rest(reader, peer, share, spool, frame_timeout, on_control)
+                content = spool.content()
         share.complete()
     return content
 
@@ -298,17 +308,14 @@ async def read_message(
 async def _read_rest(
     reader: asyncio.StreamReader,
     peer: str,
-    piece: bytes,
     share: Share,
+    spool: Spool,
     frame_timeout: float,
     on_control: Callable[[int], None],
-) -> bytes:
-    """Read the frames of a message after its first piece."""
-    # BytesIO gives its buffer away in getvalue(): a large message is not copied a second time.
-    message = io.BytesIO()
-    message.write(piece)
-    remaining = share.total - len(piece)
-    frame = min(share.total, MAX_FRAME) - len(piece)
+) -> None:
+    """Read the frames of a message after its first PIECE."""
+    remaining = share.total - PIECE
+    frame = min(share.total, MAX_FRAME) - PIECE
     while remaining:
         async with asyncio.timeout(frame_timeout):
             if not frame:
@@ -317,10 +324,9 @@ async def _read_rest(
             while frame:
                 share.add(min(frame, PIECE))
                 piece = await _exactly(reader, min(frame, PIECE), peer)
-                message.write(piece)
+                spool.write(piece)
                 frame -= len(piece)
                 remaining -= len(piece)
-    return message.getvalue()
 
 
 async def _read_header(

@@ -13,6 +13,7 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
+from smpc_dp.decoding import Buffer
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PeerFault, SmpcError
 from smpc_dp.identity.roster import Member
 from smpc_dp.transport.difference import COMPARE_SECONDS, MAX_DESCRIPTION, DescribedSession
@@ -56,7 +57,7 @@ class HelloChannel(Protocol):
 
     async def send(self, *buffers: bytes) -> None: ...
 
-    async def receive(self) -> bytes: ...
+    async def receive(self) -> Buffer: ...
 
     async def aside(self, work: Callable[[], T]) -> T:
         """Return what `work` returns; other channels go on meanwhile."""
@@ -200,7 +201,7 @@ async def _send(channel: HelloChannel, message: msgspec.Struct) -> None:
     await channel.send(msgspec.msgpack.encode(message))
 
 
-def _decode(content: bytes, decoder: msgspec.msgpack.Decoder[T], peer: str) -> T:
+def _decode(content: Buffer, decoder: msgspec.msgpack.Decoder[T], peer: str) -> T:
     try:
         message = decoder.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

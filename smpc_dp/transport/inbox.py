@@ -6,7 +6,8 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
-from smpc_dp.errors import SmpcError
+from smpc_dp.decoding import Buffer
+from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.transport.framing import MAX_FRAME, InflightBudget, Share
 
 # While fewer messages and bytes than this wait, one more is read, so that a ping behind them is seen.
@@ -28,9 +29,13 @@ class Budgets:
 
 @dataclass
 class Message:
-    """Message, and its share of a budget, once it has one, which it releases when it is used."""
+    """Message, and its share of a budget, once it has one, which it releases when it is used.
 
-    content: bytes = b""
+    `failure`: why its content could not be stored.
+    """
+
+    content: Buffer = b""
+    failure: LocalError | None = None
     share: Share | None = None
 
     def release(self) -> None:

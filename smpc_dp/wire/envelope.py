@@ -7,6 +7,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+# A byte string that may be large. Where it was received in a large message it is a read-only memoryview of
+# that: `large_fields` sets it. Its type does not say so: msgspec decodes no union of the two.
+Large = Annotated[bytes, "large"]
+
 Name = Annotated[str, Meta(max_length=63)]
 
 # Not a name of a member: a message signed for it is signed for all.
@@ -29,7 +33,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     step: Annotated[str, Meta(max_length=40)]
     sender: Name
     receiver: Name
-    body: bytes
+    body: Large
     signature: Annotated[bytes, Meta(max_length=64)]
 
     def __repr__(self) -> str:

@@ -11,17 +11,16 @@ import msgspec
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.decoding import decode_msgpack
+from smpc_dp.decoding import Buffer, decode_msgpack
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.identity.keys import verify
 from smpc_dp.seen import scope_of_group
 from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.large_fields import bin_header, decode_large
 
 T = TypeVar("T")
 
 _ENCODER = msgspec.msgpack.Encoder()
-# Formats of byte strings in MessagePack, by the bytes of their length.
-_BIN = {1: 0xC4, 2: 0xC5, 4: 0xC6}
 
 
 class Signer(Protocol):
@@ -174,8 +173,13 @@ def encode(message: msgspec.Struct) -> bytes:
     return _ENCODER.encode(message)
 
 
-def decode(body: bytes, kind: type[T], sender: str) -> T:
-    """Decode a `kind`; raise PeerFault naming `sender` for bytes that are not its canonical encoding."""
+def decode(body: Buffer, kind: type[T], sender: str) -> T:
+    """Decode a `kind`; raise PeerFault naming `sender` for bytes that are not its canonical encoding.
+
+    Where `body` is a read-only view of a large message, a `Large` field becomes one too.
+    """
+    if isinstance(body, memoryview) and (large := decode_large(body, kind)) is not None:
+        return large
     try:
         message = decode_msgpack(body, kind)
     except (msgspec.DecodeError, ValueError) as error:
@@ -190,17 +194,14 @@ def encode_envelope(envelope: Envelope) -> bytes:
     return _ENCODER.encode(envelope)
 
 
-def envelope_buffers(envelope: Envelope) -> tuple[bytes, bytes, bytes]:
+def envelope_buffers(envelope: Envelope) -> tuple[bytes, Buffer, bytes]:
     """Return the encoding of an envelope in three buffers, of which the second is its body itself."""
     # The encoding of an empty body is two bytes: its format and its length.
     before = _ENCODER.encode((envelope.run_id, envelope.step, envelope.sender, envelope.receiver, b"", b""))
-    length = len(envelope.body)
-    size = next(size for size in (1, 2, 4) if length < 1 << 8 * size)
-    header = bytes([_BIN[size]]) + length.to_bytes(size, "big")
-    return before[:-4] + header, envelope.body, _ENCODER.encode(envelope.signature)
+    return before[:-4] + bin_header(len(envelope.body)), envelope.body, _ENCODER.encode(envelope.signature)
 
 
-def decode_envelope(data: bytes, sender: str) -> Envelope:
+def decode_envelope(data: Buffer, sender: str) -> Envelope:
     """Decode an envelope from the channel to `sender`.
 
     Raises PeerFault if it is malformed or in another's name.

@@ -10,13 +10,15 @@ import time
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from smpc_dp.errors import ConfigError, PeerFault, TimeoutFault
+from smpc_dp.errors import ConfigError, LocalError, PeerFault, TimeoutFault
 from smpc_dp.transport import framing
 from smpc_dp.transport.channel import Channel, ChannelClosed
+from smpc_dp.transport.spool import SpoolFolder
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Net, ProcessOutcome, Raw, Server
@@ -323,9 +325,17 @@ async def test_cancelled_before_the_budget_is_given_back() -> None:
         pass
 
 
-async def test_large_messages_share_the_budget(net: Net, outcome: ProcessOutcome) -> None:
+@pytest.fixture(params=["memory", "folder"])
+def spools(request: pytest.FixtureRequest, tmp_path: Path) -> SpoolFolder | None:
+    """Return the folder where large messages are stored while they arrive; None: they are in memory."""
+    return SpoolFolder(str(tmp_path)) if request.param == "folder" else None
+
+
+async def test_large_messages_share_the_budget(
+    net: Net, spools: SpoolFolder | None, outcome: ProcessOutcome
+) -> None:
     endpoint = net.endpoint("agg")
-    object.__setattr__(endpoint, "budget", framing.InflightBudget(3 * MIB))
+    object.__setattr__(endpoint, "budget", framing.InflightBudget(3 * MIB, spools=spools))
     server = await net.listen(endpoint)
     raw, stalled = await net.welcomed(server, "bob")
     await raw.write(framing.HEADER.pack(3 * MIB, framing.DATA) + bytes(MIB))
@@ -343,10 +353,12 @@ async def test_large_messages_share_the_budget(net: Net, outcome: ProcessOutcome
     await sending
 
 
-async def test_who_trickles_a_large_message_gives_its_budget_up_in_time(net: Net) -> None:
+async def test_who_trickles_a_large_message_gives_its_budget_up_in_time(
+    net: Net, spools: SpoolFolder | None
+) -> None:
     """Every frame is in time, the message is not: the next in the queue gets its turn."""
     endpoint = net.endpoint("agg", frame_timeout=3600)
-    object.__setattr__(endpoint, "budget", framing.InflightBudget(3 * MIB))
+    object.__setattr__(endpoint, "budget", framing.InflightBudget(3 * MIB, spools=spools))
     object.__setattr__(endpoint, "message_timeout", 2.0)
     server = await net.listen(endpoint)
     raw, stalled = await net.welcomed(server, "bob")
@@ -374,9 +386,11 @@ async def passes(mine: Channel, theirs: Channel) -> None:
     await sending
 
 
-async def test_who_announces_a_large_message_and_sends_little_holds_no_budget(net: Net) -> None:
+async def test_who_announces_a_large_message_and_sends_little_holds_no_budget(
+    net: Net, spools: SpoolFolder | None
+) -> None:
     endpoint = net.endpoint("agg", frame_timeout=3600)
-    object.__setattr__(endpoint, "budget", framing.InflightBudget(3 * MIB))
+    object.__setattr__(endpoint, "budget", framing.InflightBudget(3 * MIB, spools=spools))
     server = await net.listen(endpoint)
     for name in ("bob", "carol"):
         raw, _ = await net.welcomed(server, name)
@@ -387,12 +401,34 @@ async def test_who_announces_a_large_message_and_sends_little_holds_no_budget(ne
     await passes(mine, theirs)
 
 
+async def test_a_message_that_cannot_be_stored_is_no_fault_of_its_sender(net: Net, tmp_path: Path) -> None:
+    """It is read to its end and gives its budget back; the channel goes on."""
+    endpoint = net.endpoint("agg")
+    budget = framing.InflightBudget(3 * MIB, spools=SpoolFolder(str(tmp_path / "none")))
+    object.__setattr__(endpoint, "budget", budget)
+    mine, theirs = await net.pair(server=endpoint)
+    for content in (bytes(3 * MIB), b"small", bytes(2 * MIB)):
+        sending = asyncio.create_task(mine.send(content))
+        if len(content) > MIB:
+            with pytest.raises(LocalError, match=f"none: cannot store a message of {len(content)} bytes"):
+                await theirs.receive()
+            assert budget._free == budget.size
+        else:
+            assert await theirs.receive() == content
+        await sending
+    (tmp_path / "none").mkdir()
+    await passes(mine, theirs)
+    assert theirs.live
+
+
 @pytest.fixture
-async def watched(net: Net, monkeypatch: pytest.MonkeyPatch) -> tuple[Server, framing.InflightBudget]:
+async def watched(
+    net: Net, spools: SpoolFolder | None, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Server, framing.InflightBudget]:
     """Return a server with a budget of 3 MiB, and it: 1 MiB a second while others wait."""
     monkeypatch.setattr(framing, "LOOK_SECONDS", 0.05)
     endpoint = net.endpoint("agg", frame_timeout=3600)
-    budget = framing.InflightBudget(3 * MIB, rate=MIB, grace=0.2)
+    budget = framing.InflightBudget(3 * MIB, rate=MIB, grace=0.2, spools=spools)
     object.__setattr__(endpoint, "budget", budget)
     return await net.listen(endpoint), budget
 
@@ -466,9 +502,9 @@ async def test_no_message_is_too_slow_while_nobody_waits_or_this_process_is_stop
     raw.writer.transport.abort()
 
 
-async def test_a_message_is_held_until_the_next_is_asked_for(net: Net) -> None:
+async def test_a_message_is_held_until_the_next_is_asked_for(net: Net, spools: SpoolFolder | None) -> None:
     endpoint = net.endpoint("agg")
-    object.__setattr__(endpoint, "budget", framing.InflightBudget(3 * MIB))
+    object.__setattr__(endpoint, "budget", framing.InflightBudget(3 * MIB, spools=spools))
     server = await net.listen(endpoint)
     channels = {}
     for name in ("alice", "bob"):

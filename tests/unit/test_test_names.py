@@ -34,6 +34,7 @@ CORE: Mapping[str, tuple[str, ...]] = {
         "tests/unit/secagg/test_private_weights.py",
         "tests/unit/session/test_connection.py",
         "tests/unit/session/test_session_requests.py",
+        "tests/unit/wire/test_large_fields.py",
     ),
     "It is the same for all logs, and tried with those of verifiable averages": (
         "tests/unit/logs/test_audit_hostile.py",

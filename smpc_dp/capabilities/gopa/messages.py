@@ -7,7 +7,7 @@ advertise, reveal, attest-participants, publish. With "roll-back" it has the ste
 from __future__ import annotations
 
 from smpc_dp.engine.phases import messages as m
-from smpc_dp.wire.envelope import Body
+from smpc_dp.wire.envelope import Body, Large
 
 PUBLISH = "publish"
 AVERAGE = "average"
@@ -18,7 +18,7 @@ PARTY_STEPS = (m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, PUBLISH)
 class Published(Body, frozen=True):
     """Party: x_hat, its noisy vector, packed."""
 
-    x_hat: bytes
+    x_hat: Large
 
 
 class Average(m.Result, frozen=True):

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 
 from smpc_dp.seen import MOST_BEHIND
-from smpc_dp.wire.envelope import Body
+from smpc_dp.wire.envelope import Body, Large
 
 Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 # Number of a line of a session log.
@@ -235,7 +235,7 @@ class Certificate(Body, frozen=True):
 class Masked(Body, frozen=True):
     """Party: its masked vector, packed; and the dealers whose share was invalid (a list)."""
 
-    vector: bytes
+    vector: Large
     bad_dealers: bytes
 
 
@@ -270,7 +270,7 @@ class Unmask(Body, frozen=True):
 class Result(Body, frozen=True):
     """Aggregator: the sum of the survivors' vectors, packed."""
 
-    total: bytes
+    total: Large
 
 
 class CheckedResult(Result, frozen=True):

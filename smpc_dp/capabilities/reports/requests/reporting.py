@@ -200,6 +200,8 @@ async def _receive(
             inbound = await pool.next(until)
             if inbound is None:
                 break
+            if inbound.failure is not None:
+                raise inbound.failure
             if inbound.envelope is None:
                 continue
             try:

@@ -25,6 +25,7 @@ from smpc_dp.capabilities.servers.secret_sharing.messages import (
 )
 from smpc_dp.capabilities.servers.secret_sharing.params import threshold_of
 from smpc_dp.capabilities.servers.secret_sharing.server import Job, ServerRun
+from smpc_dp.decoding import Buffer
 from smpc_dp.engine import events
 from smpc_dp.errors import (
     Check,
@@ -165,7 +166,7 @@ class ComputingServer:
 
     # The bridge
 
-    async def _divert(self, peer: str, message: bytes) -> bool:
+    async def _divert(self, peer: str, message: Buffer) -> bool:
         """Pass mpyc's bytes to the engine; return False for an envelope."""
         if len(message) < _BRIDGE.size:
             return False

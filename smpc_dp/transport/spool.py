@@ -1,0 +1,116 @@
+"""Spools: where a large message is stored while it arrives.
+
+An aggregator stores the large messages of all parties in files without a name, in one folder. So its memory
+does not grow with them. A file has the bytes that have come, and is gone when nothing refers to its message.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import shutil
+import tempfile
+from dataclasses import dataclass
+from typing import IO, Protocol
+
+from smpc_dp.decoding import Buffer
+from smpc_dp.errors import LocalError
+
+
+class Spool(Protocol):
+    """Interface of the store of one message; `close` drops what `content` has not returned."""
+
+    def write(self, piece: bytes, /) -> object:
+        """Append the next bytes."""
+
+    def content(self) -> Buffer:
+        """Return the whole message, which does not change any more; LocalError if a write has failed."""
+
+    def close(self) -> None: ...
+
+
+class MemorySpool:
+    """Store in memory, which grows with the received bytes and not with the announced length."""
+
+    def __init__(self) -> None:
+        # It gives its buffer away in getvalue(): a message is not copied a second time.
+        self._message = io.BytesIO()
+        self.write, self.close = self._message.write, self._message.close
+
+    def content(self) -> bytes:
+        """See `Spool.content`."""
+        return self._message.getvalue()
+
+
+class FileSpool:
+    """Store of `total` bytes in a file without a name in `folder`.
+
+    Where a write fails it drops this message and what follows of it: the messages behind it can be read.
+    """
+
+    def __init__(self, folder: str, total: int) -> None:
+        self._folder, self._total = folder, total
+        self._file: IO[bytes] | None = None
+        self._failure: OSError | None = None
+        try:
+            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - see `close`
+        except OSError as error:
+            self._failure = error
+
+    def write(self, piece: bytes, /) -> None:
+        """See `Spool`."""
+        rest = memoryview(piece)
+        try:
+            while self._file is not None and rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            self._failure = error
+            self.close()
+
+    def content(self) -> memoryview:
+        """Return a view of the file, which lives as long as the view; errors as of `Spool.content`."""
+        try:
+            if self._failure is None and self._file is not None:
+                return memoryview(mmap.mmap(self._file.fileno(), self._total, access=mmap.ACCESS_READ))
+        except OSError as error:
+            self._failure = error
+        why = "closed" if self._failure is None else self._failure.strerror
+        reason = f"cannot store a message of {self._total} bytes in a file: {why}"
+        raise LocalError(f"{self._folder}: {reason} (TMPDIR names another folder)")
+
+    def close(self) -> None:
+        """See `Spool`."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolFolder:
+    """Folder for the spools of large messages."""
+
+    path: str
+
+    @classmethod
+    def of_system(cls) -> SpoolFolder:
+        """Return the folder that TMPDIR names, or else the system's for temporary files."""
+        try:
+            return cls(tempfile.gettempdir())
+        except OSError as error:
+            raise LocalError(f"no folder for large messages: {error.strerror}; set TMPDIR") from None
+
+    def spool(self, total: int) -> FileSpool:
+        """Return the spool of a message of `total` bytes."""
+        return FileSpool(self.path, total)
+
+    def check_room(self, needed: int) -> None:
+        """Raise LocalError unless the folder has room for `needed` bytes."""
+        try:
+            free = shutil.disk_usage(self.path).free
+        except OSError as error:
+            raise LocalError(f"{self.path}: cannot store large messages: {error.strerror}") from None
+        if free < needed:
+            raise LocalError(
+                f"{self.path}: large messages need {needed} bytes of disk while they arrive, {free} are free "
+                "(TMPDIR names another folder)"
+            )

@@ -1,0 +1,74 @@
+"""Decoding of messages with one large byte string, which is not copied.
+
+msgspec copies every byte string that it decodes, and the check that an encoding is canonical encodes all of
+it again. Here both are done for the bytes around the large one.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing
+from typing import Any, TypeVar
+
+import msgspec
+
+from smpc_dp.decoding import decode_msgpack
+from smpc_dp.wire.envelope import Large
+
+T = TypeVar("T")
+
+# A byte string of more bytes is large: as many as a frame has at most.
+LARGE = 1 << 20
+# Formats of byte strings in MessagePack, by the bytes of their length.
+_BIN = {1: 0xC4, 2: 0xC5, 4: 0xC6}
+_EMPTY = b"\xc4\x00"
+# Encodings of arrays of less than 16 items begin with a byte of this range, which has their number.
+_ARRAY = range(0x90, 0xA0)
+
+_ENCODER = msgspec.msgpack.Encoder()
+_ITEMS = msgspec.msgpack.Decoder(list[msgspec.Raw])
+
+
+def bin_header(length: int) -> bytes:
+    """Return the canonical header of a byte string of `length` bytes."""
+    size = next(size for size in (1, 2, 4) if length < 1 << 8 * size)
+    return bytes([_BIN[size]]) + length.to_bytes(size, "big")
+
+
+def decode_large(content: memoryview, kind: type[T]) -> T | None:
+    """Return the `kind` whose canonical encoding is the read-only `content`, with a view of its large field.
+
+    The field is the first item of more than LARGE bytes. Returns None for a `kind` that has no `Large` field
+    there and for other bytes: `signing.decode` says what is wrong with them, or makes copies.
+    """
+    if not content.readonly or len(content) <= LARGE or content[0] not in _ARRAY:
+        return None
+    hashable: Any = kind
+    try:
+        items = [memoryview(item).nbytes for item in _ITEMS.decode(content)]
+        index = next((index for index, size in enumerate(items) if size > LARGE), len(items))
+        if index not in _large_fields(hashable):
+            return None
+        start = 1 + sum(items[:index])
+        end = start + items[index]
+        # Whatever its header is, the canonical one of the bytes behind a header of this length.
+        first = start + next((1 + size for size, code in _BIN.items() if code == content[start]), 0)
+        if content[start:first] != bin_header(end - first):
+            return None
+        around = b"".join((content[:start], _EMPTY, content[end:]))
+        message = decode_msgpack(around, kind)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    if _ENCODER.encode(message) != around:
+        return None
+    struct: Any = message
+    msgspec.structs.force_setattr(struct, struct.__struct_fields__[index], content[first:end])
+    return message
+
+
+@functools.lru_cache(maxsize=256)
+def _large_fields(kind: Any) -> frozenset[int]:
+    """Return the places of the fields of a message that may be large."""
+    types = typing.get_type_hints(kind, include_extras=True)
+    names = getattr(kind, "__struct_fields__", ())
+    return frozenset(index for index, name in enumerate(names) if types[name] == Large)

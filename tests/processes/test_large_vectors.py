@@ -1,0 +1,137 @@
+"""Vectors that are longer than a frame, over real sockets: the aggregator stores them in files."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import errno
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import smpc_dp
+from smpc_dp.engine.result import Result
+from smpc_dp.errors import LocalError, PeerFault
+from smpc_dp.session.events import Event
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
+from smpc_dp.transport.framing import MAX_FRAME
+from smpc_dp.transport.spool import FileSpool
+
+PARTIES = ("alice", "bob", "carol", "dave")
+LENGTH = 400_000
+PARAMETERS: dict[str, object] = {
+    "length": LENGTH,
+    "lower": -1.0,
+    "upper": 1.0,
+    "precision": 1e-6,
+    "dropout": 0.25,
+    "same_survivors": False,
+}
+FAST = Timeouts(connect=20.0, step=20.0)
+
+
+def vector_of(name: str) -> Any:
+    return np.random.default_rng(PARTIES.index(name)).uniform(-1, 1, LENGTH)
+
+
+async def execute(path: Path, events: list[Event] | None = None) -> tuple[list[Any], Any]:
+    """Sum once; return how that ended for each party, and for the aggregator."""
+
+    async def party(name: str) -> Result:
+        async with smpc_dp.connect(path, party=name) as session:
+            return await session.sum(vector_of(name))
+
+    heard = events if events is not None else []
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1, on_event=heard.append))
+    ended = await asyncio.gather(*map(party, PARTIES), return_exceptions=True)
+    (served,) = await serving
+    return ended, served
+
+
+async def test_a_sum_of_long_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=FAST)
+    sizes: list[int] = []
+    content = FileSpool.content
+
+    def counted(spool: FileSpool) -> memoryview:
+        view = content(spool)
+        sizes.append(len(view))
+        return view
+
+    monkeypatch.setattr(FileSpool, "content", counted)
+    before = len(os.listdir("/proc/self/fd"))
+    ended, served = await execute(path)
+    # Of each party its vector, and nothing else: the parties receive the result in memory.
+    assert len(sizes) == len(PARTIES)
+    assert min(sizes) > MAX_FRAME
+    expected = np.sum([vector_of(name) for name in PARTIES], axis=0)
+    for result in (*ended, served):
+        assert isinstance(result, Result), result
+        np.testing.assert_allclose(result.value, expected, atol=1e-5)
+        np.testing.assert_array_equal(result.fixed_point, served.fixed_point)
+    # No file of a message is open any more.
+    assert len(os.listdir("/proc/self/fd")) <= before
+    [first, *others] = [result.evidence.signed_result for result in ended]
+    assert len(first.body) > MAX_FRAME
+    assert memoryview(first.body).readonly
+    for other in others:
+        assert other.body == first.body
+    for same in (pickle.loads(pickle.dumps(first)), copy.deepcopy(first)):  # noqa: S301
+        assert same == first
+        assert hash(same.body) == hash(first.body)
+    assert json.loads(json.dumps(first.to_json()))["body"] == bytes(first.body).hex()
+    assert pickle.loads(pickle.dumps(ended[0])).evidence == ended[0].evidence  # noqa: S301
+
+
+async def test_a_full_disk_ends_the_request_and_blames_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=FAST)
+    write = FileSpool.write
+
+    class Full:
+        """File on a full disk."""
+
+        def write(self, _piece: memoryview) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        def close(self) -> None: ...
+
+    def full(spool: FileSpool, piece: bytes) -> None:
+        file, spool._file = spool._file, spool._file and Full()  # type: ignore[assignment]
+        write(spool, piece)
+        if file is not None:
+            file.close()
+
+    monkeypatch.setattr(FileSpool, "write", full)
+    events: list[Event] = []
+    ended, served = await execute(path, events)
+    assert isinstance(served, LocalError)
+    assert "cannot store a message of" in str(served)
+    assert "No space left on device" in str(served)
+    for error in ended:
+        assert isinstance(error, PeerFault)
+        assert error.culprit == "aggregator"
+        assert "its own input, files, settings or machine do not allow it" in str(error)
+    assert not any(event.kind == "done" for event in events)
+
+
+async def test_a_machine_without_the_disk_refuses_before_it_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=FAST)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=100 << 20))
+    with pytest.raises(LocalError, match=r"large messages need \d+ bytes of disk .*, 104857600 are free"):
+        await smpc_dp.serve(path, requests=1)
+    # Without messages above a frame nothing is stored on disk.
+    short = create_local_session(tmp_path / "short", PARTIES, {**PARAMETERS, "length": 3}, timeouts=FAST)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(smpc_dp.serve(short, requests=1), 1.0)
