@@ -41,7 +41,7 @@ def serve(descriptor: int, parties: int, length: int) -> dict[str, object]:
     total /= parties
     average = total.astype(np.float32)
     for client in clients:
-        client.sendall(memoryview(average).cast("B"))
+        client.sendall(average.data.cast("B"))
     return dict(usage())
 
 
@@ -53,7 +53,7 @@ def take_part(port: int, index: int, length: int) -> dict[str, object]:
     with socket.create_connection(("127.0.0.1", port), SECONDS) as server:
         receive(server, np.empty(len(READY), np.uint8))
         begun = time.monotonic()
-        server.sendall(memoryview(model).cast("B"))
+        server.sendall(model.data.cast("B"))
         average = np.empty(length, np.float32)
         receive(server, average)
         ended = time.monotonic()
@@ -64,7 +64,7 @@ def take_part(port: int, index: int, length: int) -> dict[str, object]:
 
 def receive(source: socket.socket, array: NDArray[np.float32] | NDArray[np.uint8]) -> None:
     """Fill an array with what arrives; raise EOFError where the connection ends before."""
-    view = memoryview(array).cast("B")
+    view = array.data.cast("B")
     while view:
         count = source.recv_into(view)
         if not count:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
-from statistics import median
 
 from smpc_dp.errors import LocalError
 from smpc_dp.secagg.params import SecAggParameters, check_parameters
@@ -44,11 +43,11 @@ PLAIN_NAME = "plain average over TCP, numpy alone"
 SAMPLED = f"the most among samples, one each {SAMPLE_SECONDS * 1e3:.0f} ms"
 FLOWER_DOES = {
     "party": "the peer does its masking work alone: quantising, shares, key agreements and masks; no channel",
-    "aggregator": "the peer adds up the vectors, recovers and removes all self-masks, and dequantises; no channel",
+    "aggregator": "the peer adds up, recovers and removes all self-masks, and dequantises; no channel",
 }
 PLAIN_DOES = (
-    "the peer: each party sends float32 to one process and receives the average; nothing is encrypted or signed, "
-    "and that process sees every model"
+    "the peer: each party sends float32 to one process and receives the average; "
+    "nothing is encrypted or signed, and that process sees every model"
 )
 # A quantity of two averages of one round: of few values, and of the model.
 Quantity = Callable[[Average, Average], float]
@@ -166,7 +165,8 @@ def run_session_bench(
     with FlowerPeer(peer_python) as flower:
         bench = _Bench(parameters, flower, checkout)
         bench.measure(runs, Steps(progress, "averages", runs))
-        known = versions("numpy", "cryptography", flwr=flower.version, before=checkout and checkout.version)
+        commit = None if checkout is None else checkout.version
+        known = versions("numpy", "cryptography", flwr=flower.version, before=commit)
     figures = [*_times(bench), *_traffic(bench), *_memory(bench), *_limits(bench), *_peers(bench)]
     group = bench.runs[OURS][0][1].group
     return Report(
@@ -305,9 +305,7 @@ def _limits(bench: _Bench) -> list[Figure]:
     """Return each part of the limits, as a figure of its own."""
     works = {"party": party_work(bench.parameters), "aggregator": aggregator_work(bench.parameters)}
     return [
-        cost(
-            f"limit of the {member}: {part}", "s", [parts[part] for parts in taken], f"alone; {works[member]}"
-        )
+        cost(f"limit of the {member}: {part}", "s", [parts[part] for parts in taken], works[member].described)
         for member, taken in bench.limits.items()
         for part in taken[0]
     ]

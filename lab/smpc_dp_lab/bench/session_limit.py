@@ -1,17 +1,18 @@
-"""The least processor time of an average of a model: what no member can leave out, each part measured alone."""
+"""The least processor time of an average of a model: the parts that a member must do, each measured alone."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from smpc_dp.crypto.prg import SEED_BYTES, add_masks
+from smpc_dp.encoding import RingVector
 from smpc_dp.secagg.params import SecAggParameters
 
 # Of TLS: bytes of a record, and of the tag that each ends with.
@@ -45,6 +46,12 @@ class Work:
     masks: int
     added: int
 
+    @property
+    def described(self) -> str:
+        """The numbers, as a note of a figure."""
+        counts = ", ".join(f"{name} {count}" for name, count in asdict(self).items())
+        return f"processor time, alone, one thread; a part beyond 32 MiB is scaled; models: {counts}"
+
 
 def party_work(parameters: SecAggParameters) -> Work:
     """Return the work of a party: it adds its model to its masks, sends it, and receives the sum."""
@@ -67,13 +74,14 @@ def limit_parts(parameters: SecAggParameters, work: Work) -> dict[str, float]:
     packed = encoding.ring_length * encoding.element_bytes
     words = encoding.ring_length * np.dtype(encoding.dtype).itemsize
     times = _seconds_a_byte(encoding.dtype, {"packed": packed, "words": words})
-    return {
+    parts = {
         CHANNEL: packed * (work.sent * times["seal"] + work.received * times["open"]),
         HASH: packed * work.hashed * times["hash"],
         COPY: 4 * encoding.ring_length * work.copied * times["copy"],
         MASKS: words * work.masks * times["mask"],
         ADD: words * work.added * times["add"],
     }
+    return {name: seconds for name, seconds in parts.items() if seconds}
 
 
 def _seconds_a_byte(dtype: type[np.uint32] | type[np.uint64], sizes: Mapping[str, int]) -> dict[str, float]:
@@ -83,8 +91,8 @@ def _seconds_a_byte(dtype: type[np.uint32] | type[np.uint64], sizes: Mapping[str
     cipher, views = AESGCM(bytes(32)), _records(memoryview(plain))
     sealed = [bytearray(len(view) + TAG) for view in views]
     opened = bytearray(RECORD)
-    vector = np.ones(max(1, words // np.dtype(dtype).itemsize), dtype)
-    total = vector.copy()
+    vector: RingVector = np.ones(max(1, words // np.dtype(dtype).itemsize), dtype)
+    total: RingVector = vector.copy()
 
     def seal() -> None:
         for view, record in zip(views, sealed, strict=True):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from smpc_dp.errors import ConfigError
-from smpc_dp_lab.bench.session import PRECISION, run_session_bench
+from smpc_dp_lab.bench.session import run_session_bench
+from smpc_dp_lab.bench.session_worker import PRECISION
 
 
 @pytest.mark.long
