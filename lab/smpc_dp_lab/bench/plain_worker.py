@@ -6,7 +6,7 @@ all of them the average. ROLE is:
 - `server DESCRIPTOR PARTIES LENGTH`: accepts at a listening socket, adds up in float64;
 - `client PORT INDEX LENGTH`: averages its model, once all clients are connected.
 
-Members print their measurements as JSON.
+Members print their measurements as JSON, with the names that `session_worker` has.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ SECONDS = 900.0
 
 def serve(descriptor: int, parties: int, length: int) -> dict[str, object]:
     """Add up the vectors of all clients, one after another; send the average; return measurements."""
+    starting = time.process_time()
     listener = socket.socket(fileno=descriptor)
     listener.settimeout(SECONDS)
     clients = [listener.accept()[0] for _ in range(parties)]
@@ -42,7 +43,8 @@ def serve(descriptor: int, parties: int, length: int) -> dict[str, object]:
     average = total.astype(np.float32)
     for client in clients:
         client.sendall(average.data.cast("B"))
-    return dict(usage())
+    measured = usage()
+    return {**measured, "busy": measured["cpu"] - starting}
 
 
 def take_part(port: int, index: int, length: int) -> dict[str, object]:
@@ -52,14 +54,20 @@ def take_part(port: int, index: int, length: int) -> dict[str, object]:
     drawing = time.process_time() - before
     with socket.create_connection(("127.0.0.1", port), SECONDS) as server:
         receive(server, np.empty(len(READY), np.uint8))
-        begun = time.monotonic()
+        begun, starting = time.monotonic(), time.process_time()
         server.sendall(model.data.cast("B"))
         average = np.empty(length, np.float32)
         receive(server, average)
         ended = time.monotonic()
     measured = usage()
-    measured["cpu"] -= drawing
-    return {**measured, "begun": begun, "ended": ended, "mean": float(np.mean(average, dtype=np.float64))}
+    return {
+        **measured,
+        "cpu": measured["cpu"] - drawing,
+        "busy": measured["cpu"] - starting,
+        "begun": begun,
+        "ended": ended,
+        "mean": float(np.mean(average, dtype=np.float64)),
+    }
 
 
 def receive(source: socket.socket, array: NDArray[np.float32] | NDArray[np.uint8]) -> None:
