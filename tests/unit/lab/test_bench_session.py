@@ -158,7 +158,7 @@ def test_the_parts_of_the_limit_follow_the_plan() -> None:
 
 def test_the_difference_is_the_largest_of_all_leaves() -> None:
     models = [model_of(index, 1_500_000) for index in range(3)]
-    average = {leaf: np.mean([model[leaf] for model in models], 0, np.float64) for leaf in models[0]}
+    average = {leaf: np.stack([model[leaf] for model in models]).mean(0, float) for leaf in models[0]}
     assert [values.size for values in average.values()] == [1_000_000, 500_000]
     assert largest_difference(average, 3, 1_500_000) < 1e-12
     average["layer001"][7] += 0.25

@@ -1,4 +1,4 @@
-"""Memory of several processes: by a control group of this machine, where one can be made, and by given files."""
+"""Memory of several processes: by a control group of this machine, if one can be made, and by given files."""
 
 from __future__ import annotations
 
