@@ -116,9 +116,9 @@ def _sample(group: ControlGroup, folder: Path, files: _Files, ended: threading.E
     """Note the most of each kind of memory until the group has ended."""
     while not ended.wait(SAMPLE_SECONDS):
         with suppress(OSError):
-            found = _numbers((folder / "memory.stat").read_text("ascii"))
-            group.anonymous = max(group.anonymous, found.get(files.anonymous, 0))
-            group.cache = max(group.cache, found.get(files.cache, 0))
+            numbers = _numbers((folder / "memory.stat").read_text("ascii"))
+            group.anonymous = max(group.anonymous, numbers.get(files.anonymous, 0))
+            group.cache = max(group.cache, numbers.get(files.cache, 0))
 
 
 def _numbers(text: str) -> Mapping[str, int]:

@@ -21,8 +21,8 @@ def peak_bytes() -> int:
 
 def written_bytes() -> int:
     """Return the bytes written to disks, without those of files that were removed before; 0 if unknown."""
-    found = {name: int(number) for name, number in _WRITES.findall(_read("/proc/self/io"))}
-    return found.get("write_bytes", 0) - found.get("cancelled_write_bytes", 0)
+    counted = {name: int(number) for name, number in _WRITES.findall(_read("/proc/self/io"))}
+    return counted.get("write_bytes", 0) - counted.get("cancelled_write_bytes", 0)
 
 
 def usage() -> dict[str, float]:

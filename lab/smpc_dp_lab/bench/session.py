@@ -82,8 +82,8 @@ class _Bench:
         codes = {OURS: Checkout.own().average, PLAIN: plain_average}
         if self.before is not None:
             codes[BEFORE] = self.before.average
-        turns = {name: partial(self._run, name, average) for name, average in codes.items()}
-        alternate(rounds, turns | {"limit": self._limit, "flower": self._flower}, advance)
+        measures = {name: partial(self._run, name, average) for name, average in codes.items()}
+        alternate(rounds, measures | {"limit": self._limit, "flower": self._flower}, advance)
 
     def _run(self, name: str, average: Callable[[int, int], Average]) -> None:
         pair = average(self.parties, FEW), average(self.parties, self.length)

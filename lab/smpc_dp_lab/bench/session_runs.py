@@ -110,7 +110,7 @@ def _commit(root: Path) -> str:
     """Return the commit of a checkout, marked if files have changed since; without git its folder's name."""
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+        described = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
     except (OSError, subprocess.SubprocessError):
         return root.name
-    return found.stdout.strip()
+    return described.stdout.strip()
