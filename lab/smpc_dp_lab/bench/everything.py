@@ -60,7 +60,9 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
         ),
         "learn": lambda: run_learn_bench(runs, progress, (1_000,), peers.gosta, peers.gosta_python),
         "engines": lambda: run_engines_bench(1, progress, (3,), (30, 100)),
-        "session": lambda: run_session_bench(5 if quick else 10, 1_000_000, 1, progress),
+        "session": lambda: run_session_bench(
+            5 if quick else 10, 1_000_000, 1, progress, peer_python=peers.flower
+        ),
         "growth": lambda: run_growth_bench(1 if quick else 3, progress, few),
     }
 

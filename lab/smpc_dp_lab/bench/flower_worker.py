@@ -58,6 +58,20 @@ def client(f: Any, length: int, masks: int, holders: int, threshold: int) -> dic
     return {"seconds": clock() - begun}
 
 
+def average(f: Any, length: int, parties: int) -> dict[str, object]:
+    """Add up the masked vectors of all clients, and dequantise the sum, as the server does."""
+    total = [f.np.random.default_rng().integers(0, MODULUS_RANGE, length)]
+    vector = [f.np.random.default_rng().integers(0, MODULUS_RANGE, length)]
+    begun = clock()
+    for _ in range(parties - 1):
+        total = f.parameters_addition(total, vector)
+    total = f.parameters_mod(total, MODULUS_RANGE)
+    for values in f.dequantize(total, CLIPPING_RANGE, QUANTIZATION_RANGE):
+        values += -(parties - 1) * CLIPPING_RANGE
+        values *= 1 / parties
+    return {"seconds": clock() - begun}
+
+
 def recovery(
     f: Any, length: int, threshold: int, holders: int, seeds: int, keys: int, pairs: int, sample: bool
 ) -> dict[str, object]:
@@ -124,7 +138,8 @@ class Functions:
         self.parameters_addition = arithmetic.parameters_addition
         self.parameters_subtraction = arithmetic.parameters_subtraction
         self.parameters_mod = arithmetic.parameters_mod
-        self.quantize = importlib.import_module(folder + "quantization").quantize
+        quantization = importlib.import_module(folder + "quantization")
+        self.quantize, self.dequantize = quantization.quantize, quantization.dequantize
         self.pseudo_rand_gen = importlib.import_module(folder + "secaggplus_utils").pseudo_rand_gen
         self.generate_key_pairs = asymmetric.generate_key_pairs
         self.private_key_to_bytes = asymmetric.private_key_to_bytes
@@ -136,6 +151,7 @@ class Functions:
 TASKS: dict[str, Callable[..., dict[str, object]]] = {
     "expand": expand,
     "client": client,
+    "average": average,
     "recovery": recovery,
 }
 

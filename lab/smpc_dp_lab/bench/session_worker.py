@@ -1,87 +1,137 @@
-"""One member of a session that averages a model: `python -m ... SESSION PARTY LENGTH PARTIES`.
+"""One member of a session that averages a model: `python -m ... ROLE ARGUMENTS`.
 
-PARTY is empty for the aggregator. It prints what it has measured as JSON.
+It imports the project from wherever PYTHONPATH says, and calls only what the public modules have: another
+version of the project runs the same member. ROLE is:
+
+- `create FOLDER PARTIES LENGTH`: writes a session into the folder; prints its file and the project's folder;
+- `aggregator SESSION`: serves one request;
+- `party SESSION INDEX PARTIES LENGTH`: averages its model, once all parties are connected.
+
+Members print their measurements as JSON: `cpu` is all processor time but that of drawing the model, `busy`
+that of the request and of closing, imports of first uses included.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import resource
+import os
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 import smpc_dp
 from smpc_dp.session.events import Event
-from smpc_dp_lab.bench.resident import peak_bytes
+from smpc_dp.session.local import Timeouts, create_local_session
+from smpc_dp_lab.bench.resident import usage
 
 # Values of a leaf.
 LEAF = 1_000_000
+PRECISION = 1e-6
+# Of many processes on few cores the last one connects late.
+TIMEOUTS = Timeouts(connect=900.0, gather=900.0, step=900.0)
+CONNECTED = "connected"
+POLL_SECONDS = 0.1
+
+
+def parameters_of(length: int) -> dict[str, object]:
+    """Return the parameters of a session that averages a model of so many values."""
+    # One commitment to a long vector takes longer than all the rest; by default long totals are not checked.
+    bounds = {"lower": -1.0, "upper": 1.0, "precision": PRECISION}
+    return {"length": length, **bounds, "corrupt": 0.0, "total": "unchecked"}
+
+
+def leaves_of(index: int, length: int) -> Iterator[NDArray[np.float32]]:
+    """Yield the leaves of a party's model, drawn by its number: a million values each, the last one fewer."""
+    draws = np.random.default_rng(index)
+    for start in range(0, length, LEAF):
+        yield draws.uniform(-1, 1, min(LEAF, length - start)).astype(np.float32)
 
 
 def model_of(index: int, length: int) -> dict[str, NDArray[np.float32]]:
-    """Return a party's model, drawn by its number: leaves of a million values."""
-    draws = np.random.default_rng(index)
-    sizes = [min(LEAF, length - start) for start in range(0, length, LEAF)]
-    return {
-        f"layer{number:03}": draws.uniform(-1, 1, size).astype(np.float32)
-        for number, size in enumerate(sizes)
-    }
+    """Return a party's model, as a dict of its leaves."""
+    return {f"layer{number:03}": leaf for number, leaf in enumerate(leaves_of(index, length))}
 
 
-async def take_part(path: str, name: str, length: int, parties: int) -> dict[str, float]:
-    """Average a model; return seconds, bytes and, of the first party, the difference to the plain average."""
-    traffic = [0, 0]
+def largest_difference(average: dict[str, NDArray[np.float64]], parties: int, length: int) -> float:
+    """Return the largest difference of an average to that of all models; a leaf at a time is in memory."""
+    models = [leaves_of(index, length) for index in range(parties)]
+    worst = 0.0
+    for leaf in average.values():
+        plain = np.zeros(leaf.shape)
+        for model in models:
+            plain += next(model)
+        worst = max(worst, float(np.max(np.abs(leaf - plain / parties))))
+    return worst
 
-    def on_event(event: Event) -> None:
-        if event.kind == "traffic":
-            traffic[0] += event.sent
-            traffic[1] += event.received
 
-    model = model_of(int(name.removeprefix("party")), length)
-    async with smpc_dp.connect(path, party=name, on_event=on_event) as session:
-        begun = time.perf_counter()
-        result = await session.average(model)
-        seconds = time.perf_counter() - begun
+def create(folder: Path, parties: int, length: int) -> dict[str, object]:
+    """Write a session; return its file, and the folder that the project was imported from."""
+    names = [f"party{index}" for index in range(parties)]
+    path = create_local_session(folder, names, parameters_of(length), timeouts=TIMEOUTS)
+    (folder / CONNECTED).mkdir()
+    return {"session": str(path), "root": str(Path(smpc_dp.__file__).resolve().parents[1])}
+
+
+async def serve(path: Path) -> dict[str, object]:
+    """Serve one request; return the aggregator's measurements."""
+    starting = time.process_time()
+    for ended in await smpc_dp.serve(path, requests=1):
+        if isinstance(ended, smpc_dp.SmpcError):
+            raise ended
     measured = usage()
-    error = 0.0
-    if name == "party0":
-        plain = {leaf: np.zeros(len(values)) for leaf, values in model.items()}
-        for index in range(parties):
-            for leaf, values in model_of(index, length).items():
-                plain[leaf] += values / parties
-        error = max(float(np.max(np.abs(result.tree[leaf] - plain[leaf]))) for leaf in plain)
-    sent = sum(leaf.sent_bytes for leaf in result.leaves)
-    own = {
-        "seconds": seconds,
-        "sent": traffic[0],
-        "received": traffic[1],
-        "plain_bytes": sent,
-        "error": error,
+    return {**measured, "busy": measured["cpu"] - starting}
+
+
+async def take_part(path: Path, index: int, parties: int, length: int) -> dict[str, object]:
+    """Average a model; return a party's measurements, and of the first one the difference to the average."""
+    sent = received = 0
+
+    def count(event: Event) -> None:
+        nonlocal sent, received
+        if event.kind == "traffic":
+            sent, received = sent + event.sent, received + event.received
+
+    before = time.process_time()
+    model = model_of(index, length)
+    drawing = time.process_time() - before
+    async with smpc_dp.connect(path, party=f"party{index}", on_event=count) as session:
+        await _all_connected(path.parent / CONNECTED, index, parties)
+        begun, starting = time.monotonic(), time.process_time()
+        result = await session.average(model)
+        ended = time.monotonic()
+    measured = usage()
+    return {
+        **measured,
+        "cpu": measured["cpu"] - drawing,
+        "busy": measured["cpu"] - starting,
+        "begun": begun,
+        "ended": ended,
+        "sent": sent,
+        "received": received,
+        "plain_bytes": sum(leaf.sent_bytes for leaf in result.leaves),
+        "error": largest_difference(result.tree, parties, length) if index == 0 else 0.0,
     }
-    return measured | own
 
 
-def usage() -> dict[str, float]:
-    """Return this process's processor time in seconds and its peak resident memory in bytes, so far."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return {"cpu": used.ru_utime + used.ru_stime, "peak": peak_bytes()}
+async def _all_connected(folder: Path, index: int, parties: int) -> None:
+    """Wait until all parties are here: what is measured then is the average, and no start of a process."""
+    (folder / str(index)).touch()
+    while len(os.listdir(folder)) < parties:
+        await asyncio.sleep(POLL_SECONDS)
 
 
-async def main(path: str, name: str, length: int, parties: int) -> None:
-    """Run the member, and print its measurements."""
-    if name:
-        print(json.dumps(await take_part(path, name, length, parties)))
-        return
-    ended = await smpc_dp.serve(path, requests=1)
-    for one in ended:
-        if isinstance(one, smpc_dp.SmpcError):
-            raise one
-    print(json.dumps(usage()))
+def main(role: str, folder: str, *numbers: str) -> dict[str, object]:
+    """Do the work of a role; return what it prints."""
+    path, values = Path(folder), [int(number) for number in numbers]
+    if role == "create":
+        return create(path, *values)
+    return asyncio.run(serve(path) if role == "aggregator" else take_part(path, *values))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
+    print(json.dumps(main(*sys.argv[1:])))

@@ -254,16 +254,27 @@ def session(
     parties: Annotated[int, typer.Option(help="How many parties.")] = 10,
     length: Annotated[int, typer.Option(help="Values of the model.")] = 10_000_000,
     runs: Runs = 1,
+    before: Annotated[
+        str | None, typer.Option(help="A folder with another checkout, compiled, measured in turns.")
+    ] = None,
+    peer_python: Annotated[
+        str | None, typer.Option(help="An interpreter with flwr, if this one has none.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure an average of a model in a session.
 
-    Each member is a process of this host: time, bytes, peak memory. At the default size all
-    together need some gigabytes.
+    Each member is a process of this host: time, bytes, peak memory. Beside the least that the machine can do
+    with, Flower's SecAgg+ functions, and a plain average over TCP. At the default size all together need some
+    gigabytes.
     """
     from smpc_dp_lab.bench.session import run_session_bench
 
-    _show("averages", as_json, lambda show: run_session_bench(parties, length, runs, show))
+    _show(
+        "averages",
+        as_json,
+        lambda show: run_session_bench(parties, length, runs, show, before=before, peer_python=peer_python),
+    )
 
 
 @app.command()
