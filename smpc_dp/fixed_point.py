@@ -196,7 +196,8 @@ class GridTotal(ComputedValue):
 
         Each is correctly rounded.
         """
-        words = self._ring_vector[part]
+        # The total may be part of a message, where elements begin at any byte.
+        words = np.require(self._ring_vector[part], requirements="A")
         quotients = np.empty(len(words), np.float64)
         exact = weight < EXACT_FLOAT and _core.average_fixed_point(
             words, quotients, self._bits, self._offset, float(weight), fractional_bits, sides

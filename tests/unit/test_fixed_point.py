@@ -13,7 +13,7 @@ import pytest
 
 from smpc_dp import _core
 from smpc_dp.encoding import Encoding
-from smpc_dp.fixed_point import BLOCK, GridTotal, blocks_of
+from smpc_dp.fixed_point import BLOCK, GridTotal, blocks_of, slices_of
 from smpc_dp.trees import flatten
 from smpc_dp.when_read import WhenRead, compute_when_read
 
@@ -36,6 +36,20 @@ def peak_of(function: Callable[[], object]) -> int:
     finally:
         tracemalloc.stop()
         del kept
+
+
+@pytest.mark.parametrize("precision", [1e-8, 1e-17])
+def test_a_total_may_begin_at_any_byte_of_a_message(precision: float) -> None:
+    session = encoding(length=2 * BLOCK + 1, precision=precision)
+    vector = session.encode(np.linspace(-1, 1, session.length), party="alice")[0]
+    packed = session.pack(3 * vector)
+    assert session.element_bytes == vector.dtype.itemsize
+    for offset in range(8):
+        total, weight = session.decoded(session.unpack(memoryview(bytes(offset) + packed)[offset:]), 3)
+        averages = session.averages(total, weight, noisy=False)
+        read = np.concatenate([averages[part] for part in slices_of(session.length)])
+        expected = session.average(session.decode(3 * vector, 3)[0], 3, noisy=False)
+        np.testing.assert_array_equal(read, expected)
 
 
 @pytest.mark.parametrize("bounds", [None, (-2.0, 2.0)])

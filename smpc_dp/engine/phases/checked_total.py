@@ -163,7 +163,8 @@ def commitment_to(parameters: SumParameters, vector: RingVector, blinding: bytes
 
 def _integers(parameters: SumParameters, vector: RingVector) -> tuple[Integers, Generators, int]:
     """Return the integers that ring elements stand for, generators for them, and the bytes of each."""
-    wide = vector.astype(np.uint64, copy=False)
+    # A total may be part of a message, where elements begin at any byte.
+    wide = np.require(vector, np.uint64, "A")
     integers = wide.view(np.int64) if parameters.is_signed else wide
     return integers, IN_PROCESS.extended(len(vector), THREADS), parameters.encoding.element_bytes
 
