@@ -19,6 +19,8 @@ from smpc_dp_lab.bench.learn import run_learn_bench
 from smpc_dp_lab.bench.page import RESULTS, load_results, page
 from smpc_dp_lab.bench.pairwise import run_compare_bench, run_garbling_bench, run_ot_bench
 from smpc_dp_lab.bench.proofs import run_proofs_bench
+from smpc_dp_lab.bench.provenance import observed
+from smpc_dp_lab.bench.questions import FULL, QUICK, run_questions_bench
 from smpc_dp_lab.bench.sampling import run_sampling_bench
 from smpc_dp_lab.bench.secagg import run_secagg_bench
 from smpc_dp_lab.bench.session import run_session_bench
@@ -61,7 +63,8 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
         "learn": lambda: run_learn_bench(runs, progress, (1_000,), peers.gosta, peers.gosta_python),
         "engines": lambda: run_engines_bench(1, progress, (3,), (30, 100)),
         "session": lambda: run_session_bench(5 if quick else 10, 1_000_000, 1, progress),
-        "growth": lambda: run_growth_bench(1 if quick else 3, progress, few),
+        "growth": lambda: run_growth_bench(1 if quick else 3, progress, few, peer_python=peers.flower),
+        "questions": lambda: run_questions_bench(progress, QUICK if quick else FULL),
     }
 
 
@@ -93,7 +96,7 @@ def run_all(
     for name, measure in known.items():
         if only and name not in only:
             continue
-        reports.append(measure())
+        reports.append(observed(measure))
         text = msgspec.json.format(msgspec.json.encode(reports[-1].to_json()), indent=2)
         try:
             out.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,169 @@
+"""`smpc-dp bench questions`: what users ask first, measured as they would run it.
+
+Sessions are those of users: parties and aggregator over mutual TLS on loopback. The first party and the aggregator
+are processes of their own, whose processor time and memory count; the other parties share processes.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.session_file import Timeouts
+from smpc_dp_lab.bench.figures import Figure, Progress, Report, Steps, cost, versions
+from smpc_dp_lab.bench.logs import log_figures
+from smpc_dp_lab.bench.workers import together
+
+WORKER_SECONDS = 1_800.0
+EPSILON, DELTA, LENGTH = 1.0, 1e-6, 1_000
+# The figures of a session, with their units.
+KINDS = {
+    "wall time": "s",
+    "party: processor time": "s",
+    "aggregator: processor time": "s",
+    "party: sent": "B",
+    "party: received": "B",
+    "party: peak memory": "B",
+    "aggregator: peak memory": "B",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A session of so many parties.
+
+    Attributes:
+        task: "sum", of LENGTH numbers with noise, or "pairwise", Kendall's tau with noise.
+        dropout: fraction that the plan may lose; nobody is lost.
+        shared: parties of a process, but for the first party, which has its own.
+    """
+
+    name: str
+    task: str
+    parties: int
+    dropout: float
+    shared: int
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """The sessions, and the parties of the run whose log is audited."""
+
+    sessions: tuple[Question, ...]
+    audited: int
+
+
+FULL = Questions(
+    (
+        Question("ten hospitals", "sum", 10, 0.0, 1),
+        Question("a hundred phones", "sum", 100, 0.1, 33),
+        Question("a thousand phones", "sum", 1_000, 0.1, 111),
+        Question("Kendall's tau", "pairwise", 200, 0.0, 67),
+    ),
+    1_000,
+)
+QUICK = Questions(
+    (Question("ten hospitals", "sum", 10, 0.0, 3), Question("Kendall's tau", "pairwise", 6, 0.0, 5)), 10
+)
+
+
+def figure_name(question: str, kind: str) -> str:
+    """Return the name of a figure of a session."""
+    return f"{question}: {kind}"
+
+
+def run_questions_bench(progress: Progress | None = None, questions: Questions = FULL) -> Report:
+    """Measure each session once, and the audit of a log; raise LocalError where a process fails."""
+    step = Steps(progress, "questions", len(questions.sessions) + 1)
+    figures: list[Figure] = []
+    for question in questions.sessions:
+        figures += _session_figures(question)
+        step()
+    figures += log_figures((questions.audited,), 1)
+    step()
+    parameters = {
+        "length": LENGTH,
+        "epsilon": EPSILON,
+        "delta": DELTA,
+        "sessions": [asdict(question) for question in questions.sessions],
+        "audited": questions.audited,
+    }
+    return Report("questions", figures, versions("numpy"), parameters)
+
+
+def _session_figures(question: Question) -> list[Figure]:
+    first, *others, aggregator = _measured(question)
+    parties = [first, *others]
+    measured: Mapping[str, float] = {
+        "wall time": max(one["ended"] for one in parties) - max(one["begun"] for one in parties),
+        "party: processor time": first["cpu"],
+        "aggregator: processor time": aggregator["cpu"],
+        "party: sent": first["sent"],
+        "party: received": first["received"],
+        "party: peak memory": first["peak"],
+        "aggregator: peak memory": aggregator["peak"],
+    }
+    processes = 2 + len(others)
+    note = (
+        f"{_asked(question)}; {question.parties} parties and the aggregator in {processes} processes of one host, "
+        "mutual TLS on loopback"
+    )
+    notes = {
+        "wall time": "by the clock, from when the last party asks until all have the result",
+        "party: processor time": "of the first party, connecting included, the start of Python not",
+        "aggregator: processor time": "all requests and connections, the start of Python not",
+        "party: sent": "by the first party to the aggregator, frames and TLS records included",
+        "party: received": "by the first party from the aggregator, frames and TLS records included",
+        "party: peak memory": "resident, interpreter and modules included",
+        "aggregator: peak memory": "resident, interpreter and modules included",
+    }
+    return [
+        cost(figure_name(question.name, kind), unit, [measured[kind]], f"{note}; {notes[kind]}")
+        for kind, unit in KINDS.items()
+    ]
+
+
+def _asked(question: Question) -> str:
+    """Return what the parties compute."""
+    if question.task == "pairwise":
+        return f"Kendall's tau of two 32-bit integers, epsilon {EPSILON:g}, one partner each, covert security"
+    lost = (
+        f"planned for {question.dropout:.0%} lost, nobody was" if question.dropout else "nobody may be lost"
+    )
+    return f"a sum of {LENGTH:,} numbers, epsilon {EPSILON:g}, delta {DELTA:g}, {lost}"
+
+
+def _measured(question: Question) -> list[dict[str, Any]]:
+    """Run a session; return what the first party, each shared process and the aggregator measured."""
+    names = [f"party{number}" for number in range(question.parties)]
+    pairs = question.task == "pairwise"
+    parameters: dict[str, object] = {"length": LENGTH, "lower": -1.0, "upper": 1.0, "precision": 1e-6}
+    parameters |= {"dropout": question.dropout}
+    if not pairs:
+        parameters |= {"epsilon": EPSILON, "delta": DELTA}
+    with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
+        timeouts = Timeouts(connect=600.0, gather=600.0, step=600.0)
+        path = create_local_session(Path(folder), names, parameters, addresses=pairs, timeouts=timeouts)
+        for name in names:
+            Ledger.create(
+                path.parent / f"{name}.ledger",
+                party=name,
+                dataset="benchmark",
+                relation="substitution",
+                epsilon=2 * EPSILON,
+                delta=2 * DELTA,
+            )
+        groups = [
+            names[:1],
+            *(names[start : start + question.shared] for start in range(1, len(names), question.shared)),
+        ]
+        # The aggregator's end is awaited last: a party that fails is seen at once.
+        calls = [[str(path), question.task, *group] for group in (*groups, [])]
+        printed = together("questions_worker", calls, question.name, WORKER_SECONDS)
+    return [json.loads(output) for output in printed]
