@@ -67,7 +67,7 @@ def observed(measure: Callable[[], Report]) -> Report:
     if everybody is not None:
         possible = (time.monotonic() - clock) * (cpu_count() or 1)
         spent = (_busy_seconds() or everybody) - everybody - (_own_seconds() - own)
-        # Of short benchmarks the clock ticks of the system are too coarse, and the difference may be negative.
+        # The system counts in clock ticks: of a short benchmark the difference may be negative.
         others = min(1.0, max(0.0, spent / possible)) if possible else 0.0
     return replace(report, commit=commit_of(Path(__file__), "smpc-dp-lab"), others=others)
 

@@ -1,7 +1,7 @@
 """`smpc-dp bench questions`: what users ask first, measured as they would run it.
 
-Sessions are those of users: parties and aggregator over mutual TLS on loopback. The first party and the aggregator
-are processes of their own, whose processor time and memory count; the other parties share processes.
+Sessions are those of users: parties and aggregator over mutual TLS on loopback. The first party and the
+aggregator are processes of their own, whose processor time and memory count; the others share processes.
 """
 
 from __future__ import annotations
@@ -111,15 +111,15 @@ def _session_figures(question: Question) -> list[Figure]:
     }
     processes = 2 + len(others)
     note = (
-        f"{_asked(question)}; {question.parties} parties and the aggregator in {processes} processes of one host, "
-        "mutual TLS on loopback"
+        f"{_asked(question)}; {question.parties} parties and the aggregator in {processes} processes of one "
+        "host, mutual TLS on loopback"
     )
     notes = {
         "wall time": "by the clock, from when the last party asks until all have the result",
         "party: processor time": "of the first party, connecting included, the start of Python not",
         "aggregator: processor time": "all requests and connections, the start of Python not",
-        "party: sent": "by the first party to the aggregator, frames and TLS records included",
-        "party: received": "by the first party from the aggregator, frames and TLS records included",
+        "party: sent": "by the first party to the aggregator, without frames and TLS records",
+        "party: received": "by the first party from the aggregator, without frames and TLS records",
         "party: peak memory": "resident, interpreter and modules included",
         "aggregator: peak memory": "resident, interpreter and modules included",
     }

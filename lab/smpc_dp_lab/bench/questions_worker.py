@@ -1,4 +1,4 @@
-"""Parties of a session, or its aggregator: `python -m smpc_dp_lab.bench.questions_worker SESSION TASK NAME...`.
+"""Parties of a session, or its aggregator: `python -m ... SESSION TASK NAME...`.
 
 Without a name it is the aggregator. It prints what it has measured as JSON.
 """
