@@ -64,12 +64,16 @@ FULL = Questions(
         Question("ten hospitals", "sum", 10, 0.0, 1),
         Question("a hundred phones", "sum", 100, 0.1, 33),
         Question("a thousand phones", "sum", 1_000, 0.1, 111),
-        Question("Kendall's tau", "pairwise", 200, 0.0, 67),
+        Question("Kendall's tau of 200 people", "pairwise", 200, 0.0, 67),
     ),
     1_000,
 )
 QUICK = Questions(
-    (Question("ten hospitals", "sum", 10, 0.0, 3), Question("Kendall's tau", "pairwise", 6, 0.0, 5)), 10
+    (
+        Question("ten hospitals", "sum", 10, 0.0, 3),
+        Question("Kendall's tau of six people", "pairwise", 6, 0.0, 5),
+    ),
+    10,
 )
 
 
