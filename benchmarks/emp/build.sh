@@ -5,7 +5,7 @@
 #
 # SOURCES has the checkouts emp-tool, emp-ot and emp-sh2pc; the programs come into OUT. Refuses other commits than
 # those below, and changed checkouts; with --other they are built, and the version that a driver prints says so.
-# An emp-ot that has a tuner (its own of July 2026 or later) is tuned for this machine before it is compiled.
+# An emp-ot that has a tuner (since July 2026) is tuned for this machine before it is compiled.
 # MARCH names a processor for compilers (default native).
 # SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
@@ -55,7 +55,7 @@ for package in "${PACKAGES[@]}"; do
     options+=("-D${name^^}_BUILD_TESTS=OFF" "-DCMAKE_CXX_FLAGS=-march=$MARCH" "-DCMAKE_C_FLAGS=-march=$MARCH")
     if [[ $package == emp-tool ]]; then options+=("-DEMP_TOOL_NATIVE_ARCH=$native"); fi
     cmake -S "$sources/$package" -B "$build/$package" "${options[@]}"
-    # The tuner writes a header that the library and the drivers are compiled with.
+    # The tuner writes a header that the library is compiled with, and that is installed for the drivers.
     if [[ $package == emp-ot && -e $sources/emp-ot/tools/tune.cpp ]]; then
         cmake --build "$build/emp-ot" --target tune
         tuned=/tuned
@@ -64,12 +64,10 @@ for package in "${PACKAGES[@]}"; do
     cmake --install "$build/$package"
 done
 
-include=("-I$prefix/include")
-[[ -z $tuned ]] || include=("-I$build/emp-ot/tuning-include" "${include[@]}")
 libraries=("$prefix"/lib*/libemp-ot.* "$prefix"/lib*/libemp-tool.*)
 for driver in emp_garbling emp_ot emp_sh2pc emp_circuit; do
     "${CXX:-c++}" -std=c++20 -O3 "-march=$MARCH" -DNDEBUG -Wno-ignored-attributes \
-        "-DEMP_VERSION=\"$version$tuned/$MARCH\"" "${include[@]}" "$here/$driver.cpp" -o "$out/$driver" \
+        "-DEMP_VERSION=\"$version$tuned/$MARCH\"" "-I$prefix/include" "$here/$driver.cpp" -o "$out/$driver" \
         "${libraries[@]}" -lssl -lcrypto -pthread
 done
 echo "built $out: $version$tuned/$MARCH"

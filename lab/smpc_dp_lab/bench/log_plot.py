@@ -12,7 +12,9 @@ from html import escape
 
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 76, 16, 92, 52
-INK, GRID = "#767676", "#8884"
+INK = "#787878"
+# Of grid lines, as a part of the ink.
+FAINT = 0.3
 # A line is told from another one by its colour, its dashes and its marks.
 STYLES = (
     ("#2f7fd6", "", "circle"),
@@ -66,12 +68,12 @@ class LogPlot:
             f'transform="rotate(-90 16 {(TOP + HEIGHT - BOTTOM) / 2:g})">{escape(self.y)}</text>',
         ]
         for value in decades:
-            parts.append(_line(LEFT, up.at(value), WIDTH - RIGHT, up.at(value), GRID))
+            parts.append(_line(LEFT, up.at(value), WIDTH - RIGHT, up.at(value), FAINT))
             parts.append(_text(LEFT - 8, up.at(value) + 4.5, self.y_text(value), anchor="end"))
         for value in xs:
-            parts.append(_line(across.at(value), HEIGHT - BOTTOM, across.at(value), HEIGHT - BOTTOM + 5, INK))
+            parts.append(_line(across.at(value), HEIGHT - BOTTOM, across.at(value), HEIGHT - BOTTOM + 5))
             parts.append(_text(across.at(value), HEIGHT - BOTTOM + 20, self.x_text(value), anchor="middle"))
-        parts.append(_line(LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, INK))
+        parts.append(_line(LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM))
         for number, (name, line) in enumerate(self.lines):
             row, column = divmod(number, LEGEND_COLUMNS)
             left, top = LEFT + column * (WIDTH - LEFT - RIGHT) / LEGEND_COLUMNS, 44 + 20 * row
@@ -104,8 +106,9 @@ def _decades(values: Sequence[float]) -> list[float]:
     return [10.0**power for power in range(first, max(last, first + 1) + 1)]
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str) -> str:
-    return f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{colour}"/>'
+def _line(x1: float, y1: float, x2: float, y2: float, opacity: float = 1.0) -> str:
+    ends = f'x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}"'
+    return f'<line {ends} stroke="{INK}" stroke-opacity="{opacity:g}"/>'
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 13) -> str:

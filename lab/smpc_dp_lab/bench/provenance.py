@@ -16,7 +16,7 @@ from smpc_dp_lab.bench.figures import Report
 
 CHANGED = "+changes"
 # Files of the checkout that a benchmark itself writes.
-_RESULTS = (":(exclude)benchmarks/*.json", ":(exclude)benchmarks/*.html")
+_RESULTS = (":(top,exclude)benchmarks/*.json", ":(top,exclude)benchmarks/*.html")
 _GIT_SECONDS = 30.0
 
 
