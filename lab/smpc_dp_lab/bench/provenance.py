@@ -61,6 +61,8 @@ def _installed_commit(package: str) -> str | None:
 
 def observed(measure: Callable[[], Report]) -> Report:
     """Return the report of a benchmark with its commit and the work of other programs meanwhile."""
+    # Before: the checkout may change while the loaded code measures.
+    commit = commit_of(Path(__file__), "smpc-dp-lab")
     clock, everybody, own = time.monotonic(), _busy_seconds(), _own_seconds()
     report = measure()
     others = None
@@ -69,7 +71,7 @@ def observed(measure: Callable[[], Report]) -> Report:
         spent = (_busy_seconds() or everybody) - everybody - (_own_seconds() - own)
         # The system counts in clock ticks: of a short benchmark the difference may be negative.
         others = min(1.0, max(0.0, spent / possible)) if possible else 0.0
-    return replace(report, commit=commit_of(Path(__file__), "smpc-dp-lab"), others=others)
+    return replace(report, commit=commit, others=others)
 
 
 def _own_seconds() -> float:
