@@ -20,8 +20,8 @@ from smpc_dp_lab.bench.page import RESULTS, load_results, page
 from smpc_dp_lab.bench.pairwise import run_compare_bench, run_garbling_bench, run_ot_bench
 from smpc_dp_lab.bench.proofs import run_proofs_bench
 from smpc_dp_lab.bench.provenance import observed
-from smpc_dp_lab.bench.questions import FULL, QUICK, run_questions_bench
 from smpc_dp_lab.bench.sampling import run_sampling_bench
+from smpc_dp_lab.bench.scenarios import FULL, QUICK, run_scenarios_bench
 from smpc_dp_lab.bench.secagg import run_secagg_bench
 from smpc_dp_lab.bench.session import run_session_bench
 from smpc_dp_lab.bench.statistic import run_statistic_bench
@@ -64,7 +64,7 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
         "engines": lambda: run_engines_bench(1, progress, (3,), (30, 100)),
         "session": lambda: run_session_bench(5 if quick else 10, 1_000_000, 1, progress),
         "growth": lambda: run_growth_bench(1 if quick else 3, progress, few, peer_python=peers.flower),
-        "questions": lambda: run_questions_bench(progress, QUICK if quick else FULL),
+        "scenarios": lambda: run_scenarios_bench(progress, QUICK if quick else FULL),
     }
 
 

@@ -15,14 +15,14 @@ LEFT, RIGHT, TOP, BOTTOM = 76, 16, 92, 52
 INK = "#787878"
 # Of grid lines, as a part of the ink.
 FAINT = 0.3
-# A line is told from another one by its colour, its dashes and its marks.
+# A line is told from another one by its colour, its dashes and its symbols.
 STYLES = (
     ("#2f7fd6", "", "circle"),
     ("#2a9458", "", "square"),
     ("#c96a10", "7 4", "triangle"),
     ("#8a76c9", "2 4", "diamond"),
 )
-MARK = 4.5
+SYMBOL = 4.5
 LEGEND_COLUMNS = 2
 
 Point = tuple[float, float]
@@ -115,27 +115,27 @@ def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 1
     return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-size="{size}">{escape(text)}</text>'
 
 
-def _drawn(path: Sequence[Point], number: int, marked: Sequence[Point]) -> list[str]:
-    """Return a line through the positions `path`, with marks."""
-    colour, dashes, mark = STYLES[number]
+def _drawn(path: Sequence[Point], number: int, symbols_at: Sequence[Point]) -> list[str]:
+    """Return a line through the positions `path`, with symbols."""
+    colour, dashes, symbol = STYLES[number]
     points = " ".join(f"{x:g},{y:g}" for x, y in path)
     line = (
         f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2" '
         f'stroke-dasharray="{dashes or "none"}"/>'
     )
-    return [line, *(_mark(mark, x, y, colour) for x, y in marked)]
+    return [line, *(_symbol(symbol, x, y, colour) for x, y in symbols_at)]
 
 
-def _mark(mark: str, x: float, y: float, colour: str) -> str:
-    """Return a mark at a position."""
-    if mark == "circle":
-        return f'<circle cx="{x:g}" cy="{y:g}" r="{MARK}" fill="{colour}"/>'
+def _symbol(symbol: str, x: float, y: float, colour: str) -> str:
+    """Return a symbol at a position."""
+    if symbol == "circle":
+        return f'<circle cx="{x:g}" cy="{y:g}" r="{SYMBOL}" fill="{colour}"/>'
     corners = {
         "square": ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
         "triangle": ((0, -1.2), (1.1, 0.8), (-1.1, 0.8)),
         "diamond": ((0, -1.3), (1.2, 0), (0, 1.3), (-1.2, 0)),
-    }[mark]
+    }[symbol]
     points = " ".join(
-        f"{round(x + MARK * right, 1):g},{round(y + MARK * down, 1):g}" for right, down in corners
+        f"{round(x + SYMBOL * right, 1):g},{round(y + SYMBOL * down, 1):g}" for right, down in corners
     )
     return f'<polygon points="{points}" fill="{colour}"/>'

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from smpc_dp.errors import LocalError
-from smpc_dp_lab.bench import growth, questions
+from smpc_dp_lab.bench import growth, scenarios
 from smpc_dp_lab.bench.figures import shown
 from smpc_dp_lab.bench.log_plot import LogPlot, Point
 from smpc_dp_lab.bench.page import RESULTS, Json, markdown_table
@@ -70,16 +70,16 @@ def performance(results: Sequence[Json]) -> str:
     known = stored(results)
     rows = _rows(known)
     table = [(name, *cells) for name, cells, _ in rows]
-    said = "\n".join(f"- **{name}**: {sentence}" for name, _, sentence in rows)
+    explained = "\n".join(f"- **{name}**: {sentence}" for name, _, sentence in rows)
     plots = "\n\n".join(f"![{plot.title}]({file})" for file, plot in plots_of(known).items())
-    first = questions.FULL.sessions[0].name
+    first = scenarios.FULL.sessions[0].name
     return f"""# Performance
 
 {_example(known, first)}
 
 {markdown_table(("asked", "by the clock", "processor time", "bytes", "memory"), iter(table))}
 
-{said}
+{explained}
 
 {_clock_note()}
 
@@ -106,12 +106,12 @@ the commit.
 """
 
 
-def _example(known: Stored, question: str) -> str:
+def _example(known: Stored, scenario: str) -> str:
     def text(kind: str) -> str:
-        return known.text("questions", questions.figure_name(question, kind))
+        return known.text("scenarios", scenarios.figure_name(scenario, kind))
 
     return (
-        f"Ten hospitals add up {questions.LENGTH:,} numbers each, with differential privacy. Each takes "
+        f"Ten hospitals add up {scenarios.LENGTH:,} numbers each, with differential privacy. Each takes "
         f"{text('party: processor time')} of processor time, sends {text('party: sent')}, receives "
         f"{text('party: received')} and needs {text('party: peak memory')} of memory, Python included."
     )
@@ -121,8 +121,8 @@ Row = tuple[str, tuple[str, str, str, str], str]
 
 
 def _rows(known: Stored) -> list[Row]:
-    """Return name, cells and explanation of each question."""
-    sessions = [_session_row(known, one) for one in questions.FULL.sessions]
+    """Return name, cells and explanation of each scenario."""
+    sessions = [_session_row(known, one) for one in scenarios.FULL.sessions]
     return [*sessions[:-1], _model_row(known), sessions[-1], _audit_row(known)]
 
 
@@ -130,11 +130,11 @@ def _members(party: str, other: str, who: str = "aggregator") -> str:
     return f"a party {party}, the {who} {other}"
 
 
-def _session_row(known: Stored, question: questions.Question) -> Row:
-    bench = "questions"
+def _session_row(known: Stored, scenario: scenarios.Scenario) -> Row:
+    bench = "scenarios"
 
     def name(kind: str) -> str:
-        return questions.figure_name(question.name, kind)
+        return scenarios.figure_name(scenario.name, kind)
 
     def text(kind: str) -> str:
         return known.text(bench, name(kind))
@@ -142,7 +142,7 @@ def _session_row(known: Stored, question: questions.Question) -> Row:
     bytes_text = f"{text('party: sent')} up, {text('party: received')} down"
     note = known.figure(bench, name("wall time"))["note"].rpartition("; ")[0]
     sentence = f"{note} ({_file(bench)})."
-    if question.task == "pairwise":
+    if scenario.task == "pairwise":
         bytes_text += f", and {known.text('pairwise', PAIR_BYTES)} of both sides of its pair"
         sentence += f" The bytes of a pair are those of '{PAIR_BYTES}' ({_file('pairwise')})."
     cells = (
@@ -151,7 +151,7 @@ def _session_row(known: Stored, question: questions.Question) -> Row:
         bytes_text,
         _members(text("party: peak memory"), text("aggregator: peak memory")),
     )
-    return question.name, cells, sentence
+    return scenario.name, cells, sentence
 
 
 def _model_row(known: Stored) -> Row:
@@ -176,7 +176,7 @@ def _model_row(known: Stored) -> Row:
 
 
 def _audit_row(known: Stored) -> Row:
-    bench = "questions"
+    bench = "scenarios"
     log = f"log of {known.result(bench)['parameters']['audited']} users"
     audit = f"{log}: audit"
     cells = (
@@ -293,11 +293,11 @@ def _peers(known: Stored) -> str:
     )
 
 
-def _peer(known: Stored, bench: str, name: str, what: str) -> tuple[str, ...]:
+def _peer(known: Stored, bench: str, name: str, work: str) -> tuple[str, ...]:
     figure = known.figure(bench, name)
     median = known.beside(bench, name, "peer")
     peer = f"{shown(median, figure['unit']).strip()}, {figure['peer']['name'].partition(',')[0]}"
-    return what, known.text(bench, name), peer, f"{figure['ratio_to_peer']:.3g}"
+    return work, known.text(bench, name), peer, f"{figure['ratio_to_peer']:.3g}"
 
 
 def _file(bench: str) -> str:

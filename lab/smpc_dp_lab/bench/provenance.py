@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import distribution
 from os import cpu_count, sysconf
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def _installed_commit(package: str) -> str | None:
     """Return the commit that the metadata of an installed package name; None if they name none."""
     try:
         text = distribution(package).read_text("direct_url.json")
-    except PackageNotFoundError:
+    except ModuleNotFoundError:
         return None
     commit = json.loads(text).get("vcs_info", {}).get("commit_id") if text else None
     return commit if isinstance(commit, str) else None
@@ -86,6 +86,6 @@ def _busy_seconds() -> float | None:
         first = Path("/proc/stat").read_text("ascii").partition("\n")[0].split()
     except OSError:
         return None
-    # user, nice, system, idle, iowait, irq, softirq, steal
-    user, nice, system, _, _, irq, softirq = map(int, first[1:8])
-    return (user + nice + system + irq + softirq) / sysconf("SC_CLK_TCK")
+    # user, nice, system, idle, iowait, irq, softirq: of all but the idle ones.
+    ticks = [int(number) for number in first[1:8]]
+    return (sum(ticks) - sum(ticks[3:5])) / sysconf("SC_CLK_TCK")

@@ -315,7 +315,7 @@ def growth(
 
 
 @app.command()
-def questions(
+def scenarios(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer parties.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -324,9 +324,9 @@ def questions(
     Sessions over mutual TLS on loopback: one party and the aggregator are processes of their own, the other
     parties share some. The log that is audited comes from a simulation.
     """
-    from smpc_dp_lab.bench.questions import FULL, QUICK, run_questions_bench
+    from smpc_dp_lab.bench.scenarios import FULL, QUICK, run_scenarios_bench
 
-    _show("questions", as_json, lambda show: run_questions_bench(show, QUICK if quick else FULL))
+    _show("scenarios", as_json, lambda show: run_scenarios_bench(show, QUICK if quick else FULL))
 
 
 @app.command(name="all")

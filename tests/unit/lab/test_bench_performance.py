@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from smpc_dp.errors import LocalError
-from smpc_dp_lab.bench import growth, questions
+from smpc_dp_lab.bench import growth, scenarios
 from smpc_dp_lab.bench.log_plot import LogPlot
 from smpc_dp_lab.bench.page import load_results
 from smpc_dp_lab.bench.performance import performance, plots_of, stored
@@ -41,12 +41,12 @@ def figure(results: Results, bench: str, name: str) -> Any:
     return found
 
 
-def cells(results: Results, question: str) -> list[str]:
-    (row,) = re.findall(rf"^\| {re.escape(question)} \| (.*) \|$", page(results), re.MULTILINE)
+def cells(results: Results, scenario: str) -> list[str]:
+    (row,) = re.findall(rf"^\| {re.escape(scenario)} \| (.*) \|$", page(results), re.MULTILINE)
     return str(row).split(" | ")
 
 
-def test_the_table_has_the_six_questions_and_each_says_what_was_run(results: Results) -> None:
+def test_the_table_has_the_six_scenarios_and_each_says_what_was_run(results: Results) -> None:
     text = page(results)
     model = f"a model of {results['session']['parameters']['length']:,} values"
     asked = [
@@ -74,8 +74,8 @@ def test_cells_are_those_of_the_stored_figures(results: Results) -> None:
         "aggregator: peak memory": 78e6,
     }
     for kind, value in kinds.items():
-        figure(results, "questions", questions.figure_name("ten hospitals", kind))["median"] = value
-    results["questions"]["others"] = 0.0
+        figure(results, "scenarios", scenarios.figure_name("ten hospitals", kind))["median"] = value
+    results["scenarios"]["others"] = 0.0
     assert cells(results, "ten hospitals") == [
         "7.25 s",
         "a party 500 ms, the aggregator 1.5 s",
@@ -88,9 +88,9 @@ def test_cells_are_those_of_the_stored_figures(results: Results) -> None:
 def test_a_time_by_the_clock_beside_other_programs_is_marked(
     results: Results, others: float | None, marked: bool
 ) -> None:
-    results["questions"]["others"] = others
-    for question in ("ten hospitals", "an audit of 1,000 parties"):
-        assert cells(results, question)[0].endswith(" †") is marked
+    results["scenarios"]["others"] = others
+    for scenario in ("ten hospitals", "an audit of 1,000 parties"):
+        assert cells(results, scenario)[0].endswith(" †") is marked
 
 
 def test_commit_and_other_programs_of_each_result_are_named(results: Results) -> None:
@@ -125,11 +125,11 @@ def without(bench: str) -> Callable[[Results], None]:
 LONGEST = growth.figure_name(growth.CLIENT, "length", growth.SIZES["length"][-1])
 MISSING = [
     (without("session"), "results-session.json is missing"),
-    (without("questions"), "results-questions.json is missing"),
+    (without("scenarios"), "results-scenarios.json is missing"),
     (remove("session", "average of a tree: wall time"), "has no figure 'average of a tree: wall time'"),
     (remove("session", "aggregator: peak memory"), "has no figure 'aggregator: peak memory'"),
-    (remove("questions", "a thousand phones: party: sent"), "no figure 'a thousand phones: party: sent'"),
-    (remove("questions", "log of 1000 users: audit, memory"), "no figure 'log of 1000 users: audit, memory'"),
+    (remove("scenarios", "a thousand phones: party: sent"), "no figure 'a thousand phones: party: sent'"),
+    (remove("scenarios", "log of 1000 users: audit, memory"), "no figure 'log of 1000 users: audit, memory'"),
     (remove("growth", LONGEST), f"results-growth.json has no figure '{LONGEST}'"),
     (unmeasured("growth", LONGEST, "peer"), f"the peer of '{LONGEST}' was not measured"),
     (unmeasured("growth", LONGEST, "limit"), f"the limit of '{LONGEST}' was not measured"),

@@ -17,8 +17,8 @@ import numpy as np
 import smpc_dp
 from smpc_dp.capabilities.pairs.kernels import Field, kendall_tau
 from smpc_dp.session.events import Event
-from smpc_dp_lab.bench.questions import EPSILON, LENGTH
 from smpc_dp_lab.bench.resident import peak_bytes
+from smpc_dp_lab.bench.scenarios import EPSILON, LENGTH
 
 INTEGERS = Field(-(1 << 31), (1 << 31) - 1)
 

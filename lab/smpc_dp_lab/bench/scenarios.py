@@ -1,4 +1,4 @@
-"""`smpc-dp bench questions`: what users ask first, measured as they would run it.
+"""`smpc-dp bench scenarios`: what users ask first, measured as they would run it.
 
 Sessions are those of users: parties and aggregator over mutual TLS on loopback. The first party and the
 aggregator are processes of their own, whose processor time and memory count; the others share processes.
@@ -35,7 +35,7 @@ KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Scenario:
     """A session of so many parties.
 
     Attributes:
@@ -52,57 +52,57 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
+class Scenarios:
     """The sessions, and the parties of the run whose log is audited."""
 
-    sessions: tuple[Question, ...]
+    sessions: tuple[Scenario, ...]
     audited: int
 
 
-FULL = Questions(
+FULL = Scenarios(
     (
-        Question("ten hospitals", "sum", 10, 0.0, 1),
-        Question("a hundred phones", "sum", 100, 0.1, 33),
-        Question("a thousand phones", "sum", 1_000, 0.1, 111),
-        Question("Kendall's tau of 200 people", "pairwise", 200, 0.0, 67),
+        Scenario("ten hospitals", "sum", 10, 0.0, 1),
+        Scenario("a hundred phones", "sum", 100, 0.1, 33),
+        Scenario("a thousand phones", "sum", 1_000, 0.1, 111),
+        Scenario("Kendall's tau of 200 people", "pairwise", 200, 0.0, 67),
     ),
     1_000,
 )
-QUICK = Questions(
+QUICK = Scenarios(
     (
-        Question("ten hospitals", "sum", 10, 0.0, 3),
-        Question("Kendall's tau of six people", "pairwise", 6, 0.0, 5),
+        Scenario("ten hospitals", "sum", 10, 0.0, 3),
+        Scenario("Kendall's tau of six people", "pairwise", 6, 0.0, 5),
     ),
     10,
 )
 
 
-def figure_name(question: str, kind: str) -> str:
+def figure_name(scenario: str, kind: str) -> str:
     """Return the name of a figure of a session."""
-    return f"{question}: {kind}"
+    return f"{scenario}: {kind}"
 
 
-def run_questions_bench(progress: Progress | None = None, questions: Questions = FULL) -> Report:
+def run_scenarios_bench(progress: Progress | None = None, scenarios: Scenarios = FULL) -> Report:
     """Measure each session once, and the audit of a log; raise LocalError where a process fails."""
-    step = Steps(progress, "questions", len(questions.sessions) + 1)
+    step = Steps(progress, "scenarios", len(scenarios.sessions) + 1)
     figures: list[Figure] = []
-    for question in questions.sessions:
-        figures += _session_figures(question)
+    for scenario in scenarios.sessions:
+        figures += _session_figures(scenario)
         step()
-    figures += log_figures((questions.audited,), 1)
+    figures += log_figures((scenarios.audited,), 1)
     step()
     parameters = {
         "length": LENGTH,
         "epsilon": EPSILON,
         "delta": DELTA,
-        "sessions": [asdict(question) for question in questions.sessions],
-        "audited": questions.audited,
+        "sessions": [asdict(scenario) for scenario in scenarios.sessions],
+        "audited": scenarios.audited,
     }
-    return Report("questions", figures, versions("numpy"), parameters)
+    return Report("scenarios", figures, versions("numpy"), parameters)
 
 
-def _session_figures(question: Question) -> list[Figure]:
-    first, *others, aggregator = _measured(question)
+def _session_figures(scenario: Scenario) -> list[Figure]:
+    first, *others, aggregator = _measured(scenario)
     parties = [first, *others]
     measured: Mapping[str, float] = {
         "wall time": max(one["ended"] for one in parties) - max(one["begun"] for one in parties),
@@ -115,7 +115,7 @@ def _session_figures(question: Question) -> list[Figure]:
     }
     processes = 2 + len(others)
     note = (
-        f"{_asked(question)}; {question.parties} parties and the aggregator in {processes} processes of one "
+        f"{_asked(scenario)}; {scenario.parties} parties and the aggregator in {processes} processes of one "
         "host, mutual TLS on loopback"
     )
     notes = {
@@ -128,27 +128,27 @@ def _session_figures(question: Question) -> list[Figure]:
         "aggregator: peak memory": "resident, interpreter and modules included",
     }
     return [
-        cost(figure_name(question.name, kind), unit, [measured[kind]], f"{note}; {notes[kind]}")
+        cost(figure_name(scenario.name, kind), unit, [measured[kind]], f"{note}; {notes[kind]}")
         for kind, unit in KINDS.items()
     ]
 
 
-def _asked(question: Question) -> str:
+def _asked(scenario: Scenario) -> str:
     """Return what the parties compute."""
-    if question.task == "pairwise":
+    if scenario.task == "pairwise":
         return f"Kendall's tau of two 32-bit integers, epsilon {EPSILON:g}, one partner each, covert security"
     lost = (
-        f"planned for {question.dropout:.0%} lost, nobody was" if question.dropout else "nobody may be lost"
+        f"planned for {scenario.dropout:.0%} lost, nobody was" if scenario.dropout else "nobody may be lost"
     )
     return f"a sum of {LENGTH:,} numbers, epsilon {EPSILON:g}, delta {DELTA:g}, {lost}"
 
 
-def _measured(question: Question) -> list[dict[str, Any]]:
+def _measured(scenario: Scenario) -> list[dict[str, Any]]:
     """Run a session; return what the first party, each shared process and the aggregator measured."""
-    names = [f"party{number}" for number in range(question.parties)]
-    pairs = question.task == "pairwise"
+    names = [f"party{number}" for number in range(scenario.parties)]
+    pairs = scenario.task == "pairwise"
     parameters: dict[str, object] = {"length": LENGTH, "lower": -1.0, "upper": 1.0, "precision": 1e-6}
-    parameters |= {"dropout": question.dropout}
+    parameters |= {"dropout": scenario.dropout}
     if not pairs:
         parameters |= {"epsilon": EPSILON, "delta": DELTA}
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
@@ -165,9 +165,9 @@ def _measured(question: Question) -> list[dict[str, Any]]:
             )
         groups = [
             names[:1],
-            *(names[start : start + question.shared] for start in range(1, len(names), question.shared)),
+            *(names[start : start + scenario.shared] for start in range(1, len(names), scenario.shared)),
         ]
         # The aggregator's end is awaited last: a party that fails is seen at once.
-        calls = [[str(path), question.task, *group] for group in (*groups, [])]
-        printed = together("questions_worker", calls, question.name, WORKER_SECONDS)
+        calls = [[str(path), scenario.task, *group] for group in (*groups, [])]
+        printed = together("scenario_worker", calls, scenario.name, WORKER_SECONDS)
     return [json.loads(output) for output in printed]
