@@ -1,6 +1,6 @@
 """Parties of a session, or its aggregator: `python -m ... SESSION TASK NAME...`.
 
-Without a name it is the aggregator. It prints what it has measured as JSON.
+Without a name it is the aggregator. With `simulate PARTIES DROPOUT` it simulates a sum. It prints what it has measured as JSON.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
 import smpc_dp
 from smpc_dp.capabilities.pairs.kernels import Field, kendall_tau
+from smpc_dp.errors import ConfigError
+from smpc_dp.secagg.noisy import check_noisy
 from smpc_dp.session.events import Event
+from smpc_dp_lab.bench.recording import record_sample
 from smpc_dp_lab.bench.resident import peak_bytes
-from smpc_dp_lab.bench.scenarios import EPSILON, LENGTH
+from smpc_dp_lab.bench.scenarios import EPSILON, LENGTH, SAMPLE, WHOLE, noisy_sum
 
 INTEGERS = Field(-(1 << 31), (1 << 31) - 1)
 
@@ -86,5 +90,29 @@ async def main(path: Path, task: str, names: list[str]) -> dict[str, float]:
     }
 
 
+def simulate(parties: int, dropout: float) -> dict[str, float]:
+    """Simulate a sum, and return the measurements."""
+    parameters, issues = check_noisy(noisy_sum(dropout), parties)
+    if parameters is None:
+        raise ConfigError(issues)
+    begun = time.monotonic()
+    sampled = record_sample(parameters, SAMPLE, 1)
+    return {
+        "wall time": time.monotonic() - begun,
+        "party: processor time": median(sampled.seconds),
+        "aggregator: processor time": sampled.aggregator_seconds,
+        "party: sent": median(sampled.up),
+        "party: received": median(sampled.down),
+        WHOLE: peak_bytes(),
+    }
+
+
+def called(first: str, second: str, *others: str) -> dict[str, float]:
+    """Return the measurements that the arguments name."""
+    if first == "simulate":
+        return simulate(int(second), float(others[0]))
+    return asyncio.run(main(Path(first), second, list(others)))
+
+
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]))))
+    print(json.dumps(called(*sys.argv[1:])))

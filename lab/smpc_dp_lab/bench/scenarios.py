@@ -1,7 +1,8 @@
 """`smpc-dp bench scenarios`: what users ask first, measured as they would run it.
 
 Sessions are those of users: parties and aggregator over mutual TLS on loopback. The first party and the
-aggregator are processes of their own, whose processor time and memory count; the others share processes.
+aggregator are processes of their own, whose processor time and memory count; the others share processes. A
+thousand parties are simulated in one process.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from smpc_dp_lab.bench.workers import together
 
 WORKER_SECONDS = 1_800.0
 EPSILON, DELTA, LENGTH = 1.0, 1e-6, 1_000
-# The figures of a session, with their units.
+# The parties of a simulation that check everything themselves, and are measured.
+SAMPLE = 5
+WHOLE = "all in one process: peak memory"
+# The figures of a session, with their units; a simulation has WHOLE in the place of the last two.
 KINDS = {
     "wall time": "s",
     "party: processor time": "s",
@@ -41,7 +45,7 @@ class Scenario:
     Attributes:
         task: "sum", of LENGTH numbers with noise, or "pairwise", Kendall's tau with noise.
         dropout: fraction that the plan may lose; nobody is lost.
-        shared: parties of a process, but for the first party, which has its own.
+        shared: parties of a process, but for the first party, which has its own; 0 for a simulation.
     """
 
     name: str
@@ -63,13 +67,14 @@ FULL = Scenarios(
     (
         Scenario("ten hospitals", "sum", 10, 0.0, 1),
         Scenario("a hundred phones", "sum", 100, 0.1, 33),
-        Scenario("a thousand phones", "sum", 1_000, 0.1, 111),
+        Scenario("a thousand phones", "sum", 1_000, 0.1, 0),
         Scenario("Kendall's tau of 200 people", "pairwise", 200, 0.0, 67),
     ),
     1_000,
 )
 QUICK = Scenarios(
     (
+        Scenario("a dozen phones", "sum", 12, 0.1, 0),
         Scenario("ten hospitals", "sum", 10, 0.0, 3),
         Scenario("Kendall's tau of six people", "pairwise", 6, 0.0, 5),
     ),
@@ -87,7 +92,7 @@ def run_scenarios_bench(progress: Progress | None = None, scenarios: Scenarios =
     step = Steps(progress, "scenarios", len(scenarios.sessions) + 1)
     figures: list[Figure] = []
     for scenario in scenarios.sessions:
-        figures += _session_figures(scenario)
+        figures += _session_figures(scenario) if scenario.shared else _simulated_figures(scenario)
         step()
     figures += log_figures((scenarios.audited,), 1)
     step()
@@ -133,6 +138,34 @@ def _session_figures(scenario: Scenario) -> list[Figure]:
     ]
 
 
+def _simulated_figures(scenario: Scenario) -> list[Figure]:
+    (output,) = together(
+        "scenario_worker", [["simulate", str(scenario.parties), str(scenario.dropout)]], scenario.name
+    )
+    measured: dict[str, float] = json.loads(output)
+    note = f"{_asked(scenario)}; {scenario.parties} parties and the aggregator are simulated in one process"
+    notes = {
+        "wall time": "by the clock, of the whole simulation, in which the parties take turns",
+        "party: processor time": f"median of {SAMPLE} parties that check everything themselves, no connections",
+        "aggregator: processor time": "without connections",
+        "party: sent": f"median of {SAMPLE} parties, without frames and TLS records",
+        "party: received": f"median of {SAMPLE} parties, without frames and TLS records",
+        WHOLE: "resident, all parties and the aggregator, interpreter and modules included",
+    }
+    return [
+        cost(
+            figure_name(scenario.name, kind), KINDS.get(kind, "B"), [measured[kind]], f"{note}; {notes[kind]}"
+        )
+        for kind in notes
+    ]
+
+
+def noisy_sum(dropout: float) -> dict[str, object]:
+    """Return the parameters of a sum with noise."""
+    given = {"length": LENGTH, "lower": -1.0, "upper": 1.0, "precision": 1e-6, "dropout": dropout}
+    return {**given, "epsilon": EPSILON, "delta": DELTA}
+
+
 def _asked(scenario: Scenario) -> str:
     """Return what the parties compute."""
     if scenario.task == "pairwise":
@@ -147,10 +180,9 @@ def _measured(scenario: Scenario) -> list[dict[str, Any]]:
     """Run a session; return what the first party, each shared process and the aggregator measured."""
     names = [f"party{number}" for number in range(scenario.parties)]
     pairs = scenario.task == "pairwise"
-    parameters: dict[str, object] = {"length": LENGTH, "lower": -1.0, "upper": 1.0, "precision": 1e-6}
-    parameters |= {"dropout": scenario.dropout}
-    if not pairs:
-        parameters |= {"epsilon": EPSILON, "delta": DELTA}
+    parameters = noisy_sum(scenario.dropout)
+    if pairs:
+        parameters = {key: parameters[key] for key in parameters.keys() - {"epsilon", "delta"}}
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         timeouts = Timeouts(connect=600.0, gather=600.0, step=600.0)
         path = create_local_session(Path(folder), names, parameters, addresses=pairs, timeouts=timeouts)
