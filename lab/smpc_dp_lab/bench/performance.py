@@ -265,6 +265,18 @@ def _growth_note(known: Stored) -> str:
         f"{bytes_up['b']:.2g} B for each number. The peer does its masking alone: no signatures, no "
         "encryption of shares, no checks. The limit is the time in which OpenSSL makes as many bytes of "
         "AES-256-CTR; what is above it in short vectors are signatures and key agreements, not masks."
+        + _disturbed(known, "growth")
+    )
+
+
+def _disturbed(known: Stored, bench: str) -> str:
+    """Return a sentence on the work of other programs, where there was much."""
+    others = known.result(bench)["others"]
+    if others is None or others <= QUIET:
+        return ""
+    return (
+        f" Other programs used {others:.0%} of the cores meanwhile, which makes processor times longer too: an "
+        "idle machine takes less, and its lines are smoother."
     )
 
 

@@ -130,8 +130,8 @@ def record(parameters: SecAggParameters, dropouts: int, seed: int) -> Recording:
 class Sampled:
     """Measurements of a few parties of one run without dropouts: their CPU seconds and bytes.
 
-    `aggregator_seconds` are CPU seconds of the aggregator; `others_per_second` is how many of the others one second of CPU time simulates; in one process they check
-    each signature once between them.
+    `aggregator_seconds` are CPU seconds of the aggregator; `others_per_second` is how many of the others one
+    second of CPU time simulates; in one process they check each signature once between them.
     """
 
     others_per_second: float

@@ -1,6 +1,7 @@
 """Parties of a session, or its aggregator: `python -m ... SESSION TASK NAME...`.
 
-Without a name it is the aggregator. With `simulate PARTIES DROPOUT` it simulates a sum. It prints what it has measured as JSON.
+Without a name it is the aggregator. With `simulate PARTIES DROPOUT` it simulates a sum. It prints what it has
+measured as JSON.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def _simulated_figures(scenario: Scenario) -> list[Figure]:
     note = f"{_asked(scenario)}; {scenario.parties} parties and the aggregator are simulated in one process"
     notes = {
         "wall time": "by the clock, of the whole simulation, in which the parties take turns",
-        "party: processor time": f"median of {SAMPLE} parties that check everything themselves, no connections",
+        "party: processor time": f"median of {SAMPLE} parties that check everything, without connections",
         "aggregator: processor time": "without connections",
         "party: sent": f"median of {SAMPLE} parties, without frames and TLS records",
         "party: received": f"median of {SAMPLE} parties, without frames and TLS records",
