@@ -275,8 +275,8 @@ def _disturbed(known: Stored, bench: str) -> str:
     if others is None or others <= QUIET:
         return ""
     return (
-        f" Other programs used {others:.0%} of the cores meanwhile, which makes processor times longer too: an "
-        "idle machine takes less, and its lines are smoother."
+        f" Other programs used {others:.0%} of the cores meanwhile, which makes processor times longer too: "
+        "an idle machine takes less, and its lines are smoother."
     )
 
 
