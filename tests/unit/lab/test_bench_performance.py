@@ -198,7 +198,11 @@ def test_a_number_that_has_no_logarithm_is_refused(value: float) -> None:
         sample(("one", [(1.0, 1.0), (2.0, value)])).svg()
 
 
-def test_no_point_and_too_many_lines_are_refused() -> None:
-    for lines in ([], [("empty", [])], [(str(number), [(1.0, 1.0)]) for number in range(5)]):
-        with pytest.raises(ValueError, match="1 to 4 lines"):
-            sample(*lines).svg()
+@pytest.mark.parametrize(
+    "lines",
+    [[], [("empty", [])], [(str(number), [(1.0, 1.0)]) for number in range(5)]],
+    ids=["none", "empty", "five"],
+)
+def test_no_point_and_too_many_lines_are_refused(lines: list[tuple[str, list[tuple[float, float]]]]) -> None:
+    with pytest.raises(ValueError, match="1 to 4 lines"):
+        sample(*lines).svg()
