@@ -145,9 +145,10 @@ def _session_row(known: Stored, scenario: scenarios.Scenario) -> Row:
     if scenario.task == "pairwise":
         bytes_text += f", and {known.text('pairwise', PAIR_BYTES)} of both sides of its pair"
         sentence += f" The bytes of a pair are those of '{PAIR_BYTES}' ({_file('pairwise')})."
-    memory = f"all in one process {text(scenarios.WHOLE)}"
     if scenario.shared:
         memory = _members(text("party: peak memory"), text("aggregator: peak memory"))
+    else:
+        memory = f"all in one process {text(scenarios.WHOLE)}"
     cells = (
         known.clock(bench, name("wall time")),
         _members(text("party: processor time"), text("aggregator: processor time")),
