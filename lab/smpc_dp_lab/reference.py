@@ -10,7 +10,7 @@ In docs/reference/commands.md the lists of options stand between a comment `<!--
 `<!-- end -->`.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`; ` from STATE` behind the role leaves out those before.
-docs/performance.md has the stored results of benchmarks.
+docs/performance.md with its plots and benchmarks/tables.md have the stored results of benchmarks.
 `python -m smpc_dp_lab.reference` writes the files anew.
 """
 
@@ -33,8 +33,8 @@ from smpc_dp.engine.collector import CollectorRole
 from smpc_dp.engine.party import PartyRole
 from smpc_dp.engine.peers import PeerRole
 from smpc_dp.settings import items
-from smpc_dp_lab.bench.page import load_results
-from smpc_dp_lab.bench.page import markdown as performance
+from smpc_dp_lab.bench.page import all_figures, load_results
+from smpc_dp_lab.bench.performance import performance, plots_of, stored
 
 PAGE = Path("docs") / "reference" / "session-file.md"
 _TABLE = re.compile(
@@ -44,7 +44,7 @@ ERRORS = Path("docs") / "reference" / "errors.md"
 _CHECKS = re.compile(r"(<!-- checks: (\w+) -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
 COMMANDS = Path("docs") / "reference" / "commands.md"
 _OPTIONS = re.compile(r"(<!-- options: ([\w.]+)\.(\w+) -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
-PERFORMANCE, BENCHMARKS = Path("docs") / "performance.md", Path("benchmarks")
+BENCHMARKS = Path("benchmarks")
 _COMMON = ("as_json", "install_completion", "show_completion")
 _STATES = re.compile(r"(<!-- states: ([\w.]+)\.(\w+)(?: from (\w+))? -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _HEAD = "| state | event | next state | sends | what can no longer happen |\n|---|---|---|---|---|"
@@ -203,8 +203,20 @@ def specified(text: str) -> str:
     )
 
 
+def measured(root: Path) -> dict[Path, str]:
+    """Return the pages and plots of stored results by their paths below a checkout."""
+    results = load_results(root / BENCHMARKS)
+    plots = {Path("docs") / name: plot.svg() for name, plot in plots_of(stored(results)).items()}
+    pages = {
+        Path("docs") / "performance.md": performance(results),
+        BENCHMARKS / "tables.md": all_figures(results),
+    }
+    return pages | plots
+
+
 if __name__ == "__main__":
-    PERFORMANCE.write_text(performance(load_results(BENCHMARKS)), "utf-8")
+    for path, text in measured(Path()).items():
+        path.write_text(text, "utf-8")
     PAGE.write_text(rendered(PAGE.read_text("utf-8")), "utf-8")
     ERRORS.write_text(listed(ERRORS.read_text("utf-8")), "utf-8")
     COMMANDS.write_text(optioned(COMMANDS.read_text("utf-8")), "utf-8")

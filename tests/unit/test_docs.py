@@ -36,8 +36,8 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.record_result import RecordResult
 from smpc_dp.records.result import Estimate
 from smpc_dp_lab import vectors
-from smpc_dp_lab.bench.page import load_results, markdown
-from smpc_dp_lab.reference import BENCHMARKS, COMMANDS, PERFORMANCE, listed, optioned, rendered, specified
+from smpc_dp_lab.bench.page import load_results
+from smpc_dp_lab.reference import BENCHMARKS, COMMANDS, listed, measured, optioned, rendered, specified
 from tests.baselines import printed
 from tests.documents import FENCE, assert_documented, fields_below
 
@@ -283,12 +283,13 @@ def test_the_lists_of_codes_are_those_of_the_code() -> None:
     assert listed(page) == page, "python -m smpc_dp_lab.reference writes them"
 
 
-def test_the_page_of_performance_has_the_stored_results() -> None:
-    page = (ROOT / PERFORMANCE).read_text("utf-8")
-    results = load_results(ROOT / BENCHMARKS)
-    assert results
-    assert markdown(results) == page, "python -m smpc_dp_lab.reference writes it"
-    for result in results:
+def test_pages_and_plots_of_performance_have_the_stored_results() -> None:
+    written = measured(ROOT)
+    assert len(written) == 5
+    for path, text in written.items():
+        assert (ROOT / path).read_text("utf-8") == text, f"{path}: python -m smpc_dp_lab.reference writes it"
+    page = (ROOT / BENCHMARKS / "tables.md").read_text("utf-8")
+    for result in load_results(ROOT / BENCHMARKS):
         rows = page.partition(f"## {result['bench']}\n")[2].partition("\n## ")[0]
         assert rows.count("\n| ") + rows.count("\n- ") >= 3
 

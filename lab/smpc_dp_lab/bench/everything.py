@@ -19,7 +19,9 @@ from smpc_dp_lab.bench.learn import run_learn_bench
 from smpc_dp_lab.bench.page import RESULTS, load_results, page
 from smpc_dp_lab.bench.pairwise import run_compare_bench, run_garbling_bench, run_ot_bench
 from smpc_dp_lab.bench.proofs import run_proofs_bench
+from smpc_dp_lab.bench.provenance import observed
 from smpc_dp_lab.bench.sampling import run_sampling_bench
+from smpc_dp_lab.bench.scenarios import FULL, QUICK, run_scenarios_bench
 from smpc_dp_lab.bench.secagg import run_secagg_bench
 from smpc_dp_lab.bench.session import run_session_bench
 from smpc_dp_lab.bench.statistic import run_statistic_bench
@@ -61,9 +63,10 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
         "learn": lambda: run_learn_bench(runs, progress, (1_000,), peers.gosta, peers.gosta_python),
         "engines": lambda: run_engines_bench(1, progress, (3,), (30, 100)),
         "session": lambda: run_session_bench(
-            5 if quick else 10, 1_000_000, 1, progress, peer_python=peers.flower
+            5 if quick else 10, 1_000_000 if quick else 10_000_000, 1, progress, peer_python=peers.flower
         ),
-        "growth": lambda: run_growth_bench(1 if quick else 3, progress, few),
+        "growth": lambda: run_growth_bench(1 if quick else 3, progress, few, peer_python=peers.flower),
+        "scenarios": lambda: run_scenarios_bench(progress, QUICK if quick else FULL),
     }
 
 
@@ -95,7 +98,7 @@ def run_all(
     for name, measure in known.items():
         if only and name not in only:
             continue
-        reports.append(measure())
+        reports.append(observed(measure))
         text = msgspec.json.format(msgspec.json.encode(reports[-1].to_json()), indent=2)
         try:
             out.mkdir(parents=True, exist_ok=True)

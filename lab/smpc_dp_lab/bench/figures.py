@@ -128,18 +128,29 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The figures of one benchmark, with its environment, versions and parameters."""
+    """The figures of one benchmark, with its environment, versions and parameters.
+
+    Attributes:
+        commit: of the measured code, "+changes" behind it where the code differs from the commit; None if
+            it is unknown.
+        others: processor time of other programs while this one measured, as a part of what all cores could
+            give; None if it is unknown.
+    """
 
     bench: str
     figures: Sequence[Figure]
     versions: Mapping[str, str | None]
     parameters: Mapping[str, object] = field(default_factory=dict)
+    commit: str | None = None
+    others: float | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data: the documented shape of `smpc-dp bench --json`."""
         return {
             "bench": self.bench,
+            "commit": self.commit,
             "machine": machine(),
+            "others": self.others,
             "versions": dict(self.versions),
             "parameters": dict(self.parameters),
             "figures": [figure.to_json() for figure in self.figures],

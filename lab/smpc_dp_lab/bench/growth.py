@@ -10,8 +10,22 @@ import numpy as np
 from smpc_dp.encoding import Encoding
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.secagg.params import SecAggParameters
-from smpc_dp_lab.bench.figures import Figure, Progress, Report, Steps, cost, refuse, versions, within
-from smpc_dp_lab.bench.recording import record
+from smpc_dp_lab.bench import kernels
+from smpc_dp_lab.bench.figures import (
+    Figure,
+    Limit,
+    Peer,
+    Progress,
+    Report,
+    Steps,
+    alternate,
+    cost,
+    refuse,
+    versions,
+    within,
+)
+from smpc_dp_lab.bench.peer import FlowerPeer
+from smpc_dp_lab.bench.recording import Recording, record
 
 # What varies, and its values.
 SIZES: Mapping[str, Sequence[int]] = {
@@ -24,28 +38,36 @@ PARTIES_OF_DEGREES = 100
 
 
 def run_growth_bench(
-    runs: int = 1, progress: Progress | None = None, sizes: Mapping[str, Sequence[int]] = SIZES
+    runs: int = 1,
+    progress: Progress | None = None,
+    sizes: Mapping[str, Sequence[int]] = SIZES,
+    *,
+    peer_python: str | None = None,
 ) -> Report:
     """Measure CPU time and bytes of an exact secure sum for each size, the other two held.
 
     Parties vary on the planned graph, with vectors of 1,000 numbers; the length with 30 parties; the degree
     with 100 parties. A tenth drop out before their masked vectors. `parameters["fits"]` has the fits.
+    `peer_python` is an interpreter that can import `flwr`, None for our own; where it cannot, peers are None.
 
-    Raises ConfigError for fewer than 1 runs.
+    Raises ConfigError for fewer than 1 runs, LocalError if `peer_python` cannot be run.
     """
     refuse(within("runs", runs, 1))
     step = Steps(progress, "sizes", sum(len(values) for values in sizes.values()))
     figures: list[Figure] = []
-    for of, values in sizes.items():
-        for value in values:
-            figures += _measured(of, value, runs)
-            step()
+    with FlowerPeer(peer_python) as peer:
+        for of, values in sizes.items():
+            for value in values:
+                figures += _measured(of, value, runs, peer)
+                step()
     fits = [fit(figures, of, values, name) for of, values in sizes.items() for name in KINDS]
-    return Report("growth", figures, versions("numpy"), {"runs": runs, "sizes": dict(sizes), "fits": fits})
+    parameters = {"runs": runs, "sizes": dict(sizes), "fits": fits}
+    return Report("growth", figures, versions("numpy", flwr=peer.version), parameters)
 
 
 # The figures of one size, and their units.
-KINDS = {"client CPU time": "s", "aggregator CPU time": "s", "bytes up": "B", "bytes down": "B"}
+CLIENT, AGGREGATOR, UP, DOWN = "client CPU time", "aggregator CPU time", "bytes up", "bytes down"
+KINDS = {CLIENT: "s", AGGREGATOR: "s", UP: "B", DOWN: "B"}
 
 
 def figure_name(kind: str, of: str, value: int) -> str:
@@ -73,23 +95,52 @@ def fit(figures: Sequence[Figure], of: str, values: Sequence[int], kind: str) ->
     }
 
 
-def _measured(of: str, value: int, runs: int) -> list[Figure]:
+def _measured(of: str, value: int, runs: int, peer: FlowerPeer) -> list[Figure]:
     length = value if of == "length" else LENGTH
     plan = _plan(of, value)
     encoding = Encoding.plan(length=length, lower=-1.0, upper=1.0, precision=1e-6, parties=plan.parties)
     parameters = SecAggParameters(encoding, plan)
-    taken = [record(parameters, plan.max_dropouts, seed) for seed in range(1, runs + 1)]
+    masks = round(plan.mask_degree) + 1
+    recordings: list[Recording] = []
+
+    def run() -> float:
+        recordings.append(record(parameters, plan.max_dropouts, len(recordings) + 1))
+        return median(recordings[-1].client_seconds.values())
+
+    taken = alternate(
+        runs,
+        {
+            "ours": run,
+            "peer": lambda: peer.seconds(
+                "client",
+                length=encoding.ring_length,
+                masks=masks,
+                holders=plan.degree,
+                threshold=plan.threshold,
+            ),
+            "limit": kernels.keystream_rate,
+        },
+    )
     note = (
         f"{plan.parties} parties, length {length}, degree {plan.degree}, {plan.max_dropouts} drop out before "
         "their masked vectors; medians over the survivors; CPU time of one thread"
     )
-    of_kind = {
-        "client CPU time": [median(one.client_seconds.values()) for one in taken],
-        "aggregator CPU time": [one.aggregator_seconds for one in taken],
-        "bytes up": [median(one.up.values()) for one in taken],
-        "bytes down": [median(one.down.values()) for one in taken],
+    made = masks * encoding.ring_length * encoding.dtype().itemsize
+    vector = Limit("the vector alone, packed", float(encoding.ring_length * encoding.element_bytes))
+    of_kind: dict[str, tuple[list[float], Peer | None, Limit | None]] = {
+        CLIENT: (
+            taken["ours"],
+            Peer.of(f"{peer.name}, masking alone", peer.version, taken["peer"]),
+            Limit("OpenSSL AES-256-CTR keystream of the client's masks", made / median(taken["limit"])),
+        ),
+        AGGREGATOR: ([one.aggregator_seconds for one in recordings], None, None),
+        UP: ([median(one.up.values()) for one in recordings], None, vector),
+        DOWN: ([median(one.down.values()) for one in recordings], None, vector),
     }
-    return [cost(figure_name(kind, of, value), KINDS[kind], of_kind[kind], note) for kind in KINDS]
+    return [
+        cost(figure_name(kind, of, value), KINDS[kind], values, note, peer=beside, limit=limit)
+        for kind, (values, beside, limit) in of_kind.items()
+    ]
 
 
 def _plan(of: str, value: int) -> SecAggPlan:

@@ -1,4 +1,4 @@
-"""Pages of stored benchmark results: one HTML file with plots, and docs/performance.md."""
+"""All figures of stored benchmark results: one HTML file with plots, and benchmarks/tables.md."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def rows(result: Json) -> Iterator[tuple[str, ...]]:
         )
 
 
-def markdown(results: Sequence[Json]) -> str:
-    """Return docs/performance.md: tables of each benchmark, and the fits of growth."""
+def all_figures(results: Sequence[Json]) -> str:
+    """Return benchmarks/tables.md: tables of each benchmark, and the fits of growth."""
     shared = _shared(results)
     parts = [
-        "# Performance\n\n"
+        "# All figures\n\n"
         "Medians; in brackets × how many times as good as the peer, and the part of the machine's limit\n"
         "that is reached, of the same run; ✓ where a target is met, ✗ where it is missed.\n"
-        "[benchmarks/](../benchmarks/README.md) has the peers, the limits and a note on each figure.\n"
-        "`smpc-dp bench all --out benchmarks` measures,\n"
+        "The [README](README.md) has the peers and the limits, the stored results a note on each figure.\n"
+        "[Performance](../docs/performance.md) has what users ask, and machine and commit of each result.\n"
         f"`python -m smpc_dp_lab.reference` writes this page.\n\n{', '.join(shared)}."
     ]
     for result in results:
         parts.append(f"## {result['bench']}\n\n{_machine(result, shared)}")
         if "fits" in result["parameters"]:
-            parts.append(_markdown(("figure", "grows with", "fit", "R²"), _fits(result)))
+            parts.append(markdown_table(("figure", "grows with", "fit", "R²"), _fits(result)))
         else:
             parts += _tables(result)
     return "\n\n".join(parts) + "\n"
@@ -79,7 +79,7 @@ def _tables(result: Json) -> Iterator[str]:
         quantities = list(dict.fromkeys(name for cells in cases.values() for name in cells))
         lines = ((case, *(cells.get(name, "") for name in quantities)) for case, cells in cases.items())
         if cases:
-            yield _markdown(("case", *quantities), lines)
+            yield markdown_table(("case", *quantities), lines)
     rest = [
         f"- {case}, {name}: {cell}" if case else f"- {name}: {cell}"
         for case, cells in single.items()
@@ -203,7 +203,7 @@ def _ratio(value: float | None) -> str:
     return "" if value is None else f"{value:.3g}"
 
 
-def _markdown(headings: Sequence[str], lines: Iterator[tuple[str, ...]]) -> str:
+def markdown_table(headings: Sequence[str], lines: Iterator[tuple[str, ...]]) -> str:
     """Return a table without the columns that are empty in all lines."""
     table = [headings, ["---"] * len(headings), *lines]
     filled = [at for at in range(len(headings)) if any(cells[at] for cells in table[2:])]

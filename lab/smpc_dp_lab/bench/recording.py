@@ -130,11 +130,12 @@ def record(parameters: SecAggParameters, dropouts: int, seed: int) -> Recording:
 class Sampled:
     """Measurements of a few parties of one run without dropouts: their CPU seconds and bytes.
 
-    `others_per_second` is how many of the others one second of CPU time simulates; in one process they check
-    each signature once between them.
+    `aggregator_seconds` are CPU seconds of the aggregator; `others_per_second` is how many of the others one
+    second of CPU time simulates; in one process they check each signature once between them.
     """
 
     others_per_second: float
+    aggregator_seconds: float
     seconds: list[float]
     up: list[int]
     down: list[int]
@@ -153,9 +154,10 @@ def record_sample(parameters: SumParameters, party_count: int, seed: int) -> Sam
     roles, _ = sum_roles(parameters, rows, seed_for_simulation=seed, alone=indices)
     sample = {roles.context.names[index]: TimedDriver(roles.parties[index], keep=False) for index in indices}
     network = CountingNetwork(Faults(), only=sample)
+    aggregator = TimedDriver(roles.aggregator, keep=False)
 
     def make(machine: RunningRole) -> Driver:
-        return sample.get(machine.name) or Driver(machine)
+        return aggregator if machine.name == AGGREGATOR else sample.get(machine.name) or Driver(machine)
 
     errors = drive(roles.machines, network, AGGREGATOR, make=make)
     for error in errors.values():
@@ -164,6 +166,7 @@ def record_sample(parameters: SumParameters, party_count: int, seed: int) -> Sam
     spent = time.process_time() - begun - sum(seconds)
     return Sampled(
         others_per_second=(parties - party_count) / spent,
+        aggregator_seconds=aggregator.seconds,
         seconds=seconds,
         up=[network.up[name] for name in sample],
         down=[network.down[name] for name in sample],

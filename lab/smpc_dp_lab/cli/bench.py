@@ -309,11 +309,35 @@ def learn(
 
 
 @app.command()
-def growth(runs: Runs = 1, as_json: Json = False) -> None:
-    """Measure how the cost of a secure sum grows with parties, length and degree."""
+def growth(
+    runs: Runs = 1,
+    peer_python: Annotated[
+        str | None, typer.Option(help="An interpreter with flwr, if this one has none.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure how the cost of a secure sum grows with parties, length and degree.
+
+    Beside Flower's SecAgg+ functions and the machine's raw AES-256-CTR rate.
+    """
     from smpc_dp_lab.bench.growth import run_growth_bench
 
-    _show("sizes", as_json, lambda show: run_growth_bench(runs, show))
+    _show("sizes", as_json, lambda show: run_growth_bench(runs, show, peer_python=peer_python))
+
+
+@app.command()
+def scenarios(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer parties.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Measure what users ask: ten hospitals, a hundred phones, a thousand, Kendall's tau, an audit.
+
+    Sessions over mutual TLS on loopback: one party and the aggregator are processes of their own, the other
+    parties share some. The log that is audited comes from a simulation.
+    """
+    from smpc_dp_lab.bench.scenarios import FULL, QUICK, run_scenarios_bench
+
+    _show("scenarios", as_json, lambda show: run_scenarios_bench(show, QUICK if quick else FULL))
 
 
 @app.command(name="all")
@@ -348,8 +372,10 @@ def everything(
 
 def _show(unit: str, as_json: bool, bench: Callable[[Progressing], Report]) -> None:
     """Run a benchmark with a progress display, and print its report."""
+    from smpc_dp_lab.bench.provenance import observed
+
     with Bar(unit, quiet=as_json) as bar:
-        report = bench(bar.show)
+        report = observed(lambda: bench(bar.show))
     if as_json:
         print_json(report.to_json())
     else:

@@ -115,7 +115,7 @@ def test_measurements_alternate_and_leave_out_what_is_absent() -> None:
 
 def test_the_report_has_the_documented_shape(small: Report) -> None:
     shown = json.loads(json.dumps(small.to_json(), allow_nan=False))
-    assert set(shown) == {"bench", "machine", "versions", "parameters", "figures"}
+    assert set(shown) == {"bench", "commit", "machine", "others", "versions", "parameters", "figures"}
     assert shown["bench"] == "secagg"
     assert shown["machine"]["cores"] >= 1
     assert shown["parameters"]["dropouts"] == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -309,3 +310,50 @@ def test_pairs_of_a_statistic_stand_beside_the_peer_that_evaluates_the_same_file
     assert log.read_text().splitlines() == [*rounds, *rounds[1:], rounds[0]]
     with pytest.raises(LocalError, match="no program 'emp_circuit'"):
         statistic.run_statistic_bench(1, emp=str(tmp_path / "nowhere"))
+
+
+BUILD = Path(__file__).resolve().parents[3] / "benchmarks" / "emp" / "build.sh"
+
+
+def checkout_of(folder: Path, package: str) -> str:
+    """Make a checkout of a package that is another one; return its commit."""
+    path = folder / package
+    path.mkdir()
+    (path / "README.md").write_text(package)
+    git = ["git", "-C", str(path), "-c", "user.name=n", "-c", "user.email=e@localhost"]
+    for arguments in (["init", "-q"], ["add", "."], ["-c", "commit.gpgsign=false", "commit", "-qm", package]):
+        subprocess.run([*git, *arguments], check=True)
+    return subprocess.run(
+        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def build(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """Build with a compiler and a CMake that fail."""
+    tools = folder / "tools"
+    tools.mkdir(exist_ok=True)
+    execute(tools, "cmake", f'echo "$*" >> {folder}/log; exit 1')
+    return subprocess.run(
+        [str(BUILD), str(folder), str(folder / "out"), *more],
+        env={"PATH": f"{tools}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_build_of_emp_refuses_another_commit_unless_told(tmp_path: Path) -> None:
+    missing = build(tmp_path)
+    assert (missing.returncode, missing.stderr) == (1, f"build.sh: {tmp_path}/emp-tool is no git checkout\n")
+    commit = checkout_of(tmp_path, "emp-tool")
+    other = build(tmp_path)
+    assert other.returncode == 1
+    assert other.stderr == f"build.sh: emp-tool is {commit[:7]}, wanted is 2ea73a3; --other builds it\n"
+    (tmp_path / "emp-tool" / "README.md").write_text("changed")
+    assert f"emp-tool is {commit[:7]}+changes, wanted" in build(tmp_path).stderr
+    assert not (tmp_path / "log").exists()
+    for package in ("emp-ot", "emp-sh2pc"):
+        checkout_of(tmp_path, package)
+    assert build(tmp_path, "--any").stderr == "build.sh: usage: build.sh SOURCES OUT [--other]\n"
+    build(tmp_path, "--other")
+    assert f"-S {tmp_path}/emp-tool" in (tmp_path / "log").read_text()

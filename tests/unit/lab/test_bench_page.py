@@ -11,7 +11,7 @@ from smpc_dp.errors import ConfigError
 from smpc_dp.report.document import render
 from smpc_dp_lab.bench import everything, growth
 from smpc_dp_lab.bench.figures import cost
-from smpc_dp_lab.bench.page import load_results, markdown, page, rows
+from smpc_dp_lab.bench.page import all_figures, load_results, page, rows
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_all_stores_results_and_writes_their_page(tmp_path: Path, monkeypatch: p
     ]
     # A number in [-1, 1] at 1e-6 takes three bytes or four.
     assert 2.5 < fit["b"] < 5
-    assert "| bytes up | length |" in markdown([result])
+    assert "| bytes up | length |" in all_figures([result])
     unmet = {"of": "ratio_to_peer", "at_least": 2.0}
     without_peer = {**result, "figures": [result["figures"][0] | {"target": unmet}]}
     assert [row[-1] for row in rows(without_peer)] == ["ratio to peer 2: not measured"]

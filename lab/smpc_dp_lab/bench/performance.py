@@ -1,0 +1,344 @@
+"""docs/performance.md: what users ask, how costs grow, and what peers take, all from stored results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from smpc_dp.errors import LocalError
+from smpc_dp_lab.bench import growth, scenarios
+from smpc_dp_lab.bench.figures import shown
+from smpc_dp_lab.bench.log_plot import LogPlot, Point
+from smpc_dp_lab.bench.page import RESULTS, Json, markdown_table
+
+FOLDER = "../benchmarks/"
+# With more work of other programs, as a part of the cores, a time by the clock is marked.
+QUIET = 0.05
+LOADED = " †"
+HASH = 8
+PAIR = "fresh covert pair, λ = 4, open channels"
+PAIR_BYTES = "fresh covert pair, λ = 4, sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The stored results by name, read by the names of figures."""
+
+    results: Mapping[str, Json]
+
+    def result(self, bench: str) -> Json:
+        """Return a result; raise LocalError if it is not stored."""
+        if bench not in self.results:
+            raise LocalError(
+                f"{RESULTS.format(bench)} is missing; smpc-dp bench all --only {bench} writes it"
+            )
+        return self.results[bench]
+
+    def figure(self, bench: str, name: str) -> Json:
+        """Return a figure; raise LocalError if it is not stored."""
+        for figure in self.result(bench)["figures"]:
+            if figure["name"] == name:
+                return dict(figure)
+        raise LocalError(f"{RESULTS.format(bench)} has no figure '{name}'")
+
+    def text(self, bench: str, name: str) -> str:
+        """Return the median of a figure with its unit."""
+        figure = self.figure(bench, name)
+        return shown(figure["median"], figure["unit"]).strip()
+
+    def clock(self, bench: str, name: str) -> str:
+        """Return the median of a time by the clock, marked where other programs disturbed it or may have."""
+        others = self.result(bench)["others"]
+        return self.text(bench, name) + ("" if others is not None and others <= QUIET else LOADED)
+
+    def beside(self, bench: str, name: str, of: str) -> float:
+        """Return the median of the peer or limit of a figure; raise LocalError if it was not measured."""
+        figure = self.figure(bench, name)
+        if figure[of] is None:
+            raise LocalError(f"{RESULTS.format(bench)}: the {of} of '{name}' was not measured")
+        return float(figure[of]["median"])
+
+
+def stored(results: Sequence[Json]) -> Stored:
+    """Return results by name."""
+    return Stored({result["bench"]: result for result in results})
+
+
+def performance(results: Sequence[Json]) -> str:
+    """Return docs/performance.md; raise LocalError if a result or figure is missing."""
+    known = stored(results)
+    rows = _rows(known)
+    table = [(name, *cells) for name, cells, _ in rows]
+    explained = "\n".join(f"- **{name}**: {sentence}" for name, _, sentence in rows)
+    plots = "\n\n".join(f"![{plot.title}]({file})" for file, plot in plots_of(known).items())
+    first = scenarios.FULL.sessions[0].name
+    return f"""# Performance
+
+{_example(known, first)}
+
+{markdown_table(("asked", "by the clock", "processor time", "bytes", "memory"), iter(table))}
+
+{explained}
+
+{_clock_note()}
+
+## How costs grow
+
+{plots}
+
+{_growth_note(known)}
+
+## What a peer takes
+
+{_peers(known)}
+
+## What was measured, and where
+
+[benchmarks/tables.md]({FOLDER}tables.md) has all figures with their peers and limits,
+[benchmarks/README.md]({FOLDER}README.md) how to measure them again: `smpc-dp bench all --out benchmarks`.
+Then `python -m smpc_dp_lab.reference` writes this page, its plots and the tables.
+
+{markdown_table(("result", "machine", "commit", "other programs"), _sources(results))}
+
+Results without a commit are from before commits were recorded; with "+changes" the code differed from
+the commit.
+"""
+
+
+def _example(known: Stored, scenario: str) -> str:
+    def text(kind: str) -> str:
+        return known.text("scenarios", scenarios.figure_name(scenario, kind))
+
+    return (
+        f"Ten hospitals add up {scenarios.LENGTH:,} numbers each, with differential privacy. Each takes "
+        f"{text('party: processor time')} of processor time, sends {text('party: sent')}, receives "
+        f"{text('party: received')} and needs {text('party: peak memory')} of memory, Python included."
+    )
+
+
+Row = tuple[str, tuple[str, str, str, str], str]
+
+
+def _rows(known: Stored) -> list[Row]:
+    """Return name, cells and explanation of each scenario."""
+    sessions = [_session_row(known, one) for one in scenarios.FULL.sessions]
+    return [*sessions[:-1], _model_row(known), sessions[-1], _audit_row(known)]
+
+
+def _members(party: str, other: str, who: str = "aggregator") -> str:
+    return f"a party {party}, the {who} {other}"
+
+
+def _session_row(known: Stored, scenario: scenarios.Scenario) -> Row:
+    bench = "scenarios"
+
+    def name(kind: str) -> str:
+        return scenarios.figure_name(scenario.name, kind)
+
+    def text(kind: str) -> str:
+        return known.text(bench, name(kind))
+
+    bytes_text = f"{text('party: sent')} up, {text('party: received')} down"
+    note = known.figure(bench, name("wall time"))["note"].rpartition("; ")[0]
+    sentence = f"{note} ({_file(bench)})."
+    if scenario.task == "pairwise":
+        bytes_text += f", and {known.text('pairwise', PAIR_BYTES)} of both sides of its pair"
+        sentence += f" The bytes of a pair are those of '{PAIR_BYTES}' ({_file('pairwise')})."
+    if scenario.shared:
+        memory = _members(text("party: peak memory"), text("aggregator: peak memory"))
+    else:
+        memory = f"all in one process {text(scenarios.WHOLE)}"
+    cells = (
+        known.clock(bench, name("wall time")),
+        _members(text("party: processor time"), text("aggregator: processor time")),
+        bytes_text,
+        memory,
+    )
+    return scenario.name, cells, sentence
+
+
+def _model_row(known: Stored) -> Row:
+    bench = "session"
+    parameters = known.result(bench)["parameters"]
+
+    def text(name: str) -> str:
+        return known.text(bench, name)
+
+    cells = (
+        known.clock(bench, "average of a tree: wall time"),
+        _members(text("party: processor time"), text("aggregator: processor time")),
+        f"{text('party: sent')} up, {text('party: received')} down",
+        _members(text("party: peak memory"), text("aggregator: peak memory")),
+    )
+    sentence = (
+        f"{parameters['parties']} parties average a dict of float32 arrays by `session.average`, no noise, "
+        f"precision {parameters['precision']:g}, each member a process of one host, mutual TLS on loopback; "
+        f"processor time with the start of Python ({_file(bench)})."
+    )
+    return f"a model of {parameters['length']:,} values", cells, sentence
+
+
+def _audit_row(known: Stored) -> Row:
+    bench = "scenarios"
+    log = f"log of {known.result(bench)['parameters']['audited']} users"
+    audit = f"{log}: audit"
+    cells = (
+        known.clock(bench, audit),
+        f"the auditor {known.text(bench, f'{audit}, processor')}",
+        f"a log of {known.text(bench, f'{log}: bytes')}",
+        f"the auditor {known.text(bench, f'{audit}, memory')}",
+    )
+    note = known.figure(bench, f"{audit}, processor")["note"]
+    making = known.text(bench, f"{log}: make, processor")
+    sentence = (
+        f"all proofs and signatures of a verifiable average are checked; {note}; the run whose log it is was "
+        f"simulated, {making} of processor time for all parties together ({_file(bench)})."
+    )
+    return "an audit of 1,000 parties", cells, sentence
+
+
+def _clock_note() -> str:
+    return (
+        f"{LOADED.strip()} By the clock while other programs worked on the same cores, or may have: the last "
+        "table says how much they did. An idle machine takes less; bytes and memory are the same."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Growth:
+    """What a plot of growth shows: the axis, and what is held."""
+
+    axis: str
+    title: str
+    text: Callable[[float], str] = lambda value: f"{value:,.0f}"
+
+
+_PLOTS = {
+    "length": _Growth("numbers of a vector", "Processor time of a secure sum of 30 parties, by length"),
+    "parties": _Growth("parties", "Processor time of a secure sum of 1,000 numbers, by parties"),
+    "degree": _Growth("neighbours of a party", "Processor time of a secure sum of 100 parties, by degree"),
+}
+
+
+def plots_of(known: Stored) -> dict[str, LogPlot]:
+    """Return the plots of growth by the names of their files; raise LocalError if a point is missing."""
+    sizes: Mapping[str, Sequence[int]] = known.result("growth")["parameters"]["sizes"]
+    result = {}
+    for of, shape in _PLOTS.items():
+        if of not in sizes:
+            raise LocalError(f"{RESULTS.format('growth')} has no sizes of {of}")
+        lines = (
+            ("a party", _points(known, growth.CLIENT, of, sizes[of])),
+            ("the aggregator", _points(known, growth.AGGREGATOR, of, sizes[of])),
+            ("peer: a party's masking in Flower", _points(known, growth.CLIENT, of, sizes[of], "peer")),
+            ("limit: AES of a party's masks", _points(known, growth.CLIENT, of, sizes[of], "limit")),
+        )
+        axis = f"{shape.axis} (logarithmic)"
+        result[f"performance-{of}.svg"] = LogPlot(
+            shape.title, axis, "processor time (logarithmic)", lines, shape.text, _time_text
+        )
+    return result
+
+
+def _time_text(seconds: float) -> str:
+    return shown(seconds, "s")
+
+
+def _points(
+    known: Stored, kind: str, of: str, values: Sequence[int], beside: str | None = None
+) -> list[Point]:
+    def cost_of(value: int) -> float:
+        name = growth.figure_name(kind, of, value)
+        return (
+            known.beside("growth", name, beside) if beside else float(known.figure("growth", name)["median"])
+        )
+
+    return [(float(value), cost_of(value)) for value in values]
+
+
+def _growth_note(known: Stored) -> str:
+    fits = {(one["figure"], one["of"]): one for one in known.result("growth")["parameters"]["fits"]}
+    bytes_up = fits[growth.UP, "length"]
+    return (
+        "An exact secure sum, in which a tenth of the parties drop out where it costs most; each role checks "
+        f"everything itself ({_file('growth')}). A party sends {shown(bytes_up['a'], 'B')} and "
+        f"{bytes_up['b']:.2g} B for each number. The peer does its masking alone: no signatures, no "
+        "encryption of shares, no checks. The limit is the time in which OpenSSL makes as many bytes of "
+        "AES-256-CTR; what is above it in short vectors are signatures and key agreements, not masks."
+        + _disturbed(known, "growth")
+    )
+
+
+def _disturbed(known: Stored, bench: str) -> str:
+    """Return a sentence on the work of other programs, where there was much."""
+    others = known.result(bench)["others"]
+    if others is None or others <= QUIET:
+        return ""
+    return (
+        f" Other programs used {others:.0%} of the cores meanwhile, which makes processor times longer too: "
+        "an idle machine takes less, and its lines are smoother."
+    )
+
+
+def _peers(known: Stored) -> str:
+    """Return the list of peers, each with ours of the same run."""
+    compared = (
+        ("secagg", "client CPU time", "a client of a secure sum of 100,000 numbers, 100 parties"),
+        ("compare", "10000 comparisons", "10,000 comparisons of two parties' 16-bit numbers, by the clock"),
+        ("garbling", "end to end", "garbled gates between two processes"),
+        ("ot", "correlated transfers over the channel, k = 4", "oblivious transfers between two processes"),
+        (
+            "pairwise",
+            PAIR,
+            "a pair of Kendall's tau with covert security, both sides; the peer is semi-honest",
+        ),
+        (
+            "engines",
+            "mpyc over our channels, 3 servers, all pairs of 30: wall",
+            "three servers, by the clock",
+        ),
+        ("proofs", "64-bit range proof: prove", "a range proof of 64 bits, by the clock"),
+        ("sampling", "discrete Gaussian, sigma 100", "one exact draw of noise"),
+    )
+    return (
+        "Ours, a peer of the same run, and how many times as good ours is. A peer often does less "
+        f"([what differs]({FOLDER}README.md)): Flower signs and checks nothing, emp's channels are not "
+        "encrypted.\n\n"
+        + markdown_table(("what", "ours", "peer", "times as good"), (_peer(known, *one) for one in compared))
+    )
+
+
+def _peer(known: Stored, bench: str, name: str, work: str) -> tuple[str, ...]:
+    figure = known.figure(bench, name)
+    median = known.beside(bench, name, "peer")
+    peer = f"{shown(median, figure['unit']).strip()}, {figure['peer']['name'].partition(',')[0]}"
+    return work, known.text(bench, name), peer, f"{figure['ratio_to_peer']:.3g}"
+
+
+def _file(bench: str) -> str:
+    name = RESULTS.format(bench)
+    return f"[{name}]({FOLDER}{name})"
+
+
+def _sources(results: Sequence[Json]) -> Iterator[tuple[str, ...]]:
+    """Yield machine, commit and the work of other programs of each result."""
+    for result in results:
+        yield _file(result["bench"]), _machine(result["machine"]), _commit(result), _others(result)
+
+
+def _machine(machine: Mapping[str, Any]) -> str:
+    memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB"
+    return f"{machine['processor']}, {machine['kernels']}, {machine['cores']} cores, {memory}"
+
+
+def _commit(result: Json) -> str:
+    """Return the commit of a result, cut to HASH digits."""
+    if result["commit"] is None:
+        return "not recorded"
+    commit, plus, changes = result["commit"].partition("+")
+    return f"{commit[:HASH]}{plus}{changes}"
+
+
+def _others(result: Json) -> str:
+    return "not recorded" if result["others"] is None else f"{result['others']:.0%} of the cores"
