@@ -33,6 +33,10 @@ class Item:
     body: bytes
     signature: bytes
 
+    def __post_init__(self) -> None:
+        # A view would keep the file of its message open until the step ends, of each party one.
+        object.__setattr__(self, "body", bytes(self.body))
+
 
 class Inbox:
     """Messages and exclusions of a collecting role in one run. It changes in place: no message is copied.

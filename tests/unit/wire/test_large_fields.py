@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from smpc_dp.capabilities.gopa.messages import Average, Published
+from smpc_dp.engine.collector import Item
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import Check, PeerFault
 from smpc_dp.session.member import from_wire, to_wire
@@ -251,6 +252,8 @@ def test_an_envelope_and_its_body_are_views_of_what_was_received(monkeypatch: py
     vector = decode(decoded.body, m.Masked, "eve").vector
     assert isinstance(vector, memoryview)
     assert vector.obj is received
+    # What a collecting role keeps of a body keeps no file.
+    assert type(Item(None, decoded.body, SIGNATURE).body) is bytes
     # What it is sent on in is the same again, and its text names no byte of it.
     assert b"".join(to_wire(7, decoded)) == received
     assert repr(decoded) == repr(envelope)
