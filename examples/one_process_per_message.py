@@ -361,7 +361,7 @@ class Session:
         total = ring_vector[0].copy()
         for others in ring_vector[1:]:
             total += others
-        exact, _ = self.parameters.decoded(total, len(ring_vector))
+        exact, _ = self.parameters.decode(total, len(ring_vector))
         # A party adds up at most half of its bits to each coordinate, or takes them off.
         noise = self.parameters.bits // 2 if isinstance(self.parameters, VerifiableParameters) else 0
         return bool((abs(outcome.total - exact.values) <= noise * len(ring_vector)).all())

@@ -94,7 +94,7 @@ class NoisySumParameters(CheckableParameters, frozen=True):
         """Return the variance of a share in hexadecimal."""
         return f"{self.variance.numerator:x}/{self.variance.denominator:x}"
 
-    def decoded(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
+    def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
         """Return the noisy sum on the grid, to be read later, and the number of contributors.
 
         Raises:

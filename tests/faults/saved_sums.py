@@ -197,7 +197,7 @@ class SumScene:
     def check_total(self, total: list[int]) -> None:
         parameters, ring_vector = self.scenario.parameters, self._roles.ring_vector
         sum_of_all = sum(ring_vector.values(), start=0 * self._ring_vector)
-        expected, _ = parameters.decoded(sum_of_all, len(ring_vector))
+        expected, _ = parameters.decode(sum_of_all, len(ring_vector))
         assert total == expected.values.tolist()
 
 

@@ -159,7 +159,7 @@ class GopaParameters(CheckableParameters, frozen=True):
                 code=Code.NEIGHBOURHOOD,
             )
 
-    def decoded(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
+    def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
         """Return the noisy sum on the grid, to be read later, and the number of contributors.
 
         Raises:

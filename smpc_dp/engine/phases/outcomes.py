@@ -56,7 +56,7 @@ def outcome(
 
     `residual_pairs` counts the pairs of which only one end is in the sum and whose term was left in it.
     """
-    grid, weight = parameters.decoded(total, len(survivors))
+    grid, weight = parameters.decode(total, len(survivors))
     packed = survivors.packed if isinstance(survivors, PartySet) else pack_set(survivors, len(context.names))
     present, absent = context.remember(("split", packed), lambda: _split(context, survivors))
     return Outcome(

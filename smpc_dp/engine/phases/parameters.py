@@ -273,7 +273,7 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
         """Add to `ring_vector`, in place, the noise that stays in the sum; none without privacy."""
 
-    def decoded(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
+    def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
         """Return the sum on the integer grid, to be read later, and its weight; raise VerificationError.
 
         `total` must not change any more.

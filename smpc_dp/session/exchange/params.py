@@ -86,7 +86,7 @@ class ExchangeParameters(SumParameters, frozen=True):
         source = NoiseSource.keyed(randomness.bytes(32), b"exchange", b"noise")
         ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
 
-    def decoded(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
+    def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
         """Return the sum on the grid, to be read later, and the number of contributors.
 
         Raises:

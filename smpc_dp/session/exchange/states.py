@@ -264,7 +264,7 @@ def _outcome(
     """Return the sum of a party's own vector and the received ones."""
     parameters, context = member.parameters, member.context
     count = 1 + len(received)
-    grid, weight = parameters.decoded(total, count)
+    grid, weight = parameters.decode(total, count)
     return Outcome(
         total=grid.values,
         weight=weight,

@@ -104,7 +104,7 @@ def test_the_intervals_of_the_ratio_have_their_level(given: dict[str, Any]) -> N
         total = np.array(exact, np.uint64)
         for _ in range(PARTIES):
             parameters.add_noise(total, source)
-        decoded, contributors = parameters.decoded(total, PARTIES)
+        decoded, contributors = parameters.decode(total, PARTIES)
         grid = decoded.values
         low, high = encoding.interval(grid, contributors, deviation.total, 0.95)
         hits.append((low <= truth) & (truth <= high))
@@ -113,7 +113,7 @@ def test_the_intervals_of_the_ratio_have_their_level(given: dict[str, Any]) -> N
     # Of a coordinate at its bound; each of the others has less.
     assert 0.8 < encoding.error(grid, contributors, deviation.total) / np.std(errors, axis=0).max() < 2
     # Without noise the ratio is the weighted average, up to the grid.
-    grid = parameters.decoded(np.array(exact, np.uint64), PARTIES)[0].values
+    grid = parameters.decode(np.array(exact, np.uint64), PARTIES)[0].values
     assert encoding.average(grid, PARTIES, noisy=True) == pytest.approx(truth, abs=PARTIES * encoding.step)
     assert encoding.total_weight(grid, PARTIES) == weights.sum()
 

@@ -470,7 +470,7 @@ class Auditor:
         average: tuple[float, ...] | None = None
         answers: dict[str, Any] | None = None
         try:
-            total, weight = parameters.decoded(self._total, count)
+            total, weight = parameters.decode(self._total, count)
             grid = total.values
             average = tuple(parameters.encoding.average(grid, weight, noisy=True).tolist())
             numbers = [party - 1 for party in self._counted]

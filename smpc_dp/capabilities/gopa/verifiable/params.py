@@ -176,7 +176,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         seen = math.ceil(neighbours * (proven + 3 * ENVELOPE)) + 3 * ENVELOPE
         return sent - vector + proven + more * ENVELOPE, received + seen + certificates
 
-    def decoded(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
+    def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
         """Return the noisy sum on the grid, to be read later, and the number of contributors.
 
         Where pairwise terms are left in it no bound holds but that of what was published: corrupt parties can
