@@ -10,7 +10,7 @@ In docs/reference/commands.md the lists of options stand between a comment `<!--
 `<!-- end -->`.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`; ` from STATE` behind the role leaves out those before.
-docs/performance.md has the stored results of benchmarks.
+docs/performance.md has the stored results of benchmarks, docs/scale.md what follows for many machines.
 `python -m smpc_dp_lab.reference` writes the files anew.
 """
 
@@ -35,6 +35,7 @@ from smpc_dp.engine.peers import PeerRole
 from smpc_dp.settings import items
 from smpc_dp_lab.bench.page import load_results
 from smpc_dp_lab.bench.page import markdown as performance
+from smpc_dp_lab.bench.scale import markdown as scale
 
 PAGE = Path("docs") / "reference" / "session-file.md"
 _TABLE = re.compile(
@@ -45,6 +46,7 @@ _CHECKS = re.compile(r"(<!-- checks: (\w+) -->\n).*?(?=\n<!-- end -->)", re.DOTA
 COMMANDS = Path("docs") / "reference" / "commands.md"
 _OPTIONS = re.compile(r"(<!-- options: ([\w.]+)\.(\w+) -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
 PERFORMANCE, BENCHMARKS = Path("docs") / "performance.md", Path("benchmarks")
+SCALE = Path("docs") / "scale.md"
 _COMMON = ("as_json", "install_completion", "show_completion")
 _STATES = re.compile(r"(<!-- states: ([\w.]+)\.(\w+)(?: from (\w+))? -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _HEAD = "| state | event | next state | sends | what can no longer happen |\n|---|---|---|---|---|"
@@ -205,6 +207,7 @@ def specified(text: str) -> str:
 
 if __name__ == "__main__":
     PERFORMANCE.write_text(performance(load_results(BENCHMARKS)), "utf-8")
+    SCALE.write_text(scale(load_results(BENCHMARKS)), "utf-8")
     PAGE.write_text(rendered(PAGE.read_text("utf-8")), "utf-8")
     ERRORS.write_text(listed(ERRORS.read_text("utf-8")), "utf-8")
     COMMANDS.write_text(optioned(COMMANDS.read_text("utf-8")), "utf-8")

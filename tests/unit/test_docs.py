@@ -37,7 +37,18 @@ from smpc_dp.records.record_result import RecordResult
 from smpc_dp.records.result import Estimate
 from smpc_dp_lab import vectors
 from smpc_dp_lab.bench.page import load_results, markdown
-from smpc_dp_lab.reference import BENCHMARKS, COMMANDS, PERFORMANCE, listed, optioned, rendered, specified
+from smpc_dp_lab.bench.scale import Units
+from smpc_dp_lab.reference import (
+    BENCHMARKS,
+    COMMANDS,
+    PERFORMANCE,
+    SCALE,
+    listed,
+    optioned,
+    rendered,
+    scale,
+    specified,
+)
 from tests.baselines import printed
 from tests.documents import FENCE, assert_documented, fields_below
 
@@ -291,6 +302,17 @@ def test_the_page_of_performance_has_the_stored_results() -> None:
     for result in results:
         rows = page.partition(f"## {result['bench']}\n")[2].partition("\n## ")[0]
         assert rows.count("\n| ") + rows.count("\n- ") >= 3
+
+
+def test_the_page_of_many_machines_follows_from_the_stored_results() -> None:
+    page = (ROOT / SCALE).read_text("utf-8")
+    results = load_results(ROOT / BENCHMARKS)
+    assert scale(results) == page, "python -m smpc_dp_lab.reference writes it"
+    # By hand: 100,000 pairs are 13 shards of 8,192, seven for each of two cores, one for each of twenty.
+    pair = Units.of(results).works[1]
+    assert pair.clock(100_000, 2) == pytest.approx(7 * 8_192 * pair.seconds)
+    assert pair.clock(100_000, 20) == pytest.approx(8_192 * pair.seconds)
+    assert pair.clock(100, 2) == pytest.approx(100 * pair.seconds)
 
 
 def test_options_in_the_reference_are_those_of_the_commands() -> None:
