@@ -17,13 +17,15 @@ PRELOADED = "smpc_dp.simulate"
 
 
 @contextmanager
-def open_executor(workers: int | None = None, ray: str | None = None) -> Iterator[Executor | None]:
+def open_executor(
+    workers: int | None = None, ray: str | None = None, *, alone: bool = False
+) -> Iterator[Executor | None]:
     """Yield an executor, and end its work afterwards.
 
     Args:
         workers: processes of this machine, by default one for each processor. One: None is yielded, and
             shards run in this process.
-        ray: address of a cluster of Ray, as of `RayExecutor`, in place of processes.
+        ray, alone: address of a cluster of Ray and how shards share it, as of `RayExecutor`.
 
     Raises:
         ConfigError: both are given, or `workers` is not 1 to 256. LocalError: as of `RayExecutor`.
@@ -38,7 +40,7 @@ def open_executor(workers: int | None = None, ray: str | None = None) -> Iterato
         # Not at the top: Ray takes a second to load, and few have it.
         from smpc_dp.executors.ray import RayExecutor
 
-        with RayExecutor(ray) as executor:
+        with RayExecutor(ray, alone=alone) as executor:
             yield executor
         return
     count = workers or os.cpu_count() or 1

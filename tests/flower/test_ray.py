@@ -9,6 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+pytest.importorskip("ray", reason="needs ray: make test-flower")
+
 from ray.cluster_utils import Cluster
 
 from smpc_dp import simulate
@@ -20,7 +23,6 @@ from smpc_dp.simulate import statistic
 from tests.flower.ray_shards import die, die_once, wait_long
 
 ROOT = Path(__file__).resolve().parents[2]
-LOG = ROOT / "protocols/gopa/vectors"
 STORE = 80 << 20
 
 
@@ -77,8 +79,8 @@ def test_values_larger_than_the_object_store_are_right(executor: RayExecutor) ->
 
 def test_nothing_answers(tmp_path: Path) -> None:
     code = "from smpc_dp.executors.ray import RayExecutor; RayExecutor('127.0.0.1:1')"
-    ended = __import__("subprocess").run(
-        [__import__("sys").executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
     assert "LocalError: no cluster of Ray can be reached at 127.0.0.1:1" in ended.stderr
 
@@ -97,12 +99,10 @@ def test_a_node_with_another_version_is_refused_before_any_work(
     cluster: Cluster, executor: RayExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = (ROOT / "smpc_dp/executors/build.py").read_text()
-    (tmp_path / "build.py").write_text(
-        source.replace('return found | {"code": _digest()}', 'return found | {"code": "other"}')
-    )
+    changed = source.replace('{"code": _digest()}', '{"code": "other"}')
+    assert changed != source
+    (tmp_path / "build.py").write_text(changed)
     (tmp_path / "sitecustomize.py").write_text(OTHER.format(path=str(tmp_path / "build.py")))
-    import os
-
     path = f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     node = cluster.add_node(num_cpus=1, object_store_memory=STORE, env_vars={"PYTHONPATH": path})
     own = ours.build()["code"]
@@ -123,5 +123,5 @@ def test_a_cluster_that_loses_its_nodes_ends_with_an_error(
         time.sleep(0.1)
     for node in list(cluster.worker_nodes):
         cluster.remove_node(node, allow_graceful=False)
-    with pytest.raises(LocalError, match="no node of the cluster is left|was lost"):
+    with pytest.raises(LocalError, match=r"no node of the cluster is left|was lost"):
         future.result(timeout=120)
