@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 # Packages whose code is compared, and packages whose versions are: their numbers go into values.
-CODE, VERSIONS = ("smpc_dp", "smpc_dp_lab"), ("smpc-dp", "numpy", "scipy", "mpyc")
+CODE, VERSIONS = ("smpc_dp", "smpc_dp_lab", "smpc_dp_verify"), ("smpc-dp", "numpy", "scipy", "mpyc")
 _SUFFIXES = frozenset({".py", ".so"})
 
 

@@ -21,6 +21,8 @@ from smpc_dp.executors.build import build, difference
 from smpc_dp.executors.shards import LostShard
 from smpc_dp.optional import import_optional
 
+__all__ = ["RayExecutor"]
+
 T = TypeVar("T")
 
 # How often a shard is submitted whose worker is lost each time.
