@@ -159,7 +159,7 @@ class RayExecutor(Executor):
         try:
             self._shards[self._run.remote(self._build, shard.call)] = shard
         except self._ray.exceptions.RayError as error:
-            shard.future.set_exception(LostShard(self._reason(error)))
+            _end(shard, LostShard(self._reason(error)))
 
     def _collect(self) -> None:
         """Take the values of shards as they end, until the executor is shut down and none is left."""
@@ -170,11 +170,15 @@ class RayExecutor(Executor):
                 if not self._shards:
                     return
                 waiting = list(self._shards)
-            ended, _ = self._ray.wait(waiting, timeout=POLL)
-            if not ended and not self._nodes():
+            try:
+                ended, _ = self._ray.wait(waiting, timeout=POLL)
+                is_there = bool(ended or self._nodes())
+            except (self._ray.exceptions.RayError, OSError, RuntimeError):
+                ended, is_there = [], False
+            if not is_there:
                 with self._changed:
                     for shard in self._shards.values():
-                        shard.future.set_exception(LostShard("no node of the cluster is left"))
+                        _end(shard, LostShard("no node of the cluster of Ray is left"))
                     self._shards.clear()
             for reference in ended:
                 self._take(reference)
@@ -187,14 +191,14 @@ class RayExecutor(Executor):
         if shard is None:
             return
         try:
-            shard.future.set_result(pickle.loads(self._ray.get(reference)))  # noqa: S301 - the user's cluster
+            _end(shard, pickle.loads(self._ray.get(reference)))  # noqa: S301 - the user's cluster
         except errors.RayTaskError as error:
-            shard.future.set_exception(error.cause if isinstance(error.cause, Exception) else _unknown(error))
+            _end(shard, error.cause if isinstance(error.cause, Exception) else _unknown(error))
         except errors.RayError as error:
             shard.lost += 1
             if shard.lost == TRIES:
                 reason = f"{self._reason(error)}, {TRIES} times"
-                shard.future.set_exception(LostShard(reason))
+                _end(shard, LostShard(reason))
             else:
                 with self._changed:
                     self._start(shard)
@@ -214,6 +218,16 @@ class RayExecutor(Executor):
             if isinstance(error, kinds):
                 return reason
         return "a worker of the cluster of Ray was lost: its process or its node has ended"
+
+
+def _end(shard: _Shard, outcome: object) -> None:
+    """Set the value or the error of a shard, unless the one who asked has cancelled it."""
+    if not shard.future.set_running_or_notify_cancel():
+        return
+    if isinstance(outcome, Exception):
+        shard.future.set_exception(outcome)
+    else:
+        shard.future.set_result(outcome)
 
 
 def _unknown(error: Exception) -> LocalError:

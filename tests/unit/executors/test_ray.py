@@ -1,7 +1,8 @@
-"""What a cluster of Ray loses becomes an error that says so; with a stand-in for Ray, which its own tests have."""
+"""What a cluster of Ray loses becomes an error that says so, shown with a stand-in for Ray."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from smpc_dp.errors import LocalError
 from smpc_dp.executors import ray as module
+from smpc_dp.executors.build import build
 from smpc_dp.executors.ray import TRIES, RayExecutor
 from smpc_dp.executors.shards import run_shards
 
@@ -56,6 +58,7 @@ class Ray:
         return lambda: function(*call)
 
     def wait(self, references: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
+        del timeout
         return ([], references) if self.stuck else (references[:1], references[1:])
 
     def get(self, reference: Any) -> Any:
@@ -119,23 +122,28 @@ def test_arguments_that_the_object_store_has_no_room_for(ray: Ray, executor: Ray
 
 def test_no_node_is_left(ray: Ray, executor: RayExecutor) -> None:
     ray.stuck, ray.alive = True, False
-    with pytest.raises(LocalError, match=r"^number 1: no node of the cluster is left$"):
+    with pytest.raises(LocalError, match=r"^number 1: no node of the cluster of Ray is left$"):
         list(run_shards(executor, abs, [(-1,)], "number"))
 
 
 def test_a_worker_of_another_version_computes_nothing(
     executor: RayExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    own = build()
+    monkeypatch.setattr(module, "build", lambda: own | {"numpy": "1.0"})
     with pytest.raises(LocalError, match=r"another version: numpy 1\.0, and [0-9.]+ here"):
-        own = module.build()
-        monkeypatch.setattr(module, "build", lambda: own | {"numpy": "1.0"})
         module._run(own, b"what is no pickle")
 
 
+def test_what_was_cancelled_does_not_stop_the_others(ray: Ray, executor: RayExecutor) -> None:
+    ray.stuck = True
+    futures = [executor.submit(abs, -number) for number in range(3)]
+    assert futures[0].cancel()
+    ray.stuck = False
+    assert [future.result(timeout=60) for future in futures[1:]] == [1, 2]
+
+
 def test_without_ray_the_extra_is_named() -> None:
-    pytest.importorskip("numpy")
-    try:
-        import ray as _there  # noqa: F401
-    except ModuleNotFoundError:
+    if importlib.util.find_spec("ray") is None:
         with pytest.raises(LocalError, match=r"smpc-dp\[ray\]"):
             RayExecutor("auto")

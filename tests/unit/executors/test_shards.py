@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,8 +21,12 @@ from smpc_dp import simulate
 from smpc_dp.errors import Check, ConfigError, LocalError, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.executors.opened import open_executor
 from smpc_dp.executors.shards import run_shards
+from smpc_dp.logs.audits.audit import audit_stream
 from smpc_dp.simulate import statistic
 from smpc_dp_lab.bench import homomorphic, local_auc, private_boosting, tradeoff
+from smpc_dp_verify.run import Audit
+
+VECTORS = Path(__file__).resolve().parents[3] / "protocols/gopa/vectors"
 
 
 class Backwards(Executor):
@@ -100,6 +108,34 @@ def test_pairs_of_a_statistic(executors: list[Executor | None], monkeypatch: pyt
     ]
     assert all(result == results[0] for result in results)
     assert done == [4, 8, 10] * len(executors)
+
+
+LOGS = [
+    "\n".join([*json.loads((VECTORS / name).read_text("utf-8"))["log"], ""])
+    for name in ("verifiable-run-honest.json", "verifiable-run-false-openings.json")
+]
+
+
+@pytest.mark.parametrize("log", LOGS, ids=["honest", "false openings"])
+def test_signatures_and_proofs_of_a_log(executors: list[Executor | None], log: str) -> None:
+    def audited(executor: Executor | None) -> Any:
+        return audit_stream(io.BytesIO(log.encode()), threads=1, executor=executor)
+
+    assert same(executors, audited)["code"] == 3
+    # A signature of the last entry but one: found by whoever checks it.
+    lines = log.splitlines()
+    lines[2] = re.sub(r'(?<="signature":")..', lambda old: "00" if old[0] != "00" else "01", lines[2])
+    log = "\n".join([*lines, ""])
+    assert same(executors, audited)["check"] == "bad-signature"
+
+
+@pytest.mark.parametrize("log", LOGS, ids=["honest", "false openings"])
+def test_proofs_of_a_log_by_the_second_auditor(executors: list[Executor | None], log: str) -> None:
+    def audited(executor: Executor | None) -> dict[str, object]:
+        audit = Audit(log.splitlines(), {"ann"}, executor)
+        return {"total": audit.total, "excluded": audit.excluded, "by": audit.shown_by, "head": audit.head}
+
+    assert same(executors[:1] + executors[2:], audited)["total"]
 
 
 def test_shards_are_submitted_ahead_and_not_all_at_once() -> None:
