@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from importlib.metadata import PackageNotFoundError, version
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,13 +16,13 @@ _SUFFIXES = frozenset({".py", ".so"})
 @functools.cache
 def build() -> dict[str, str]:
     """Return the versions of packages, and a digest of our code with the compiled core."""
-    found = {}
+    versions = {}
     for name in VERSIONS:
         try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "a checkout"
-    return found | {"code": _digest()}
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = "a checkout"
+    return versions | {"code": _digest()}
 
 
 def difference(own: dict[str, str], other: dict[str, str]) -> str:

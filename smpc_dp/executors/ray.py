@@ -143,14 +143,14 @@ class RayExecutor(Executor):
         ]
         for node, answer in zip(nodes, answers, strict=True):
             try:
-                found = self._ray.get(answer, timeout=NODE_SECONDS)
+                other = self._ray.get(answer, timeout=NODE_SECONDS)
             except self._ray.exceptions.RayTaskError:
                 raise LocalError(
                     f"node {node[:8]} of the cluster has no smpc-dp, or cannot load it"
                 ) from None
             except self._ray.exceptions.RayError as error:
                 raise LocalError(f"node {node[:8]} of the cluster: {self._reason(error)}") from None
-            if differs := difference(self._build, found):
+            if differs := difference(self._build, other):
                 raise LocalError(f"node {node[:8]} of the cluster has another version: {differs}")
         return list(nodes.values())
 

@@ -38,6 +38,7 @@ from smpc_dp.records.result import Estimate
 from smpc_dp_lab import vectors
 from smpc_dp_lab.bench.page import load_results, markdown
 from smpc_dp_lab.bench.scale import Units
+from smpc_dp_lab.bench.scale import markdown as scale
 from smpc_dp_lab.reference import (
     BENCHMARKS,
     COMMANDS,
@@ -46,7 +47,6 @@ from smpc_dp_lab.reference import (
     listed,
     optioned,
     rendered,
-    scale,
     specified,
 )
 from tests.baselines import printed

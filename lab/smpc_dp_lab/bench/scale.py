@@ -65,10 +65,10 @@ class Units:
     @classmethod
     def of(cls, results: Sequence[Json]) -> Units:
         """Return the units of stored results; KeyError where one is missing."""
-        found = {result["bench"]: result for result in results}
+        benches = {result["bench"]: result for result in results}
         medians = {
             (name, figure["name"]): float(figure["median"])
-            for name, result in found.items()
+            for name, result in benches.items()
             for figure in result["figures"]
         }
         sums = {
@@ -79,7 +79,7 @@ class Units:
         proof = "user of length 1: "
         fit = next(
             one
-            for one in found["growth"]["parameters"]["fits"]
+            for one in benches["growth"]["parameters"]["fits"]
             if (one["figure"], one["of"]) == ("aggregator CPU time", "parties")
         )
         simulated = 1 / medians["gopa", sums[1000] + "users per second in simulation"]
@@ -97,13 +97,13 @@ class Units:
             of_aggregator=(fit["a"], fit["b"]),
             down=(many, (many - few) / 900),
             parties=1000,
-            cores=found["growth"]["machine"]["cores"],
+            cores=benches["growth"]["machine"]["cores"],
         )
 
     def aggregator_seconds(self, parties: int) -> float:
         """Return the aggregator's processor time."""
         a, b = self.of_aggregator
-        return a * parties**b
+        return a * math.pow(parties, b)
 
     def party_bytes(self, parties: int) -> float:
         """Return the bytes that the aggregator sends to one party."""
