@@ -9,7 +9,7 @@ import numpy as np
 
 from smpc_dp.capabilities.learn.averager import Rows
 from smpc_dp.capabilities.learn.methods import PlannedAverages
-from smpc_dp.capabilities.learn.simulation.averagers import SharesAverager, average_on_shares
+from smpc_dp.capabilities.learn.simulation.averagers import SharesAverager
 from smpc_dp.engine.result import Result
 from smpc_dp.session.exchange.messages import HELLO, Hello
 from smpc_dp.session.memory.drive import drive
@@ -25,25 +25,22 @@ from smpc_dp.wire.signing import decode
 from smpc_dp_lab.bench.roles import sum_roles
 
 
-def average_by_roles(
-    averaging: PlannedAverages, vectors: Rows, request: int, seed: int | None
-) -> tuple[Rows, int]:
-    """Run the roles of a group over an in-memory network, with all cryptography."""
-    if averaging.on_shares is not None:
-        return average_on_shares(averaging, vectors, request, seed)
-    planned = averaging.plan(len(vectors))
-    roles, _ = sum_roles(planned, list(vectors), request=request, seed_for_simulation=seed)
-    for error in drive(roles.machines, MemoryNetwork(seed=seed or 0), AGGREGATOR).values():
-        raise error
-    # Of an exchange, only the parties have it.
-    result = Result.of(roles.parties[0].result, "average")
-    return np.asarray(result.value, dtype=np.float64), int(result.weight)
-
-
 class ProtocolAverager(SharesAverager):
-    """Averager that runs the roles of every group."""
+    """Averager that runs the roles of every group over an in-memory network, with all cryptography."""
 
-    average_group = staticmethod(average_by_roles)
+    @staticmethod
+    def average_group(
+        averaging: PlannedAverages, vectors: Rows, request: int, seed: int | None
+    ) -> tuple[Rows, int]:
+        if averaging.on_shares is not None:
+            return SharesAverager.average_group(averaging, vectors, request, seed)
+        planned = averaging.plan(len(vectors))
+        roles, _ = sum_roles(planned, list(vectors), request=request, seed_for_simulation=seed)
+        for error in drive(roles.machines, MemoryNetwork(seed=seed or 0), AGGREGATOR).values():
+            raise error
+        # Of an exchange, only the parties have it.
+        result = Result.of(roles.parties[0].result, "average")
+        return np.asarray(result.value, dtype=np.float64), int(result.weight)
 
 
 def learn_apart(

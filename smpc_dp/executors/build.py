@@ -16,12 +16,10 @@ _SUFFIXES = frozenset({".py", ".so"})
 @functools.cache
 def build() -> dict[str, str]:
     """Return the versions of packages, and a digest of our code with the compiled core."""
-    versions = {}
-    for name in VERSIONS:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = "a checkout"
+    versions = {
+        name: next((one.version for one in metadata.distributions(name=name)), "a checkout")
+        for name in VERSIONS
+    }
     return versions | {"code": _digest()}
 
 

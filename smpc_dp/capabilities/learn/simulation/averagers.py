@@ -7,9 +7,9 @@ cryptography, and works on all groups of one size at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,25 +120,12 @@ class IdealAverager(_Simulated):
         return averages if noisy else encoding.put_within(averages)
 
 
-def average_on_shares(
-    averaging: PlannedAverages, vectors: Rows, request: int, seed: int | None
-) -> tuple[Rows, int]:
-    """Return the average of one group, shape (length,), and the number of its survivors."""
-    simulate = cast("OnShares", averaging.on_shares).simulate
-    planned = averaging.plan_shared(len(vectors))
-    return simulate(planned, vectors, request=request, seed_for_simulation=seed)
-
-
 class SharesAverager(_Simulated):
     """Averager by servers: runs the roles of every group and its servers, which compute on shares.
 
     `seed_for_simulation` makes the run reproducible and thereby insecure; `executor` runs the groups of a
     step, whose vectors are sent to it.
     """
-
-    # The average of one group and its survivors, of plan, vectors, number of the request and seed.
-    average_group: ClassVar[Callable[[PlannedAverages, Rows, int, int | None], tuple[Rows, int]]]
-    average_group = staticmethod(average_on_shares)
 
     def __init__(
         self,
@@ -170,6 +157,15 @@ class SharesAverager(_Simulated):
         for rows, (average, survivors) in zip(members, averages, strict=True):
             values[rows], weights[rows] = self._averaging.decode_averages(average[None], survivors)
         return Averaged(values, weights, self._averaging.single)
+
+    @staticmethod
+    def average_group(
+        averaging: PlannedAverages, vectors: Rows, request: int, seed: int | None
+    ) -> tuple[Rows, int]:
+        """Return the average of one group, shape (length,), and the number of its survivors."""
+        simulate = cast("OnShares", averaging.on_shares).simulate
+        planned = averaging.plan_shared(len(vectors))
+        return simulate(planned, vectors, request=request, seed_for_simulation=seed)
 
     def _calls(self, groups: list[Rows]) -> Iterator[tuple[PlannedAverages, Rows, int, int | None]]:
         """Yield plan, vectors, number and seed of the request of each group."""
