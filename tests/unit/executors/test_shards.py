@@ -18,12 +18,13 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.learn.simulation.averagers import SharesAverager
 from smpc_dp.errors import Check, ConfigError, LocalError, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.executors.opened import open_executor
 from smpc_dp.executors.shards import run_shards
 from smpc_dp.logs.audits.audit import audit_stream
 from smpc_dp.simulate import statistic
-from smpc_dp_lab.bench import homomorphic, local_auc, private_boosting, tradeoff
+from smpc_dp_lab.bench import homomorphic, kendall, local_auc, private_boosting, tradeoff
 from smpc_dp_verify.run import Audit
 
 VECTORS = Path(__file__).resolve().parents[3] / "protocols/gopa/vectors"
@@ -77,6 +78,9 @@ def test_one_worker_is_this_process(executors: list[Executor | None]) -> None:
     "figure",
     [
         lambda executor: tradeoff.gopa_tradeoff(parties=(5, 8, 10), repetitions=100, executor=executor),
+        lambda executor: kendall.kendall_errors(
+            parties=40, epsilons=(1.0,), repetitions=3, executor=executor
+        ),
         lambda executor: homomorphic.homomorphic_deviation(steps=10, repetitions=2, executor=executor),
         lambda executor: private_boosting.private_boosting(
             (20,), (1.0,), (1.0,), problems=2, executor=executor
@@ -91,7 +95,7 @@ def test_one_worker_is_this_process(executors: list[Executor | None]) -> None:
             executor=executor,
         ),
     ],
-    ids=["gopa-tradeoff", "homomorphic", "private-boosting", "auc"],
+    ids=["gopa-tradeoff", "kendall", "homomorphic", "private-boosting", "auc"],
 )
 def test_figures(executors: list[Executor | None], figure: Callable[[Executor | None], Any]) -> None:
     assert same(executors, figure)
@@ -108,6 +112,33 @@ def test_pairs_of_a_statistic(executors: list[Executor | None], monkeypatch: pyt
     ]
     assert all(result == results[0] for result in results)
     assert done == [4, 8, 10] * len(executors)
+
+
+def drawn(_averaging: object, vectors: Any, request: int, seed: int) -> tuple[Any, int]:
+    return vectors.mean(axis=0) + np.random.default_rng([request, seed]).normal(scale=1e-3), len(vectors)
+
+
+def test_groups_of_a_learner(executors: list[Executor | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """mpyc draws real random bits, whatever the seed: in its place stand averages that the seed determines."""
+    monkeypatch.setattr(SharesAverager, "average_group", staticmethod(drawn))
+    given = {
+        "learner": "block-gossip",
+        "features": 1,
+        "steps": 2,
+        "group": 3,
+        "epsilon": 20.0,
+        "delta": 1e-5,
+        "rate": 0.5,
+        "seed": 1,
+        "averager": {"method": "mpyc"},
+    }
+    tables = [np.array([[0.1 * party, party % 2], [0.5, 1.0]]) for party in range(6)]
+
+    def learned(executor: Executor | None) -> dict[str, Any]:
+        result = simulate.learn(given, tables, fidelity="machines", seed_for_simulation=1, executor=executor)
+        return {"values": result.values.tolist()}
+
+    assert same([None, *executors[3:]], learned)
 
 
 LOGS = [
