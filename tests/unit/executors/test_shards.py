@@ -8,7 +8,7 @@ import os
 import pickle
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 from smpc_dp import simulate
-from smpc_dp.capabilities.learn.simulation.averagers import SharesAverager
 from smpc_dp.errors import Check, ConfigError, LocalError, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.executors.opened import open_executor
 from smpc_dp.executors.shards import run_shards
@@ -26,31 +25,9 @@ from smpc_dp.logs.audits.audit import audit_stream
 from smpc_dp.simulate import statistic
 from smpc_dp_lab.bench import homomorphic, kendall, local_auc, private_boosting, tradeoff
 from smpc_dp_verify.run import Audit
+from tests.executors import Backwards
 
 VECTORS = Path(__file__).resolve().parents[3] / "protocols/gopa/vectors"
-
-
-class Backwards(Executor):
-    """Runs what was submitted, the last call first, when a value is asked for."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[Future[Any], Callable[[], Any]]] = []
-        self.ran = 0
-
-    def submit(self, function: Callable[..., Any], /, *call: Any, **named: Any) -> Future[Any]:
-        executor = self
-
-        class Asked(Future[Any]):
-            def result(self, timeout: float | None = None) -> Any:
-                while executor.calls:
-                    future, work = executor.calls.pop()
-                    future.set_result(work())
-                    executor.ran += 1
-                return super().result(timeout)
-
-        future = Asked()
-        self.calls.append((future, lambda: function(*call, **named)))
-        return future
 
 
 @pytest.fixture(scope="module")
@@ -112,33 +89,6 @@ def test_pairs_of_a_statistic(executors: list[Executor | None], monkeypatch: pyt
     ]
     assert all(result == results[0] for result in results)
     assert done == [4, 8, 10] * len(executors)
-
-
-def drawn(_averaging: object, vectors: Any, request: int, seed: int) -> tuple[Any, int]:
-    return vectors.mean(axis=0) + np.random.default_rng([request, seed]).normal(scale=1e-3), len(vectors)
-
-
-def test_groups_of_a_learner(executors: list[Executor | None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """mpyc draws real random bits, whatever the seed: in its place stand averages that the seed determines."""
-    monkeypatch.setattr(SharesAverager, "average_group", staticmethod(drawn))
-    given = {
-        "learner": "block-gossip",
-        "features": 1,
-        "steps": 2,
-        "group": 3,
-        "epsilon": 20.0,
-        "delta": 1e-5,
-        "rate": 0.5,
-        "seed": 1,
-        "averager": {"method": "mpyc"},
-    }
-    tables = [np.array([[0.1 * party, party % 2], [0.5, 1.0]]) for party in range(6)]
-
-    def learned(executor: Executor | None) -> dict[str, Any]:
-        result = simulate.learn(given, tables, fidelity="machines", seed_for_simulation=1, executor=executor)
-        return {"values": result.values.tolist()}
-
-    assert same([None, *executors[3:]], learned)
 
 
 LOGS = [
