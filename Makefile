@@ -49,9 +49,9 @@ test-torch: $(READY) .venv-torch/.installed
 	.venv-torch/bin/python -m pip install --quiet --require-hashes --requirement requirements/torch.lock
 	@touch $@
 
-# Flower, in an environment of its own, with Ray for its simulation.
+# Flower, in an environment of its own, with Ray for its simulation and for ours.
 test-flower: $(READY) .venv-flower/.installed
-	PYTHONPATH=$(CURDIR) FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 \
+	PYTHONPATH=$(CURDIR) RAY_USAGE_STATS_ENABLED=0 FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 \
 	  .venv-flower/bin/python -m pytest tests/flower
 
 .venv-flower/.installed: requirements/flower.lock | tools

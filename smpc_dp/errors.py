@@ -234,6 +234,15 @@ class SmpcError(Exception):
     def __init__(self, text: str = "") -> None:
         super().__init__(printable(text, MOST_ERROR))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what another process makes the error from: its text and its fields."""
+        return _remake, (type(self), str(self)), vars(self)
+
+
+def _remake(kind: type[SmpcError], text: str) -> SmpcError:
+    """Return an error with a text, and without its fields, which follow."""
+    return kind.__new__(kind, text)
+
 
 class ConfigError(SmpcError):
     """A session file, a parameter or an argument is wrong; `issues` lists every issue."""

@@ -13,6 +13,7 @@ EXTRAS: dict[str, tuple[str, str]] = {
     "networkx": ("networkx", "graphs"),
     "pandas": ("pandas", "tables"),
     "pyarrow": ("pyarrow", "tables"),
+    "ray": ("ray", "ray"),
     "sklearn": ("scikit-learn", "learn"),
     "torch": ("torch", "torch"),
 }

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from smpc_dp.capabilities.learn.averager import Rows
+from smpc_dp.capabilities.learn.methods import PlannedAverages
 from smpc_dp.capabilities.learn.simulation.averagers import SharesAverager
 from smpc_dp.engine.result import Result
 from smpc_dp.session.exchange.messages import HELLO, Hello
@@ -27,12 +28,14 @@ from smpc_dp_lab.bench.roles import sum_roles
 class ProtocolAverager(SharesAverager):
     """Averager that runs the roles of every group over an in-memory network, with all cryptography."""
 
-    def _run(self, size: int, vectors: Rows, seed: int | None) -> tuple[Rows, int]:
-        if self._averaging.on_shares is not None:
-            return super()._run(size, vectors, seed)
-        roles, _ = sum_roles(
-            self._averaging.plan(size), list(vectors), request=self._requests, seed_for_simulation=seed
-        )
+    @staticmethod
+    def average_group(
+        averaging: PlannedAverages, vectors: Rows, request: int, seed: int | None
+    ) -> tuple[Rows, int]:
+        if averaging.on_shares is not None:
+            return SharesAverager.average_group(averaging, vectors, request, seed)
+        planned = averaging.plan(len(vectors))
+        roles, _ = sum_roles(planned, list(vectors), request=request, seed_for_simulation=seed)
         for error in drive(roles.machines, MemoryNetwork(seed=seed or 0), AGGREGATOR).values():
             raise error
         # Of an exchange, only the parties have it.

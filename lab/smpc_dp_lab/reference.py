@@ -10,7 +10,8 @@ In docs/reference/commands.md the lists of options stand between a comment `<!--
 `<!-- end -->`.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`; ` from STATE` behind the role leaves out those before.
-docs/performance.md with its plots and benchmarks/tables.md have the stored results of benchmarks.
+docs/performance.md with its plots and benchmarks/tables.md have the stored results of benchmarks, docs/scale.md
+what follows for many machines.
 `python -m smpc_dp_lab.reference` writes the files anew.
 """
 
@@ -35,6 +36,7 @@ from smpc_dp.engine.peers import PeerRole
 from smpc_dp.settings import items
 from smpc_dp_lab.bench.page import all_figures, load_results
 from smpc_dp_lab.bench.performance import performance, plots_of, stored
+from smpc_dp_lab.bench.scale import markdown as scale
 
 PAGE = Path("docs") / "reference" / "session-file.md"
 _TABLE = re.compile(
@@ -209,6 +211,7 @@ def measured(root: Path) -> dict[Path, str]:
     plots = {Path("docs") / name: plot.svg() for name, plot in plots_of(stored(results)).items()}
     pages = {
         Path("docs") / "performance.md": performance(results),
+        Path("docs") / "scale.md": scale(results),
         BENCHMARKS / "tables.md": all_figures(results),
     }
     return pages | plots

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.cli.statistics import answer_lines
 from smpc_dp.console.output import console, print_json, progress_console, report_line
+from smpc_dp.console.workers import Ray, Workers
 from smpc_dp.errors import ConfigCheck, ConfigError, printable
+from smpc_dp.executors.opened import open_executor
 
 # The auditors take long to load: each function imports what it needs.
 if TYPE_CHECKING:
@@ -62,6 +65,8 @@ def audit(
     threads: Annotated[
         int | None, typer.Option(min=1, max=256, help="Threads; by default one for each processor.")
     ] = None,
+    workers: Workers = None,
+    ray: Ray = None,
     timeout: Annotated[
         float, typer.Option(help="Seconds for a URL, from the first connection to the last byte.")
     ] = 600.0,
@@ -99,7 +104,7 @@ def audit(
     if (neither := board is None) == (certificate is None):
         reason = "a log or --certificate, and not both"
         raise ConfigError.at("audit", reason, ConfigCheck.MISSING if neither else ConfigCheck.CONFLICT)
-    of_logs = (session_log, head, receipt, checkpoint, witness, witnesses, report_file)
+    of_logs = (session_log, head, receipt, checkpoint, witness, witnesses, workers, ray, report_file)
     is_of_log = second or any(option is not None for option in of_logs)
     of_run = (request, run)
     if certificate is not None:
@@ -140,19 +145,23 @@ def audit(
             from smpc_dp.logs.audits.second import audit_twice
 
             run_audit = functools.partial(audit_twice, seconds=second_timeout, memory=second_memory)
-        report = run_audit(
-            board,
-            session=session,
-            session_log=session_log,
-            request=request,
-            run=run,
-            head=head,
-            receipt=receipt,
-            checkpoint=_policy(checkpoint, witness or [], witnesses),
-            threads=threads,
-            timeout=timeout,
-            progress=show,
-        )
+        # Threads suffice on this machine: the kernels do not hold the interpreter's lock.
+        opened = nullcontext() if workers is None and ray is None else open_executor(workers, ray)
+        with opened as executor:
+            report = run_audit(
+                board,
+                session=session,
+                session_log=session_log,
+                request=request,
+                run=run,
+                head=head,
+                receipt=receipt,
+                checkpoint=_policy(checkpoint, witness or [], witnesses),
+                threads=threads,
+                executor=executor,
+                timeout=timeout,
+                progress=show,
+            )
     if as_json:
         print_json(msgspec.to_builtins(report))
     else:

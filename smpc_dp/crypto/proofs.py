@@ -13,6 +13,7 @@ ones.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 from smpc_dp import _core
 from smpc_dp.crypto.commit import WIDE_BYTES
@@ -292,3 +293,34 @@ class Batch:
         tags, self._tags = self._tags, []
         if failed:
             raise ProofFailure([tags[number] for number in failed], len(tags))
+
+
+class Statements:
+    """Statements for a batch of another process; `add_...` as of `Batch`, which check nothing here."""
+
+    def __init__(self) -> None:
+        """Create a list without statements."""
+        self._added: list[tuple[str, tuple[Any, ...]]] = []
+
+    def add_opening(self, *statement: Any) -> None:
+        """Add an opening; see `Batch.add_opening`."""
+        self._added.append(("add_opening", statement))
+
+    def add_range(self, *statement: Any) -> None:
+        """Add a range proof; see `Batch.add_range`."""
+        self._added.append(("add_range", statement))
+
+    def add_norm(self, *statement: Any) -> None:
+        """Add a norm proof; see `Batch.add_norm`."""
+        self._added.append(("add_norm", statement))
+
+    def add_noise(self, *statement: Any) -> None:
+        """Add a noise proof; see `Batch.add_noise`."""
+        self._added.append(("add_noise", statement))
+
+    def batch(self) -> Batch:
+        """Return a batch with the statements. Raises ValueError for a malformed one."""
+        batch = Batch()
+        for name, statement in self._added:
+            getattr(batch, name)(*statement)
+        return batch

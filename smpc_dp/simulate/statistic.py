@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -24,8 +25,8 @@ from smpc_dp.capabilities.servers.simulation.shared import run_alone, run_ideal
 from smpc_dp.capabilities.servers.statistics.pairs import PAIR_DISTRIBUTIONS
 from smpc_dp.capabilities.servers.statistics.plan import read_answer, statistic_program
 from smpc_dp.capabilities.servers.statistics.result import statistic_result
-from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
+from smpc_dp.executors.shards import run_shards
 from smpc_dp.privacy.circuit_noise import NoiseKind, PairDistribution, Raw
 from smpc_dp.session.memory.randomness import randomness_of
 from smpc_dp.session.memory.simulated_run import draw_signers, public_keys
@@ -36,7 +37,7 @@ Fidelity = Literal["gates", "program", "ideal"]
 _TRUE: dict[str, Fidelity] = {"garbled": "gates", "mpyc": "program"}
 
 GARBLER, EVALUATOR, AGGREGATOR = "garbler", "evaluator", "aggregator"
-# Pairs that are garbled together: bounds the memory.
+# Pairs of a shard, which are garbled together: bounds the memory.
 CHUNK = 1 << 13
 # Number of servers that a simulation's claims assume.
 SERVERS = 3
@@ -59,6 +60,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
     level: float = 0.95,
     seed_for_simulation: int | None = None,
     on_pairs: OnPairs = lambda _: None,
+    executor: Executor | None = None,
 ) -> StatisticResult:
     """Estimate a pairwise statistic as `Session.pairwise` would, all parties being in this process.
 
@@ -71,11 +73,13 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
             "pair_laplace", "pair_gaussian" and "randomised_response" they add it to each pair, as "garbled"
             does, P None being 1.
         fidelity: None for what the engine does: "gates" garbles and evaluates every pair, with one setup of
-            oblivious transfers for all, so that the cost of setups is left out; "program" runs mpyc as a
-            single party. "ideal" computes the same noise from the same coins without either.
+            oblivious transfers for each shard, so that the cost of setups is left out; "program" runs mpyc as
+            a single party. "ideal" computes the same noise from the same coins without either.
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness, as
             "program" does in any case.
         on_pairs: told how many pairs are done.
+        executor: garbles and evaluates shards of 8,192 pairs, whose records are sent to it; None: this
+            process does.
 
     Raises:
         ConfigError: an argument is wrong. PrivacyError: a value is outside its domain.
@@ -117,7 +121,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
         integers = known.integer(codes[pairs[:, 0]], codes[pairs[:, 1]])
         raw = plan.noise.draw(integers.astype(np.int64), source)
     else:
-        raw = np.concatenate(list(through_gates(plan, codes, pairs, source, on_pairs)))
+        raw = np.concatenate(list(through_gates(plan, codes, pairs, seed_for_simulation, on_pairs, executor)))
     return result_of(plan, estimate(plan, pairs, raw, level=level), len(codes), how)
 
 
@@ -141,38 +145,48 @@ def draw(plan: StatisticPlan, seed: bytes, parties: int, labels: list[int] | Non
 
 
 def through_gates(
-    plan: StatisticPlan, codes: Codes, pairs: Pairs, source: Randomness, on_pairs: OnPairs = lambda _: None
+    plan: StatisticPlan,
+    codes: Codes,
+    pairs: Pairs,
+    seed_for_simulation: int | None = None,
+    on_pairs: OnPairs = lambda _: None,
+    executor: Executor | None = None,
 ) -> Iterator[Raw]:
-    """Yield raw outputs of garbled evaluations, chunk after chunk.
+    """Yield raw outputs of garbled evaluations, shard after shard; arguments as of `pairwise`."""
+    size = min(CHUNK, plan.evaluation(GARBLER, EVALUATOR).most_instances)
+    calls = (
+        (plan, codes[pairs[start : start + size]], number, seed_for_simulation)
+        for number, start in enumerate(range(0, len(pairs), size), 1)
+    )
+    done = 0
+    for raw in run_shards(executor, _evaluate, calls, "shard of pairs"):
+        yield raw
+        done += len(raw)
+        on_pairs(done)
+
+
+def _evaluate(plan: StatisticPlan, records: Codes, number: int, seed_for_simulation: int | None) -> Raw:
+    """Return the raw outputs of one shard, whose records have the shape (pairs, 2, fields).
 
     One garbler, one evaluator and one aggregator stand for all.
     """
+    source = randomness_of(seed_for_simulation, f"pairs {number}")
     signers = draw_signers(dict.fromkeys((GARBLER, EVALUATOR, AGGREGATOR), source))
     keys, session = public_keys(signers), source.bytes(32)
-    transfers = {name: Transfers() for name in (GARBLER, EVALUATOR)}
-    size = min(CHUNK, plan.evaluation(GARBLER, EVALUATOR).most_instances)
-    for number, start in enumerate(range(0, len(pairs), size), 1):
-        chunk = pairs[start : start + size]
-        engine = plan.evaluation(GARBLER, EVALUATOR, len(chunk))
-        context = Context(PAIRWISE, VERSION, session, number, (GARBLER, EVALUATOR), AGGREGATOR, keys)
-        roles: dict[str, Participant] = {
-            name: party_role(
-                context,
-                signers[name],
-                engine,
-                plan.inputs(codes[chunk[:, side]], source),
-                source,
-                transfers[name],
-            )
-            for side, name in enumerate((GARBLER, EVALUATOR))
-        }
-        roles[AGGREGATOR] = aggregator_role(context, signers[AGGREGATOR], engine, source)
-        ends = evaluate_in_memory(roles)
-        for end in ends.values():
-            if isinstance(end, SmpcError):
-                raise end
-        outcome = ends[AGGREGATOR]
-        if isinstance(outcome, SmpcError) or outcome.outputs is None:
-            raise RuntimeError("the aggregator has no outputs")
-        yield plan.raw(outcome.outputs[0], len(chunk))
-        on_pairs(start + len(chunk))
+    engine = plan.evaluation(GARBLER, EVALUATOR, len(records))
+    context = Context(PAIRWISE, VERSION, session, number, (GARBLER, EVALUATOR), AGGREGATOR, keys)
+    roles: dict[str, Participant] = {
+        name: party_role(
+            context, signers[name], engine, plan.inputs(records[:, side], source), source, Transfers()
+        )
+        for side, name in enumerate((GARBLER, EVALUATOR))
+    }
+    roles[AGGREGATOR] = aggregator_role(context, signers[AGGREGATOR], engine, source)
+    ends = evaluate_in_memory(roles)
+    for end in ends.values():
+        if isinstance(end, SmpcError):
+            raise end
+    outcome = ends[AGGREGATOR]
+    if isinstance(outcome, SmpcError) or outcome.outputs is None:
+        raise RuntimeError("the aggregator has no outputs")
+    return plan.raw(outcome.outputs[0], len(records))

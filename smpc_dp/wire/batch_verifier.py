@@ -1,32 +1,81 @@
-"""Checks of single entries in batches, on other threads; the first failure in the log is raised first."""
+"""Checks of single entries in batches, by other workers; the first failure in the log is raised first."""
 
 from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from typing import Any, Generic, TypeVar
 
 from smpc_dp.errors import VerificationError
+from smpc_dp.executors.shards import submit, value_of
 
 T = TypeVar("T")
 # Line and first byte of an entry.
 Position = tuple[int, int]
+# Waits for the error of each item, None where there is none.
+Errors = Callable[[], Sequence[VerificationError | None]]
 # Most entries that are checked together, and bytes that wait for it.
 ENTRIES, BYTES = 64, 1 << 20
 # Most batches under way.
 AHEAD = 16
+# Calls of an executor that wait or are under way, at most; of threads, for each of them.
+SUBMITTED, OF_A_THREAD = 64, 2
 
 
-class Workers(Protocol):
-    """Interface of workers: submits work and returns a function that waits for its result."""
+class Workers:
+    """Runs expensive checks, by an executor and by threads; with neither, when they are given.
 
-    def __call__(self, work: Callable[[], T], /) -> Callable[[], T]: ...
+    At most so many calls are under way: giving one more waits.
 
+    Args:
+        threads: of this process, which also run the shards if there is no executor; 1: none.
+        executor: runs the shards.
+    """
 
-def at_once(work: Callable[[], T], /) -> Callable[[], T]:
-    """Run the work now; return its result."""
-    done = work()
-    return lambda: done
+    def __init__(self, threads: int = 1, executor: Executor | None = None) -> None:
+        self._threads = None if threads == 1 else ThreadPoolExecutor(threads)
+        self._executor = executor or self._threads
+        most = OF_A_THREAD * threads
+        self._under_way: dict[bool, tuple[int, collections.deque[Future[Any]]]] = {
+            True: (SUBMITTED if executor else most, collections.deque()),
+            False: (most, collections.deque()),
+        }
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the threads; the executor is the caller's."""
+        for _most, futures in self._under_way.values():
+            for future in futures:
+                future.cancel()
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
+
+    def shard(self, name: str, function: Callable[..., T], *call: Any) -> Callable[[], T]:
+        """Start a call that depends on its arguments alone; return a function that waits for its value.
+
+        That function raises LocalError, which names the shard, where an executor has lost it.
+        """
+        return self._start(True, self._executor, name, function, *call)
+
+    def here(self, function: Callable[..., T], *call: Any) -> Callable[[], T]:
+        """Start a call that works on what this process holds; return a function that waits for its value."""
+        return self._start(False, self._threads, "a check", function, *call)
+
+    def _start(
+        self, shard: bool, executor: Executor | None, name: str, function: Callable[..., T], *call: Any
+    ) -> Callable[[], T]:
+        if executor is None:
+            done = function(*call)
+            return lambda: done
+        most, futures = self._under_way[shard]
+        while len(futures) >= most:
+            wait([futures.popleft()])
+        future = submit(executor, function, *call)
+        futures.append(future)
+        return lambda: value_of(future, name)
 
 
 class EarlierFault(VerificationError):
@@ -41,20 +90,16 @@ class BatchVerifier(Generic[T]):
     """Checks of entries that wait to be done in batches.
 
     Args:
-        workers: run the checks.
-        check: returns an error or None for each item. It runs on any thread.
+        start: starts the check of some items and returns a function that waits for an error or None of each,
+            as the methods of `Workers` do.
     """
 
-    def __init__(
-        self, workers: Workers, check: Callable[[Sequence[T]], Sequence[VerificationError | None]]
-    ) -> None:
-        self._workers, self._check = workers, check
+    def __init__(self, start: Callable[[Sequence[T]], Errors]) -> None:
+        self._start = start
         self._items: list[T] = []
         self._indices: list[Position] = []
         self._bytes = 0
-        self._waiting: collections.deque[
-            tuple[list[Position], Callable[[], Sequence[VerificationError | None]]]
-        ] = collections.deque()
+        self._waiting: collections.deque[tuple[list[Position], Errors]] = collections.deque()
         self.first: EarlierFault | None = None
 
     def add(self, position: Position, item: T, size: int) -> None:
@@ -76,8 +121,7 @@ class BatchVerifier(Generic[T]):
     def _hand_over(self) -> None:
         """Hand the waiting items to the workers."""
         if self._items:
-            items, check = self._items, self._check
-            self._waiting.append((self._indices, self._workers(lambda: check(items))))
+            self._waiting.append((self._indices, self._start(self._items)))
             self._items, self._indices, self._bytes = [], [], 0
 
     def _collect(self) -> None:

@@ -112,7 +112,7 @@ def test_both_fidelities_have_the_same_distribution() -> None:
     pairs = np.arange(16_000).reshape(-1, 2)
     source = SeededRandomnessForSimulation(4, "fidelity")
     ideal = plan.noise.draw(np.full(8_000, 2), source)
-    gates = np.concatenate(list(through_gates(plan, codes, pairs, source)))
+    gates = np.concatenate(list(through_gates(plan, codes, pairs, 4)))
     counts = np.array([np.bincount(raw.astype(np.int64), minlength=128) for raw in (ideal, gates)])
     common = counts.sum(axis=0) >= 20
     table = np.column_stack([counts[:, common], counts[:, ~common].sum(axis=1)])

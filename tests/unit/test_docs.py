@@ -37,6 +37,7 @@ from smpc_dp.records.record_result import RecordResult
 from smpc_dp.records.result import Estimate
 from smpc_dp_lab import vectors
 from smpc_dp_lab.bench.page import load_results
+from smpc_dp_lab.bench.scale import Units
 from smpc_dp_lab.reference import BENCHMARKS, COMMANDS, listed, measured, optioned, rendered, specified
 from tests.baselines import printed
 from tests.documents import FENCE, assert_documented, fields_below
@@ -285,13 +286,22 @@ def test_the_lists_of_codes_are_those_of_the_code() -> None:
 
 def test_pages_and_plots_of_performance_have_the_stored_results() -> None:
     written = measured(ROOT)
-    assert len(written) == 5
+    assert len(written) == 6
     for path, text in written.items():
         assert (ROOT / path).read_text("utf-8") == text, f"{path}: python -m smpc_dp_lab.reference writes it"
     page = (ROOT / BENCHMARKS / "tables.md").read_text("utf-8")
     for result in load_results(ROOT / BENCHMARKS):
         rows = page.partition(f"## {result['bench']}\n")[2].partition("\n## ")[0]
         assert rows.count("\n| ") + rows.count("\n- ") >= 3
+
+
+def test_the_page_of_many_machines_follows_from_the_stored_results() -> None:
+    results = load_results(ROOT / BENCHMARKS)
+    # By hand: 100,000 pairs are 13 shards of 8,192, seven for each of two cores, one for each of twenty.
+    pair = Units.of(results).works[1]
+    assert pair.clock(100_000, 2) == pytest.approx(7 * 8_192 * pair.seconds)
+    assert pair.clock(100_000, 20) == pytest.approx(8_192 * pair.seconds)
+    assert pair.clock(100, 2) == pytest.approx(100 * pair.seconds)
 
 
 def test_options_in_the_reference_are_those_of_the_commands() -> None:

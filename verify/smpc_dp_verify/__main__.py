@@ -11,7 +11,10 @@ import re
 import resource
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing import get_context
 
 from smpc_dp_verify.errors import printable
 from smpc_dp_verify.result import (
@@ -28,6 +31,7 @@ from smpc_dp_verify.verify import FAILS, HOLDS, NO_SESSION, Opinion, Wanted, ver
 NO_MEMORY = 7
 # MiB that it takes at most: a log may be anybody's, and so may what is planned for it.
 MEMORY = 1024
+MOST_WORKERS = 256
 # More MiB than a limit of the system can be.
 MOST = 1 << 40
 RESULTS = {
@@ -62,6 +66,12 @@ def main(arguments: list[str] | None = None) -> int:
         default=MEMORY,
         help=f"memory to take at most, {MEMORY} if not given",
     )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="processes that verify proofs, each with so much memory; one for each processor if not given",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -83,8 +93,10 @@ def main(arguments: list[str] | None = None) -> int:
         )
         if not 1 <= given.memory < MOST:
             parser.error(f"--memory must be between 1 and {MOST - 1}, is {given.memory}")
-        with _bounded_memory(given.memory << 20):
-            opinion = verify(given.log, wanted)
+        if not 1 <= given.workers <= MOST_WORKERS:
+            parser.error(f"--workers must be between 1 and {MOST_WORKERS}, is {given.workers}")
+        with _bounded_memory(given.memory << 20), _processes(given.workers) as executor:
+            opinion = verify(given.log, wanted, executor)
     except ValueError as error:
         parser.error(str(error))
     except OSError as error:
@@ -92,6 +104,9 @@ def main(arguments: list[str] | None = None) -> int:
         return FAILS
     except MemoryError:
         print(f"error: more memory is needed than --memory allows ({given.memory} MiB)", file=sys.stderr)
+        return NO_MEMORY
+    except BrokenProcessPool:
+        print("error: a process that verifies was killed, or had too little memory", file=sys.stderr)
         return NO_MEMORY
     print(json.dumps(dataclasses.asdict(opinion)) if given.json else _text(opinion))
     return opinion.code
@@ -162,6 +177,19 @@ def _bounded_memory(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (before, most))
+
+
+@contextmanager
+def _processes(count: int) -> Iterator[Executor | None]:
+    """Yield an executor of so many processes, which start with the first check; None for one."""
+    if count == 1:
+        yield None
+        return
+    executor = ProcessPoolExecutor(count, get_context("spawn"))
+    try:
+        yield executor
+    finally:
+        executor.shutdown(cancel_futures=True)
 
 
 def _text(opinion: Opinion) -> str:

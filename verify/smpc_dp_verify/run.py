@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
+from concurrent.futures import Executor, Future
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -22,6 +23,30 @@ from smpc_dp_verify.terms import read_terms
 verify_noise = lru_cache(1 << 12)(proofs.verify_noise)
 verify_range = lru_cache(1 << 12)(proofs.verify_range)
 verify_norm = lru_cache(1 << 12)(proofs.verify_norm)
+
+
+def false_value(context: bytes, value: bytes, length: int, bounds: tuple[Any, ...], proof: bytes) -> str:
+    """Tell what is false in a commitment to a value: "range", "norm" or ""; `bounds`: two, or a square."""
+    kind, verify = ("norm", verify_norm) if len(bounds) == 1 else ("range", verify_range)
+    try:
+        verify(context, value, length, *bounds, proof)
+    except Refused:
+        return kind
+    return ""
+
+
+def false_sum(noise: tuple[Any, ...] | None, points: list[bytes], values: list[int], blinding: bytes) -> str:
+    """Tell what is false in a publication: "noise", "sum" or ""; `noise`: what is verified of it, or None."""
+    try:
+        if noise is not None:
+            verify_noise(*noise)
+    except Refused:
+        return "noise"
+    # (4.4)
+    shown, expected = total([*map(decode_point, points)]), committed(values, decode_scalar(blinding))
+    return "" if ristretto.is_same(shown, expected) else "sum"
+
+
 # Each kind, and whether it is the aggregator's.
 ORDER = (
     ("certify-begin", True),
@@ -57,6 +82,7 @@ class Audit(RunLog):
     Args:
         lines: of the log.
         proven: the parties whose proofs are verified; None: all.
+        executor: verifies proofs and sums of several parties at a time; None: this process, one by one.
 
     Attributes:
         terms: what the header fixes.
@@ -66,8 +92,12 @@ class Audit(RunLog):
         total: the sum that was published, in steps from the lowest value of each party.
     """
 
-    def __init__(self, lines: Iterable[str], proven: Set[str] | None = None) -> None:
-        self._proven = proven
+    def __init__(
+        self, lines: Iterable[str], proven: Set[str] | None = None, executor: Executor | None = None
+    ) -> None:
+        self._proven, self._executor = proven, executor
+        # Checks under way: of whom, the number of the entry, and what is found false.
+        self._checks: list[tuple[str, int, Future[str]]] = []
         header, rest = header_of(lines)
         self.terms = read_terms(header.session, header.fields["request"], header.fields["question"])
         super().__init__(header, self.terms.names, self.terms.corrupt, self.terms.scope)
@@ -203,8 +233,22 @@ class Audit(RunLog):
         if name == self.aggregator:
             self._last = 0
 
-    def _exclude(self, name: str, reason: str) -> None:
-        self.excluded[name], self.shown_by[name] = reason, self.entries + 1
+    def _exclude(self, name: str, reason: str, entry: int | None = None) -> None:
+        self.excluded[name], self.shown_by[name] = reason, entry or self.entries + 1
+
+    def _start(self, name: str, check: Callable[..., str], *call: Any) -> None:
+        """Start the check of an entry of a party; `_settle` excludes it for what is false."""
+        if self._executor is not None:
+            self._checks.append((name, self.entries + 1, self._executor.submit(check, *call)))
+        elif false := check(*call):
+            self._exclude(name, false)
+
+    def _settle(self) -> None:
+        """Wait for the checks under way."""
+        for name, entry, future in self._checks:
+            if false := future.result():
+                self._exclude(name, false, entry)
+        self._checks.clear()
 
     def _context(self, name: str) -> bytes:
         return tuple_hash("proof-context", self.run, name.encode())
@@ -235,13 +279,8 @@ class Audit(RunLog):
             return
         terms = self.terms
         if self._is_proven(name):
-            try:
-                if terms.squared is None:
-                    verify_range(self._context(name), value, terms.length, *self._range(), proof)
-                else:
-                    verify_norm(self._context(name), value, terms.length, terms.squared, proof)
-            except Refused:
-                self._exclude(name, "range" if terms.squared is None else "norm")
+            bounds = self._range() if terms.squared is None else (terms.squared,)
+            self._start(name, false_value, self._context(name), value, terms.length, bounds, proof)
         commit = {"value": value, "secret": secret, "coin": coin, "edges": points}
         self._entries["commit"][name] = commit
 
@@ -257,6 +296,7 @@ class Audit(RunLog):
         return proofs.norm_proof_bytes(self.terms.length, self.terms.squared)
 
     def _certify_commitments(self, fields: list[Any]) -> None:
+        self._settle()
         commits = self._entries["commit"]
         self.participants = [name for name in self.names if name in commits and name not in self.excluded]
         required(len(self.participants) >= self.terms.least_left(len(self.excluded)), "too few take part")
@@ -335,20 +375,15 @@ class Audit(RunLog):
         commit, terms = self._entries["commit"][name], self.terms
         values = integers(x_hat, terms.length)
         self._entries["publish"][name] = values
-        try:
-            if self._is_proven(name):
-                secret, coins = commit["secret"], self._coins_of(name)
-                verify_noise(self._context(name), secret, noise, terms.length, terms.bits, coins, proof)
-        except Refused:
-            self._exclude(name, "noise")
-            return
-        # (4.4)
-        shown = total([decode_point(p) for p in (commit["value"], noise, *self.edges[name].values())])
-        expected = committed([value - terms.centre for value in values], decode_scalar(blinding))
-        if not ristretto.is_same(shown, expected):
-            self._exclude(name, "sum")
+        proven = None
+        if self._is_proven(name):
+            secret, coins = commit["secret"], self._coins_of(name)
+            proven = (self._context(name), secret, noise, terms.length, terms.bits, coins, proof)
+        points = [commit["value"], noise, *self.edges[name].values()]
+        self._start(name, false_sum, proven, points, [value - terms.centre for value in values], blinding)
 
     def _good(self) -> list[str]:
+        self._settle()
         good = [name for name in self._entries["publish"] if name not in self.excluded]
         required(len(good) >= self.terms.least_left(len(self.excluded)), "too few are left")
         return good
@@ -356,7 +391,8 @@ class Audit(RunLog):
     # openings
 
     def _certify_exclusions(self, fields: list[Any]) -> None:
-        fresh, good = {*self.excluded} - self._known, self._good()
+        good = self._good()
+        fresh = {*self.excluded} - self._known
         required(fresh, "a round without a reason")
         self._known |= fresh
         self._owed = {name: fresh & {*self.edges[name]} for name in good}

@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from smpc_dp_verify.answers import Answer
@@ -121,11 +122,16 @@ class _Lines:
                     raise Refused("the format") from None
 
 
-def verify(path: str | os.PathLike[str], wanted: Wanted | None = None) -> Opinion:
-    """Return what is found in the log of a run, a file of lines; raise OSError if a file cannot be read."""
+def verify(
+    path: str | os.PathLike[str], wanted: Wanted | None = None, executor: Executor | None = None
+) -> Opinion:
+    """Return what is found in the log of a run, a file of lines; raise OSError if a file cannot be read.
+
+    `executor`: verifies proofs, as of `Audit`; it is given what stands in the log, and nothing else.
+    """
     lines = _Lines(path, whole=True)
     try:
-        audit = read_log(lines)
+        audit = read_log(lines, executor)
     except Refused as refused:
         line = None if str(refused) == "no end" else lines.number
         return Opinion(code=FAILS, reason=str(refused), line=line)
@@ -171,14 +177,14 @@ def verify(path: str | os.PathLike[str], wanted: Wanted | None = None) -> Opinio
     )
 
 
-def read_log(lines: Iterable[str]) -> Audit | StatisticAudit:
-    """Return the audit of a log, of the kind that its header says."""
+def read_log(lines: Iterable[str], executor: Executor | None = None) -> Audit | StatisticAudit:
+    """Return the audit of a log, of the kind that its header says; `executor` as of `Audit`."""
     rest = iter(lines)
     first = next(rest, "")
     header = Header.read(first)
     is_statistic = header.fields["question"].startswith(STATISTIC) and header.session.protocol != "learn"
-    kind = StatisticAudit if is_statistic else Audit
-    return kind(itertools.chain([first], rest))
+    lines = itertools.chain([first], rest)
+    return StatisticAudit(lines) if is_statistic else Audit(lines, executor=executor)
 
 
 def _select(

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 
 import msgspec
 import numpy as np
 
 from smpc_dp.capabilities.learn.data import Dataset
+from smpc_dp.executors.shards import run_shards
 from smpc_dp.privacy.collaboration import bound_10
 from smpc_dp_lab.bench.figures import Progress, Steps, budgets, refuse, within
 from smpc_dp_lab.bench.owner_runs import Mechanism, Owners, descend, owners_of
@@ -89,6 +91,7 @@ def cost_of_privacy(
     runs: int = 100,
     seed: int = 1,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> CostOfPrivacy:
     """Measure psi by epsilon, size and number of owners; raise ConfigError for arguments out of range."""
     refuse(within("steps", steps, 10, 100_000), within("runs", runs, 1, 10_000), budgets(epsilons))
@@ -101,14 +104,18 @@ def cost_of_privacy(
         order = np.random.default_rng(len(HOSPITALS)).permutation(len(houses.table))
         houses = replace(houses, table=houses.table[order], source=f"{houses.source}, in random order")
         settings.append(("houses", houses, HOSPITALS))
-    count, points = Steps(progress, "settings", len(settings) * len(epsilons)), []
-    for name, source, sizes in settings:
-        data = owners_of(source, PUBLIC[name], sizes)
-        for epsilon in epsilons:
-            mechanisms: tuple[Mechanism, ...] = ("none", "gaussian", "laplace")
-            for mechanism in mechanisms if epsilon == epsilons[0] else mechanisms[1:]:
-                points.append(_point(name, data, epsilon, mechanism, steps, runs, seed))
-            count()
+    mechanisms: tuple[Mechanism, ...] = ("none", "gaussian", "laplace")
+    calls = [
+        (name, data, epsilon, mechanism, steps, runs, seed)
+        for name, source, sizes in settings
+        for data in [owners_of(source, PUBLIC[name], sizes)]
+        for epsilon in epsilons
+        for mechanism in (mechanisms if epsilon == epsilons[0] else mechanisms[1:])
+    ]
+    count, points = Steps(progress, "settings", len(calls)), []
+    for point in run_shards(executor, _point, calls, "setting"):
+        points.append(point)
+        count()
     constants, forecast = _forecast(points)
     return CostOfPrivacy(
         points=forecast,

@@ -7,10 +7,12 @@ terms of Theorem 3.2, which is about the synchronous algorithm, stand beside syn
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,7 +21,8 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp_lab.bench.figures import refuse, within
+from smpc_dp.executors.shards import run_shards
+from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
 from smpc_dp_lab.bench.gosta import COLOURS, NEIGHBOURS, REWIRED
 from smpc_dp_lab.bench.plots import BESIDE, finish_axes, write_plot
 
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from smpc_dp.capabilities.learn.topology import Topology
 
 Floats = NDArray[np.float64]
-Progress = Callable[[str, int, int], None]
 
 ITERATIONS, REPETITIONS, TIMES = 30_000, 50, 30
 SYNCHRONOUS = 2
@@ -201,6 +203,7 @@ def dual_averaging_errors(
     synchronous: int = SYNCHRONOUS,
     seed: int = 1,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> DualAveragingErrors:
     """Run gossip dual averaging on a cycle, a Watts-Strogatz graph and the complete graph.
 
@@ -214,48 +217,42 @@ def dual_averaging_errors(
     Raises:
         ConfigError: a number is out of range, or the data are refused.
     """
-    from smpc_dp.capabilities.learn import topology
-    from smpc_dp.capabilities.learn.schedule import EdgeClock, PoissonClock
-    from smpc_dp_lab.bench.many_clocks import ManyClocks
-
     started = time.perf_counter()
     records = standardised(features, labels)
     parties = len(records)
     _check(parties, iterations, repetitions, synchronous)
     aim = AucObjective(records)
     optimum = aim.minimise()
-    graphs = [
-        topology.ring(parties),
-        topology.watts_strogatz(parties, NEIGHBOURS, REWIRED, seed),
-        topology.complete(parties),
-    ]
+    graphs = _graphs(parties, seed)
     curves, terms = [], []
     in_groups = min(repetitions, GROUP_REPETITIONS)
-    total = len(graphs) * (repetitions + synchronous) + len(GROUP_SIZES) * in_groups
-    done = 0
-    for graph in graphs:
-        parts: list[_Part] = []
-        for start in range(0, repetitions, _COPIES):
-            _notify(progress, f"{graph.name}, asynchronous", done, total)
+    starts = range(0, repetitions, _COPIES)
+    calls: list[tuple[Any, ...]] = []
+    for graph in range(len(graphs)):
+        for start in starts:
             copies = range(start, min(repetitions, start + _COPIES))
-            clocks: list[Clock] = [PoissonClock(graph, seed, copy) for copy in copies]
-            models = _learn(records, ManyClocks(clocks), len(copies), iterations, synchronous=False)
-            parts.append(_look(models, aim, records, len(copies), seed + start))
-            done += len(copies)
-        curves.append(_curve(graph, models.ticks, parts))
-        _notify(progress, f"{graph.name}, synchronous", done, total)
-        clocks = [EdgeClock(graph, seed, copy) for copy in range(synchronous)]
-        models = _learn(records, ManyClocks(clocks), synchronous, iterations, synchronous=True)
-        part = _look(models, aim, records, synchronous, seed, optimum)
-        excess = float(part.objective[-1].mean()) - aim.value(optimum)
-        terms.append(_terms(graph, optimum, aim.lipschitz, iterations, float(part.full_bias), excess))
-        done += synchronous
-    groups = []
+            calls.append((_run_on_graph, records, graph, seed, copies, iterations, None))
+        calls.append((_run_on_graph, records, graph, seed, range(synchronous), iterations, optimum))
     for size in GROUP_SIZES:
-        _notify(progress, f"groups of {size}", done, total)
-        groups.append(_group_curve(records, aim, size, iterations, range(seed, seed + in_groups)))
-        done += in_groups
-    _notify(progress, "done", total, total)
+        steps = _steps_of(parties, size, iterations)
+        calls += [(_run_in_groups, records, size, steps, seed + number) for number in range(in_groups)]
+    count = Steps(progress, "runs", len(calls))
+    shards = run_shards(executor, _call, calls, "run")
+
+    def take(number: int) -> list[_Run]:
+        taken = []
+        for run in itertools.islice(shards, number):
+            taken.append(run)
+            count()
+        return taken
+
+    for graph_of_runs in graphs:
+        runs = take(len(starts))
+        curves.append(_curve(graph_of_runs, runs[-1].ticks, [run.part for run in runs]))
+        part = take(1)[0].part
+        excess = float(part.objective[-1].mean()) - aim.value(optimum)
+        terms.append(_terms(graph_of_runs, optimum, aim.lipschitz, iterations, float(part.full_bias), excess))
+    groups = [_group_curve(parties, size, iterations, take(in_groups)) for size in GROUP_SIZES]
     return DualAveragingErrors(
         parties=parties,
         iterations=iterations,
@@ -283,6 +280,49 @@ class _Part(msgspec.Struct, frozen=True):
     full_bias: float
 
 
+class _Run(NamedTuple):
+    """Times of a run, and what was measured of it."""
+
+    ticks: NDArray[np.intp]
+    part: _Part
+
+
+def _call(function: Callable[..., _Run], *arguments: Any) -> _Run:
+    """Run a shard of either kind."""
+    return function(*arguments)
+
+
+def _graphs(parties: int, seed: int) -> list[Topology]:
+    """Return the three graphs."""
+    from smpc_dp.capabilities.learn import topology
+
+    return [
+        topology.ring(parties),
+        topology.watts_strogatz(parties, NEIGHBOURS, REWIRED, seed),
+        topology.complete(parties),
+    ]
+
+
+def _run_on_graph(
+    records: Floats, graph: int, seed: int, copies: range, iterations: int, optimum: Floats | None
+) -> _Run:
+    """Run copies side by side on one of the graphs: synchronous ones where the optimum is given."""
+    from smpc_dp.capabilities.learn.schedule import EdgeClock, PoissonClock
+    from smpc_dp_lab.bench.many_clocks import ManyClocks
+
+    on, kind = _graphs(len(records), seed)[graph], PoissonClock if optimum is None else EdgeClock
+    clocks: list[Clock] = [kind(on, seed, copy) for copy in copies]
+    models = _learn(records, ManyClocks(clocks), len(copies), iterations, synchronous=optimum is not None)
+    aim = AucObjective(records)
+    return _Run(models.ticks, _look(models, aim, records, len(copies), seed + copies.start, optimum))
+
+
+def _run_in_groups(records: Floats, size: int, steps: int, seed: int) -> _Run:
+    """Run once in groups."""
+    models = _learn_in_groups(records, size, steps, seed)
+    return _Run(models.ticks, _look(models, AucObjective(records), records, 1, seed))
+
+
 def _learn(records: Floats, clock: Clock, copies: int, iterations: int, *, synchronous: bool) -> Models:
     """Run gossip dual averaging on all copies."""
     from smpc_dp.capabilities.learn.averager import PlainExchange
@@ -303,23 +343,26 @@ def _learn(records: Floats, clock: Clock, copies: int, iterations: int, *, synch
     )
 
 
-def _group_curve(records: Floats, aim: AucObjective, size: int, averages: int, seeds: range) -> GroupCurve:
-    """Run dual averaging in groups for so many averages, and measure it as the asynchronous runs."""
+def _steps_of(parties: int, size: int, averages: int) -> int:
+    """Return the steps of so many averages of groups."""
     from smpc_dp.capabilities.learn.gossip_bounds import GroupMixing
 
-    mixing = GroupMixing(len(records), size)
-    steps = max(1, averages // mixing.groups)
-    parts = []
-    for seed in seeds:
-        models = _learn_in_groups(records, size, steps, seed)
-        parts.append(_look(models, aim, records, 1, seed))
+    return max(1, averages // GroupMixing(parties, size).groups)
+
+
+def _group_curve(parties: int, size: int, averages: int, runs: Sequence[_Run]) -> GroupCurve:
+    """Return what is measured of runs in groups, as of the asynchronous runs."""
+    from smpc_dp.capabilities.learn.gossip_bounds import GroupMixing
+
+    mixing = GroupMixing(parties, size)
+    steps, parts = _steps_of(parties, size, averages), [run.part for run in runs]
     objective = np.concatenate([part.objective for part in parts], axis=1)
     auc = np.concatenate([part.auc for part in parts])
     return GroupCurve(
         size=size,
         gap=mixing.gap,
         steps=steps,
-        averages=tuple(np.rint(models.ticks * 2 / size).astype(int).tolist()),
+        averages=tuple(np.rint(runs[-1].ticks * 2 / size).astype(int).tolist()),
         objective=tuple(objective.mean(axis=(1, 2)).tolist()),
         spread=tuple(objective.std(axis=2).mean(axis=1).tolist()),
         bias=tuple(np.concatenate([part.bias for part in parts], axis=1).mean(axis=1).tolist()),
@@ -447,12 +490,6 @@ def _check(parties: int, iterations: int, repetitions: int, synchronous: int) ->
         within("repetitions", repetitions, 1, 1_000),
         within("synchronous", synchronous, 1, 1_000),
     )
-
-
-def _notify(progress: Progress | None, name: str, done: int, total: int) -> None:
-    """Report progress."""
-    if progress is not None:
-        progress(name, done, total)
 
 
 def plot(result: DualAveragingErrors, path: Path) -> None:

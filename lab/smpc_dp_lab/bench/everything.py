@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from smpc_dp.errors import ConfigCheck, ConfigIssue, LocalError
+from smpc_dp.executors.shards import run_shards
 from smpc_dp.report.document import write
 from smpc_dp_lab.bench.checked import LENGTHS, run_checked_bench
 from smpc_dp_lab.bench.engines import run_engines_bench
@@ -77,10 +79,12 @@ def run_all(
     *,
     quick: bool = False,
     only: tuple[str, ...] = (),
+    executor: Executor | None = None,
 ) -> list[Report]:
     """Run all benchmarks, or those named, and write results and `index.html` into the folder `out`.
 
-    Each result is stored as soon as it is measured. The page has all results of the folder.
+    Each result is stored as soon as it is measured. The page has all results of the folder. An executor runs
+    each benchmark as one shard, and must give it a machine of its own; None: this process runs them in turn.
 
     Raises ConfigError for a name of no benchmark, LocalError if a file cannot be written; otherwise as the
     benchmarks do.
@@ -95,10 +99,13 @@ def run_all(
         ]
     )
     reports = []
-    for name, measure in known.items():
-        if only and name not in only:
-            continue
-        reports.append(observed(measure))
+    chosen = [name for name in known if not only or name in only]
+    if executor is None:
+        measured: Iterator[Report] = (observed(known[name]) for name in chosen)
+    else:
+        measured = run_shards(executor, _measure, [(name, peers, quick) for name in chosen], "benchmark")
+    for name, report in zip(chosen, measured, strict=True):
+        reports.append(report)
         text = msgspec.json.format(msgspec.json.encode(reports[-1].to_json()), indent=2)
         try:
             out.mkdir(parents=True, exist_ok=True)
@@ -107,3 +114,8 @@ def run_all(
             raise LocalError(f"{out}: {error.strerror}") from None
     write(page(load_results(out)), out / "index.html")
     return reports
+
+
+def _measure(name: str, peers: Peers, quick: bool) -> Report:
+    """Run one benchmark."""
+    return observed(benchmarks(peers, None, quick=quick)[name])

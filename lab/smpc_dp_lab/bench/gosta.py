@@ -7,9 +7,11 @@ Scores are by the difference of the class means, as in the paper.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,15 +21,17 @@ from numpy.typing import NDArray
 
 from smpc_dp.capabilities.pairs.kernels import auc_private_labels
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.executors.shards import run_shards
+from smpc_dp_lab.bench.figures import Progress, Steps
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from smpc_dp.capabilities.learn.gosta import Estimates
     from smpc_dp.capabilities.learn.topology import Topology
 
 Floats = NDArray[np.float64]
-Progress = Callable[[str, int, int], None]
 
 PARTIES, ITERATIONS, REPETITIONS, TIMES = 1_260, 60_000, 50, 60
 FEATURES, POSITIVE, SHIFT = 23, 0.25, 0.15
@@ -107,6 +111,7 @@ def gosta_errors(
     repetitions: int = REPETITIONS,
     seed: int = 1,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> GostaErrors:
     """Run both methods on three graphs `repetitions` times: same records, other draws.
 
@@ -118,11 +123,7 @@ def gosta_errors(
     Raises:
         ConfigError: a number is out of range.
     """
-    from smpc_dp.capabilities.learn.averager import PlainExchange
     from smpc_dp.capabilities.learn.gossip_bounds import gosta_bound
-    from smpc_dp.capabilities.learn.gosta import gosta, u2_gossip
-    from smpc_dp.capabilities.learn.schedule import EdgeClock
-    from smpc_dp_lab.bench.many_clocks import ManyClocks
 
     check_sizes(parties, iterations, repetitions)
     started = time.perf_counter()
@@ -131,27 +132,27 @@ def gosta_errors(
     matrix = kernel(records[:, None], records[None])
     target = float(matrix.mean())
     positive = float(records[:, 1].sum())
-    every = iterations // TIMES
     curves = []
     graphs = graphs_of(parties, seed)
-    for index, graph in enumerate(graphs):
-        for method, learner in zip(METHODS, (gosta, u2_gossip), strict=True):
+    starts = range(0, repetitions, _COPIES)
+    calls = [
+        (parties, seed, index, method, iterations, range(start, min(repetitions, start + _COPIES)))
+        for index in range(len(graphs))
+        for method in METHODS
+        for start in starts
+    ]
+    count, shards = Steps(progress, "runs", len(calls)), run_shards(executor, _run, calls, "run")
+    for graph in graphs:
+        for method in METHODS:
             errors: list[Floats] = []
             spreads: list[Floats] = []
             summed = np.zeros((TIMES + 1, parties))
-            for start in range(0, repetitions, _COPIES):
-                if progress is not None:
-                    done = (2 * index + METHODS.index(method)) * repetitions + start
-                    progress(f"{graph.name}, {method}", done, 2 * len(graphs) * repetitions)
-                copies = range(start, min(repetitions, start + _COPIES))
-                clock = ManyClocks([EdgeClock(graph, seed, copy) for copy in copies])
-                where = PlainExchange(parties * len(copies))
-                rows = np.tile(records, (len(copies), 1))
-                result = asyncio.run(learner(where, rows, kernel, clock, iterations, every=every))
-                away = result.values.reshape(len(result.ticks), len(copies), parties) / target - 1
+            for result in itertools.islice(shards, len(starts)):
+                away = result.values.reshape(len(result.ticks), -1, parties) / target - 1
                 errors.append(np.sqrt((away**2).mean(axis=2)))
                 spreads.append(np.abs(away).std(axis=2))
                 summed[: len(away)] += away.sum(axis=1)
+                count()
             bound = None
             if method == "GoSta":
                 unit = math.sqrt(parties) * target
@@ -171,8 +172,6 @@ def gosta_errors(
                     bound=bound,
                 )
             )
-    if progress is not None:
-        progress("done", 1, 1)
     return GostaErrors(
         parties=parties,
         iterations=iterations,
@@ -189,6 +188,20 @@ def gosta_errors(
         ),
         curves=tuple(curves),
     )
+
+
+def _run(parties: int, seed: int, graph: int, method: str, iterations: int, copies: range) -> Estimates:
+    """Run copies of a method side by side on one of the graphs."""
+    from smpc_dp.capabilities.learn.averager import PlainExchange
+    from smpc_dp.capabilities.learn.gosta import gosta, u2_gossip
+    from smpc_dp.capabilities.learn.schedule import EdgeClock
+    from smpc_dp_lab.bench.many_clocks import ManyClocks
+
+    learner = dict(zip(METHODS, (gosta, u2_gossip), strict=True))[method]
+    clock = ManyClocks([EdgeClock(graphs_of(parties, seed)[graph], seed, copy) for copy in copies])
+    rows = np.tile(scored_records(parties, seed), (len(copies), 1))
+    where, kernel = PlainExchange(parties * len(copies)), auc_private_labels().function
+    return asyncio.run(learner(where, rows, kernel, clock, iterations, every=iterations // TIMES))
 
 
 def check_sizes(parties: int, iterations: int, repetitions: int) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -22,6 +24,7 @@ from smpc_dp.capabilities.learn.diffusion import Gradient, Watch, diffuse, diffu
 from smpc_dp.capabilities.learn.group_steps import GroupRun
 from smpc_dp.capabilities.learn.topology import Topology, erdos_renyi, mixing_gap
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.executors.shards import run_shards
 from smpc_dp.privacy.diffusion import DiffusionNoise, Kind
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
@@ -87,7 +90,11 @@ class Homomorphic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def homomorphic_deviation(
-    *, steps: int = STEPS, repetitions: int = REPETITIONS, seed: int = 1
+    *,
+    steps: int = STEPS,
+    repetitions: int = REPETITIONS,
+    seed: int = 1,
+    executor: Executor | None = None,
 ) -> Homomorphic:
     """Run the three recursions with the paper's parameters, `repetitions` of them side by side.
 
@@ -104,44 +111,10 @@ def homomorphic_deviation(
     topology = _graph(seed)
     weights = topology.metropolis()
     best = optimum(np.random.default_rng([seed, 1]))
-    exchange, start = PlainExchange(AGENTS), np.zeros((AGENTS, repetitions * DIMENSION))
-    curves = []
-    kinds: tuple[tuple[str, Kind | None], ...] = (
-        ("none", None),
-        ("homomorphic", "homomorphic"),
-        ("iid", "iid"),
-    )
-    for name, kind in kinds:
-        # The same data for each kind.
-        rng = np.random.default_rng([seed, 2])
-        noise = source = None
-        if kind is not None:
-            noise = DiffusionNoise.of_scale(kind, SCALE, STEP_SIZE, L1_BOUND, DIMENSION)
-            source = NoiseSource.keyed(SeededRandomnessForSimulation(seed, name).bytes(32))
-        result: list[float] = []
-        asyncio.run(
-            diffuse(
-                exchange,
-                weights,
-                _gradient_of(rng),
-                start,
-                steps,
-                STEP_SIZE,
-                ridge=RIDGE,
-                noise=noise,
-                source=source,
-                watch=_watch_of(best, result),
-            )
-        )
-        checkpoints = sorted({step for step in (1, 10, 100, 1_000, 10_000, steps) if step <= steps})
-        curves.append(
-            Curve(
-                noise=name,
-                deviation=result,
-                final=float(np.mean(result[steps // 2 :])),
-                epsilon={} if noise is None else {step: noise.epsilon(step) for step in checkpoints},
-            )
-        )
+    kinds: tuple[Kind | None, ...] = (None, "homomorphic", "iid")
+    calls: list[tuple[Any, ...]] = [(_in_groups, best, steps, repetitions, seed)]
+    calls += [(_curve, kind, best, steps, repetitions, seed) for kind in kinds]
+    in_groups, *curves = run_shards(executor, _call, calls, "kind of noise")
     return Homomorphic(
         agents=AGENTS,
         dimension=DIMENSION,
@@ -161,7 +134,44 @@ def homomorphic_deviation(
         curves=tuple(curves),
         group=GROUP,
         averages_a_step=AGENTS // GROUP,
-        in_groups=_in_groups(best, steps, repetitions, seed),
+        in_groups=in_groups,
+    )
+
+
+def _call(function: Callable[..., Curve], *arguments: Any) -> Curve:
+    """Run a shard of either kind."""
+    return function(*arguments)
+
+
+def _curve(kind: Kind | None, best: Floats, steps: int, repetitions: int, seed: int) -> Curve:
+    """Run the recursion with one kind of noise."""
+    # The same data for each kind.
+    rng = np.random.default_rng([seed, 2])
+    noise = source = None
+    if kind is not None:
+        noise = DiffusionNoise.of_scale(kind, SCALE, STEP_SIZE, L1_BOUND, DIMENSION)
+        source = NoiseSource.keyed(SeededRandomnessForSimulation(seed, kind).bytes(32))
+    result: list[float] = []
+    asyncio.run(
+        diffuse(
+            PlainExchange(AGENTS),
+            _graph(seed).metropolis(),
+            _gradient_of(rng),
+            np.zeros((AGENTS, repetitions * DIMENSION)),
+            steps,
+            STEP_SIZE,
+            ridge=RIDGE,
+            noise=noise,
+            source=source,
+            watch=_watch_of(best, result),
+        )
+    )
+    checkpoints = sorted({step for step in (1, 10, 100, 1_000, 10_000, steps) if step <= steps})
+    return Curve(
+        noise=kind or "none",
+        deviation=result,
+        final=float(np.mean(result[steps // 2 :])),
+        epsilon={} if noise is None else {step: noise.epsilon(step) for step in checkpoints},
     )
 
 

@@ -7,9 +7,11 @@ which has its kernel in [0, 1].
 
 from __future__ import annotations
 
+import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -20,7 +22,9 @@ from numpy.typing import NDArray
 
 from smpc_dp.capabilities.pairs.kernels import Field, Kernel, kendall_tau
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.executors.shards import run_shards
 from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
+from smpc_dp_lab.bench.figures import Progress, Steps
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
@@ -29,7 +33,6 @@ if TYPE_CHECKING:
     from smpc_dp.capabilities.reports.local import LocalPairwise
 
 Floats = NDArray[np.float64]
-Progress = Callable[[str, int, int], None]
 
 PARTIES = 246_000
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
@@ -104,6 +107,7 @@ def kendall_errors(
     repetitions: int = REPETITIONS,
     seed: int = 1,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Kendall:
     """Run the protocols on fresh records `repetitions` times, and compute their theoretical errors.
 
@@ -121,11 +125,15 @@ def kendall_errors(
     """
     _check(parties, repetitions, epsilons)
     started = time.perf_counter()
-    setting = _Setting.of(epsilons)
-    squares = _measure(setting, parties, repetitions, seed, progress)
+    setting = _setting(tuple(epsilons))
+    squares: dict[_Run, list[float]] = {}
+    count = Steps(progress, "repetitions", repetitions)
+    calls = [(tuple(epsilons), parties, seed, number) for number in range(repetitions)]
+    for errors in run_shards(executor, _measure, calls, "repetition"):
+        for key, square in errors.items():
+            squares.setdefault(key, []).append(square)
+        count()
     result = [*_run_points(setting, parties, squares), *_naive_points(setting, parties, delta, epsilons)]
-    if progress is not None:
-        progress("done", repetitions, repetitions)
     return Kendall(
         parties=parties,
         delta=delta,
@@ -145,6 +153,10 @@ def kendall_errors(
         },
         points=tuple(result),
     )
+
+
+# Method, epsilon and partners.
+_Run = tuple[str, float, int | None]
 
 
 @dataclass(frozen=True)
@@ -172,6 +184,12 @@ class _Setting:
         return cls(kernel, distribution, local, float(distribution @ matrix @ distribution), (zeta_1, zeta_2))
 
 
+@functools.cache
+def _setting(epsilons: tuple[float, ...]) -> _Setting:
+    """Return the setting, made once in each process."""
+    return _Setting.of(epsilons)
+
+
 def _check(parties: int, repetitions: int, epsilons: Sequence[float]) -> None:
     issues = []
     if not 10 <= parties <= 10_000_000 or parties % 2:
@@ -186,40 +204,34 @@ def _check(parties: int, repetitions: int, epsilons: Sequence[float]) -> None:
         raise ConfigError(issues)
 
 
-def _measure(
-    setting: _Setting, parties: int, repetitions: int, seed: int, progress: Progress | None
-) -> dict[tuple[str, float, int | None], list[float]]:
-    """Run the protocols; return squared errors of tau by method, epsilon and partners."""
+def _measure(epsilons: tuple[float, ...], parties: int, seed: int, repetition: int) -> dict[_Run, float]:
+    """Run the protocols once; return squared errors of tau by method, epsilon and partners."""
     from smpc_dp.privacy.sampling import NoiseSource
     from smpc_dp_lab.bench.ideal_pairs import noisy_mean
 
+    setting = _setting(epsilons)
     kernel = setting.kernel
     points = next(iter(setting.local.values())).quantiser.points()
-    squares: dict[tuple[str, float, int | None], list[float]] = {}
-    rng = np.random.default_rng(seed)
+    squares: dict[_Run, float] = {}
+    rng = np.random.default_rng([seed, repetition])
     cumulative = np.cumsum(setting.distribution)
-    for repetition in range(repetitions):
-        if progress is not None:
-            progress(f"repetition {repetition + 1}", repetition, repetitions)
-        chosen = np.minimum(np.searchsorted(cumulative, rng.random(parties), "right"), len(points) - 1)
-        records = points[chosen]
-        codes = kernel.codes(records)
-        matchings = np.stack([rng.permutation(parties) for _ in range(max(PARTNERS))])
-        for epsilon, local in setting.local.items():
-            randomness = SeededRandomnessForSimulation(seed, f"{repetition} {epsilon}")
-            answers = local.randomise_many(records, randomness)
-            error = local.estimate(answers).value - setting.tau
-            squares.setdefault(("local", epsilon, None), []).append(error**2)
-            source = NoiseSource.keyed(randomness.bytes(32))
-            for partners in PARTNERS:
-                error = noisy_mean(kernel, codes, matchings[:partners], epsilon, source) - setting.tau
-                squares.setdefault(("two-party", epsilon, partners), []).append(error**2)
+    chosen = np.minimum(np.searchsorted(cumulative, rng.random(parties), "right"), len(points) - 1)
+    records = points[chosen]
+    codes = kernel.codes(records)
+    matchings = np.stack([rng.permutation(parties) for _ in range(max(PARTNERS))])
+    for epsilon, local in setting.local.items():
+        randomness = SeededRandomnessForSimulation(seed, f"{repetition} {epsilon}")
+        answers = local.randomise_many(records, randomness)
+        error = local.estimate(answers).value - setting.tau
+        squares["local", epsilon, None] = error**2
+        source = NoiseSource.keyed(randomness.bytes(32))
+        for partners in PARTNERS:
+            error = noisy_mean(kernel, codes, matchings[:partners], epsilon, source) - setting.tau
+            squares["two-party", epsilon, partners] = error**2
     return squares
 
 
-def _run_points(
-    setting: _Setting, parties: int, squares: Mapping[tuple[str, float, int | None], Sequence[float]]
-) -> Iterator[Point]:
+def _run_points(setting: _Setting, parties: int, squares: Mapping[_Run, Sequence[float]]) -> Iterator[Point]:
     """Yield the points of the methods that were run, with their theoretical errors."""
     from smpc_dp.privacy.local_pairwise import published_variance_bound
     from smpc_dp.privacy.pairwise_plan import plan_pairwise

@@ -6,11 +6,13 @@ model, which separates them well. Here scores are drawn, as many and well separa
 
 from __future__ import annotations
 
+import functools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,15 +20,15 @@ from numpy.typing import NDArray
 
 from smpc_dp.capabilities.pairs.kernels import Field, auc
 from smpc_dp.capabilities.pairs.statistics.exact import auc as exact_auc
+from smpc_dp.executors.shards import run_shards
 from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
-from smpc_dp_lab.bench.figures import refuse, within
+from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
-Progress = Callable[[str, int, int], None]
 Method = Literal["generic", "hierarchical"]
 
 POSITIVES, NEGATIVES = 693, 95_985
@@ -96,6 +98,7 @@ def auc_errors(
     repetitions: int = REPETITIONS,
     seed: int = 1,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> AucErrors:
     """Run both protocols `repetitions` times on the same scores, with every party's report.
 
@@ -113,55 +116,76 @@ def auc_errors(
         within("negatives", negatives, 2, 10_000_000),
         within("repetitions", repetitions, 2, 10_000),
     )
-    # Not at the top: scipy.
-    from smpc_dp.capabilities.reports.local import LocalPairwise
-    from smpc_dp.capabilities.reports.local_auc import LocalAuc
-
     started = time.perf_counter()
-    field = Field(0, 1, GRID, name="score")
-    scores, labels = synthetic_scores(positives, negatives, SEPARATION, seed)
-    codes = field.codes(scores)
-    truth = _auc(codes, labels)
+    scores = _scores(positives, negatives, seed)
+    calls = [
+        (method, epsilon, of, positives, negatives, repetitions, seed)
+        for epsilon in epsilons
+        for method, all_of in (("generic", bins), ("hierarchical", levels))
+        for of in all_of
+    ]
+    count = Steps(progress, "settings", len(calls))
     result: list[Point] = []
-    whole = len(epsilons) * (len(bins) + len(levels))
-    for epsilon in epsilons:
-        for k in bins:
-            if progress is not None:
-                progress(f"{k} bins, epsilon {epsilon:g}", len(result), whole)
-            plan = LocalPairwise.plan(auc(field), epsilon, bins=k)
-            randomness = SeededRandomnessForSimulation(seed, f"generic {k} {epsilon}")
-            values = [
-                plan.estimate(plan.randomise_many(scores, randomness), labels=labels).value
-                for _ in range(repetitions)
-            ]
-            indices = codes * k // (field.steps + 1)
-            response = plan.exact_response_error(*_counts(indices, labels, k))
-            exact = math.hypot(response, _auc(indices, labels) - truth)
-            result.append(_point("generic", epsilon, k, np.array(values) - truth, exact, None))
-        for alpha in levels:
-            if progress is not None:
-                progress(f"2^{alpha} bins, epsilon {epsilon:g}", len(result), whole)
-            randomness = SeededRandomnessForSimulation(seed, f"hierarchical {alpha} {epsilon}")
-            values = []
-            for _ in range(repetitions):
-                tree = LocalAuc.plan(field, epsilon, levels=alpha, coins=randomness.bytes(32))
-                answers = tree.randomise_many(scores, randomness=randomness)
-                values.append(tree.estimate(answers, labels).value)
-            result.append(
-                _hierarchical(epsilon, alpha, np.array(values) - truth, truth, codes, labels, field)
-            )
-    if progress is not None:
-        progress("done", whole, whole)
+    for point in run_shards(executor, _measure, calls, "setting"):
+        result.append(point)
+        count()
     return AucErrors(
         positives=positives,
         negatives=negatives,
         repetitions=repetitions,
         seed=seed,
-        auc=truth,
+        auc=scores.auc,
         data=f"synthetic: log-odds of two normal laws, {SEPARATION:g} standard deviations apart",
         seconds=time.perf_counter() - started,
         points=tuple(result),
     )
+
+
+class _Scores(NamedTuple):
+    """Scores with their codes and labels, and the AUC."""
+
+    field: Field
+    scores: Floats
+    labels: NDArray[np.int64]
+    codes: NDArray[np.int64]
+    auc: float
+
+
+@functools.cache
+def _scores(positives: int, negatives: int, seed: int) -> _Scores:
+    """Return the scores, made once in each process."""
+    field = Field(0, 1, GRID, name="score")
+    scores, labels = synthetic_scores(positives, negatives, SEPARATION, seed)
+    codes = field.codes(scores)
+    return _Scores(field, scores, labels, codes, _auc(codes, labels))
+
+
+def _measure(
+    method: Method, epsilon: float, of: int, positives: int, negatives: int, repetitions: int, seed: int
+) -> Point:
+    """Run a protocol with `of` bins, or with as many levels of them."""
+    # Not at the top: scipy.
+    from smpc_dp.capabilities.reports.local import LocalPairwise
+    from smpc_dp.capabilities.reports.local_auc import LocalAuc
+
+    field, scores, labels, codes, truth = _scores(positives, negatives, seed)
+    randomness = SeededRandomnessForSimulation(seed, f"{method} {of} {epsilon}")
+    if method == "generic":
+        plan = LocalPairwise.plan(auc(field), epsilon, bins=of)
+        values = [
+            plan.estimate(plan.randomise_many(scores, randomness), labels=labels).value
+            for _ in range(repetitions)
+        ]
+        indices = codes * of // (field.steps + 1)
+        response = plan.exact_response_error(*_counts(indices, labels, of))
+        exact = math.hypot(response, _auc(indices, labels) - truth)
+        return _point("generic", epsilon, of, np.array(values) - truth, exact, None)
+    values = []
+    for _ in range(repetitions):
+        tree = LocalAuc.plan(field, epsilon, levels=of, coins=randomness.bytes(32))
+        answers = tree.randomise_many(scores, randomness=randomness)
+        values.append(tree.estimate(answers, labels).value)
+    return _hierarchical(epsilon, of, np.array(values) - truth, truth, codes, labels, field)
 
 
 def _hierarchical(

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
@@ -23,7 +24,9 @@ from smpc_dp.capabilities.learn.models import Model
 from smpc_dp.capabilities.learn.registry import LearnParameters, check_learn
 from smpc_dp.capabilities.learn.simulation.learning import Fidelity, learn
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
+from smpc_dp.executors.shards import run_shards
 from smpc_dp.secagg.noisy import NoisySumParameters
+from smpc_dp_lab.bench.figures import Progress, Steps
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
@@ -33,8 +36,6 @@ Kind = Literal["local", "secagg", "gopa", "curator", "none"]
 # Divisors of the parties: then all parties take part equally often.
 SIZES = (2, 3, 4, 6, 8, 12, 20, 30, 60, 120)
 PARTIES, PARTICIPATIONS, REPETITIONS, TEST = 120, 12, 10, 0.25
-
-Progress = Callable[[str, int, int], None]
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -80,7 +81,7 @@ class LocalScale(msgspec.Struct, frozen=True, kw_only=True):
         return sorted((point for point in self.points if point.kind in kinds), key=lambda point: point.size)
 
 
-def local_scale(
+def local_scale(  # noqa: PLR0913 - the options of a command
     data: Dataset,
     *,
     epsilon: float = 2.0,
@@ -94,6 +95,7 @@ def local_scale(
     repetitions: int = REPETITIONS,
     seed: int = 1,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> LocalScale:
     """Learn by block gossip with groups of each size, and test each party's own model.
 
@@ -118,7 +120,6 @@ def local_scale(
     if issues:
         raise ConfigError(issues)
     started = time.monotonic()
-    model = Model("logistic", data.features)
     settings: list[tuple[Kind, int, int]] = []
     for size in sizes:
         settings += [
@@ -126,45 +127,37 @@ def local_scale(
             (method if size > colluders + 1 else "local", size, colluders),
         ]
     settings.append(("curator", parties, 0))
+    calls = []
+    for kind, size, corrupt in settings:
+        averager: dict[str, object] = {"method": "local"}
+        if size > corrupt + 1:
+            averager = {"method": "secagg" if kind == "curator" else method, "colluders": corrupt}
+        given = {
+            "learner": "block-gossip",
+            "features": data.features,
+            "steps": participations * parties // size,
+            "group": size,
+            "epsilon": epsilon,
+            "delta": delta,
+            "rate": rate,
+            "averager": averager,
+        }
+        calls += [(data, kind, parties, given, seed + 1000 * number) for number in range(repetitions)]
+    count = Steps(progress, "repetitions", len(calls))
+    done = []
+    for reached in run_shards(executor, _repetition, calls, "repetition"):
+        done.append(reached)
+        count()
     points = []
-    for index, (kind, size, corrupt) in enumerate(settings):
-        result, steps = [], participations * parties // size
-        noise, honest = 0.0, size
-        for repetition in range(repetitions):
-            if progress is not None:
-                progress(f"s = {size}, {kind}", index * repetitions + repetition, len(settings) * repetitions)
-            draw = seed + 1000 * repetition
-            parameters = _planned(
-                {
-                    "learner": "block-gossip",
-                    "features": data.features,
-                    "steps": steps,
-                    "group": size,
-                    "epsilon": epsilon,
-                    "delta": delta,
-                    "rate": rate,
-                    "seed": draw,
-                    "averager": {"method": "local"}
-                    if size <= corrupt + 1
-                    else {"method": "secagg" if kind == "curator" else method, "colluders": corrupt},
-                },
-                parties,
-            )
-            if kind == "curator":
-                parameters = _curated(parameters, parties)
-            tables, test = data.split(parties, TEST, draw)
-            fidelity: Fidelity = "plain" if kind == "none" else "ideal"
-            learned = learn(parameters, tables, fidelity=fidelity, seed_for_simulation=draw)
-            result.append(float(np.mean([model.accuracy(weights, test) for weights in learned.values])))
-            noise, honest = _noise(parameters, size)
-        if kind == "none":
-            noise, honest = 0.0, size
+    for index, (kind, size, _) in enumerate(settings):
+        of = done[index * repetitions : (index + 1) * repetitions]
+        result, (_, noise, honest) = [accuracy for accuracy, *_ in of], of[-1]
         points.append(
             Point(
                 kind,
                 size,
                 honest,
-                steps,
+                participations * parties // size,
                 noise,
                 float(np.mean(result)),
                 float(np.std(result, ddof=1)),
@@ -185,6 +178,22 @@ def local_scale(
         seconds=time.monotonic() - started,
         points=tuple(points),
     )
+
+
+def _repetition(
+    data: Dataset, kind: Kind, parties: int, given: Mapping[str, Any], seed: int
+) -> tuple[float, float, int]:
+    """Return the mean accuracy of the parties' models, the noise of an average and its honest parties."""
+    parameters = _planned({**given, "seed": seed}, parties)
+    if kind == "curator":
+        parameters = _curated(parameters, parties)
+    tables, test = data.split(parties, TEST, seed)
+    fidelity: Fidelity = "plain" if kind == "none" else "ideal"
+    learned = learn(parameters, tables, fidelity=fidelity, seed_for_simulation=seed)
+    model = Model("logistic", data.features)
+    accuracy = float(np.mean([model.accuracy(weights, test) for weights in learned.values]))
+    noise, honest = (0.0, given["group"]) if kind == "none" else _noise(parameters, given["group"])
+    return accuracy, noise, honest
 
 
 def _planned(given: dict[str, object], parties: int) -> LearnParameters:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -15,6 +16,8 @@ from scipy.stats import spearmanr
 from smpc_dp import simulate
 from smpc_dp.capabilities.learn.boosting import PersonalizedBoosting
 from smpc_dp.capabilities.learn.graph_descent import pair_costs
+from smpc_dp.capabilities.learn.requirements import Learned
+from smpc_dp.executors.shards import run_shards
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
 from smpc_dp_lab.bench.moons_tasks import (
     ANGLES,
@@ -98,47 +101,80 @@ def settings(given: list[Floats], seed: int, weights: Floats | None) -> dict[str
     return result | {"topology": edges, "weights": weights[first, second].tolist()}
 
 
-def moons(*, problems: int = 10, seed: int = 1, progress: Progress | None = None) -> Moons:
+class _Problem(NamedTuple):
+    """Results of one problem: mean accuracies by method; of the learned graph the weight within clusters."""
+
+    accuracies: dict[str, float]
+    within: float
+    oracle: Floats
+    learned: Floats
+    nodes: tuple[Node, ...]
+    models: Floats
+
+
+def _problem(seed: int, number: int) -> _Problem:
+    """Learn and test the models of one problem."""
+    own = np.repeat(np.arange(len(CLUSTERS)), CLUSTERS)
+    given, tests, oracle = problem(1_000 * seed + number)
+    kind = msgspec.convert(settings(given, 1 + number, None), PersonalizedBoosting)
+    margins = [kind.margins(table) for table in given]
+
+    def learn(weights: Floats | None) -> Learned:
+        parameters = {"learner": kind.kind} | settings(given, 1 + number, weights)
+        return simulate.learn(parameters, given, fidelity="plain")
+
+    learned = learn(None)
+    graph = np.asarray(learned.graph)
+    models = {
+        "local": np.array([boosted(table, LOCAL_BETA, UPDATES) for table in margins]),
+        "global": np.tile(boosted(np.concatenate(margins), BETA, 200), (PARTIES, 1)),
+        "oracle": learn(oracle).values,
+        "learned": learned.values,
+    }
+    tested = [kind.margins(table) for table in tests]
+    return _Problem(
+        {
+            method: float(
+                np.mean([(table @ model > 0).mean() for table, model in zip(tested, of, strict=True)])
+            )
+            for method, of in models.items()
+        },
+        float(graph[own[:, None] == own].sum() / graph.sum()),
+        oracle,
+        graph,
+        _nodes(1_000 * seed + number, margins, learned.values, graph),
+        learned.values,
+    )
+
+
+def moons(
+    *,
+    problems: int = 10,
+    seed: int = 1,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
+) -> Moons:
     """Measure test accuracies with the oracle's graph, a learned one, one model for all, and local ones.
 
     Raises ConfigError for arguments out of range.
     """
     refuse(within("problems", problems, 1, 100))
     began, count = time.perf_counter(), Steps(progress, "problems", problems)
-    measured: dict[str, list[float]] = {}
-    shares, graphs, nodes, fitted = [], [], [], []
-    own = np.repeat(np.arange(len(CLUSTERS)), CLUSTERS)
-    for number in range(problems):
-        given, tests, oracle = problem(1_000 * seed + number)
-        kind = msgspec.convert(settings(given, 1 + number, None), PersonalizedBoosting)
-        margins = [kind.margins(table) for table in given]
-        models = {
-            "local": np.array([boosted(table, LOCAL_BETA, UPDATES) for table in margins]),
-            "global": np.tile(boosted(np.concatenate(margins), BETA, 200), (PARTIES, 1)),
-        }
-        for method, weights in (("oracle", oracle), ("learned", None)):
-            parameters = {"learner": kind.kind} | settings(given, 1 + number, weights)
-            learned = simulate.learn(parameters, given, fidelity="plain")
-            models[method] = learned.values
-            if learned.graph is not None:
-                shares.append(float(learned.graph[own[:, None] == own].sum() / learned.graph.sum()))
-                graphs.append((oracle, learned.graph))
-                fitted.append(learned.values)
-                nodes.append(_nodes(1_000 * seed + number, margins, learned.values, learned.graph))
-        tested = [kind.margins(table) for table in tests]
-        for method, of in models.items():
-            right = [(table @ model > 0).mean() for table, model in zip(tested, of, strict=True)]
-            measured.setdefault(method, []).append(float(np.mean(right)))
+    results: list[_Problem] = []
+    for result in run_shards(executor, _problem, [(seed, number) for number in range(problems)], "problem"):
+        results.append(result)
         count()
-    order = ("oracle", "learned", "global", "local")
+    order, first = ("oracle", "learned", "global", "local"), results[0]
     return Moons(
-        points=tuple(Point(method=name, accuracies=tuple(measured[name])) for name in order),
-        within=float(np.mean(shares)),
-        rank=float(np.mean([_rank(of) for of in nodes])),
-        nodes=nodes[0],
-        near=_near(fitted[0], nodes[0]),
-        oracle=graphs[0][0].tolist(),
-        learned=graphs[0][1].tolist(),
+        points=tuple(
+            Point(method=name, accuracies=tuple(one.accuracies[name] for one in results)) for name in order
+        ),
+        within=float(np.mean([one.within for one in results])),
+        rank=float(np.mean([_rank(one.nodes) for one in results])),
+        nodes=first.nodes,
+        near=_near(first.models, first.nodes),
+        oracle=first.oracle.tolist(),
+        learned=first.learned.tolist(),
         problems=problems,
         seed=seed,
         seconds=time.perf_counter() - began,

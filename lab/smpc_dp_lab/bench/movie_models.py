@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from smpc_dp.capabilities.learn.coordinate_descent import Gradients
 from smpc_dp.capabilities.learn.schedule import PublicDraws
+from smpc_dp.executors.shards import run_shards
 from smpc_dp_lab.bench import published_ratings
 from smpc_dp_lab.bench.accuracies import Measured
 from smpc_dp_lab.bench.descents import descended
@@ -104,6 +106,11 @@ def _measures(
             yield features, "private CD", epsilon, of_public, tasks.rmse(models)
 
 
+def _split(*given: Any) -> list[tuple[str, str, float | None, bool, float]]:
+    """Return what `_measures` yields."""
+    return list(_measures(*given))
+
+
 def movielens(
     given: Ratings,
     *,
@@ -112,14 +119,14 @@ def movielens(
     problems: int = 5,
     seed: int = 1,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Movielens:
     """Measure test errors over `problems` splits; raise ConfigError for arguments out of range."""
     refuse(within("problems", problems, 1, 100), within("parties", given.shape[0], 20))
     began, measured, count = time.perf_counter(), Measured(), Steps(progress, "splits", problems)
-    for number in range(problems):
-        for features, method, epsilon, protected, rmse in _measures(
-            given, published, epsilons, 1_000 * seed + number
-        ):
+    calls = [(given, published, epsilons, 1_000 * seed + number) for number in range(problems)]
+    for split in run_shards(executor, _split, calls, "split"):
+        for features, method, epsilon, protected, rmse in split:
             measured.add(rmse, features=features, method=method, epsilon=epsilon, protected=protected)
         count()
     parties, movies = given.shape

@@ -8,7 +8,8 @@ are taken to have norm 0.4 (here they are clipped to it), and noisy ones are sho
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -19,10 +20,11 @@ from scipy.special import expit
 
 from smpc_dp.capabilities.learn.walk_sgd import SgdNoise, WalkSgd
 from smpc_dp.errors import ConfigCheck, ConfigIssue
+from smpc_dp.executors.shards import run_shards
 from smpc_dp.privacy.dp_sgd import SgdPlan, plan_sgd
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
-from smpc_dp_lab.bench.figures import refuse, within
+from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
 from smpc_dp_lab.bench.houses import Houses, load_houses, synthetic_houses
 from smpc_dp_lab.bench.plots import BESIDE, finish_axes, write_plot
 from smpc_dp_lab.bench.sgd_studies import Logistic, unplanned_noise
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Method = Literal["central", "network", "local"]
-Progress = Callable[[str, int, int], None]
 
 PARTIES, POINTS, STEPS, DELTA, LIPSCHITZ = 2_000, 8, 20_000, 1e-6, 0.4
 EPSILONS, RUNS = (10.0, 1.0), 20
@@ -96,6 +97,7 @@ def network_sgd(
     runs: int = RUNS,
     seed: int = 1,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> NetworkSgd:
     """Train by all methods: with the script's step sizes, or tuned for each on other draws; see the module.
 
@@ -117,7 +119,7 @@ def network_sgd(
     started = time.perf_counter()
     plans = {epsilon: plan_sgd(parties, steps, epsilon, delta, lipschitz=LIPSCHITZ) for epsilon in epsilons}
     data = synthetic_houses(seed) if houses is None else load_houses(houses)
-    train, test, labels = _split(data, parties, seed)
+    train, test, labels = split = _split(data, parties, seed)
     checkpoints = [steps * (marker + 1) // _CHECKPOINTS for marker in range(_CHECKPOINTS)]
     result, warnings = [], []
     settings = [
@@ -126,47 +128,14 @@ def network_sgd(
         for kind in ("published", "fair")
         for method in METHODS
     ]
-    for index, (epsilon, kind, method) in enumerate(settings):
-        if progress is not None:
-            progress(f"epsilon {epsilon:g}, {kind}, {method}", index, len(settings))
-        plan = plans[epsilon]
-        chosen = plan.published if kind == "published" else plan.fair
-        if chosen is None:
-            warnings += [text for text in plan.warnings if text not in warnings]
-            continue
-        source = NoiseSource.keyed(
-            SeededRandomnessForSimulation(seed, f"{epsilon} {kind} {method}").bytes(32)
-        )
-        sgd = WalkSgd(_noise(plan, kind, method), 1.0, shorten=LIPSCHITZ)
-        start = np.zeros(train.features.shape[2])
-        size = SCRIPT_STEP_SIZES[METHODS.index(method)]
-        if kind == "fair":
-            walks = _TUNING * len(STEP_SIZES)
-            tried = sgd.simulate(
-                train.gradient, start, source, walks=walks, scale=np.repeat(STEP_SIZES, _TUNING)
-            )
-            losses = train.objective(tried.tokens).reshape(-1, _TUNING).mean(axis=1)
-            size = STEP_SIZES[int(losses.argmin())]
-        done = sgd.simulate(
-            train.gradient, start, source, walks=runs, scale=np.full(runs, size), every=steps // _CHECKPOINTS
-        )
-        hits = np.array([_accuracy(tokens, test, labels) for tokens in done.trace[:_CHECKPOINTS]])
-        final = _accuracy(done.tokens, test, labels)
-        result.append(
-            Point(
-                epsilon=epsilon,
-                sigmas="published" if kind == "published" else "fair",
-                method=method,
-                sigma=getattr(chosen, method),
-                step_size=size,
-                accuracy=float(final.mean()),
-                deviation=float(final.std(ddof=1)),
-                objective=float(train.objective(done.tokens).mean()),
-                trace=hits.mean(axis=1).tolist(),
-            )
-        )
-    if progress is not None:
-        progress("done", len(settings), len(settings))
+    calls = [(plans[epsilon], epsilon, *of, split, runs, seed) for epsilon, *of in settings]
+    count = Steps(progress, "settings", len(settings))
+    for point, (epsilon, *_) in zip(run_shards(executor, _point, calls, "setting"), settings, strict=True):
+        if point is None:
+            warnings += [text for text in plans[epsilon].warnings if text not in warnings]
+        else:
+            result.append(point)
+        count()
     first = plans[epsilons[0]]
     return NetworkSgd(
         parties=parties,
@@ -183,6 +152,46 @@ def network_sgd(
         seconds=time.perf_counter() - started,
         warnings=warnings,
         points=tuple(result),
+    )
+
+
+def _point(
+    plan: SgdPlan,
+    epsilon: float,
+    kind: str,
+    method: Method,
+    split: tuple[Logistic, Floats, Floats],
+    runs: int,
+    seed: int,
+) -> Point | None:
+    """Train by one method; return None where the script has no sigma."""
+    train, test, labels = split
+    chosen = plan.published if kind == "published" else plan.fair
+    if chosen is None:
+        return None
+    source = NoiseSource.keyed(SeededRandomnessForSimulation(seed, f"{epsilon} {kind} {method}").bytes(32))
+    sgd = WalkSgd(_noise(plan, kind, method), 1.0, shorten=LIPSCHITZ)
+    start = np.zeros(train.features.shape[2])
+    size = SCRIPT_STEP_SIZES[METHODS.index(method)]
+    if kind == "fair":
+        walks = _TUNING * len(STEP_SIZES)
+        tried = sgd.simulate(train.gradient, start, source, walks=walks, scale=np.repeat(STEP_SIZES, _TUNING))
+        losses = train.objective(tried.tokens).reshape(-1, _TUNING).mean(axis=1)
+        size = STEP_SIZES[int(losses.argmin())]
+    every, scale = plan.steps // _CHECKPOINTS, np.full(runs, size)
+    done = sgd.simulate(train.gradient, start, source, walks=runs, scale=scale, every=every)
+    hits = np.array([_accuracy(tokens, test, labels) for tokens in done.trace[:_CHECKPOINTS]])
+    final = _accuracy(done.tokens, test, labels)
+    return Point(
+        epsilon=epsilon,
+        sigmas="published" if kind == "published" else "fair",
+        method=method,
+        sigma=getattr(chosen, method),
+        step_size=size,
+        accuracy=float(final.mean()),
+        deviation=float(final.std(ddof=1)),
+        objective=float(train.objective(done.tokens).mean()),
+        trace=hits.mean(axis=1).tolist(),
     )
 
 

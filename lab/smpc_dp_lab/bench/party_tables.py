@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from smpc_dp import simulate
 from smpc_dp.capabilities.learn.boosting import PersonalizedBoosting
+from smpc_dp.executors.shards import run_shards
 from smpc_dp_lab.bench.accuracies import Measured
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
 from smpc_dp_lab.bench.linear_tasks import logistic
@@ -90,6 +92,15 @@ def _right(method: str, test: Floats, model: Floats) -> float:
     return float(((np.c_[test[:, :-1], np.ones(len(test))] @ model > 0) == test[:, -1]).mean())
 
 
+def _accuracies(table: Floats, drawn: int, seed: int) -> list[tuple[str, float]]:
+    """Return the methods and their mean accuracies on one split."""
+    given, tests = split(table, drawn)
+    return [
+        (method, float(np.mean([_right(method, *of) for of in zip(tests, models, strict=True)])))
+        for method, models in _models(given, seed)
+    ]
+
+
 def party_tables(
     table: Floats | None = None,
     *,
@@ -97,16 +108,16 @@ def party_tables(
     problems: int = 3,
     seed: int = 1,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> PartyTables:
     """Measure test accuracies over random splits; `table` as of `read_parties`, None: a synthetic one."""
     refuse(within("problems", problems, 1, 100))
     began, measured, count = time.perf_counter(), Measured(), Steps(progress, "splits", problems)
     given_table = synthetic_parties(seed) if table is None else table
-    for number in range(problems):
-        given, tests = split(given_table, 1_000 * seed + number)
-        for method, models in _models(given, number):
-            right = [_right(method, test, model) for test, model in zip(tests, models, strict=True)]
-            measured.add(float(np.mean(right)), method=method)
+    calls = [(given_table, 1_000 * seed + number, number) for number in range(problems)]
+    for accuracies in run_shards(executor, _accuracies, calls, "split"):
+        for method, accuracy in accuracies:
+            measured.add(accuracy, method=method)
         count()
     return PartyTables(
         points=measured.points(Point),

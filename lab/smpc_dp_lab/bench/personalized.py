@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from itertools import pairwise
 
 import msgspec
@@ -11,6 +12,7 @@ import numpy as np
 
 from smpc_dp.capabilities.learn.coordinate_descent import PersonalizedObjective
 from smpc_dp.capabilities.learn.schedule import PublicDraws
+from smpc_dp.executors.shards import run_shards
 from smpc_dp_lab.bench.accuracies import Accuracy, Measured
 from smpc_dp_lab.bench.descents import descended
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
@@ -101,6 +103,28 @@ def _models(
         yield "local DP", epsilon, True, tasks.perturbed(epsilon, seed).local()
 
 
+def _accuracies(
+    dimensions: Sequence[int], dimension: int, epsilons: Sequence[float], seed: int, number: int
+) -> list[tuple[float, dict[str, object]]]:
+    """Return the accuracies of one problem, each with the fields of its point."""
+    result: list[tuple[float, dict[str, object]]] = []
+    bins: list[tuple[int | None, int | None]] = [(None, None)]
+    if dimension == max(dimensions):
+        bins += [(low, high - 1) for low, high in pairwise(BINS)]
+    for rows in COUPLING:
+        tasks = problem(1_000 * seed + number, dimension, rows)
+        admm = dimension == min(dimensions)
+        for method, epsilon, protected, models in _models(tasks, rows, epsilons, number, admm=admm):
+            reached = tasks.accuracies(models)
+            point = {"dimension": dimension, "rows": rows, "method": method, "epsilon": epsilon}
+            for least, most in bins:
+                of = reached[(tasks.sizes >= (least or 0)) & (tasks.sizes <= (most or MOST))]
+                result.append(
+                    (float(of.mean()), {**point, "protected": protected, "least": least, "most": most})
+                )
+    return result
+
+
 def personalized_synthetic(
     dimensions: Sequence[int] = DIMENSIONS,
     epsilons: Sequence[float] = tuple(UPDATES),
@@ -108,6 +132,7 @@ def personalized_synthetic(
     problems: int = 10,
     seed: int = 1,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> PersonalizedSynthetic:
     """Measure test accuracies of local, collaborative and private models.
 
@@ -120,28 +145,10 @@ def personalized_synthetic(
     )
     began, measured = time.perf_counter(), Measured()
     count = Steps(progress, "problems", problems * len(dimensions))
-    for dimension in dimensions:
-        for number in range(problems):
-            for rows in COUPLING:
-                tasks = problem(1_000 * seed + number, dimension, rows)
-                admm = dimension == min(dimensions)
-                for method, epsilon, protected, models in _models(tasks, rows, epsilons, number, admm=admm):
-                    reached = tasks.accuracies(models)
-                    bins: list[tuple[int | None, int | None]] = [(None, None)]
-                    if dimension == max(dimensions):
-                        bins += [(low, high - 1) for low, high in pairwise(BINS)]
-                    for least, most in bins:
-                        of = reached[(tasks.sizes >= (least or 0)) & (tasks.sizes <= (most or MOST))]
-                        measured.add(
-                            float(of.mean()),
-                            dimension=dimension,
-                            rows=rows,
-                            method=method,
-                            epsilon=epsilon,
-                            protected=protected,
-                            least=least,
-                            most=most,
-                        )
-            count()
+    calls = [(dimensions, dimension, epsilons, seed, n) for dimension in dimensions for n in range(problems)]
+    for reached in run_shards(executor, _accuracies, calls, "problem"):
+        for accuracy, of in reached:
+            measured.add(accuracy, **of)
+        count()
     took = time.perf_counter() - began
     return PersonalizedSynthetic(points=measured.points(Point), problems=problems, seed=seed, seconds=took)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -25,6 +26,7 @@ from smpc_dp.capabilities.learn.coordinate_descent import (
     independent_ticks,
 )
 from smpc_dp.capabilities.learn.warm_start import WarmStart, plan_local, propagated_models
+from smpc_dp.executors.shards import run_shards
 from smpc_dp.privacy.record_gradients import grid_bits, plan_gradient_noise
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp_lab.bench.descents import descended
@@ -255,6 +257,12 @@ def _trace(run: Run, tasks: dict[Rows, Problem], local: Floats, seed: int) -> _S
     return seen
 
 
+def _rows(run: Run, dimension: int, seed: int, number: int) -> NDArray[np.float64]:
+    """Return what is seen of one run on one problem."""
+    tasks: dict[Rows, Problem] = {rows: problem(1_000 * seed + number, dimension, rows) for rows in COUPLING}
+    return np.array(_trace(run, tasks, tasks["cube"].local(), number).rows)
+
+
 def personalized_iterations(
     dimension: int = DIMENSION,
     *,
@@ -264,6 +272,7 @@ def personalized_iterations(
     problems: int = PROBLEMS,
     seed: int = 1,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> PersonalizedIterations:
     """Measure along the iterations: coordinate descent beside gossip ADMM, and with noise.
 
@@ -282,14 +291,10 @@ def personalized_iterations(
     began, runs = time.perf_counter(), list(_runs(updates, published, private))
     count = Steps(progress, "runs", problems * len(runs))
     measured: dict[Run, list[NDArray[np.float64]]] = {run: [] for run in runs}
-    for number in range(problems):
-        tasks: dict[Rows, Problem] = {
-            rows: problem(1_000 * seed + number, dimension, rows) for rows in COUPLING
-        }
-        local = tasks["cube"].local()
-        for run in runs:
-            measured[run].append(np.array(_trace(run, tasks, local, number).rows))
-            count()
+    calls = [(run, dimension, seed, number) for number in range(problems) for run in runs]
+    for (run, *_), rows in zip(calls, run_shards(executor, _rows, calls, "run"), strict=True):
+        measured[run].append(rows)
+        count()
     points = []
     for run in runs:
         iterations, vectors, objective, accuracy = np.mean(measured[run], axis=0).T.tolist()

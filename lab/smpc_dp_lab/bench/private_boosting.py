@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from smpc_dp import simulate
 from smpc_dp.capabilities.learn.boosting import PersonalizedBoosting, score_sensitivity
+from smpc_dp.executors.shards import run_shards
 from smpc_dp.privacy.noisy_choice import plan_choices
 from smpc_dp_lab.bench.accuracies import Measured
 from smpc_dp_lab.bench.figures import Progress, Steps, refuse, within
@@ -92,19 +94,24 @@ def private_boosting(
     problems: int = 5,
     seed: int = 1,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> PrivateBoosting:
     """Measure test accuracies by size, norm and epsilon; raise ConfigError for arguments out of range."""
     refuse(within("problems", problems, 1, 100), *(within("size", size, 1, 100_000) for size in sizes))
     began, measured = time.perf_counter(), Measured()
-    count = Steps(progress, "settings", len(sizes) * len(betas))
-    for size in sizes:
-        for beta in betas:
-            for epsilon in (None, *epsilons):
-                gap = None if epsilon is None else needed_gap(size, beta, epsilon)
-                for number in range(problems):
-                    reached = accuracy(size, beta, epsilon, 1_000 * seed + number)
-                    measured.add(reached, size=size, beta=beta, epsilon=epsilon, gap=gap)
-            count()
+    count = Steps(progress, "problems", len(sizes) * len(betas) * (1 + len(epsilons)) * problems)
+    calls = [
+        (size, beta, epsilon, 1_000 * seed + number)
+        for size in sizes
+        for beta in betas
+        for epsilon in (None, *epsilons)
+        for number in range(problems)
+    ]
+    reached = run_shards(executor, accuracy, calls, "problem")
+    for (size, beta, epsilon, _), value in zip(calls, reached, strict=True):
+        gap = None if epsilon is None else needed_gap(size, beta, epsilon)
+        measured.add(value, size=size, beta=beta, epsilon=epsilon, gap=gap)
+        count()
     took = time.perf_counter() - began
     return PrivateBoosting(points=measured.points(Point), problems=problems, seed=seed, seconds=took)
 

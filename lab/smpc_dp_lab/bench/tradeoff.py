@@ -7,7 +7,8 @@ Here each is planned at the same epsilon and delta, and its noise is drawn as of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -17,8 +18,10 @@ import numpy as np
 from smpc_dp.capabilities.gopa.params import GopaParameters, check_parameters
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.executors.shards import run_shards
 from smpc_dp.secagg.noisy import DEFAULT_STEPS
 from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
+from smpc_dp_lab.bench.figures import Progress, Steps
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
@@ -28,8 +31,6 @@ Method = Literal["local", "gopa", "curator"]
 PARTIES = (10, 30, 100, 300, 1_000, 3_000, 10_000)
 REPETITIONS = 2_000
 MOST_REPETITIONS = 100_000
-
-Progress = Callable[[str, int, int], None]
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -70,6 +71,7 @@ def gopa_tradeoff(
     repetitions: int = REPETITIONS,
     seed: int = 1,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Tradeoff:
     """Plan the three methods for parties with values in [0, 1], and draw their noise `repetitions` times.
 
@@ -98,35 +100,12 @@ def gopa_tradeoff(
         )
     if issues:
         raise ConfigError(issues)
-    # Not at the top: scipy.
-    from smpc_dp.privacy.mechanisms import DiscreteGaussian, Sensitivity
-    from smpc_dp.privacy.sampling import NoiseSource
-
     points: list[Point] = []
-    for done, n in enumerate(parties):
-        if progress is not None:
-            progress(f"{n} users", done, len(parties))
-        gopa = _planned(n, epsilon, delta, corrupt)
-        step, honest = gopa.encoding.step, gopa.session.honest
-        width = gopa.encoding.highest - gopa.encoding.lowest
-        alone = DiscreteGaussian.calibrate(
-            epsilon, delta, Sensitivity.on_integers("substitution", l2=float(width))
-        )
-        randomness = SeededRandomnessForSimulation(seed, f"{n} users")
-        source = NoiseSource.keyed(randomness.bytes(32))
-        local, shares = (np.zeros(repetitions, dtype=np.uint64) for _ in range(2))
-        for _ in range(n):
-            local += alone.noise(source, repetitions).view(np.uint64)
-            gopa.add_noise(shares, randomness)
-        curator = alone.noise(source, repetitions).view(np.uint64)
-        deviation = step * math.sqrt(alone.variance)
-        points += [
-            Point("local", n, honest, deviation / math.sqrt(n), step * _deviation(local) / n),
-            Point("gopa", n, honest, gopa.noise(n, 0).total / n, step * _deviation(shares) / n),
-            Point("curator", n, honest, deviation / honest, step * _deviation(curator) / honest),
-        ]
-    if progress is not None:
-        progress("done", len(parties), len(parties))
+    count = Steps(progress, "numbers of users", len(parties))
+    calls = [(n, epsilon, delta, corrupt, repetitions, seed) for n in parties]
+    for of in run_shards(executor, _points, calls, "number of users"):
+        points += of
+        count()
     return Tradeoff(
         epsilon=epsilon,
         delta=delta,
@@ -135,6 +114,33 @@ def gopa_tradeoff(
         seed=seed,
         points=tuple(points),
     )
+
+
+def _points(n: int, epsilon: float, delta: float, corrupt: float, repetitions: int, seed: int) -> list[Point]:
+    """Return the points of so many parties."""
+    # Not at the top: scipy.
+    from smpc_dp.privacy.mechanisms import DiscreteGaussian, Sensitivity
+    from smpc_dp.privacy.sampling import NoiseSource
+
+    gopa = _planned(n, epsilon, delta, corrupt)
+    step, honest = gopa.encoding.step, gopa.session.honest
+    width = gopa.encoding.highest - gopa.encoding.lowest
+    alone = DiscreteGaussian.calibrate(
+        epsilon, delta, Sensitivity.on_integers("substitution", l2=float(width))
+    )
+    randomness = SeededRandomnessForSimulation(seed, f"{n} users")
+    source = NoiseSource.keyed(randomness.bytes(32))
+    local, shares = (np.zeros(repetitions, dtype=np.uint64) for _ in range(2))
+    for _ in range(n):
+        local += alone.noise(source, repetitions).view(np.uint64)
+        gopa.add_noise(shares, randomness)
+    curator = alone.noise(source, repetitions).view(np.uint64)
+    deviation = step * math.sqrt(alone.variance)
+    return [
+        Point("local", n, honest, deviation / math.sqrt(n), step * _deviation(local) / n),
+        Point("gopa", n, honest, gopa.noise(n, 0).total / n, step * _deviation(shares) / n),
+        Point("curator", n, honest, deviation / honest, step * _deviation(curator) / honest),
+    ]
 
 
 def _planned(parties: int, epsilon: float, delta: float, corrupt: float) -> GopaParameters:

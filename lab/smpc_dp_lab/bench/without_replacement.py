@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.capabilities.learn.models import bound_features
 from smpc_dp.errors import ConfigCheck, ConfigIssue
+from smpc_dp.executors.shards import run_shards
 from smpc_dp_lab.bench.accuracies import Accuracy, Measured
 from smpc_dp_lab.bench.figures import Progress, Steps, budgets, refuse, within
 from smpc_dp_lab.bench.plots import BESIDE, finish_axes, log_ticks, write_plot
@@ -47,6 +49,10 @@ class WithoutReplacement(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+# Runs whose rows are in memory at a time.
+LARGE = 8
+
+
 def without_replacement(
     table: Floats | None = None,
     *,
@@ -58,6 +64,7 @@ def without_replacement(
     runs: int = 5,
     seed: int = 1,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> WithoutReplacement:
     """Measure accuracy by epsilon at ten nodes, and by the number of nodes at epsilon 1.
 
@@ -74,17 +81,18 @@ def without_replacement(
     began, measured = time.perf_counter(), Measured()
     plan = [(10, epsilon) for epsilon in epsilons] + [(count, 1.0) for count in nodes if count != 10]
     count = Steps(progress, "settings", len(plan) * runs)
-    for many, epsilon in plan:
-        for run in range(runs):
-            tables, test = _shards(table, kind, many, each, seed + run)
-            of = methods(test.shape[1] - 1, each // BATCH, epsilon, (many * each) ** -2.0, ridge)
-            if (many, epsilon) not in ((10, epsilons[0]), (many, 1.0)):
-                del of["noiseless"]
-            for name, method in of.items():
-                key = {"method": name, "nodes": many, "protected": method.protected}
-                key["epsilon"] = None if name == "noiseless" else epsilon
-                measured.add(accuracy(tables, test, method, seed + run), **key)
-            count()
+    if table is not None:
+        refuse(within("nodes times each", max(many for many, _ in plan) * each + TESTED, 1, len(table)))
+    calls = (
+        (_drawn(table, many * each + TESTED, drawn), kind, (many, each), epsilon, ridge, noiseless, drawn)
+        for many, epsilon in plan
+        for noiseless in [(many, epsilon) in ((10, epsilons[0]), (many, 1.0))]
+        for drawn in range(seed, seed + runs)
+    )
+    for reached in run_shards(executor, _accuracies, calls, "run", LARGE):
+        for value, key in reached:
+            measured.add(value, **key)
+        count()
     return WithoutReplacement(
         points=measured.points(Point),
         data=STAND_INS[kind] if table is None else kind,
@@ -96,16 +104,40 @@ def without_replacement(
     )
 
 
-def _shards(
-    table: Floats | None, kind: Kind, nodes: int, each: int, seed: int
-) -> tuple[list[Floats], Floats]:
+def _drawn(table: Floats | None, count: int, seed: int) -> Floats | None:
+    """Return so many rows of the table, in random order."""
+    return None if table is None else table[np.random.default_rng(seed).permutation(len(table))[:count]]
+
+
+def _accuracies(
+    drawn: Floats | None,
+    kind: Kind,
+    sizes: tuple[int, int],
+    epsilon: float,
+    ridge: float,
+    noiseless: bool,
+    seed: int,
+) -> list[tuple[float, dict[str, object]]]:
+    """Return the accuracy of each method in one run, with the fields of its point.
+
+    `drawn`: the rows, None for the stand-in of `kind`; `sizes`: nodes, and records of each.
+    """
+    nodes, each = sizes
+    rows = synthetic(kind, nodes * each + TESTED, seed) if drawn is None else drawn
+    tables, test = _tables(rows, nodes, each)
+    of = methods(test.shape[1] - 1, each // BATCH, epsilon, (nodes * each) ** -2.0, ridge)
+    if not noiseless:
+        del of["noiseless"]
+    result: list[tuple[float, dict[str, object]]] = []
+    for name, method in of.items():
+        key: dict[str, object] = {"method": name, "nodes": nodes, "protected": method.protected}
+        key["epsilon"] = None if name == "noiseless" else epsilon
+        result.append((accuracy(tables, test, method, seed), key))
+    return result
+
+
+def _tables(drawn: Floats, nodes: int, each: int) -> tuple[list[Floats], Floats]:
     """Return disjoint tables of the nodes, and a test table, whose centre and width are public."""
-    needed = nodes * each + TESTED
-    if table is None:
-        drawn = synthetic(kind, needed, seed)
-    else:
-        refuse(within("nodes times each", needed, 1, len(table)))
-        drawn = table[np.random.default_rng(seed).permutation(len(table))[:needed]]
     rows = bound_features(scaled(drawn, drawn[-TESTED:]), 1.0)
     return [rows[node * each : (node + 1) * each] for node in range(nodes)], rows[-TESTED:]
 

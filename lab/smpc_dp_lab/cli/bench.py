@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,8 @@ from rich.table import Table
 
 from smpc_dp.console.output import console, print_json
 from smpc_dp.console.progress import Bar
+from smpc_dp.console.workers import Ray
+from smpc_dp.executors.opened import open_executor
 
 if TYPE_CHECKING:
     # Loaded by the commands: all benchmarks together take a while.
@@ -358,13 +361,19 @@ def everything(
     gosta_python: Annotated[
         str | None, typer.Option(help="An interpreter with numpy below 1.23, for that code.")
     ] = None,
+    ray: Ray = None,
 ) -> None:
-    """Measure everything, and write one page of all results."""
+    """Measure everything, and write one page of all results.
+
+    With --ray each benchmark has a node of the cluster for itself, and its result says which kind. On one
+    machine they run one after the other: they would disturb each other.
+    """
     from smpc_dp_lab.bench.everything import Peers, run_all
 
     peers = Peers(emp, drivers, flower, opendp, mpyc, gosta, gosta_python)
-    with Bar("rounds", quiet=False) as bar:
-        reports = run_all(out, peers, bar.show, quick=quick, only=tuple(only or ()))
+    opened = nullcontext() if ray is None else open_executor(ray=ray, alone=True)
+    with Bar("rounds", quiet=False) as bar, opened as executor:
+        reports = run_all(out, peers, bar.show, quick=quick, only=tuple(only or ()), executor=executor)
     for report in reports:
         console().print(f"[bold]{report.bench}[/bold]")
         _print(report)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from operator import attrgetter
 from typing import Annotated
 
 import typer
 
+from smpc_dp.console.workers import with_workers
 from smpc_dp_lab.cli import reproduce_gossip, reproduce_learn, reproduce_owners
 from smpc_dp_lab.cli.figure import Columns, Epsilons, Json, Plot, Points, Seed, reproduce
 
@@ -25,6 +27,7 @@ def _group() -> None:
 
 
 @app.command("gopa-tradeoff")
+@with_workers
 def gopa(
     epsilon: Annotated[float, typer.Option(help="Privacy parameter.")] = 1.0,
     delta: Annotated[float, typer.Option(help="Privacy parameter.")] = 1e-6,
@@ -39,6 +42,7 @@ def gopa(
     seed: Seed = 1,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Error of a private average against the number of parties [Bellet 2021, section 4.1].
 
@@ -63,6 +67,7 @@ def gopa(
             repetitions=bench.REPETITIONS if repetitions is None else repetitions,
             seed=seed,
             progress=progress,
+            executor=executor,
         ),
         bench.plot,
         plot_file,
@@ -73,6 +78,7 @@ def gopa(
 
 
 @app.command("kendall-tripadvisor")
+@with_workers
 def kendall(
     epsilon: Epsilons = None,
     parties: Annotated[int, typer.Option(help="Users, an even number.")] = 246_000,
@@ -81,6 +87,7 @@ def kendall(
     seed: Seed = 1,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Error of Kendall's tau against epsilon [Bellet 2021, Fig. 3.7], on synthetic ratings.
 
@@ -100,6 +107,7 @@ def kendall(
             repetitions=repetitions,
             seed=seed,
             progress=progress,
+            executor=executor,
         ),
         bench.plot,
         plot_file,
@@ -124,6 +132,7 @@ def kendall(
 
 
 @app.command("auc")
+@with_workers
 def auc(
     epsilon: Epsilons = None,
     positives: Annotated[int, typer.Option(help="Records of label 1.")] = 693,
@@ -140,6 +149,7 @@ def auc(
     seed: Seed = 1,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Error of the AUC under local DP against bins [Bellet 2021, Fig. 3.6], on synthetic scores.
 
@@ -160,6 +170,7 @@ def auc(
             repetitions=repetitions,
             seed=seed,
             progress=progress,
+            executor=executor,
         ),
         bench.plot,
         plot_file,

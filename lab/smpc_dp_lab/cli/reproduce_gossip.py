@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from smpc_dp.console.workers import with_workers
 from smpc_dp_lab.cli.figure import (
     WISCONSIN,
     Columns,
@@ -26,10 +28,10 @@ from smpc_dp_lab.cli.figure import (
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    app.command("gosta")(gosta)
-    app.command("dual-averaging")(dual_averaging)
-    app.command("homomorphic")(homomorphic)
-    app.command("network-sgd")(network_sgd)
+    app.command("gosta")(with_workers(gosta))
+    app.command("dual-averaging")(with_workers(dual_averaging))
+    app.command("homomorphic")(with_workers(homomorphic))
+    app.command("network-sgd")(with_workers(network_sgd))
 
 
 def gosta(
@@ -39,6 +41,7 @@ def gosta(
     seed: Seed = 1,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Error of a decentralised AUC against iterations [Bellet 2021, Fig. 3.4], on synthetic records.
 
@@ -52,7 +55,12 @@ def gosta(
     reproduce(
         "gosta",
         lambda progress: gosta_errors(
-            parties=parties, iterations=iterations, repetitions=repetitions, seed=seed, progress=progress
+            parties=parties,
+            iterations=iterations,
+            repetitions=repetitions,
+            seed=seed,
+            progress=progress,
+            executor=executor,
         ),
         plot,
         plot_file,
@@ -74,6 +82,7 @@ def dual_averaging(
     seed: Seed = 1,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Maximise an AUC by gossip dual averaging [Bellet 2021, Fig. 3.5], on the Wisconsin data.
 
@@ -108,6 +117,7 @@ def dual_averaging(
             synchronous=synchronous,
             seed=seed,
             progress=progress,
+            executor=executor,
         ),
         plot,
         plot_file,
@@ -139,6 +149,7 @@ def homomorphic(
     seed: Seed = 1,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Diffusion with graph-homomorphic and with i.i.d. noise [Vlaski and Sayed 2020, Fig. 1].
 
@@ -153,7 +164,7 @@ def homomorphic(
     }
     reproduce(
         "homomorphic",
-        lambda _: homomorphic_deviation(steps=steps, repetitions=repetitions, seed=seed),
+        lambda _: homomorphic_deviation(steps=steps, repetitions=repetitions, seed=seed, executor=executor),
         plot,
         plot_file,
         as_json,
@@ -188,6 +199,7 @@ def network_sgd(
     seed: Seed = 1,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Gradient descent by a curator, by a walking token and locally [Bellet 2021, Fig. 4.1].
 
@@ -210,6 +222,7 @@ def network_sgd(
             runs=runs,
             seed=seed,
             progress=progress,
+            executor=executor,
         ),
         bench.plot,
         plot_file,

@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from smpc_dp.console.workers import with_workers
 from smpc_dp_lab.cli.figure import (
     WISCONSIN,
     Columns,
@@ -34,13 +36,13 @@ Problems = Annotated[int, typer.Option(help="Random problems or splits.")]
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `app`."""
-    app.command("local-scale")(scale)
-    app.command("personalized-synthetic")(personalized)
-    app.command("personalized-iterations")(personalized_iterations)
-    app.command("moons")(moons)
-    app.command("party-tables")(party_tables)
-    app.command("movielens")(movielens)
-    app.command("private-boosting")(private_boosting)
+    app.command("local-scale")(with_workers(scale))
+    app.command("personalized-synthetic")(with_workers(personalized))
+    app.command("personalized-iterations")(with_workers(personalized_iterations))
+    app.command("moons")(with_workers(moons))
+    app.command("party-tables")(with_workers(party_tables))
+    app.command("movielens")(with_workers(movielens))
+    app.command("private-boosting")(with_workers(private_boosting))
 
 
 def scale(
@@ -62,6 +64,7 @@ def scale(
     data: Wisconsin = WISCONSIN,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Utility of block gossip against the size of its groups [Bellet 2021, chapter 5].
 
@@ -93,6 +96,7 @@ def scale(
             repetitions=repetitions,
             seed=seed,
             progress=progress,
+            executor=executor,
         ),
         plot,
         plot_file,
@@ -121,6 +125,7 @@ def personalized(
     quick: Quick = False,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Test accuracy of personalised models [Bellet 2021, Fig. 2.1; Bellet and others 2018, Figs 2c, 3, 4].
 
@@ -138,7 +143,7 @@ def personalized(
     reproduce(
         "personalized-synthetic",
         lambda progress: bench.personalized_synthetic(
-            chosen, epsilons, problems=problems, seed=seed, progress=progress
+            chosen, epsilons, problems=problems, seed=seed, progress=progress, executor=executor
         ),
         plot,
         plot_file,
@@ -158,6 +163,7 @@ def personalized_iterations(
     quick: Quick = False,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Objective and accuracy of personalised models by iterations [Bellet and others 2018, Figs 1, 2a, 2b].
 
@@ -183,6 +189,7 @@ def personalized_iterations(
             problems=1 if quick else problems,
             seed=seed,
             progress=progress,
+            executor=executor,
         ),
         bench.plot,
         plot_file,
@@ -204,6 +211,7 @@ def moons(
     quick: Quick = False,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Personalised boosting with a learned graph beside an oracle's [Bellet 2021, section 2.5, Fig. 2.2].
 
@@ -217,7 +225,9 @@ def moons(
     near |= {"weight left out": "weight", "price": "price", "at most": "bound"}
     reproduce(
         "moons",
-        lambda progress: bench.moons(problems=1 if quick else problems, seed=seed, progress=progress),
+        lambda progress: bench.moons(
+            problems=1 if quick else problems, seed=seed, progress=progress, executor=executor
+        ),
         bench.plot,
         plot_file,
         as_json,
@@ -245,6 +255,7 @@ def party_tables(
     seed: Seed = 1,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Models for all, of each party, and personalised ones [Bellet 2021, Table 2.1].
 
@@ -261,6 +272,7 @@ def party_tables(
             problems=problems,
             seed=seed,
             progress=progress,
+            executor=executor,
         ),
         bench.plot,
         plot_file,
@@ -287,6 +299,7 @@ def movielens(
     quick: Quick = False,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Error of personalised models of movie ratings [Bellet and others 2018, Table 1].
 
@@ -302,7 +315,7 @@ def movielens(
     reproduce(
         "movielens",
         lambda progress: bench.movielens(
-            given, problems=1 if quick else problems, seed=seed, progress=progress
+            given, problems=1 if quick else problems, seed=seed, progress=progress, executor=executor
         ),
         bench.plot,
         plot_file,
@@ -326,6 +339,7 @@ def private_boosting(
     quick: Quick = False,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Accuracy of personalised boosting with private choices, by records and l1 norm [Bellet 2021, 2.2.2].
 
@@ -345,6 +359,7 @@ def private_boosting(
             problems=1 if quick else problems,
             seed=seed,
             progress=progress,
+            executor=executor,
         ),
         bench.plot,
         plot_file,

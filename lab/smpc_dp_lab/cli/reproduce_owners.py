@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 import smpc_dp
+from smpc_dp.console.workers import with_workers
 from smpc_dp_lab.cli.figure import (
     Columns,
     Epsilons,
@@ -26,8 +28,8 @@ LENDING = Path(smpc_dp.__file__).parent / "demo/data/lending_club.csv"
 
 def register(app: typer.Typer) -> None:
     """Add the commands to `smpc-dp reproduce`."""
-    app.command("cost-of-privacy")(cost_of_privacy)
-    app.command("without-replacement")(without_replacement)
+    app.command("cost-of-privacy")(with_workers(cost_of_privacy))
+    app.command("without-replacement")(with_workers(without_replacement))
 
 
 def cost_of_privacy(
@@ -48,6 +50,7 @@ def cost_of_privacy(
     quick: Quick = False,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Relative fitness of a central learner with data owners [Farokhi and others 2020, Figs 2 to 10].
 
@@ -74,6 +77,7 @@ def cost_of_privacy(
             runs=runs,
             seed=seed,
             progress=progress,
+            executor=executor,
         ),
         plot,
         plot_file,
@@ -116,6 +120,7 @@ def without_replacement(
     quick: Quick = False,
     plot_file: Plot = None,
     as_json: Json = False,
+    executor: Executor | None = None,
 ) -> None:
     """Local and global model without replacement, and DP-SGD with it [Jin, He, Dai, Figs 1 to 4].
 
@@ -148,6 +153,7 @@ def without_replacement(
             runs=runs,
             seed=seed,
             progress=progress,
+            executor=executor,
         ),
         bench.plot,
         plot_file,

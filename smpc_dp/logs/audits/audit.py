@@ -5,14 +5,12 @@ The run is a verifiable one or a pairwise statistic.
 
 from __future__ import annotations
 
-import collections
-import concurrent.futures
 import functools
 import os
 import time
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, BinaryIO, Protocol, TypeVar
+from concurrent.futures import Executor
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 
@@ -49,13 +47,9 @@ from smpc_dp.logs.log_source import Reopen, make_rereadable, open_log
 from smpc_dp.logs.reader import BadLog, LogReader
 from smpc_dp.logs.receipt import LogReceipt
 from smpc_dp.session.tasks import BESIDE, Beside
-from smpc_dp.wire.batch_verifier import EarlierFault, at_once
+from smpc_dp.wire.batch_verifier import EarlierFault, Workers
 from smpc_dp.wire.signing import Context
 
-# Batches of checks that wait or are under way, at most, for each thread.
-AHEAD = 2
-
-T = TypeVar("T")
 Progress = Callable[[int, int, int | None], None]
 
 
@@ -168,6 +162,7 @@ def audit(
     receipt: LogReceipt | str | os.PathLike[str] | None = None,
     checkpoint: CheckpointPolicy | str | os.PathLike[str] | None = None,
     threads: int | None = None,
+    executor: Executor | None = None,
     timeout: float = HTTP_SECONDS,
     progress: Progress | None = None,
 ) -> Report:
@@ -186,7 +181,8 @@ def audit(
             which session and run are meant, where nothing else does.
         checkpoint: a file with a signed checkpoint of the session log, which must be of these lines and cover
             this run; or `CheckpointPolicy.of` the file and the keys of witnesses who must have cosigned it.
-        threads: that verify proofs; by default one for each processor.
+        threads: of this process, that verify what is in the log; by default one for each processor.
+        executor: verifies signatures and proofs in their place; it is sent entries of the log alone.
         timeout: seconds from the first connection to the last byte of a URL, the audit included.
         progress: called with the line, the bytes read and the bytes there are (None: unknown).
 
@@ -195,7 +191,9 @@ def audit(
     """
     wanted = Wanted.of(session, session_log, request, run, head, receipt, checkpoint)
     with open_log(source, timeout) as (stream, size):
-        return audit_stream(stream, size=size, wanted=wanted, threads=threads, progress=progress)
+        return audit_stream(
+            stream, size=size, wanted=wanted, threads=threads, executor=executor, progress=progress
+        )
 
 
 def audit_stream(
@@ -204,6 +202,7 @@ def audit_stream(
     size: int | None = None,
     wanted: Wanted = Wanted(),  # noqa: B008 - it is frozen
     threads: int | None = None,
+    executor: Executor | None = None,
     progress: Progress | None = None,
     reopen: Reopen | None = None,
     observer: Observer | None = None,
@@ -229,7 +228,7 @@ def audit_stream(
     bad: BadLog | None = None
     try:
         readable, again = make_rereadable(stream) if reopen is None else (stream, reopen)
-        with LogReader(readable) as reader, _Pool(threads or os.cpu_count() or 1) as pool:
+        with LogReader(readable) as reader, Workers(threads or os.cpu_count() or 1, executor) as pool:
             known["run_id"], known["header"] = reader.header.run_id, reader.header
             _read(reader, functools.partial(_entries, again), pool, wanted, known, size, progress, observer)
     except BadLog as error:
@@ -287,7 +286,7 @@ def _receipt(wanted: Wanted, verdict: Verdict | None) -> LoggedReceipt | None:
 def _read(
     reader: LogReader,
     again: Again,
-    pool: _Pool,
+    pool: Workers,
     wanted: Wanted,
     known: dict[str, Any],
     size: int | None,
@@ -427,7 +426,7 @@ def _auditor(
     session: LogSession,
     known: bytes | None,
     again: Again,
-    pool: _Pool,
+    pool: Workers,
 ) -> LogAuditor:
     """Return the auditor of a log; the session is planned only when the run id is right."""
     if kind is None or session.aggregator is None:
@@ -461,31 +460,6 @@ def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:
                 head = reader.chain.head
     except BadLog:
         raise VerificationError(CHANGED, Check.LOG_DIFFERS) from None
-
-
-class _Pool:
-    """Thread pool with a bounded queue: submitting work waits while too much is under way."""
-
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-        self._executor = ThreadPoolExecutor(threads)
-        self._waiting: collections.deque[Future[Any]] = collections.deque()
-
-    def __enter__(self) -> _Pool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._executor.shutdown(cancel_futures=True)
-
-    def __call__(self, work: Callable[[], T]) -> Callable[[], T]:
-        """Submit work; return a function that waits for its result."""
-        if self._threads == 1:
-            return at_once(work)
-        while len(self._waiting) >= AHEAD * self._threads:
-            concurrent.futures.wait([self._waiting.popleft()])
-        future = self._executor.submit(work)
-        self._waiting.append(future)
-        return future.result
 
 
 def _appended(known: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Sequence
 
@@ -12,7 +13,7 @@ from smpc_dp.crypto import commit
 from smpc_dp.crypto.edges import Claim, EdgeFold
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import Check, VerificationError
-from smpc_dp.wire.batch_verifier import BatchVerifier, EarlierFault, at_once, raise_first
+from smpc_dp.wire.batch_verifier import BatchVerifier, EarlierFault, Workers, raise_first
 
 PARTIES = 12
 Graph = dict[int, dict[int, bytes]]
@@ -106,7 +107,8 @@ def test_the_first_of_many_faults_is_raised_whoever_finds_it_first() -> None:
             for item in items
         ]
 
-    one, two = BatchVerifier(at_once, check), BatchVerifier(at_once, check)
+    start = functools.partial(Workers().shard, "numbers", check)
+    one, two = BatchVerifier(start), BatchVerifier(start)
     for number in range(200):
         (two if number < 100 else one).add((number, 10 * number), number, 1)
     with pytest.raises(EarlierFault, match=r"^70$") as caught:
@@ -121,7 +123,7 @@ def test_large_items_do_not_wait_for_many() -> None:
         seen.append(len(items))
         return [None] * len(items)
 
-    queue = BatchVerifier(at_once, check)
+    queue = BatchVerifier(functools.partial(Workers().here, check))
     for number in range(4):
         queue.add((number, 0), number, 1 << 19)
     assert seen == [2, 2]

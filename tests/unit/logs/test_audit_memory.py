@@ -171,7 +171,7 @@ class Rightly(Rules):
 def test_memory_does_not_grow_with_what_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """100 parties open 8 MiB each: of each party the sum is kept, in a file."""
     monkeypatch.setattr(files, "SPOOL_MEMORY", 1 << 12)
-    edges = EdgeAudit([f"user-{number}" for number in range(200)], batch_verifier.at_once, lambda: iter(()))
+    edges = EdgeAudit([f"user-{number}" for number in range(200)], batch_verifier.Workers(), lambda: iter(()))
     openings = OpeningAudit(Rightly(), edges, 200, 1 << 14)
     tracemalloc.start()
     for party in range(1, 101):

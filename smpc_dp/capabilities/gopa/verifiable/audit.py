@@ -35,7 +35,7 @@ from smpc_dp.capabilities.gopa.verifiable.statements import (
     COMMIT_MALFORMED,
     FALSE,
     Rules,
-    failures,
+    failures_among,
 )
 from smpc_dp.capabilities.gopa.verifiable.verdict import Verdict
 from smpc_dp.crypto import proofs
@@ -46,7 +46,7 @@ from smpc_dp.engine.phases.certify import check_certificate
 from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
 from smpc_dp.logs.auditing import CHANGED, Again, Excluded
 from smpc_dp.logs.log import Entry, Header
-from smpc_dp.wire.batch_verifier import Position, Workers, at_once, raise_first
+from smpc_dp.wire.batch_verifier import Position, Workers, raise_first
 from smpc_dp.wire.sets import PartySet, pack_list
 from smpc_dp.wire.signing import Context, decode, group_operation
 
@@ -76,7 +76,7 @@ class Auditor:
         parameters: checked, of the session.
         header: of the log, without its session; `check_run_id` has accepted its run id.
         again: reads the log again, which must not have changed; needed after a fault.
-        workers: run expensive work.
+        workers: run expensive work; by default it is done when it comes.
 
     `settle` raises later faults of earlier entries: a signature or a malformed point.
 
@@ -90,7 +90,7 @@ class Auditor:
         parameters: VerifiableParameters,
         header: Header,
         again: Again,
-        workers: Workers = at_once,
+        workers: Workers | None = None,
     ) -> None:
         self._run_id = run_id = bytes.fromhex(header.run_id)
         self._context, self._parameters, self.context = context, parameters, context
@@ -107,10 +107,11 @@ class Auditor:
                 Check.OTHER_OPERATION,
             )
         self._rules = Rules(context, parameters, run_id)
-        self._workers, self._again = workers, again
+        self._workers = workers = workers or Workers()
+        self._again = again
         self._signatures = SignatureAudit(context, run_id, workers)
         self._edges = EdgeAudit(context.names, workers, self._commits_again)
-        self._batch, self._batched, self._batched_bytes = proofs.Batch(), 0, 0
+        self._batch, self._batched, self._batched_bytes = proofs.Statements(), 0, 0
         self._results: list[Callable[[], Sequence[tuple[Any, ...]]]] = []
         self._phase = 0
         self._last = 0
@@ -324,9 +325,8 @@ class Auditor:
     def _hand_over(self) -> None:
         """Hand waiting proofs to the workers."""
         if self._batched:
-            batch = self._batch
-            self._results.append(self._workers(lambda: failures(batch)))
-            self._batch, self._batched, self._batched_bytes = proofs.Batch(), 0, 0
+            self._results.append(self._workers.shard("proofs of the log", failures_among, self._batch))
+            self._batch, self._batched, self._batched_bytes = proofs.Statements(), 0, 0
 
     def _settle(self, kind: str) -> None:
         """Wait for the proofs of one step, and exclude the authors of false ones."""

@@ -6,6 +6,7 @@ again, as often as needed to find the edges that do not count.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
@@ -46,13 +47,17 @@ class EdgeAudit:
         self._void: set[tuple[int, int]] = set()
         # Parties with a malformed point in a commitment; complete once `checks` are settled.
         self.malformed: set[int] = set()
-        self.checks: BatchVerifier[Claim] = BatchVerifier(workers, self._take)
+        self.checks = self._checks()
 
     def add(self, position: Position, party: int, message: v.Commit) -> None:
         """Fold a party's commitments; their lengths are checked."""
         self._claimed[_parties(message.neighbours) - 1] = True
         claim = Claim(party, message.neighbours, message.edges, message.value + message.noise_secret)
         self.checks.add(position, claim, len(message.neighbours) + len(message.edges))
+
+    def _checks(self) -> BatchVerifier[Claim]:
+        """Return checks in this process, whose workers share the fold."""
+        return BatchVerifier(functools.partial(self._workers.here, self._take))
 
     def _take(self, claims: Sequence[Claim]) -> list[VerificationError | None]:
         """Fold claims; return the error of each malformed one."""
@@ -82,7 +87,7 @@ class EdgeAudit:
         """Fold the participants' commitments again."""
         self._sums.clear()
         self._fold = fold
-        checks: BatchVerifier[Claim] = BatchVerifier(self._workers, self._take)
+        checks = self._checks()
         for party, message in self._again():
             if party in participants:
                 claim = Claim(party, message.neighbours, message.edges)

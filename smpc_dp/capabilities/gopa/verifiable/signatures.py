@@ -1,7 +1,8 @@
-"""An auditor's check of the entries' signatures, in batches on other threads."""
+"""An auditor's check of the entries' signatures, in batches by other workers."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +10,7 @@ from typing import NamedTuple
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.logs.log import Entry
 from smpc_dp.wire.batch_verifier import BatchVerifier, Position, Workers
-from smpc_dp.wire.signing import Context
+from smpc_dp.wire.signing import Context, Verifier
 
 # Bytes held of a signature until it is checked.
 _HELD_BYTES = 256
@@ -30,7 +31,9 @@ class SignatureAudit:
 
     def __init__(self, context: Context, run_id: bytes, workers: Workers) -> None:
         self._context, self._run_id = context, run_id
-        self.checks: BatchVerifier[_Signed] = BatchVerifier(workers, self._verify)
+        self.checks: BatchVerifier[_Signed] = BatchVerifier(
+            functools.partial(workers.shard, "signatures of the log", _faults, context.verify)
+        )
 
     def add(self, position: Position, entry: Entry) -> None:
         """Add an entry to be checked; raise VerificationError if its party is not in the roster."""
@@ -46,16 +49,17 @@ class SignatureAudit:
         signature = bytes.fromhex(entry.signature)
         self.checks.add(position, _Signed(entry.party, entry.kind, key, statement, signature), _HELD_BYTES)
 
-    def _verify(self, statements: Sequence[_Signed]) -> list[VerificationError | None]:
-        """Return the error of each wrong signature."""
-        return [self._fault(signed) for signed in statements]
 
-    def _fault(self, signed: _Signed) -> VerificationError | None:
-        """Return the error of a signature, None if it is right."""
-        try:
-            self._context.verify(signed.key, signed.statement, signed.signature)
-        except VerificationError:
-            # It says nothing about the party: anyone may have written it.
-            reason = f"an entry '{signed.kind}' in the name of {signed.party}"
-            return VerificationError(f"{reason} was not signed by it", Check.BAD_SIGNATURE)
-        return None
+def _faults(verify: Verifier, statements: Sequence[_Signed]) -> list[VerificationError | None]:
+    """Return the error of each wrong signature, None of a right one."""
+    return [_fault(verify, signed) for signed in statements]
+
+
+def _fault(verify: Verifier, signed: _Signed) -> VerificationError | None:
+    try:
+        verify(signed.key, signed.statement, signed.signature)
+    except VerificationError:
+        # It says nothing about the party: anyone may have written it.
+        reason = f"an entry '{signed.kind}' in the name of {signed.party}"
+        return VerificationError(f"{reason} was not signed by it", Check.BAD_SIGNATURE)
+    return None

@@ -225,7 +225,9 @@ class Rules:
             return proofs.prove_range(context, values, blinding, low, high, randomness)
         return proofs.prove_norm(context, values, blinding, bound, randomness)
 
-    def add_commit(self, batch: proofs.Batch, party: int, name: str, message: v.Commit) -> None:
+    def add_commit(
+        self, batch: proofs.Batch | proofs.Statements, party: int, name: str, message: v.Commit
+    ) -> None:
         """Add the proof that x is within the bounds to a batch [Bellet 2021, (4.7)]."""
         context, bound = self.proof_context(name), self.parameters.bound_squared
         value, proof = message.value, message.range_proof
@@ -237,7 +239,7 @@ class Rules:
 
     def add_publish(
         self,
-        batch: proofs.Batch,
+        batch: proofs.Batch | proofs.Statements,
         party: int,
         name: str,
         message: v.Publish,
@@ -310,6 +312,11 @@ def cancel(first: bytes, second: bytes) -> bool:
 def signed(ring_vector: RingVector) -> list[int]:
     """Return ring elements modulo 2^64 as signed integers."""
     return [int(value) for value in ring_vector.view(np.int64)]
+
+
+def failures_among(statements: proofs.Statements) -> Sequence[tuple[Any, ...]]:
+    """Verify stored statements and return the tags of the false ones."""
+    return failures(statements.batch())
 
 
 def failures(batch: proofs.Batch, threads: int = 1) -> Sequence[tuple[Any, ...]]:

@@ -7,6 +7,8 @@ cryptography, and works on all groups of one size at a time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -31,6 +33,7 @@ from smpc_dp.capabilities.learn.methods import PlannedAverages
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.executors.shards import run_shards
 from smpc_dp.fixed_point import EXACT_FLOAT
 from smpc_dp.privacy.sampling import NoiseSource
 
@@ -121,14 +124,19 @@ class IdealAverager(_Simulated):
 class SharesAverager(_Simulated):
     """Averager by servers: runs the roles of every group and its servers, which compute on shares.
 
-    `seed_for_simulation` makes the run reproducible and thereby insecure.
+    `seed_for_simulation` makes the run reproducible and thereby insecure; `executor` runs the groups of a
+    step, whose vectors are sent to it.
     """
 
     def __init__(
-        self, parties: int, averaging: PlannedAverages, seed_for_simulation: int | None = None
+        self,
+        parties: int,
+        averaging: PlannedAverages,
+        seed_for_simulation: int | None = None,
+        executor: Executor | None = None,
     ) -> None:
         super().__init__(parties, averaging)
-        self._seed = seed_for_simulation
+        self._seed, self._executor = seed_for_simulation, executor
         self._requests = 0
 
     @property
@@ -144,19 +152,28 @@ class SharesAverager(_Simulated):
         sent = self._averaging.encode_vectors(vector, weight)
         self._participations.count(np.flatnonzero(group >= 0))
         values, weights = vector.copy(), np.zeros(self.parties)
-        for label in np.unique(group[group >= 0]):
-            rows = np.flatnonzero(group == label)
-            self._requests += 1
-            seed = None if self._seed is None else self._seed + (self._requests << 32)
-            average, survivors = self._run(len(rows), sent[rows], seed)
+        members = [np.flatnonzero(group == label) for label in np.unique(group[group >= 0])]
+        calls = self._calls([sent[rows] for rows in members])
+        averages = run_shards(self._executor, self.average_group, calls, "group")
+        for rows, (average, survivors) in zip(members, averages, strict=True):
             values[rows], weights[rows] = self._averaging.decode_averages(average[None], survivors)
         return Averaged(values, weights, self._averaging.single)
 
-    def _run(self, size: int, vectors: Rows, seed: int | None) -> tuple[Rows, int]:
+    @staticmethod
+    def average_group(
+        averaging: PlannedAverages, vectors: Rows, request: int, seed: int | None
+    ) -> tuple[Rows, int]:
         """Return the average of one group, shape (length,), and the number of its survivors."""
-        planned = self._averaging.plan_shared(size)
-        simulate = cast("OnShares", self._averaging.on_shares).simulate
-        return simulate(planned, vectors, request=self._requests, seed_for_simulation=seed)
+        simulate = cast("OnShares", averaging.on_shares).simulate
+        planned = averaging.plan_shared(len(vectors))
+        return simulate(planned, vectors, request=request, seed_for_simulation=seed)
+
+    def _calls(self, groups: list[Rows]) -> Iterator[tuple[PlannedAverages, Rows, int, int | None]]:
+        """Yield plan, vectors, number and seed of the request of each group."""
+        for vectors in groups:
+            self._requests += 1
+            seed = None if self._seed is None else self._seed + (self._requests << 32)
+            yield self._averaging, vectors, self._requests, seed
 
 
 class IdealExchange(AllLocal):

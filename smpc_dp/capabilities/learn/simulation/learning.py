@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -44,6 +45,7 @@ def learn(
     on_step: OnStep = ignore_step,
     fidelity: Fidelity = "ideal",
     seed_for_simulation: int | None = None,
+    executor: Executor | None = None,
 ) -> Learned:
     """Run a learner over all parties in one process.
 
@@ -56,6 +58,8 @@ def learn(
             "machines": the sessions of all parties and their aggregator, over connections in memory; averages
             by servers: every message, and the program on shares; "plain": exact averages, no privacy.
         seed_for_simulation: makes the noise reproducible and thereby insecure; None: the system's randomness.
+        executor: of averages by servers, for "machines": computes the groups of a step, whose vectors are
+            sent to it; None: this process does.
 
     Raises:
         ConfigError: parameters or data are refused, or the model diverges.
@@ -83,7 +87,7 @@ def learn(
         if fidelity == "plain":
             return PlainAverager(parties)
         if fidelity == "machines":
-            return SharesAverager(parties, averaging, seed)
+            return SharesAverager(parties, averaging, seed, executor)
         return IdealAverager(
             parties, averaging, NoiseSource.keyed(randomness.bytes(32), b"learn"), coins=randomness
         )

@@ -1,0 +1,223 @@
+"""docs/scale.md: time, bytes and money on many machines, from the stored results of benchmarks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from smpc_dp.capabilities.gopa.verifiable.audit import BATCH
+from smpc_dp.capabilities.gopa.verifiable.params import MAX_PARTIES as MAX_VERIFIABLE
+from smpc_dp.engine.phases.parameters import MAX_PARTIES
+from smpc_dp.simulate.statistic import CHUNK
+
+Json = Mapping[str, Any]
+
+# Prices: of an hour of a processor's core, and of a gigabyte that leaves a machine.
+CORE_HOUR, GIGABYTE = 0.04, 0.09
+COUNTS, MACHINES = (100_000, 1_000_000), (1, 10, 100)
+# Parties of a simulated session.
+SESSION = 1_000
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work that is divided into shards.
+
+    Attributes:
+        name: of one element. seconds, sent: of processor time and of bytes to the workers, of one.
+        shard: elements of a shard.
+    """
+
+    name: str
+    seconds: float
+    sent: float
+    shard: int
+
+    def hours_of_cores(self, count: int) -> float:
+        """Return the processor time of so many elements, in hours."""
+        return count * self.seconds / 3600
+
+    def clock(self, count: int, cores: int) -> float:
+        """Return the seconds by the clock on so many cores, each of which runs a shard at a time."""
+        shards = -(-count // self.shard)
+        return -(-shards // cores) * min(count, self.shard) * self.seconds
+
+
+@dataclass(frozen=True)
+class Units:
+    """What the benchmarks measured of one element.
+
+    Attributes:
+        works: what is divided into shards.
+        of_aggregator: a and b of an aggregator's processor time a n^b, for n parties.
+        down: bytes to a party: at `parties`, and more for each further one.
+        cores: of the machine that measured.
+    """
+
+    works: tuple[Work, ...]
+    of_aggregator: tuple[float, float]
+    down: tuple[float, float]
+    parties: int
+    cores: int
+
+    @classmethod
+    def of(cls, results: Sequence[Json]) -> Units:
+        """Return the units of stored results; KeyError where one is missing."""
+        benches = {result["bench"]: result for result in results}
+        medians = {
+            (name, figure["name"]): float(figure["median"])
+            for name, result in benches.items()
+            for figure in result["figures"]
+        }
+        sums = {
+            parties: f"secure sum, sparse graph, {parties} users, 10 may be lost: " for parties in (100, 1000)
+        }
+        few, many = (medians["gopa", name + "bytes down of a user"] for name in sums.values())
+        alone = "123000 pairs in one process"
+        proof = "user of length 1: "
+        fit = next(
+            one
+            for one in benches["growth"]["parameters"]["fits"]
+            if (one["figure"], one["of"]) == ("aggregator CPU time", "parties")
+        )
+        simulated = 1 / medians["gopa", sums[1000] + "users per second in simulation"]
+        return cls(
+            works=(
+                Work("simulated party of a sum", simulated, 0.0, SESSION),
+                Work("simulated pair", medians["pairwise", alone] / 123_000, 16.0, CHUNK),
+                Work(
+                    "user's proofs in an audit",
+                    medians["proofs", proof + "verify in a batch of 1000, each"],
+                    medians["proofs", proof + "bytes"],
+                    BATCH // 2,
+                ),
+            ),
+            of_aggregator=(fit["a"], fit["b"]),
+            down=(many, (many - few) / 900),
+            parties=1000,
+            cores=benches["growth"]["machine"]["cores"],
+        )
+
+    def aggregator_seconds(self, parties: int) -> float:
+        """Return the aggregator's processor time."""
+        a, b = self.of_aggregator
+        return a * math.pow(parties, b)
+
+    def party_bytes(self, parties: int) -> float:
+        """Return the bytes that the aggregator sends to one party."""
+        at, more = self.down
+        return at + more * (parties - self.parties)
+
+
+def markdown(results: Sequence[Json]) -> str:
+    """Return docs/scale.md."""
+    units = Units.of(results)
+    a, b = units.of_aggregator
+    more = f"{units.down[1]:.3g} B more for each further one"
+    lines = [
+        "# Costs on many machines",
+        "",
+        "What 10⁵ and 10⁶ parties, pairs and proofs take on 1, 10 and 100 machines, calculated from what the",
+        "[benchmarks](performance.md) measured on one machine: nothing here was measured at these sizes.",
+        f"A machine has {units.cores} cores; an hour of a core costs {CORE_HOUR:g}, a gigabyte that leaves a",
+        f"machine {GIGABYTE:g}. `python -m smpc_dp_lab.reference` writes this page. The guide says",
+        "[how to use several machines](guides/machines.md).",
+        "",
+        "## What is divided",
+        "",
+        "N elements of u seconds of processor time are N / s shards. On c cores they take",
+        "⌈⌈N / s⌉ / c⌉ · s · u by the clock;",
+        f"money is N · u / 3600 · {CORE_HOUR:g} + bytes / 10⁹ · {GIGABYTE:g}. Bytes are those that go to the",
+        "workers. The start of the cluster, and what one process does alone, such as reading a log, are left",
+        "out.",
+        "",
+        "| element | u | s | N | machines | by the clock | bytes | money |",
+        "|---|---|---|---|---|---|---|---|",
+        *_rows(units),
+        "",
+        "The number of shards breaks first: with more machines than these some have nothing to do.",
+        "",
+        "| element | N | machines at most |",
+        "|---|---|---|",
+        *_busy(units),
+        "",
+        "## What is not divided",
+        "",
+        "A session has one aggregator, a process on one machine: more machines do not help it. For n parties",
+        f"its processor time is {a:.3g} n^{b:.3g} s, fitted at 30 to 240 parties.",
+        f"It sends {units.down[0]:,.0f} B to each of {units.parties:,} parties, and {more}",
+        "(measured at 100 and 1,000): certificates have the signatures of a quorum.",
+        "",
+        "| parties | aggregator, processor | bytes to a party | bytes to all | money |",
+        "|---|---|---|---|---|",
+        *_session_rows(units),
+        "",
+        *_breaks(units),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _rows(units: Units) -> Iterator[str]:
+    for work in units.works:
+        for count in COUNTS:
+            for machines in MACHINES:
+                money = work.hours_of_cores(count) * CORE_HOUR + count * work.sent / 1e9 * GIGABYTE
+                yield (
+                    f"| {work.name} | {_seconds(work.seconds)} | {work.shard:,} | {count:,} | {machines} | "
+                    f"{_seconds(work.clock(count, machines * units.cores))} | {_bytes(count * work.sent)} | "
+                    f"{money:.2g} |"
+                )
+
+
+def _busy(units: Units) -> Iterator[str]:
+    """Yield with how many machines each core has one shard."""
+    for work in units.works:
+        for count in COUNTS:
+            machines = math.ceil(-(-count // work.shard) / units.cores)
+            yield f"| {work.name} | {count:,} | {machines:,} |"
+
+
+def _session_rows(units: Units) -> Iterator[str]:
+    for parties in (1_000, 10_000, MAX_PARTIES, *COUNTS):
+        sent = parties * units.party_bytes(parties)
+        money = units.aggregator_seconds(parties) / 3600 * CORE_HOUR + sent / 1e9 * GIGABYTE
+        beyond = " (refused)" if parties > MAX_PARTIES else ""
+        yield (
+            f"| {parties:,}{beyond} | {_seconds(units.aggregator_seconds(parties))} | "
+            f"{_bytes(units.party_bytes(parties))} | {_bytes(sent)} | {money:,.2f} |"
+        )
+
+
+def _breaks(units: Units) -> Iterator[str]:
+    """Yield what breaks first in a session."""
+    at_most, beyond = (_bytes(count * units.party_bytes(count)) for count in (MAX_PARTIES, COUNTS[1]))
+    yield "What breaks first, in this order:"
+    yield ""
+    yield f"1. {MAX_VERIFIABLE:,} parties of a verifiable average and {MAX_PARTIES:,} of any sum:"
+    yield "   more are refused."
+    yield f"2. The bytes to all parties, which grow as n²: {at_most} at {MAX_PARTIES:,}, and {beyond} at"
+    yield f"   {COUNTS[1]:,} if they were not refused. They cost more than all computation."
+    yield "3. The open files of the aggregator's process, one for each party: `ulimit -n` is often 1,024."
+    last = _seconds(units.aggregator_seconds(COUNTS[1]))
+    yield f"4. The aggregator's core: {last} at {COUNTS[1]:,} parties."
+    yield ""
+    yield "10⁵ parties are therefore sessions of a thousand each; each average has noise of its own."
+
+
+def _seconds(value: float) -> str:
+    """Return a time with two digits."""
+    for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3)):
+        if value >= 2 * size or unit == "ms":
+            break
+    return f"{value / size:.2g} {unit}" if value < 100 * size else f"{value / size:,.0f} {unit}"
+
+
+def _bytes(value: float) -> str:
+    """Return a size with two digits."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)):
+        if value >= size:
+            return f"{value / size:.2g} {unit}" if value < 100 * size else f"{value / size:,.0f} {unit}"
+    return "none"

@@ -1,0 +1,43 @@
+"""The options `--workers` and `--ray` of a command that computes in shards."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Annotated, Any
+
+import typer
+
+from smpc_dp.console.options import Command
+from smpc_dp.executors.opened import open_executor
+
+Workers = Annotated[
+    int | None,
+    typer.Option(help="Processes that compute. Left out: one for each processor.", show_default=False),
+]
+Ray = Annotated[
+    str | None,
+    typer.Option(help="A cluster of Ray that computes: HOST:PORT, ray://... or auto.", show_default=False),
+]
+
+
+def with_workers(command: Command) -> Command:
+    """Give a command the options `--workers` and `--ray`, in the place of its argument `executor`.
+
+    The executor is open while the command runs.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    options: dict[str, Any] = {"workers": Workers, "ray": Ray}
+    kind = inspect.Parameter.KEYWORD_ONLY
+    added = [inspect.Parameter(name, kind, default=None, annotation=of) for name, of in options.items()]
+    own = [
+        parameter.replace(kind=kind) for name, parameter in signature.parameters.items() if name != "executor"
+    ]
+
+    @functools.wraps(command)
+    def called(workers: int | None = None, ray: str | None = None, **given: Any) -> None:
+        with open_executor(workers, ray) as executor:
+            command(**given, executor=executor)
+
+    vars(called)["__signature__"] = signature.replace(parameters=[*own, *added])
+    return called

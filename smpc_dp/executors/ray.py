@@ -1,0 +1,258 @@
+"""An executor of shards on a cluster of Ray.
+
+Arguments and values of shards go to the machines of the cluster, in the clear unless Ray is told to use
+TLS: nothing secret may be among them. Ray repeats nothing by itself: a shard whose worker was lost is
+submitted again here, which is safe since it depends on its arguments alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from smpc_dp.errors import LocalError, printable
+from smpc_dp.executors.build import build, difference
+from smpc_dp.executors.shards import LostShard
+from smpc_dp.optional import import_optional
+
+__all__ = ["RayExecutor"]
+
+T = TypeVar("T")
+
+# How often a shard is submitted whose worker is lost each time.
+TRIES = 3
+# Seconds between two looks at the nodes while no shard ends, for a node's answer about its build, and for a
+# connection to the cluster: Ray alone would wait for minutes.
+POLL, NODE_SECONDS, CONNECT_SECONDS = 2.0, 60.0, 10.0
+
+
+@dataclass
+class _Shard:
+    """A call, pickled, and how often it was lost."""
+
+    call: bytes
+    future: Future[Any] = field(default_factory=Future)
+    lost: int = 0
+
+
+class RayExecutor(Executor):
+    """Runs shards on a cluster of Ray, after all its nodes have shown that they have this build.
+
+    Args:
+        address: of a cluster, as `ray.init` takes it: "HOST:PORT", "ray://HOST:PORT", or "auto" for the one
+            that runs on this machine. None: what this process is connected to.
+        alone: whether a shard takes all processors of a node, of the largest ones.
+
+    A shard whose worker or node is lost is repeated, three times in all; after that, or if no node is left,
+    its future has a LocalError that says what was lost.
+
+    Raises:
+        LocalError: Ray is not installed, the cluster cannot be reached, or a node has another build.
+    """
+
+    def __init__(self, address: str | None = None, *, alone: bool = False) -> None:
+        self._ray: Any = import_optional("ray")
+        self._connected_here = not self._ray.is_initialized()
+        if self._connected_here:
+            self._connect(address)
+        try:
+            self._build = build()
+            sizes = self._check_nodes()
+        except BaseException:
+            self._disconnect()
+            raise
+        self.workers = int(sum(sizes))
+        self._run = self._ray.remote(max_retries=0, num_cpus=max(sizes) if alone else 1)(_run)
+        self._shards: dict[Any, _Shard] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+        self._collector = threading.Thread(target=self._collect, name="smpc-dp-ray", daemon=True)
+        self._collector.start()
+
+    def submit(self, function: Callable[..., T], /, *call: Any, **named: Any) -> Future[T]:
+        """Submit a call; see `Executor.submit`."""
+        shard = _Shard(pickle.dumps((function, call, named)))
+        with self._changed:
+            if self._closed:
+                raise RuntimeError("the executor is shut down")
+            self._start(shard)
+            self._changed.notify()
+        return shard.future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the executor, and the connection to the cluster if it was made here."""
+        with self._changed:
+            self._closed = True
+            if cancel_futures:
+                for reference, shard in self._shards.items():
+                    self._ray.cancel(reference, force=True)
+                    shard.future.cancel()
+                self._shards.clear()
+            self._changed.notify()
+        if wait:
+            self._collector.join()
+        self._disconnect()
+
+    def __exit__(self, *ended: object) -> None:
+        """Shut down; what waits after an error is cancelled."""
+        self.shutdown(cancel_futures=ended[0] is not None)
+
+    def _connect(self, address: str | None) -> None:
+        """Connect to a running cluster."""
+        try:
+            _reach(address or "auto")
+            self._ray.init(
+                address=address or "auto",
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _skip_env_hook=True,
+            )
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = printable(str(error).partition("\n")[0])
+            raise LocalError(f"no cluster of Ray can be reached at {address or 'auto'}: {reason}") from None
+
+    def _disconnect(self) -> None:
+        if self._connected_here:
+            self._ray.shutdown()
+
+    def _nodes(self) -> dict[str, float]:
+        """Return the processors of each node that is there and has some, by its id."""
+        return {
+            node["NodeID"]: node["Resources"]["CPU"]
+            for node in self._ray.nodes()
+            if node["Alive"] and node["Resources"].get("CPU", 0) >= 1
+        }
+
+    def _check_nodes(self) -> list[float]:
+        """Return the processors of each node; raise LocalError unless there are some, all of this build."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        nodes = self._nodes()
+        if not nodes:
+            raise LocalError("the cluster of Ray has no node with a processor")
+        ask = self._ray.remote(num_cpus=0, max_retries=0)(_own_build)
+        answers = [
+            ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote()
+            for node in nodes
+        ]
+        for node, answer in zip(nodes, answers, strict=True):
+            try:
+                other = self._ray.get(answer, timeout=NODE_SECONDS)
+            except self._ray.exceptions.RayTaskError:
+                raise LocalError(
+                    f"node {node[:8]} of the cluster has no smpc-dp, or cannot load it"
+                ) from None
+            except self._ray.exceptions.RayError as error:
+                raise LocalError(f"node {node[:8]} of the cluster: {self._reason(error)}") from None
+            if differs := difference(self._build, other):
+                raise LocalError(f"node {node[:8]} of the cluster has another version: {differs}")
+        return list(nodes.values())
+
+    def _start(self, shard: _Shard) -> None:
+        """Submit a shard to Ray; called with the lock."""
+        try:
+            self._shards[self._run.remote(self._build, shard.call)] = shard
+        except self._ray.exceptions.RayError as error:
+            _end(shard, LostShard(self._reason(error)))
+
+    def _collect(self) -> None:
+        """Take the values of shards as they end, until the executor is shut down and none is left."""
+        while True:
+            with self._changed:
+                while not self._shards and not self._closed:
+                    self._changed.wait()
+                if not self._shards:
+                    return
+                waiting = list(self._shards)
+            try:
+                ended, _ = self._ray.wait(waiting, timeout=POLL)
+                is_there = bool(ended or self._nodes())
+            except (self._ray.exceptions.RayError, OSError, RuntimeError):
+                ended, is_there = [], False
+            if not is_there:
+                with self._changed:
+                    for shard in self._shards.values():
+                        _end(shard, LostShard("no node of the cluster of Ray is left"))
+                    self._shards.clear()
+            for reference in ended:
+                self._take(reference)
+
+    def _take(self, reference: Any) -> None:
+        """Take the value of a shard that has ended, or submit it again if it was lost."""
+        errors = self._ray.exceptions
+        with self._changed:
+            shard = self._shards.pop(reference, None)
+        if shard is None:
+            return
+        try:
+            _end(shard, pickle.loads(self._ray.get(reference)))  # noqa: S301 - the user's cluster
+        except errors.RayTaskError as error:
+            _end(shard, error.cause if isinstance(error.cause, Exception) else _unknown(error))
+        except errors.RayError as error:
+            shard.lost += 1
+            if shard.lost == TRIES:
+                reason = f"{self._reason(error)}, {TRIES} times"
+                _end(shard, LostShard(reason))
+            else:
+                with self._changed:
+                    self._start(shard)
+
+    def _reason(self, error: Exception) -> str:
+        """Return what was lost, in words."""
+        errors = self._ray.exceptions
+        for kinds, reason in (
+            ((errors.OutOfMemoryError,), "a node of the cluster of Ray has run out of memory"),
+            (
+                (errors.ObjectStoreFullError, errors.OutOfDiskError),
+                "the object store of the cluster of Ray is full",
+            ),
+            ((errors.ObjectLostError,), "the object store of the cluster of Ray has lost the value"),
+            ((errors.GetTimeoutError,), f"no answer within {NODE_SECONDS:.0f} s"),
+        ):
+            if isinstance(error, kinds):
+                return reason
+        return "a worker of the cluster of Ray was lost: its process or its node has ended"
+
+
+def _end(shard: _Shard, outcome: object) -> None:
+    """Set the value or the error of a shard, unless the one who asked has cancelled it."""
+    if not shard.future.set_running_or_notify_cancel():
+        return
+    if isinstance(outcome, Exception):
+        shard.future.set_exception(outcome)
+    else:
+        shard.future.set_result(outcome)
+
+
+def _unknown(error: Exception) -> LocalError:
+    """Return the error of a worker that raised what cannot be sent."""
+    return LostShard(f"a worker of the cluster of Ray failed: {printable(str(error).splitlines()[-1])}")
+
+
+def _reach(address: str) -> None:
+    """Raise OSError or ValueError unless something answers at an address with a port."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    elif address != "auto":
+        raise ValueError("it is neither HOST:PORT, ray://HOST:PORT nor auto")
+
+
+def _own_build() -> dict[str, str]:
+    """Return the build of a node."""
+    return build()
+
+
+def _run(expected: dict[str, str], call: bytes) -> bytes:
+    """Run a pickled call in a worker of this build, also of a node that has come later; return its value."""
+    if differs := difference(expected, build()):
+        raise LocalError(f"a worker of the cluster of Ray has another version: {differs}")
+    function, arguments, named = pickle.loads(call)  # noqa: S301 - of the one who started the work
+    # Pickled here: arrays that Ray gives out are read-only, and those of other executors are not.
+    return pickle.dumps(function(*arguments, **named))

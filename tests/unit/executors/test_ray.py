@@ -1,0 +1,149 @@
+"""What a cluster of Ray loses becomes an error that says so, shown with a stand-in for Ray."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from smpc_dp.errors import LocalError
+from smpc_dp.executors import ray as module
+from smpc_dp.executors.build import build
+from smpc_dp.executors.ray import TRIES, RayExecutor
+from smpc_dp.executors.shards import run_shards
+
+
+class RayError(Exception):
+    pass
+
+
+KINDS: dict[str, type[RayError]] = {
+    name: type(name, (RayError,), {})
+    for name in (
+        "GetTimeoutError",
+        "NodeDiedError",
+        "ObjectLostError",
+        "ObjectStoreFullError",
+        "OutOfDiskError",
+        "OutOfMemoryError",
+        "RayTaskError",
+        "WorkerCrashedError",
+    )
+}
+
+
+class Ray:
+    """Runs a task when its value is asked for; `fail` says what is raised in its place."""
+
+    def __init__(self) -> None:
+        self.exceptions = SimpleNamespace(RayError=RayError, **KINDS)
+        self.fail: Callable[[], Exception | None] = lambda: None
+        self.refused: Exception | None = None
+        self.alive = True
+        self.stuck = False
+        self.asked = 0
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def remote(self, **_: Any) -> Callable[[Any], Any]:
+        return lambda function: SimpleNamespace(remote=lambda *call: self._start(function, call))
+
+    def _start(self, function: Any, call: Any) -> Any:
+        if self.refused is not None:
+            raise self.refused
+        return lambda: function(*call)
+
+    def wait(self, references: list[Any], timeout: float) -> tuple[list[Any], list[Any]]:
+        del timeout
+        return ([], references) if self.stuck else (references[:1], references[1:])
+
+    def get(self, reference: Any) -> Any:
+        self.asked += 1
+        if (error := self.fail()) is not None:
+            raise error
+        return reference()
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [{"NodeID": "1" * 8, "Alive": self.alive, "Resources": {"CPU": 2.0}}]
+
+    def cancel(self, _reference: Any, *, force: bool) -> None:
+        pass
+
+
+@pytest.fixture
+def ray(monkeypatch: pytest.MonkeyPatch) -> Ray:
+    made = Ray()
+    monkeypatch.setattr(module, "import_optional", lambda _: made)
+    monkeypatch.setattr(RayExecutor, "_check_nodes", lambda self: [*self._nodes().values()])
+    return made
+
+
+@pytest.fixture
+def executor(ray: Ray) -> Iterator[RayExecutor]:
+    with RayExecutor() as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("WorkerCrashedError", "a worker of the cluster of Ray was lost: its process or its node has ended"),
+        ("NodeDiedError", "a worker of the cluster of Ray was lost: its process or its node has ended"),
+        ("ObjectLostError", "the object store of the cluster of Ray has lost the value"),
+        ("ObjectStoreFullError", "the object store of the cluster of Ray is full"),
+        ("OutOfDiskError", "the object store of the cluster of Ray is full"),
+        ("OutOfMemoryError", "a node of the cluster of Ray has run out of memory"),
+    ],
+)
+def test_what_is_lost_each_time_is_told_with_the_shard(
+    ray: Ray, executor: RayExecutor, kind: str, text: str
+) -> None:
+    ray.fail = lambda: KINDS[kind]("lost")
+    with pytest.raises(LocalError, match=rf"^pair 1: {text}, {TRIES} times$"):
+        list(run_shards(executor, abs, [(-1,)], "pair"))
+    assert ray.asked == TRIES
+
+
+def test_what_is_lost_once_is_computed_again(ray: Ray, executor: RayExecutor) -> None:
+    errors = [KINDS["ObjectLostError"]("lost"), KINDS["OutOfMemoryError"]("full")]
+    ray.fail = lambda: errors.pop() if errors else None
+    assert list(run_shards(executor, abs, [(-1,), (-2,)], "number")) == [1, 2]
+
+
+def test_arguments_that_the_object_store_has_no_room_for(ray: Ray, executor: RayExecutor) -> None:
+    ray.refused = KINDS["ObjectStoreFullError"]("full")
+    with pytest.raises(LocalError, match=r"^number 1: the object store of the cluster of Ray is full$"):
+        list(run_shards(executor, abs, [(-1,)], "number"))
+
+
+def test_no_node_is_left(ray: Ray, executor: RayExecutor) -> None:
+    ray.stuck, ray.alive = True, False
+    with pytest.raises(LocalError, match=r"^number 1: no node of the cluster of Ray is left$"):
+        list(run_shards(executor, abs, [(-1,)], "number"))
+
+
+def test_a_worker_of_another_version_computes_nothing(
+    executor: RayExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = build()
+    monkeypatch.setattr(module, "build", lambda: own | {"numpy": "1.0"})
+    with pytest.raises(LocalError, match=r"another version: numpy 1\.0, and [0-9.]+ here"):
+        module._run(own, b"what is no pickle")
+
+
+def test_what_was_cancelled_does_not_stop_the_others(ray: Ray, executor: RayExecutor) -> None:
+    ray.stuck = True
+    futures = [executor.submit(abs, -number) for number in range(3)]
+    assert futures[0].cancel()
+    ray.stuck = False
+    assert [future.result(timeout=60) for future in futures[1:]] == [1, 2]
+
+
+def test_without_ray_the_extra_is_named() -> None:
+    if importlib.util.find_spec("ray") is None:
+        with pytest.raises(LocalError, match=r"smpc-dp\[ray\]"):
+            RayExecutor("auto")

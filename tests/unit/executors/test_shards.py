@@ -1,0 +1,175 @@
+"""Shards have the same values on any executor: those of figures, pairs, groups and logs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pickle
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from smpc_dp import simulate
+from smpc_dp.errors import Check, ConfigError, LocalError, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.executors.opened import open_executor
+from smpc_dp.executors.shards import run_shards
+from smpc_dp.logs.audits.audit import audit_stream
+from smpc_dp.simulate import statistic
+from smpc_dp_lab.bench import homomorphic, kendall, local_auc, private_boosting, tradeoff
+from smpc_dp_verify.run import Audit
+from tests.executors import Backwards
+
+VECTORS = Path(__file__).resolve().parents[3] / "protocols/gopa/vectors"
+
+
+@pytest.fixture(scope="module")
+def executors() -> Iterator[list[Executor | None]]:
+    """Processes of this machine, one to three, and two that run shards in other orders."""
+    with ExitStack() as stack:
+        processes = [stack.enter_context(open_executor(count)) for count in (1, 2, 3)]
+        yield [*processes, Backwards(), stack.enter_context(ThreadPoolExecutor(2))]
+
+
+def same(executors: list[Executor | None], compute: Callable[[Executor | None], Any]) -> Any:
+    """Return the value that a function has with all executors, but for the time."""
+    values = [msgspec.to_builtins(compute(executor)) for executor in executors]
+    for value in values:
+        value.pop("seconds", None)
+        assert value == values[0]
+    return values[0]
+
+
+def test_one_worker_is_this_process(executors: list[Executor | None]) -> None:
+    assert executors[0] is None
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        lambda executor: tradeoff.gopa_tradeoff(parties=(5, 8, 10), repetitions=100, executor=executor),
+        lambda executor: kendall.kendall_errors(
+            parties=40, epsilons=(1.0,), repetitions=3, executor=executor
+        ),
+        lambda executor: homomorphic.homomorphic_deviation(steps=10, repetitions=2, executor=executor),
+        lambda executor: private_boosting.private_boosting(
+            (20,), (1.0,), (1.0,), problems=2, executor=executor
+        ),
+        lambda executor: local_auc.auc_errors(
+            positives=20,
+            negatives=60,
+            epsilons=(1.0,),
+            bins=(2, 4),
+            levels=(2,),
+            repetitions=2,
+            executor=executor,
+        ),
+    ],
+    ids=["gopa-tradeoff", "kendall", "homomorphic", "private-boosting", "auc"],
+)
+def test_figures(executors: list[Executor | None], figure: Callable[[Executor | None], Any]) -> None:
+    assert same(executors, figure)
+
+
+def test_pairs_of_a_statistic(executors: list[Executor | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistic, "CHUNK", 4)
+    data, done = np.random.default_rng(1).integers(0, 100, (20, 2)), list[int]()
+    results = [
+        simulate.pairwise(
+            "kendall_tau", data, 1.0, seed_for_simulation=3, executor=executor, on_pairs=done.append
+        )
+        for executor in executors
+    ]
+    assert all(result == results[0] for result in results)
+    assert done == [4, 8, 10] * len(executors)
+
+
+LOGS = [
+    "\n".join([*json.loads((VECTORS / name).read_text("utf-8"))["log"], ""])
+    for name in ("verifiable-run-honest.json", "verifiable-run-false-openings.json")
+]
+
+
+@pytest.mark.parametrize("log", LOGS, ids=["honest", "false openings"])
+def test_signatures_and_proofs_of_a_log(executors: list[Executor | None], log: str) -> None:
+    def audited(executor: Executor | None) -> Any:
+        return audit_stream(io.BytesIO(log.encode()), threads=1, executor=executor)
+
+    assert same(executors, audited)["code"] == 3
+    # A signature of the last entry but one: found by whoever checks it.
+    lines = log.splitlines()
+    lines[2] = re.sub(r'(?<="signature":")..', lambda old: "00" if old[0] != "00" else "01", lines[2])
+    log = "\n".join([*lines, ""])
+    assert same(executors, audited)["check"] == "bad-signature"
+
+
+@pytest.mark.parametrize("log", LOGS, ids=["honest", "false openings"])
+def test_proofs_of_a_log_by_the_second_auditor(executors: list[Executor | None], log: str) -> None:
+    def audited(executor: Executor | None) -> dict[str, object]:
+        audit = Audit(log.splitlines(), {"ann"}, executor)
+        return {"total": audit.total, "excluded": audit.excluded, "by": audit.shown_by, "head": audit.head}
+
+    assert same(executors[:1] + executors[2:], audited)["total"]
+
+
+def test_shards_are_submitted_ahead_and_not_all_at_once() -> None:
+    executor = Backwards()
+    shards = run_shards(executor, abs, ((-number,) for number in range(10)), "number", ahead=4)
+    assert next(shards) == 0
+    assert executor.ran == 4
+    assert list(shards) == [*range(1, 10)]
+
+
+def test_what_waits_after_an_error_is_cancelled() -> None:
+    executor = Backwards()
+    with pytest.raises(ZeroDivisionError):
+        list(run_shards(executor, divmod, [(1, 1), (1, 0)], "division"))
+    with ThreadPoolExecutor(1) as threads, pytest.raises(ZeroDivisionError):
+        list(run_shards(threads, divmod, [(1, 0), (1, 1)], "division"))
+
+
+def test_a_process_that_is_killed_is_told_with_its_shard() -> None:
+    with open_executor(2) as executor:
+        shards = run_shards(executor, os._exit, [(1,)], "problem")
+        with pytest.raises(LocalError, match=r"^problem 1: a process that computes has ended"):
+            list(shards)
+        # The pool is broken for good.
+        with pytest.raises(LocalError, match=r"^problem 1: "):
+            list(run_shards(executor, abs, [(1,)], "problem"))
+
+
+def too_much() -> None:
+    raise MemoryError
+
+
+def test_exhausted_memory_is_told_with_its_shard() -> None:
+    with ThreadPoolExecutor(1) as executor, pytest.raises(LocalError, match=r"^run 1: memory is exhausted$"):
+        list(run_shards(executor, too_much, [()], "run"))
+
+
+@pytest.mark.parametrize(("workers", "ray"), [(0, None), (257, None), (2, "auto")])
+def test_wrong_options(workers: int, ray: str | None) -> None:
+    with pytest.raises(ConfigError, match="workers"), open_executor(workers, ray):
+        pass
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LocalError("disk"),
+        PeerFault("bob", "lies", Check.BAD_PROOF, {"signed": b"1"}, accuser="carol"),
+        VerificationError("false", Check.BAD_PROOF),
+        TimeoutFault(["bob"], "masked", number=3),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_of_another_process_are_as_they_were_raised(error: Exception) -> None:
+    other = pickle.loads(pickle.dumps(error))  # noqa: S301 - its own
+    assert (type(other), str(other), vars(other)) == (type(error), str(error), vars(error))
