@@ -190,7 +190,8 @@ class Client:
             self._taken.received.append(event.received)
         if event.kind == "step" and event.step == self._cut_at and not self._cut:
             self._cut = True
-            self._connection.connections.abort()
+            for connection in self._connection.connections.connections.values():
+                connection.channel.abort()
 
 
 async def serve(job: Job) -> Taken:
