@@ -297,7 +297,7 @@ async def test_differing_sessions_are_told_on_both_sides(net: Net) -> None:
         (b"\x91" * 30_000, "no description"),
         (b"{}", "no description"),
         (bytes(100_000), "bytes, the limit is"),
-        (DescribedSession(b"", {"a": 1}).description(), ""),
+        (DescribedSession(b"", lambda: {"a": 1}).description(), ""),
     ],
     ids=["deep nesting", "JSON", "too long", "other keys"],
 )

@@ -90,7 +90,7 @@ _OWN_SESSION = {"protocol": "secagg", "version": 2, "parameters": {"length": 3, 
 
 
 def _shown_session(content: bytes) -> None:
-    raise handshake._differing("alice", DescribedSession(bytes(32), _OWN_SESSION), content)
+    raise handshake._differing("alice", DescribedSession(bytes(32), lambda: _OWN_SESSION), content)
 
 
 @functools.cache
@@ -237,7 +237,9 @@ def targets() -> list[Target]:
     )
     pack = msgspec.msgpack.encode
     other = {**_OWN_SESSION, "parameters": {"length": 4}}
-    session, described = (DescribedSession(bytes(32), each).description() for each in (_OWN_SESSION, other))
+    session, described = (
+        DescribedSession(bytes(32), lambda each=each: each).description() for each in (_OWN_SESSION, other)
+    )
     frames = framing.HEADER.pack(9, framing.DATA) + b"a message"
     share = b"".join(i.to_bytes(8, "big") for i in (0, 5, _FIELD - 1))
     vector = _ENCODING.pack(_ENCODING.encode(np.zeros(5), party="alice", weight=3)[0])
