@@ -322,7 +322,7 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
                     last = "hangs up during the TLS handshake"
                 except ssl.SSLError as error:
                     # Whoever answers at the address has shown no certificate of the roster.
-                    raise PeerFault(target, tls.describe(error), Check.TLS) from None
+                    raise PeerFault(target, tls.describe(error, dialled=True), Check.TLS) from None
                 except ChannelClosed:
                     # A listener that does not know our certificate looks like this: asyncio sends no alert.
                     hangups += 1

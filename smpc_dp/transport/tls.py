@@ -98,14 +98,18 @@ def member_of(shown: bytes, roster: Roster, address: str) -> Member:
     )
 
 
-def describe(error: ssl.SSLError | TlsError) -> str:
-    """Return the reason in one line, without a position in OpenSSL's source."""
+def describe(error: ssl.SSLError | TlsError, *, dialled: bool = False) -> str:
+    """Return the reason in one line, without a position in OpenSSL's source.
+
+    `dialled`: whether this side has dialled, which trusts only members with an address.
+    """
     if isinstance(error, TlsError):
         return str(error)
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _WRONG_TIME:
         return f"this machine's clock is wrong, by which its {error.verify_message}"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not one of the roster ({error.verify_message})"
+        known = "of a roster's member with an address" if dialled else "one of the roster"
+        return f"its certificate is not {known} ({error.verify_message})"
     return f"TLS failed ({(error.reason or str(error)).replace('_', ' ').lower()})"
 
 

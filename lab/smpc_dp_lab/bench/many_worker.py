@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import resource
@@ -19,13 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 import smpc_dp
+from smpc_dp.engine.phases.messages import PARTICIPANTS, START
 from smpc_dp.engine.result import Result
 from smpc_dp.errors import LocalError, SmpcError
+from smpc_dp.identity.roster import split_address
+from smpc_dp.session.connection import AggregatorConnection
 from smpc_dp.session.events import Event
 from smpc_dp.session.member import Membership
 from smpc_dp.session.opening import open_connection
 from smpc_dp.session.session import Session
 from smpc_dp.session.session_file import SessionFile, load_session
+from smpc_dp_lab.bench.many_trouble import SlowLine, call_as_strangers, flood
 from smpc_dp_lab.bench.resident import peak_bytes
 
 # Values are whole multiples of a step in [-1, 1]: their sums are exact in float64 too.
@@ -41,21 +46,32 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         session: path of the session file.
         length: of a vector.
         seed: of all vectors.
+        requests: how many sums.
         processes: how many processes of clients connect before any asks for the sum.
         number: of this process.
-        parties: names of its clients.
-        killed: the step in which a client's connection is cut.
         seconds: the most that the process may take.
+        parties: names of its clients.
+        killed: of a client whose connection is cut, request and step.
+        slow: the client whose masked vector is sent slowly in `slow_seconds`; empty for none.
+        flooding: the client that sends wrong messages, from its step in `killed` on; empty for none.
+        strangers: whether strangers connect from this process.
+        leaving: clients that leave and come back in the first request, and after it.
     """
 
     session: str
     length: int
     seed: int
+    requests: int
     processes: int
     number: int
     seconds: float
     parties: tuple[str, ...] = ()
-    killed: Mapping[str, str] = {}
+    killed: Mapping[str, tuple[int, str]] = {}
+    slow: str = ""
+    slow_seconds: float = 0.0
+    flooding: str = ""
+    strangers: bool = False
+    leaving: frozenset[str] = frozenset()
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -66,16 +82,27 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, kw_only=True):
-    """What a process has measured: `marks` by the name of what had just ended, sizes in bytes."""
+    """What a process has measured: `marks` by the name of what had just ended, sizes in bytes.
+
+    Attributes:
+        results: of each request, by member, the digest of its result.
+        survivors: of each request, as the first result of the process names them.
+        sent, received: of each connection.
+        failed: the errors of clients that were not cut, and have not left.
+        refused: connections that the aggregator has refused, or that ended by an error.
+        strangers: connections of strangers from this process.
+    """
 
     marks: dict[str, Spent]
-    peak: int
-    descriptors: int
-    results: dict[str, str]
-    survivors: tuple[str, ...] = ()
+    results: list[dict[str, str]]
+    survivors: dict[int, tuple[str, ...]] = {}
+    peak: int = 0
+    descriptors: int = 0
     sent: list[int] = []
     received: list[int] = []
     failed: dict[str, str] = {}
+    refused: int = 0
+    strangers: int = 0
 
 
 def vector_of(name: str, length: int, seed: int) -> NDArray[np.float64]:
@@ -98,12 +125,12 @@ def spent() -> Spent:
 
 
 def raise_limit(needed: int) -> None:
-    """Raise the soft limit of open descriptors to the hard one; raise LocalError if that is below `needed`."""
+    """Raise the soft limit of open descriptors to `needed`; raise LocalError if the hard one is below."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise LocalError(
-            f"{needed:,} descriptors are needed, this system allows {hard:,} of a process: raise the hard limit "
-            "of open files (ulimit -Hn), or take fewer parties"
+            f"{needed:,} descriptors are needed, this system allows {hard:,} of a process: raise the hard "
+            "limit of open files (ulimit -Hn), or take fewer parties"
         )
     if soft != resource.RLIM_INFINITY and soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
@@ -114,29 +141,43 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def value_file(session: str, request: int) -> Path:
+    """Return the file in which the first process of clients stores the value of a request."""
+    return Path(session).with_name(f"value{request}.npy")
+
+
 class Clients:
     """Clients of one process, which share the session file and the event loop."""
 
     def __init__(self, job: Job, session: SessionFile) -> None:
         self._job = job
         self._session = session
-        self.taken = Taken(marks={"loaded": spent()}, peak=0, descriptors=0, results={})
+        self.taken = Taken(marks={"loaded": spent()}, results=[{} for _ in range(job.requests)])
 
     async def run(self) -> None:
-        """Connect all clients, wait for those of other processes, and compute the sum."""
-        opened = await asyncio.gather(*(self._connect(name) for name in self._job.parties))
+        """Connect all clients, wait for those of other processes, and compute the sums."""
+        clients = [Client(name, self._job, self._session, self.taken) for name in self._job.parties]
+        await asyncio.gather(*(client.connect() for client in clients))
         self.taken.marks["connected"] = spent()
         self.taken.descriptors = open_descriptors()
         await self._meet("connected")
         self.taken.marks["begun"] = spent()
-        await asyncio.gather(*(client.sum() for client in opened))
+        calling = asyncio.ensure_future(self._call_as_strangers())
+        for request in range(1, self._job.requests + 1):
+            await asyncio.gather(*(client.sum(request) for client in clients))
+            if request < self._job.requests:
+                await asyncio.gather(*(client.come_back() for client in clients))
+                await self._meet(f"request{request}")
         self.taken.marks["done"] = spent()
-        await asyncio.gather(*(client.close() for client in opened))
+        await asyncio.gather(*(client.close() for client in clients))
+        self.taken.strangers = await calling
 
-    async def _connect(self, name: str) -> Client:
-        client = Client(name, self._job, self.taken)
-        await client.connect(self._session)
-        return client
+    async def _call_as_strangers(self) -> int:
+        """Call as strangers do, if this process is to; return how many have called."""
+        aggregator = self._session.roster.aggregator
+        if not self._job.strangers or aggregator is None:
+            return 0
+        return await call_as_strangers(split_address(aggregator.address or ""))
 
     async def _meet(self, what: str) -> None:
         """Wait until all processes of clients have come so far."""
@@ -148,72 +189,113 @@ class Clients:
 
 
 class Client:
-    """One client: its session, and the step in which its connection is cut, if it is."""
+    """One client: its session, and what goes wrong with it."""
 
-    def __init__(self, name: str, job: Job, taken: Taken) -> None:
-        self._name, self._job, self._taken = name, job, taken
+    def __init__(self, name: str, job: Job, session: SessionFile, taken: Taken) -> None:
+        self._job, self._taken = job, taken
+        self._member = Membership.load(job.session, name, loaded=session)
+        # Request and step in which the connection is cut next; `over`: it was, for good.
         self._cut_at = job.killed.get(name)
-        self._cut = False
+        self._over = False
+        self._leaves = name in job.leaving
+        self._line: SlowLine | None = None
+        self._flood: asyncio.Future[None] | None = None
 
-    async def connect(self, session: SessionFile) -> None:
+    async def connect(self) -> None:
         """Connect as `smpc_dp.connect` does, with a session file that is read already."""
-        membership = Membership.load(self._job.session, self._name, loaded=session)
-        self._connection = await open_connection(membership, self._on_event)
-        self._session = Session(membership, self._connection, self._on_event)
+        if self._member.name == self._job.slow:
+            self._line = SlowLine(self._member)
+            self._connection = await AggregatorConnection.open(self._member, self._line, self._on_event)
+        else:
+            self._connection = await open_connection(self._member, self._on_event)
+        self._session = Session(self._member, self._connection, self._on_event)
 
-    async def sum(self) -> None:
-        """Take part in the sum; record the result's digest, or the error of a client that was not cut."""
-        vector = vector_of(self._name, self._job.length, self._job.seed)
+    async def sum(self, request: int) -> None:
+        """Take part in a sum, unless the connection was cut; record the result's digest, or the error."""
+        if self._over:
+            return
+        vector = vector_of(self._member.name, self._job.length, self._job.seed + request)
         try:
-            result = await self._session.sum(vector)
+            if self._leaves and request == 1:
+                await self._leave_and_come_back(vector)
+            result = await self._session.sum(vector, number=request)
         except SmpcError as error:
-            if not self._cut:
-                self._taken.failed[self._name] = f"{type(error).__name__}: {error}"
+            # Who comes back may be too late for the request under way.
+            if not self._over and not self._leaves:
+                self._taken.failed[self._member.name] = f"{type(error).__name__}: {error}"
             return
-        if self._cut:
-            return
-        self._taken.results[self._name] = digest_of(result)
-        if not self._taken.survivors:
-            self._taken.survivors = result.survivors
-            if self._job.number == 0:
-                np.save(Path(self._job.session).parent / "value.npy", result.value)
+        self._taken.results[request - 1][self._member.name] = digest_of(result)
+        if request not in self._taken.survivors:
+            self._taken.survivors[request] = result.survivors
+            if self._job.number == 1:
+                np.save(value_file(self._job.session, request), result.value)
+
+    async def _leave_and_come_back(self, vector: NDArray[np.float64]) -> None:
+        """Ask for the first sum, be cut, and connect as a new process would."""
+        self._cut_at = (1, START)
+        with contextlib.suppress(SmpcError):
+            await self._session.sum(vector, number=1)
+        self._over, self._cut_at = False, None
+        await self.connect()
+
+    async def come_back(self) -> None:
+        """Leave after a request and connect again, if this client does so."""
+        if self._leaves:
+            await self._session.close()
+            await self.connect()
 
     async def close(self) -> None:
-        """Leave the session, unless the connection was cut."""
-        if not self._cut:
+        """Leave the session, unless the connection was cut; end the flood."""
+        if self._flood is not None:
+            await self._flood
+        if not self._over:
             await self._session.close()
 
     def _on_event(self, event: Event) -> None:
-        """Cut the connection, without goodbye, in the step of the kill; count the bytes of connections."""
+        """Count the bytes of connections; let go wrong what is to in a step."""
         if event.kind == "traffic":
             self._taken.sent.append(event.sent)
             self._taken.received.append(event.received)
-        if event.kind == "step" and event.step == self._cut_at and not self._cut:
-            self._cut = True
-            for connection in self._connection.connections.connections.values():
-                connection.channel.abort()
+        if event.kind != "step" or self._over:
+            return
+        if self._line is not None and event.step == PARTICIPANTS:
+            self._line.slow_down(
+                self._job.length * self._member.encoding.element_bytes, self._job.slow_seconds
+            )
+        if (event.request, event.step) == self._cut_at:
+            self._over = True
+            channels = [one.channel for one in self._connection.connections.connections.values()]
+            if self._member.name == self._job.flooding:
+                self._flood = asyncio.ensure_future(flood(self._member, channels[0]))
+                return
+            for channel in channels:
+                channel.abort()
 
 
 async def serve(job: Job) -> Taken:
-    """Serve one sum; measure each step."""
-    taken = Taken(marks={}, peak=0, descriptors=0, results={})
+    """Serve the sums; measure each step of the first."""
+    taken = Taken(marks={}, results=[])
 
     def on_event(event: Event) -> None:
-        if event.kind == "connected":
+        if event.kind == "refused":
+            taken.refused += 1
+        elif event.kind == "connected" and not taken.results:
+            taken.marks.setdefault("listening", spent())
             taken.marks["connected"] = spent()
             taken.descriptors = max(taken.descriptors, open_descriptors())
         elif event.kind == "step":
-            taken.marks.setdefault(f"step {event.step}", spent())
+            taken.marks.setdefault(f"{event.request} {event.step}", spent())
 
     taken.marks["begun"] = spent()
-    [ended] = await smpc_dp.serve(job.session, requests=1, on_event=on_event)
+    served = await smpc_dp.serve(job.session, requests=job.requests, on_event=on_event)
     taken.marks["done"] = spent()
-    if isinstance(ended, SmpcError):
-        raise ended
-    if not isinstance(ended, Result):
-        raise LocalError("another result than that of a sum")
-    taken.survivors = ended.survivors
-    taken.results = {"aggregator": digest_of(ended)}
+    for request, ended in enumerate(served, 1):
+        if isinstance(ended, SmpcError):
+            raise ended
+        if not isinstance(ended, Result):
+            raise LocalError("another result than that of a sum")
+        taken.survivors[request] = ended.survivors
+        taken.results.append({"aggregator": digest_of(ended)})
     return taken
 
 
