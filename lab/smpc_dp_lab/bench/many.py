@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,16 +19,26 @@ from smpc_dp.engine.phases.messages import AGGREGATOR_STEPS
 from smpc_dp.engine.phases.parameters import MAX_PARTIES, Total
 from smpc_dp.errors import ConfigCheck, ConfigIssue, LocalError
 from smpc_dp.session.local import create_local_session
-from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.session_file import Timeouts, load_session
 from smpc_dp_lab.bench.figures import Figure, Progress, Report, Steps, cost, refuse, versions, within
 from smpc_dp_lab.bench.growth import figure_name, fit
 from smpc_dp_lab.bench.many_trouble import STRANGERS
-from smpc_dp_lab.bench.many_worker import STEP_BITS, Job, Taken, raise_limit, value_file, vector_of
-from smpc_dp_lab.bench.workers import together
+from smpc_dp_lab.bench.many_worker import (
+    LOOK_SECONDS,
+    STEP_BITS,
+    Job,
+    Taken,
+    raise_limit,
+    run_aggregator,
+    run_clients,
+    value_file,
+    vector_of,
+)
 
 PARTIES = (200, 1_000, 5_000, 10_000)
 EACH = 200
 KILLED = 0.05
+SHARED_FROM = 5_000
 SECONDS = 7_200.0
 """The most that one sum may take, with everything before it."""
 TROUBLED_STEP = 30.0
@@ -82,6 +94,7 @@ class Case:
     total: Total | None = None
     trouble: Trouble = Trouble()
     each: int = EACH
+    shared: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -104,6 +117,7 @@ def run_many_bench(
     total: Total | None = None,
     trouble: Trouble = Trouble(),
     each: int = EACH,
+    shared_from: int = SHARED_FROM,
 ) -> Report:
     """Measure one exact sum for each number of clients; check that all survivors have the plain sum.
 
@@ -115,6 +129,7 @@ def run_many_bench(
         total: as in a session file.
         trouble: what goes wrong beside that.
         each: clients of a process.
+        shared_from: with so many clients those of a process check public messages once for all of them.
 
     Raises:
         ConfigError: a number is out of range.
@@ -132,7 +147,7 @@ def run_many_bench(
     step = Steps(progress, "sums", len(parties))
     figures: list[Figure] = []
     for count in parties:
-        figures += measure(Case(count, length, killed, seed, total, trouble, each))
+        figures += measure(Case(count, length, killed, seed, total, trouble, each, count >= shared_from))
         step()
     fits = [fit(figures, "parties", parties, kind) for kind in KINDS] if len(set(parties)) > 1 else []
     parameters = {
@@ -142,6 +157,7 @@ def run_many_bench(
         "seed": seed,
         "total": total,
         "trouble": asdict(trouble),
+        "shared_from": shared_from,
         "fits": fits,
     }
     return Report("many", figures, versions("numpy"), parameters)
@@ -155,12 +171,41 @@ def measure(case: Case) -> list[Figure]:
     """Run one sum and return its figures; raise LocalError where it goes wrong."""
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         jobs = _jobs(Path(folder), case)
-        calls = [[] for _ in jobs]
-        inputs = [msgspec.json.encode(job) for job in jobs]
-        printed = together("many_worker", calls, "a process of members", SECONDS, inputs)
-        aggregator, *clients = (msgspec.json.decode(output, type=Taken) for output in printed)
+        aggregator, *clients = _run(Path(folder), jobs)
         _check(case, jobs, aggregator, clients)
     return _figures(case, aggregator, clients)
+
+
+def _run(folder: Path, jobs: Sequence[Job]) -> list[Taken]:
+    """Run each job in a process of its own; return what each has measured.
+
+    The session file is read once for all clients: their processes are forked from this one.
+
+    Raises LocalError if one fails, or takes longer than it may; no process is left.
+    """
+    forking = multiprocessing.get_context("fork")
+    files = [folder / f"taken{job.number}.json" for job in jobs]
+    workers = [forking.Process(target=run_aggregator, args=(jobs[0], files[0]), daemon=True)]
+    ends = time.monotonic() + SECONDS
+    try:
+        # Before this process has the session file, which the aggregator reads itself.
+        workers[0].start()
+        session = load_session(jobs[0].session)
+        for job, file in zip(jobs[1:], files[1:], strict=True):
+            workers.append(forking.Process(target=run_clients, args=(job, session, file), daemon=True))
+            workers[-1].start()
+        while any(worker.exitcode is None for worker in workers):
+            if any(worker.exitcode for worker in workers):
+                raise LocalError("a process of members failed: its error is above")
+            if time.monotonic() > ends:
+                raise LocalError(f"the members took more than {SECONDS} s")
+            time.sleep(LOOK_SECONDS)
+    finally:
+        for worker in workers:
+            if worker.pid is not None:
+                worker.kill()
+                worker.join()
+    return [msgspec.json.decode(file.read_bytes(), type=Taken) for file in files]
 
 
 def _jobs(folder: Path, case: Case) -> list[Job]:
@@ -206,6 +251,7 @@ def _jobs(folder: Path, case: Case) -> list[Job]:
             slow=slow,
             slow_seconds=SLOW_PART * step,
             flooding=flooding,
+            shared=case.shared,
             strangers=case.trouble.flood and number == 1,
             leaving=frozenset(leaving.intersection(group)),
         )
@@ -247,6 +293,8 @@ def _figures(case: Case, aggregator: Taken, clients: Sequence[Taken]) -> list[Fi
     marks = aggregator.marks
     killed = int(case.killed * case.parties)
     how = HOW.format(each=case.each, killed=killed, parties=case.parties)
+    if case.shared:
+        how += "; what is public is checked once for all clients of a process"
     stages = ("loaded", "connected", "begun", "done")
     ends = [[one.marks[stage] for stage in stages] for one in clients]
     values = {

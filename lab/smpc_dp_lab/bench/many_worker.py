@@ -1,7 +1,4 @@
-"""Members of a session of many parties: the aggregator, or some hundred clients in one event loop.
-
-`python -m smpc_dp_lab.bench.many_worker` reads its `Job` as JSON, and prints what it has measured as JSON.
-"""
+"""Members of a session of many parties: the aggregator, or some hundred clients in one event loop."""
 
 from __future__ import annotations
 
@@ -10,10 +7,11 @@ import contextlib
 import hashlib
 import os
 import resource
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,15 +19,20 @@ from numpy.typing import NDArray
 
 import smpc_dp
 from smpc_dp.engine.phases.messages import PARTICIPANTS, START
+from smpc_dp.engine.registry import make_party
 from smpc_dp.engine.result import Result
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.session_protocol import MakeParty
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.identity.roster import split_address
 from smpc_dp.session.connection import AggregatorConnection
 from smpc_dp.session.events import Event
 from smpc_dp.session.member import Membership
+from smpc_dp.session.memory.simulated_run import RememberingVerifier
 from smpc_dp.session.opening import open_connection
 from smpc_dp.session.session import Session
-from smpc_dp.session.session_file import SessionFile, load_session
+from smpc_dp.session.session_file import SessionFile
+from smpc_dp.wire.signing import Context
 from smpc_dp_lab.bench.many_trouble import SlowLine, call_as_strangers, flood
 from smpc_dp_lab.bench.resident import peak_bytes
 
@@ -55,6 +58,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         slow: the client whose masked vector is sent slowly in `slow_seconds`; empty for none.
         flooding: the client that sends wrong messages, from its step in `killed` on; empty for none.
         strangers: whether strangers connect from this process.
+        shared: whether what is public is checked once for all clients of this process.
         leaving: clients that leave and come back in the first request, and after it.
     """
 
@@ -71,6 +75,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     slow_seconds: float = 0.0
     flooding: str = ""
     strangers: bool = False
+    shared: bool = False
     leaving: frozenset[str] = frozenset()
 
 
@@ -146,6 +151,17 @@ def value_file(session: str, request: int) -> Path:
     return Path(session).with_name(f"value{request}.npy")
 
 
+def shared_checks() -> MakeParty:
+    """Return what makes the roles of parties that check public messages once for all of them."""
+    memo: dict[tuple[Hashable, ...], Any] = {}
+    verifier = RememberingVerifier()
+
+    def make(context: Context, *arguments: Any, **named: Any) -> Run[Any]:
+        return make_party(replace(context, verify=verifier, memo=memo), *arguments, **named)
+
+    return make
+
+
 class Clients:
     """Clients of one process, which share the session file and the event loop."""
 
@@ -156,7 +172,8 @@ class Clients:
 
     async def run(self) -> None:
         """Connect all clients, wait for those of other processes, and compute the sums."""
-        clients = [Client(name, self._job, self._session, self.taken) for name in self._job.parties]
+        role = shared_checks() if self._job.shared else None
+        clients = [Client(name, self._job, self._session, self.taken, role) for name in self._job.parties]
         await asyncio.gather(*(client.connect() for client in clients))
         self.taken.marks["connected"] = spent()
         self.taken.descriptors = open_descriptors()
@@ -191,8 +208,10 @@ class Clients:
 class Client:
     """One client: its session, and what goes wrong with it."""
 
-    def __init__(self, name: str, job: Job, session: SessionFile, taken: Taken) -> None:
-        self._job, self._taken = job, taken
+    def __init__(
+        self, name: str, job: Job, session: SessionFile, taken: Taken, role: MakeParty | None
+    ) -> None:
+        self._job, self._taken, self._role = job, taken, role
         self._member = Membership.load(job.session, name, loaded=session)
         # Request and step in which the connection is cut next; `over`: it was, for good.
         self._cut_at = job.killed.get(name)
@@ -205,9 +224,11 @@ class Client:
         """Connect as `smpc_dp.connect` does, with a session file that is read already."""
         if self._member.name == self._job.slow:
             self._line = SlowLine(self._member)
-            self._connection = await AggregatorConnection.open(self._member, self._line, self._on_event)
+            self._connection = await AggregatorConnection.open(
+                self._member, self._line, self._on_event, self._role
+            )
         else:
-            self._connection = await open_connection(self._member, self._on_event)
+            self._connection = await open_connection(self._member, self._on_event, role=self._role)
         self._session = Session(self._member, self._connection, self._on_event)
 
     async def sum(self, request: int) -> None:
@@ -299,18 +320,28 @@ async def serve(job: Job) -> Taken:
     return taken
 
 
-async def main(job: Job) -> Taken:
-    """Do a job in the time that it may take."""
-    async with asyncio.timeout(job.seconds):
-        if not job.parties:
+def run_clients(job: Job, session: SessionFile, file: Path) -> None:
+    """Run the clients of a job, in the time that it may take; write what they have measured into a file."""
+
+    async def main() -> Taken:
+        async with asyncio.timeout(job.seconds):
+            clients = Clients(job, session)
+            await clients.run()
+            return clients.taken
+
+    _write(asyncio.run(main()), file)
+
+
+def run_aggregator(job: Job, file: Path) -> None:
+    """Run the aggregator of a job as `run_clients` does the clients."""
+
+    async def main() -> Taken:
+        async with asyncio.timeout(job.seconds):
             return await serve(job)
-        clients = Clients(job, await asyncio.to_thread(load_session, job.session))
-        await clients.run()
-        return clients.taken
+
+    _write(asyncio.run(main()), file)
 
 
-if __name__ == "__main__":
-    read = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
-    measured = asyncio.run(main(read))
-    measured.peak = peak_bytes()
-    sys.stdout.buffer.write(msgspec.json.encode(measured))
+def _write(taken: Taken, file: Path) -> None:
+    taken.peak = peak_bytes()
+    file.write_bytes(msgspec.json.encode(taken))
