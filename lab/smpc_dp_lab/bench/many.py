@@ -172,7 +172,7 @@ def measure(case: Case) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         jobs = _jobs(Path(folder), case)
         aggregator, *clients = _run(Path(folder), jobs)
-        _check(case, jobs, aggregator, clients)
+        check_sums(case, jobs, aggregator, clients)
     return _figures(case, aggregator, clients)
 
 
@@ -259,7 +259,7 @@ def _jobs(folder: Path, case: Case) -> list[Job]:
     ]
 
 
-def _check(case: Case, jobs: Sequence[Job], aggregator: Taken, clients: Sequence[Taken]) -> None:
+def check_sums(case: Case, jobs: Sequence[Job], aggregator: Taken, clients: Sequence[Taken]) -> None:
     """Raise LocalError unless everybody who was not cut has the plain sum over the named survivors."""
     for one in clients:
         for name, error in one.failed.items():
