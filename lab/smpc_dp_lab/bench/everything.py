@@ -16,6 +16,7 @@ from smpc_dp_lab.bench.figures import Progress, Report, refuse
 from smpc_dp_lab.bench.gopa import DIRECT, run_gopa_bench
 from smpc_dp_lab.bench.growth import SIZES, run_growth_bench
 from smpc_dp_lab.bench.learn import run_learn_bench
+from smpc_dp_lab.bench.many import run_many_bench
 from smpc_dp_lab.bench.page import RESULTS, load_results, page
 from smpc_dp_lab.bench.pairwise import run_compare_bench, run_garbling_bench, run_ot_bench
 from smpc_dp_lab.bench.proofs import run_proofs_bench
@@ -61,6 +62,7 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
         "learn": lambda: run_learn_bench(runs, progress, (1_000,), peers.gosta, peers.gosta_python),
         "engines": lambda: run_engines_bench(1, progress, (3,), (30, 100)),
         "session": lambda: run_session_bench(5 if quick else 10, 1_000_000, 1, progress),
+        "many": lambda: run_many_bench((20, 40) if quick else (50, 100, 200), 1_000, progress),
         "growth": lambda: run_growth_bench(1 if quick else 3, progress, few),
     }
 

@@ -25,7 +25,7 @@ from smpc_dp.engine.run import Run
 from smpc_dp.engine.session_protocol import MakeParty
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.identity.roster import split_address
-from smpc_dp.session.connection import AggregatorConnection
+from smpc_dp.session.connection import AggregatorConnection, Connection
 from smpc_dp.session.events import Event
 from smpc_dp.session.member import Membership
 from smpc_dp.session.memory.simulated_run import RememberingVerifier
@@ -222,6 +222,7 @@ class Client:
 
     async def connect(self) -> None:
         """Connect as `smpc_dp.connect` does, with a session file that is read already."""
+        self._connection: Connection
         if self._member.name == self._job.slow:
             self._line = SlowLine(self._member)
             self._connection = await AggregatorConnection.open(
