@@ -269,7 +269,9 @@ class Client:
     async def close(self) -> None:
         """Leave the session, unless the connection was cut; end the flood."""
         if self._flood is not None:
-            await self._flood
+            # The aggregator may be gone, and would be called for long.
+            self._flood.cancel()
+            await asyncio.gather(self._flood, return_exceptions=True)
         if not self._over:
             await self._session.close()
 
