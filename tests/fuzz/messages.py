@@ -7,6 +7,7 @@ import contextlib
 import functools
 import importlib
 import math
+from collections.abc import Mapping
 from types import ModuleType
 
 import msgspec
