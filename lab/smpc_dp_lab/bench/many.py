@@ -271,13 +271,13 @@ def check_sums(case: Case, jobs: Sequence[Job], aggregator: Taken, clients: Sequ
         stayed = {*case.names} - cut
         results = {name: digest for one in clients for name, digest in one.results[request - 1].items()}
         survivors = aggregator.survivors[request]
-        for missing, what in (
+        for missing, lacking in (
             (stayed - results.keys(), "no result"),
             (stayed - {*survivors}, "no part in it"),
         ):
             if missing:
                 raise LocalError(
-                    f"request {request}: {len(missing)} clients, {min(missing)} too, have {what}"
+                    f"request {request}: {len(missing)} clients, {min(missing)} too, have {lacking}"
                 )
         if {*results.values()} != {*aggregator.results[request - 1].values()}:
             raise LocalError(f"request {request}: the members have different results")
@@ -290,19 +290,19 @@ def check_sums(case: Case, jobs: Sequence[Job], aggregator: Taken, clients: Sequ
 
 def _figures(case: Case, aggregator: Taken, clients: Sequence[Taken]) -> list[Figure]:
     """Return the figures of a sum that went right."""
-    marks = aggregator.marks
+    moments = aggregator.moments
     killed = int(case.killed * case.parties)
     how = HOW.format(each=case.each, killed=killed, parties=case.parties)
     if case.shared:
         how += "; what is public is checked once for all clients of a process"
-    stages = ("loaded", "connected", "begun", "done")
-    ends = [[one.marks[stage] for stage in stages] for one in clients]
+    names = ("loaded", "connected", "begun", "done")
+    ends = [[one.moments[name] for name in names] for one in clients]
     values = {
         "set-up, wall time": max(end[1].clock for end in ends) - min(end[0].clock for end in ends),
         "sum, wall time": max(end[3].clock for end in ends) - min(end[2].clock for end in ends),
-        "aggregator CPU time, start": marks["listening"].processor - marks["begun"].processor,
-        "aggregator CPU time, connections": marks["connected"].processor - marks["listening"].processor,
-        "aggregator CPU time, sum": marks["done"].processor - marks["connected"].processor,
+        "aggregator CPU time, start": moments["listening"].processor - moments["begun"].processor,
+        "aggregator CPU time, connections": moments["connected"].processor - moments["listening"].processor,
+        "aggregator CPU time, sum": moments["done"].processor - moments["connected"].processor,
         "client CPU time, connection": sum(end[1].processor - end[0].processor for end in ends)
         / case.parties,
         "client CPU time, sum": sum(end[3].processor - end[2].processor for end in ends) / case.parties,

@@ -87,7 +87,7 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, kw_only=True):
-    """What a process has measured: `marks` by the name of what had just ended, sizes in bytes.
+    """What a process has measured: `moments` by the name of what had just ended, sizes in bytes.
 
     Attributes:
         results: of each request, by member, the digest of its result.
@@ -98,7 +98,7 @@ class Taken(msgspec.Struct, kw_only=True):
         strangers: connections of strangers from this process.
     """
 
-    marks: dict[str, Spent]
+    moments: dict[str, Spent]
     results: list[dict[str, str]]
     survivors: dict[int, tuple[str, ...]] = {}
     peak: int = 0
@@ -120,8 +120,8 @@ def vector_of(name: str, length: int, seed: int) -> NDArray[np.float64]:
 
 def digest_of(result: Result) -> str:
     """Return a digest of what all survivors must agree on: the value, the survivors and the absent."""
-    said = msgspec.json.encode([result.survivors, result.absent])
-    return hashlib.sha256(said + result.value.tobytes()).hexdigest()
+    names = msgspec.json.encode([result.survivors, result.absent])
+    return hashlib.sha256(names + result.value.tobytes()).hexdigest()
 
 
 def spent() -> Spent:
@@ -168,24 +168,24 @@ class Clients:
     def __init__(self, job: Job, session: SessionFile) -> None:
         self._job = job
         self._session = session
-        self.taken = Taken(marks={"loaded": spent()}, results=[{} for _ in range(job.requests)])
+        self.taken = Taken(moments={"loaded": spent()}, results=[{} for _ in range(job.requests)])
 
     async def run(self) -> None:
         """Connect all clients, wait for those of other processes, and compute the sums."""
         role = shared_checks() if self._job.shared else None
         clients = [Client(name, self._job, self._session, self.taken, role) for name in self._job.parties]
         await asyncio.gather(*(client.connect() for client in clients))
-        self.taken.marks["connected"] = spent()
+        self.taken.moments["connected"] = spent()
         self.taken.descriptors = open_descriptors()
         await self._meet("connected")
-        self.taken.marks["begun"] = spent()
+        self.taken.moments["begun"] = spent()
         calling = asyncio.ensure_future(self._call_as_strangers())
         for request in range(1, self._job.requests + 1):
             await asyncio.gather(*(client.sum(request) for client in clients))
             if request < self._job.requests:
                 await asyncio.gather(*(client.come_back() for client in clients))
                 await self._meet(f"request{request}")
-        self.taken.marks["done"] = spent()
+        self.taken.moments["done"] = spent()
         await asyncio.gather(*(client.close() for client in clients))
         self.taken.strangers = await calling
 
@@ -196,9 +196,9 @@ class Clients:
             return 0
         return await call_as_strangers(split_address(aggregator.address or ""))
 
-    async def _meet(self, what: str) -> None:
+    async def _meet(self, point: str) -> None:
         """Wait until all processes of clients have come so far."""
-        folder = Path(self._job.session).parent / what
+        folder = Path(self._job.session).parent / point
         folder.mkdir(exist_ok=True)
         (folder / str(self._job.number)).touch()
         while len(os.listdir(folder)) < self._job.processes:
@@ -298,21 +298,21 @@ class Client:
 
 async def serve(job: Job) -> Taken:
     """Serve the sums; measure each step of the first."""
-    taken = Taken(marks={}, results=[])
+    taken = Taken(moments={}, results=[])
 
     def on_event(event: Event) -> None:
         if event.kind == "refused":
             taken.refused += 1
         elif event.kind == "connected" and not taken.results:
-            taken.marks.setdefault("listening", spent())
-            taken.marks["connected"] = spent()
+            taken.moments.setdefault("listening", spent())
+            taken.moments["connected"] = spent()
             taken.descriptors = max(taken.descriptors, open_descriptors())
         elif event.kind == "step":
-            taken.marks.setdefault(f"{event.request} {event.step}", spent())
+            taken.moments.setdefault(f"{event.request} {event.step}", spent())
 
-    taken.marks["begun"] = spent()
+    taken.moments["begun"] = spent()
     served = await smpc_dp.serve(job.session, requests=job.requests, on_event=on_event)
-    taken.marks["done"] = spent()
+    taken.moments["done"] = spent()
     for request, ended in enumerate(served, 1):
         if isinstance(ended, SmpcError):
             raise ended

@@ -83,8 +83,8 @@ class Ended:
             Job(**shared, number=1, parties=tuple(self.case.names), killed=killed),  # type: ignore[arg-type]
         ]
         self.survivors = tuple(self.case.names[:4])
-        self.aggregator = Taken(marks={}, results=[{"aggregator": "d"}], survivors={1: self.survivors})
-        self.clients = Taken(marks={}, results=[dict.fromkeys(self.survivors, "d")])
+        self.aggregator = Taken(moments={}, results=[{"aggregator": "d"}], survivors={1: self.survivors})
+        self.clients = Taken(moments={}, results=[dict.fromkeys(self.survivors, "d")])
         self.store(sum(vector_of(name, 3, 8) for name in self.survivors))
 
     def store(self, value: object) -> None:
