@@ -75,6 +75,7 @@ class Roster:
     """
 
     __slots__ = (
+        "_by_certificate",
         "_by_name",
         "_index",
         "aggregator",
@@ -105,6 +106,7 @@ class Roster:
         self.servers = tuple(member for member in listed if member.role == "server")
         self.aggregator = next((member for member in listed if member.role == "aggregator"), None)
         self._by_name = {member.name: member for member in listed}
+        self._by_certificate = {member.certificate: member for member in listed}
         self.party_names = tuple(member.name for member in self.parties)
         self._index = {name: number for number, name in enumerate(self.party_names, start=1)}
         self.keys = MappingProxyType({member.name: member.public_key for member in listed})
@@ -150,6 +152,10 @@ class Roster:
         if name not in self._by_name:
             raise ConfigError.at("roster", f"nobody is called {name!r}", ConfigCheck.UNKNOWN_NAME)
         return self._by_name[name]
+
+    def with_certificate(self, certificate: bytes) -> Member | None:
+        """Return the member that has this certificate, DER; None if no member has it."""
+        return self._by_certificate.get(certificate)
 
     def index(self, name: str) -> int:
         """Return the number (1 to n) of the party `name`; raise ConfigError if it is no party."""

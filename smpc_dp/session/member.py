@@ -175,7 +175,7 @@ class Membership:
             identity=self.identity,
             roster=self.session.roster,
             session_digest=self.session.digest,
-            session=self.session.canonical(),
+            session=self.session.canonical,
             connect_timeout=timeouts.connect,
             frame_timeout=timeouts.step,
             message_timeout=timeouts.step / 2 if aggregator else math.inf,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Set
 from dataclasses import replace
 
 import msgspec
@@ -57,53 +58,59 @@ class Operations:
         """`ignored`: excluded parties, whatever they ask for."""
         self._most = parties // 2 + 1
         self._ignored = ignored
-        self._held: list[InboundEvent] = []
+        # By the number of their arrival, and these numbers by party: ten thousand are not searched for each
+        # event.
+        self._held: dict[int, InboundEvent] = {}
+        self._numbers: dict[str, list[int]] = {}
+        self._arrivals = itertools.count()
 
     @property
-    def heard(self) -> frozenset[str]:
+    def heard(self) -> Set[str]:
         """Parties that have asked, or are lost."""
-        return frozenset(inbound.peer for inbound in self._held)
+        return self._numbers.keys()
 
     def hold(self, inbound: InboundEvent) -> None:
         """Store a message or the loss of a party until the operation is settled; a few for each party.
 
         What a party asks for after its loss, in another process, takes the place of all before.
         """
-        if is_hello(inbound) and any(each.envelope is None for each in self._of(inbound.peer)):
+        before = [self._held[number] for number in self._numbers.get(inbound.peer, ())]
+        if is_hello(inbound) and any(each.envelope is None for each in before):
             self.forget(inbound.peer)
-        if len(self._of(inbound.peer)) >= MAX_HELD:
+        elif len(before) >= MAX_HELD:
             return
         envelope = inbound.envelope
         if envelope is not None and len(envelope.body) > SMALL_MESSAGE:
             # No hello is so large. The rest has a wrong signature, and excludes its sender.
             inbound = replace(inbound, envelope=msgspec.structs.replace(envelope, body=b""))
-        self._held.append(inbound)
-
-    def _of(self, peer: str) -> list[InboundEvent]:
-        """Return what is stored of a party."""
-        return [inbound for inbound in self._held if inbound.peer == peer]
+        number = next(self._arrivals)
+        self._held[number] = inbound
+        self._numbers.setdefault(inbound.peer, []).append(number)
 
     def forget(self, peer: str) -> None:
         """Drop what a party has asked for; it may ask again."""
-        self._held = [inbound for inbound in self._held if inbound.peer != peer]
+        for number in self._numbers.pop(peer, ()):
+            del self._held[number]
 
-    def is_clear(self, others: Collection[str]) -> bool:
+    def is_clear(self, others: Set[str]) -> bool:
         """Tell whether more than half ask for the same operation, or none of `others` could still ask."""
-        spoken = {inbound.peer for inbound in self._held}
-        return max(self._requested().values(), default=0) >= self._most or spoken.issuperset(others)
+        # Fewer than half cannot be more than half: they need not be counted.
+        if len(self._numbers) >= self._most and max(self._requested().values(), default=0) >= self._most:
+            return True
+        return self._numbers.keys() >= others
 
     def settle(self) -> tuple[str, list[InboundEvent]]:
         """Return the step with which most have asked, and all stored events."""
         requested = self._requested()
         # Of two equally frequent kinds, the one that was asked for first.
         step = max(requested, key=lambda each: requested[each], default=HELLO)
-        return step, list(self._held)
+        return step, list(self._held.values())
 
     @property
     def text(self) -> str:
         """What most parties ask for, in the hellos of sums; empty if there are none."""
         asked: dict[str, str] = {}
-        for inbound in self._held:
+        for inbound in self._held.values():
             if inbound.envelope is None or inbound.envelope.step != HELLO or inbound.peer in self._ignored:
                 continue
             # The role excludes the sender of a hello that is none.
@@ -115,7 +122,7 @@ class Operations:
     def _requested(self) -> Counter[str]:
         """Count the parties that ask for each kind of request."""
         first: dict[str, str] = {}
-        for inbound in self._held:
+        for inbound in self._held.values():
             if inbound.envelope is None:
                 first.pop(inbound.peer, None)
             elif inbound.peer not in self._ignored and is_hello(inbound):

@@ -14,7 +14,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -72,10 +72,10 @@ class _Value(NamedTuple):
 class DescribedSession:
     """This member's session, and its comparison with the descriptions of peers.
 
-    `digest` is the session digest, 32 bytes; `session` in JSON's types.
+    `digest` is the session digest, 32 bytes; `session` returns the session in JSON's types.
     """
 
-    def __init__(self, digest: bytes, session: Mapping[str, object]) -> None:
+    def __init__(self, digest: bytes, session: Callable[[], Mapping[str, object]]) -> None:
         self.digest = digest
         self._session = session
         # The description of many members takes long: it is made once, by the first thread that needs it.
@@ -112,8 +112,9 @@ class DescribedSession:
 
     @cached_property
     def _parts(self) -> tuple[_Terms, _Roster]:
-        terms = {key: value for key, value in self._session.items() if key != "roster"}
-        return _Terms(dict(_values("", terms, 0))), _Roster(dict(_members(self._session.get("roster"))))
+        session = self._session()
+        terms = {key: value for key, value in session.items() if key != "roster"}
+        return _Terms(dict(_values("", terms, 0))), _Roster(dict(_members(session.get("roster"))))
 
     @cached_property
     def _encoded(self) -> bytes:

@@ -58,8 +58,9 @@ _LOG = logging.getLogger("smpc_dp.transport")
 class Endpoint:
     """One member's side of all its channels: its identity, the roster, the session, and limits.
 
-    `session` is the canonical session (JSON types) whose 32-byte digest is `session_digest`; peers compare
-    digests, and describe their sessions to each other when these differ. Sizes in bytes, times in seconds.
+    `session` returns the canonical session (JSON types) whose 32-byte digest is `session_digest`; peers
+    compare digests, and describe their sessions to each other when these differ: only then it is called.
+    Sizes in bytes, times in seconds.
     `connect_timeout` covers everything from the first attempt to the welcome; `frame_timeout` one frame of at
     most 1 MiB, `message_timeout` a message, from when its budget admits it: `budget` if it is above 1 MiB,
     else `small_budget`. `max_pending`: connections that have not shown a certificate. `prepared`: contexts
@@ -71,7 +72,7 @@ class Endpoint:
     identity: Identity
     roster: Roster
     session_digest: bytes
-    session: Mapping[str, object]
+    session: Callable[[], Mapping[str, object]]
     connect_timeout: float = 30.0
     frame_timeout: float = 30.0
     message_timeout: float = math.inf
@@ -276,6 +277,8 @@ async def listen(
     be had.
     """
     _check_loop()
+    # In a thread, and before anybody can call: it takes long for many members.
+    await asyncio.to_thread(lambda: endpoint.contexts.server)
     sock = await asyncio.to_thread(listening, host, port)
     sock.setblocking(False)
     _LOG.info("%s: listens on %s:%d", endpoint.identity.name, host, sock.getsockname()[1])
@@ -319,7 +322,7 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
                     last = "hangs up during the TLS handshake"
                 except ssl.SSLError as error:
                     # Whoever answers at the address has shown no certificate of the roster.
-                    raise PeerFault(target, tls.describe(error), Check.TLS) from None
+                    raise PeerFault(target, tls.describe(error, dialled=True), Check.TLS) from None
                 except ChannelClosed:
                     # A listener that does not know our certificate looks like this: asyncio sends no alert.
                     hangups += 1

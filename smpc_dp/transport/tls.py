@@ -5,13 +5,12 @@ from __future__ import annotations
 import codecs
 import contextlib
 import datetime
-import hmac
 import os
 import ssl
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 from smpc_dp.crypto.tls import TlsContext, TlsError
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFault
@@ -23,13 +22,32 @@ from smpc_dp.identity.roster import Member, Roster
 _WRONG_TIME = (9, 10)
 
 
-@dataclass(frozen=True, slots=True)
 class Contexts:
-    """TLS contexts of one member: for accepting connections, for opening them, and for blocking channels."""
+    """TLS contexts of one member: for accepting connections, for opening them, and for blocking channels.
 
-    server: ssl.SSLContext
-    client: ssl.SSLContext
-    blocking: TlsContext
+    OpenSSL sorts the trusted certificates anew for each that it is given, so that those of 10,000 members
+    take it many seconds. Only a member that listens needs them: `server` and `blocking` are made at first
+    use, and `client` trusts only the members that have an address, as nobody else can be dialled.
+    """
+
+    def __init__(self, identity: Identity, roster: Roster) -> None:
+        self._identity = identity
+        self._roster = roster
+        dialled = (member.certificate for member in roster if member.address is not None)
+        self.client = _context(ssl.PROTOCOL_TLS_CLIENT, dialled, identity)
+
+    @cached_property
+    def server(self) -> ssl.SSLContext:
+        """Context for accepting connections of any member."""
+        result = _context(ssl.PROTOCOL_TLS_SERVER, self._roster.certificates, self._identity)
+        result.num_tickets = 0
+        return result
+
+    @cached_property
+    def blocking(self) -> TlsContext:
+        """Context of both sides of blocking channels with any member."""
+        own, certificates = self._identity, list(self._roster.certificates)
+        return TlsContext(own.private_key_pem(), own.certificate, certificates)
 
 
 def contexts(identity: Identity, roster: Roster) -> Contexts:
@@ -43,15 +61,9 @@ def contexts(identity: Identity, roster: Roster) -> Contexts:
         raise ConfigError(
             f"the roster does not hold the key of our identity '{identity.name}'", ConfigCheck.DIFFERS
         )
-    anchors, key = b"".join(roster.certificates), identity.private_key_pem()
-    pem = key + ssl.DER_cert_to_PEM_cert(identity.certificate).encode("ascii")
-    with _private_file(pem) as path:
-        server = _context(ssl.PROTOCOL_TLS_SERVER, anchors, path)
-        client = _context(ssl.PROTOCOL_TLS_CLIENT, anchors, path)
-    server.num_tickets = 0
     # Looking up an address loads this codec, in 2 ms: like contexts, once and before any call.
     codecs.lookup("idna")
-    return Contexts(server, client, TlsContext(key, identity.certificate, list(roster.certificates)))
+    return Contexts(identity, roster)
 
 
 def check_clock() -> None:
@@ -78,36 +90,43 @@ def authenticated(tls: ssl.SSLObject | ssl.SSLSocket, roster: Roster, address: s
 
 def member_of(shown: bytes, roster: Roster, address: str) -> Member:
     """Return the member that has this certificate, DER; raise PeerFault if none has."""
-    for member in roster:
-        if hmac.compare_digest(shown, member.certificate):
-            return member
+    member = roster.with_certificate(shown)
+    if member is not None:
+        return member
     raise PeerFault(
         address, "its certificate is not in the roster", Check.TLS_CERTIFICATE, {"certificate": shown}
     )
 
 
-def describe(error: ssl.SSLError | TlsError) -> str:
-    """Return the reason in one line, without a position in OpenSSL's source."""
+def describe(error: ssl.SSLError | TlsError, *, dialled: bool = False) -> str:
+    """Return the reason in one line, without a position in OpenSSL's source.
+
+    `dialled`: whether this side has dialled, which trusts only members with an address.
+    """
     if isinstance(error, TlsError):
         return str(error)
     if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in _WRONG_TIME:
         return f"this machine's clock is wrong, by which its {error.verify_message}"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not one of the roster ({error.verify_message})"
+        known = "of a roster's member with an address" if dialled else "one of the roster"
+        return f"its certificate is not {known} ({error.verify_message})"
     return f"TLS failed ({(error.reason or str(error)).replace('_', ' ').lower()})"
 
 
-def _context(purpose: int, anchors: bytes, key_path: str) -> ssl.SSLContext:
-    """Return a TLS context for one direction."""
+def _context(purpose: int, trusted: Iterable[bytes], identity: Identity) -> ssl.SSLContext:
+    """Return a member's TLS context for one direction, which trusts these certificates."""
     context = ssl.SSLContext(purpose)
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
     # Certificates name members, not hosts: `authenticated` pins the whole certificate.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION
+    own = ssl.DER_cert_to_PEM_cert(identity.certificate).encode("ascii")
     try:
-        context.load_verify_locations(cadata=anchors)
-        context.load_cert_chain(key_path)
+        if anchors := b"".join(trusted):
+            context.load_verify_locations(cadata=anchors)
+        with _private_file(identity.private_key_pem() + own) as path:
+            context.load_cert_chain(path)
     except ssl.SSLError as error:
         raise LocalError(f"OpenSSL does not take our certificates: {error}") from None
     return context

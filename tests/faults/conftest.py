@@ -148,7 +148,7 @@ class Net:
             identity=who if isinstance(who, Identity) else self.identities[who],
             roster=roster or self.roster,
             session_digest=digest_of(session),
-            session=session,
+            session=lambda: session,
             connect_timeout=connect_timeout,
             frame_timeout=frame_timeout,
             max_message=max_message,

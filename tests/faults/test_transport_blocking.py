@@ -331,7 +331,7 @@ def test_contexts_of_a_larger_roster_do_not_let_its_other_members_in(tmp_path: P
         identity=evaluator.identity,
         roster=Roster(pair, requires_aggregator=False),
         session_digest=evaluator.session.digest,
-        session=evaluator.session.canonical(),
+        session=evaluator.session.canonical,
         connect_timeout=3.0,
         frame_timeout=1.0,
         prepared=evaluator.contexts,

@@ -66,7 +66,7 @@ async def test_server_with_an_unknown_key(net: Net) -> None:
     other = Identity.generate("agg")
     roster = Roster([*net.members[:3], other.entry("aggregator", "127.0.0.1:7000")])
     server = await net.listen(net.endpoint(other, roster=roster))
-    with pytest.raises(PeerFault, match="certificate is not one of the roster") as caught:
+    with pytest.raises(PeerFault, match="is not of a roster's member with an address") as caught:
         await net.dial("alice", server.address)
     assert caught.value.culprit == server.address
     assert server.channels.empty()
@@ -125,11 +125,26 @@ async def test_own_certificate_with_anothers_name(net: Net) -> None:
 
 
 async def test_member_that_answers_in_anothers_place(net: Net) -> None:
+    bob = net.identities["bob"].entry("party", "127.0.0.1:7001")
+    roster = Roster([bob if member.name == "bob" else member for member in net.members])
     server = await net.listen(net.endpoint("bob"))
     with pytest.raises(PeerFault, match="in the place of 'agg'") as caught:
-        await net.dial("alice", server.address, peer="agg")
+        await net.dial(net.endpoint("alice", roster=roster), server.address)
     assert caught.value.culprit == server.address
     assert "'bob' answers there" in caught.value.reason
+
+
+async def test_member_without_an_address_that_answers_is_not_trusted(net: Net) -> None:
+    server = await net.listen(net.endpoint("bob"))
+    with pytest.raises(PeerFault, match="is not of a roster's member with an address") as caught:
+        await net.dial("alice", server.address)
+    assert caught.value.culprit == server.address
+
+
+def test_context_of_a_caller_trusts_only_members_with_an_address(net: Net) -> None:
+    contexts = tls.contexts(net.identities["alice"], net.roster)
+    assert contexts.client.cert_store_stats()["x509"] == 1
+    assert contexts.server.cert_store_stats()["x509"] == len(net.roster)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +312,7 @@ async def test_differing_sessions_are_told_on_both_sides(net: Net) -> None:
         (b"\x91" * 30_000, "no description"),
         (b"{}", "no description"),
         (bytes(100_000), "bytes, the limit is"),
-        (DescribedSession(b"", {"a": 1}).description(), ""),
+        (DescribedSession(b"", lambda: {"a": 1}).description(), ""),
     ],
     ids=["deep nesting", "JSON", "too long", "other keys"],
 )
@@ -377,7 +392,6 @@ def test_contexts_offer_no_tickets(net: Net) -> None:
         assert context.options & ssl.OP_NO_TICKET
         assert context.minimum_version == ssl.TLSVersion.TLSv1_3
         assert context.verify_mode == ssl.CERT_REQUIRED
-        assert context.cert_store_stats()["x509"] == len(net.roster)
 
 
 def test_roster_without_our_key(net: Net) -> None:
@@ -396,6 +410,6 @@ def test_the_key_leaves_no_file_behind(net: Net, tmp_path: Path, monkeypatch: py
         real(context, path)
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", spy)
-    tls.contexts(net.identities["alice"], net.roster)
+    assert tls.contexts(net.identities["alice"], net.roster).server.num_tickets == 0
     assert modes == [0o600, 0o600]
     assert list(tmp_path.iterdir()) == []

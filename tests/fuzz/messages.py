@@ -7,7 +7,7 @@ import contextlib
 import functools
 import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 
 import msgspec
@@ -110,11 +110,20 @@ def _hello(kind: str) -> Decoder:
     return lambda content: msgspec.msgpack.encode(handshake._decode(content, decoder, "alice"))
 
 
-_OWN_SESSION = {"protocol": "secagg", "version": 2, "parameters": {"length": 3, "lower": -1.5}, "roster": []}
+_OWN_SESSION: Mapping[str, object] = {
+    "protocol": "secagg",
+    "version": 2,
+    "parameters": {"length": 3, "lower": -1.5},
+    "roster": [],
+}
+
+
+def _description(session: Mapping[str, object]) -> bytes:
+    return DescribedSession(bytes(32), lambda: session).description()
 
 
 def _shown_session(content: bytes) -> None:
-    raise handshake._differing("alice", DescribedSession(bytes(32), _OWN_SESSION), content)
+    raise handshake._differing("alice", DescribedSession(bytes(32), lambda: _OWN_SESSION), content)
 
 
 @functools.cache
@@ -284,7 +293,7 @@ def targets() -> list[Target]:
     )
     pack = msgspec.msgpack.encode
     other = {**_OWN_SESSION, "parameters": {"length": 4}}
-    session, described = (DescribedSession(bytes(32), each).description() for each in (_OWN_SESSION, other))
+    session, described = map(_description, (_OWN_SESSION, other))
     frames = framing.HEADER.pack(9, framing.DATA) + b"a message"
     share = b"".join(i.to_bytes(8, "big") for i in (0, 5, _FIELD - 1))
     vector = _ENCODING.pack(_ENCODING.encode(np.zeros(5), party="alice", weight=3)[0])

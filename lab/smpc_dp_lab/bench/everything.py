@@ -18,6 +18,7 @@ from smpc_dp_lab.bench.figures import Progress, Report, refuse
 from smpc_dp_lab.bench.gopa import DIRECT, run_gopa_bench
 from smpc_dp_lab.bench.growth import SIZES, run_growth_bench
 from smpc_dp_lab.bench.learn import run_learn_bench
+from smpc_dp_lab.bench.many import run_many_bench
 from smpc_dp_lab.bench.page import RESULTS, load_results, page
 from smpc_dp_lab.bench.pairwise import run_compare_bench, run_garbling_bench, run_ot_bench
 from smpc_dp_lab.bench.proofs import run_proofs_bench
@@ -69,6 +70,7 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
         ),
         "growth": lambda: run_growth_bench(1 if quick else 3, progress, few, peer_python=peers.flower),
         "scenarios": lambda: run_scenarios_bench(progress, QUICK if quick else FULL),
+        "many": lambda: run_many_bench((20, 40) if quick else (50, 100, 200), 1_000, progress),
     }
 
 

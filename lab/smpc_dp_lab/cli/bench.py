@@ -281,6 +281,50 @@ def session(
 
 
 @app.command()
+def many(
+    parties: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="How many clients; may be repeated. Left out: 200, 1,000, 5,000 and 10,000.",
+            show_default=False,
+        ),
+    ] = None,
+    length: Annotated[int, typer.Option(help="Coordinates of a vector.")] = 1_000,
+    kill: Annotated[float, typer.Option(help="Fraction that is killed, at random steps.")] = 0.05,
+    slow: Annotated[bool, typer.Option("--slow", help="One client sends just above the least rate.")] = False,
+    flood: Annotated[
+        bool, typer.Option("--flood", help="Strangers connect, and one client sends large wrong messages.")
+    ] = False,
+    churn: Annotated[
+        bool, typer.Option("--churn", help="Clients leave and come back, in a request and between two.")
+    ] = False,
+    unchecked: Annotated[bool, typer.Option("--unchecked", help="Nobody checks the total.")] = False,
+    seed: Annotated[int, typer.Option(help="Of vectors and kills.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Measure a sum of many clients.
+
+    200 clients a process, each with its own connection, and one aggregator, all on this host: time, bytes,
+    memory and descriptors for each number of clients, and how they grow.
+    """
+    from smpc_dp_lab.bench.many import PARTIES, Trouble, run_many_bench
+
+    _show(
+        "sums",
+        as_json,
+        lambda show: run_many_bench(
+            parties or PARTIES,
+            length,
+            show,
+            killed=kill,
+            seed=seed,
+            total="unchecked" if unchecked else None,
+            trouble=Trouble(slow=slow, flood=flood, churn=churn),
+        ),
+    )
+
+
+@app.command()
 def learn(
     runs: Runs = 5,
     parties: Annotated[

@@ -18,9 +18,9 @@ def test_more_than_half_decide_whoever_was_first() -> None:
     operations.hold(hello("a", SUM))
     for peer in ("b", "c"):
         operations.hold(hello(peer, STATISTIC))
-        assert not operations.is_clear(("a", "b", "c", "d", "e"))
+        assert not operations.is_clear({"a", "b", "c", "d", "e"})
     operations.hold(hello("d", STATISTIC))
-    assert operations.is_clear(("a", "b", "c", "d", "e"))
+    assert operations.is_clear({"a", "b", "c", "d", "e"})
     step, held = operations.settle()
     assert step == STATISTIC
     assert [inbound.peer for inbound in held] == ["a", "b", "c", "d"]
@@ -30,7 +30,7 @@ def test_of_two_that_as_many_ask_for_the_first_one() -> None:
     operations = Operations(4, ())
     for peer, step in (("a", SUM), ("b", STATISTIC)):
         operations.hold(hello(peer, step))
-    assert operations.is_clear(("a", "b"))
+    assert operations.is_clear({"a", "b"})
     assert operations.settle()[0] == SUM
 
 
@@ -57,3 +57,18 @@ def test_what_is_too_large_for_a_hello_is_not_held() -> None:
     ((held,),) = (operations.settle()[1],)
     assert held.envelope is not None
     assert len(held.envelope.body) <= SMALL_MESSAGE
+
+
+def test_who_has_asked_again_after_a_loss_is_held_where_it_came_last() -> None:
+    operations = Operations(3, ())
+    for inbound in (hello("a", STATISTIC), hello("b", SUM), InboundEvent("a"), hello("a", SUM)):
+        operations.hold(inbound)
+    assert operations.heard == {"a", "b"}
+    assert [(one.peer, one.envelope is None) for one in operations.settle()[1]] == [
+        ("b", False),
+        ("a", False),
+    ]
+    operations.forget("b")
+    assert operations.heard == {"a"}
+    assert not operations.is_clear({"a", "b"})
+    assert operations.is_clear({"a"})

@@ -312,7 +312,7 @@ def session_of(tmp_path: Path, members: list[Member], **parameters: object) -> S
 
 
 def difference(mine: Mapping[str, object], theirs: Mapping[str, object]) -> list[str]:
-    return DescribedSession(b"", mine).difference(DescribedSession(b"", theirs).description())
+    return DescribedSession(b"", lambda: mine).difference(DescribedSession(b"", lambda: theirs).description())
 
 
 def test_difference(tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_difference_of_large_sessions_is_named_from_kilobytes() -> None:
     theirs = large_session(1000, fields={**fields, "f7": {"lower": 0, "upper": 7.0}})
     roster = cast("list[dict[str, object]]", theirs["roster"])
     roster[5]["address"] = "other:1"
-    assert len(DescribedSession(b"", mine).description()) <= MAX_DESCRIPTION < 40_000
+    assert len(DescribedSession(b"", lambda: mine).description()) <= MAX_DESCRIPTION < 40_000
     assert difference(mine, mine) == []
     assert difference(mine, theirs) == [
         "parameters.fields.f7.upper: 7 here, another value or none there",
@@ -404,7 +404,7 @@ HOSTILE = "\x1b[2J" * 100
     ],
 )
 def test_difference_to_any_description(tmp_path: Path, listed: list[tuple[str, str, bytes]]) -> None:
-    mine = DescribedSession(b"", session_of(tmp_path, MEMBERS).canonical())
+    mine = DescribedSession(b"", session_of(tmp_path, MEMBERS).canonical)
     part = Part(len(listed), listed, b"")
     lines = mine.difference(msgspec.msgpack.encode(Description(part, part)))
     assert lines
@@ -425,4 +425,4 @@ def test_difference_to_any_description(tmp_path: Path, listed: list[tuple[str, s
 )
 def test_difference_to_bytes_that_are_no_description(encoded: bytes) -> None:
     with pytest.raises((ValueError, RecursionError)):
-        DescribedSession(b"", {"parameters": {}}).difference(encoded)
+        DescribedSession(b"", lambda: {"parameters": {}}).difference(encoded)

@@ -37,7 +37,7 @@ class Pair:
                 identity=identity,
                 roster=roster,
                 session_digest=b"s" * 32,
-                session={"session": 1},
+                session=lambda: {"session": 1},
                 connect_timeout=60.0,
                 frame_timeout=60.0,
             )

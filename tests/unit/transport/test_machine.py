@@ -38,7 +38,7 @@ def test_a_certificate_of_another_time_is_the_fault_of_the_clock(code: int, cloc
 async def test_another_event_loop_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     identity = Identity.generate("alice")
     roster = roster_of(identity)
-    own = Endpoint(identity=identity, roster=roster, session_digest=b"s" * 32, session={"session": 1})
+    own = Endpoint(identity=identity, roster=roster, session_digest=b"s" * 32, session=lambda: {"session": 1})
 
     class OtherLoop:
         """No loop of asyncio."""

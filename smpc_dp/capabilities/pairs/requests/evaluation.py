@@ -174,7 +174,7 @@ class Evaluations:
             identity=self._identity,
             roster=session.roster,
             session_digest=session.digest,
-            session=session.canonical(),
+            session=session.canonical,
             connect_timeout=patience,
             frame_timeout=timeouts.step,
             prepared=self._contexts,

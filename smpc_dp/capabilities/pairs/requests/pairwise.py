@@ -174,7 +174,7 @@ class PairwiseMember:
             identity=self.identity,
             roster=self.session.roster,
             session_digest=self.session.digest,
-            session=self.session.canonical(),
+            session=self.session.canonical,
             connect_timeout=timeouts.connect,
             frame_timeout=timeouts.step,
             prepared=self.contexts,

@@ -1,0 +1,133 @@
+"""`smpc-dp bench many` at small sizes: it ends right, also beside what goes wrong, and tells what is not."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp_lab.bench.figures import Report
+from smpc_dp_lab.bench.many import KINDS, Case, Trouble, check_sums, run_many_bench
+from smpc_dp_lab.bench.many_worker import Job, Taken, raise_limit, value_file, vector_of
+
+
+def figures_of(report: Report) -> dict[str, float]:
+    return {figure.name: figure.median for figure in report.figures}
+
+
+@pytest.mark.long
+def test_sums_of_clients_that_are_killed_at_random_steps_are_exact_and_measured() -> None:
+    report = run_many_bench([12, 24], 10, killed=0.09, each=12)
+    figures = figures_of(report)
+    assert figures.keys() == {f"{kind}, parties = {count}" for kind in KINDS for count in (12, 24)}
+    assert all(value > 0 for value in figures.values())
+    # 24 connections, and those of the event loop.
+    assert 24 < figures["aggregator open descriptors, parties = 24"] < 60
+    fits = report.parameters["fits"]
+    assert isinstance(fits, list)
+    assert {one["figure"] for one in fits} == KINDS.keys()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["slow", "flood", "churn"])
+def test_sums_beside_trouble_are_exact(kind: str) -> None:
+    report = run_many_bench([24], 500, trouble=Trouble(**{kind: True}), each=12)
+    figures = figures_of(report)
+    if kind == "slow":
+        # The vector of the slow client alone takes so long.
+        assert figures["sum, wall time, parties = 24"] > 10
+    assert figures["sum, wall time, parties = 24"] < 300
+
+
+@pytest.mark.long
+def test_sums_beside_all_trouble_at_once_are_exact() -> None:
+    run_many_bench([30], 500, trouble=Trouble(slow=True, flood=True, churn=True), each=15, shared_from=30)
+
+
+@pytest.mark.parametrize(
+    ("parties", "length", "killed", "trouble"),
+    [
+        (4, 10, 0.0, Trouble()),
+        (11, 10, 0.0, Trouble(slow=True)),
+        (12, 0, 0.0, Trouble()),
+        (12, 10, 0.5, Trouble()),
+        (12, 10, float("nan"), Trouble()),
+    ],
+)
+def test_sizes_out_of_range_are_refused(parties: int, length: int, killed: float, trouble: Trouble) -> None:
+    with pytest.raises(ConfigError):
+        run_many_bench([parties], length, killed=killed, trouble=trouble)
+
+
+def test_more_descriptors_than_the_system_allows_are_refused_with_the_number() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard == resource.RLIM_INFINITY:
+        pytest.skip("this system has no limit")
+    with pytest.raises(LocalError, match=f"{hard + 1:,} descriptors are needed, .* allows {hard:,}"):
+        raise_limit(hard + 1)
+
+
+class Ended:
+    """What the members of a right sum of five clients, of whom one is killed, have measured."""
+
+    def __init__(self, folder: Path) -> None:
+        self.case = Case(5, 3, 0.0, 7)
+        path = str(folder / "session.toml")
+        killed = {"p00004": (1, "start")}
+        shared = {"session": path, "length": 3, "seed": 7, "requests": 1, "processes": 1, "seconds": 1.0}
+        self.jobs = [
+            Job(**shared, number=0),  # type: ignore[arg-type]
+            Job(**shared, number=1, parties=tuple(self.case.names), killed=killed),  # type: ignore[arg-type]
+        ]
+        self.survivors = tuple(self.case.names[:4])
+        self.aggregator = Taken(moments={}, results=[{"aggregator": "d"}], survivors={1: self.survivors})
+        self.clients = Taken(moments={}, results=[dict.fromkeys(self.survivors, "d")])
+        self.store(sum(vector_of(name, 3, 8) for name in self.survivors))
+
+    def store(self, value: object) -> None:
+        np.save(value_file(self.jobs[0].session, 1), np.asarray(value))
+
+    def check(self) -> None:
+        check_sums(self.case, self.jobs, self.aggregator, [self.clients])
+
+
+def test_a_right_sum_is_accepted(tmp_path: Path) -> None:
+    Ended(tmp_path).check()
+
+
+def test_a_sum_that_is_not_exact_is_told(tmp_path: Path) -> None:
+    ended = Ended(tmp_path)
+    ended.store(sum(vector_of(name, 3, 8) for name in ended.survivors) + 2.0**-20)
+    with pytest.raises(LocalError, match="not the plain sum"):
+        ended.check()
+
+
+def test_a_client_with_another_result_is_told(tmp_path: Path) -> None:
+    ended = Ended(tmp_path)
+    ended.clients.results[0]["p00002"] = "e"
+    with pytest.raises(LocalError, match="different results"):
+        ended.check()
+
+
+def test_a_client_without_a_result_is_told(tmp_path: Path) -> None:
+    ended = Ended(tmp_path)
+    del ended.clients.results[0]["p00002"]
+    with pytest.raises(LocalError, match="1 clients, p00002 too, have no result"):
+        ended.check()
+
+
+def test_a_client_that_is_lost_without_a_kill_is_told(tmp_path: Path) -> None:
+    ended = Ended(tmp_path)
+    ended.aggregator.survivors[1] = ended.survivors[:3]
+    with pytest.raises(LocalError, match="p00003 too, have no part in it"):
+        ended.check()
+
+
+def test_the_error_of_a_client_is_told(tmp_path: Path) -> None:
+    ended = Ended(tmp_path)
+    ended.clients.failed["p00001"] = "TimeoutFault: late"
+    with pytest.raises(LocalError, match="p00001 failed: TimeoutFault: late"):
+        ended.check()
