@@ -151,7 +151,7 @@ class SplitViewAggregator:
     def open_vector(self, victim: str, masked_with: frozenset[int]) -> NDArray[np.int64]:
         """Take every mask off one party's vector."""
         simulated = self.simulated
-        ring_vector = simulated.encoding.unpack(self.masked[victim].vector)
+        ring_vector = simulated.encoding.unpack(self.masked[victim].vector).copy()
         own = self.secret(victim, survived=True)
         seeds = [keys.self_mask_seed(simulated.context, self.run_id, victim, own)]
         signs = [-1]

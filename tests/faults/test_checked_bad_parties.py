@@ -40,7 +40,7 @@ def masking(change: Callable[[CheckedRun, Envelope, m.CheckedMasked], dict[str, 
 
 def off_by(*changes: int) -> Callable[[CheckedRun, Envelope, m.CheckedMasked], dict[str, Any]]:
     def change(simulated: CheckedRun, _: Envelope, message: m.CheckedMasked) -> dict[str, Any]:
-        lanes = simulated.encoding.unpack(message.vector)
+        lanes = simulated.encoding.unpack(message.vector).copy()
         lanes += np.array(changes, np.int64).astype(lanes.dtype)
         return {"vector": simulated.encoding.pack(lanes)}
 

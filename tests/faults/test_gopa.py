@@ -61,7 +61,7 @@ def without_terms(
     simulated: SimulatedRun, vector: bytes, seeds: Sequence[bytes], signs: Sequence[int]
 ) -> RingVector:
     """Return what is left of a vector when these pairwise terms are taken out, as offsets from zero."""
-    ring_vector = simulated.encoding.unpack(vector)
+    ring_vector = simulated.encoding.unpack(vector).copy()
     parameters_of(simulated).add_pair_terms(ring_vector, seeds, [-sign for sign in signs])
     left: RingVector = ring_vector + np.int64(simulated.encoding.lowest).view(np.uint64)
     return left

@@ -97,7 +97,7 @@ def test_another_vector_than_committed(field: str) -> None:
 
     def other(envelope: Envelope) -> Iterable[Envelope]:
         message = decode(envelope.body, m.CheckedMasked, "p3")
-        lanes = simulated.encoding.unpack(message.vector)
+        lanes = simulated.encoding.unpack(message.vector).copy()
         lanes[0] += np.uint64(1)
         changed = {"vector": simulated.encoding.pack(lanes), "blinding": plus(message.blinding, 1)}
         return (simulated.change(envelope, **{field: changed[field]}),)

@@ -381,7 +381,7 @@ def test_vector_that_is_no_encoding_is_a_lie_not_an_overflow() -> None:
     """A party adds to its masked vector: within bounds nobody can tell, beyond them the sum is refused."""
 
     def add(simulated: SimulatedRun, envelope: Envelope, masked: m.Masked) -> Iterable[Envelope]:
-        ring_vector = simulated.encoding.unpack(masked.vector)
+        ring_vector = simulated.encoding.unpack(masked.vector).copy()
         ring_vector -= ring_vector.dtype.type(1 << simulated.encoding.modulus_bits - 1)
         return (simulated.change(envelope, vector=simulated.encoding.pack(ring_vector)),)
 
