@@ -10,8 +10,8 @@ In docs/reference/commands.md the lists of options stand between a comment `<!--
 `<!-- end -->`.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`; ` from STATE` behind the role leaves out those before.
-docs/performance.md with its plots and benchmarks/tables.md have the stored results of benchmarks, docs/scale.md
-what follows for many machines.
+docs/performance.md with its plots and benchmarks/tables.md have the stored results of benchmarks,
+docs/scale.md what follows for many machines.
 `python -m smpc_dp_lab.reference` writes the files anew.
 """
 
