@@ -38,6 +38,8 @@ from smpc_dp_lab.bench.resident import peak_bytes
 
 # Values are whole multiples of a step in [-1, 1]: their sums are exact in float64 too.
 STEP_BITS = 20
+# Clients that connect at a time, of all processes: of one host an aggregator admits twice as many.
+CONNECTING = 64
 # Seconds between two looks for the files of other processes.
 LOOK_SECONDS = 0.1
 
@@ -174,7 +176,8 @@ class Clients:
         """Connect all clients, wait for those of other processes, and compute the sums."""
         role = shared_checks() if self._job.shared else None
         clients = [Client(name, self._job, self._session, self.taken, role) for name in self._job.parties]
-        await asyncio.gather(*(client.connect() for client in clients))
+        turns = asyncio.Semaphore(max(1, CONNECTING // self._job.processes))
+        await asyncio.gather(*(client.connect(turns) for client in clients))
         self.taken.moments["connected"] = spent()
         self.taken.descriptors = open_descriptors()
         await self._meet("connected")
@@ -220,8 +223,13 @@ class Client:
         self._line: SlowLine | None = None
         self._flood: asyncio.Future[None] | None = None
 
-    async def connect(self) -> None:
-        """Connect as `smpc_dp.connect` does, with a session file that is read already."""
+    async def connect(self, turns: asyncio.Semaphore) -> None:
+        """Connect in its turn, as `smpc_dp.connect` does, with a session file that is read already."""
+        async with turns:
+            await self._connect()
+
+    async def _connect(self) -> None:
+        """Connect."""
         self._connection: Connection
         if self._member.name == self._job.slow:
             self._line = SlowLine(self._member)
@@ -258,13 +266,13 @@ class Client:
         with contextlib.suppress(SmpcError):
             await self._session.sum(vector, number=1)
         self._over, self._cut_at = False, None
-        await self.connect()
+        await self._connect()
 
     async def come_back(self) -> None:
         """Leave after a request and connect again, if this client does so."""
         if self._leaves:
             await self._session.close()
-            await self.connect()
+            await self._connect()
 
     async def close(self) -> None:
         """Leave the session, unless the connection was cut; end the flood."""
