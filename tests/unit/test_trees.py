@@ -141,6 +141,20 @@ def test_an_exact_average_is_within_the_bounds_of_its_leaf_in_its_type(kind: Any
     assert flatten({"w": average}, session, party="alice", bounds=bounds).encode()[1] == 0
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16])
+def test_an_exact_average_of_a_number_is_a_number_of_its_type(kind: Any) -> None:
+    tree = read({"loss": kind(0.25), "rest": np.zeros(1, kind)}, 2)
+    exact = tree.restore(np.array([0.5, 1.0]), exact=True)
+    assert type(exact["loss"]) is kind
+    assert exact["loss"] == 0.5
+    exact["rest"] += 1
+    assert exact["rest"].tolist() == [2.0]
+    # With noise it is an array without axes, which can be changed.
+    noisy = tree.restore(np.array([5.0, 1.0]))["loss"]
+    noisy += kind(1)
+    assert (noisy.shape, noisy.dtype, float(noisy)) == ((), kind, 6.0)
+
+
 def test_half_a_step_of_a_leaf_beyond_its_bound_is_the_bound() -> None:
     step = read({"w": np.zeros(1)}, 1, bounds=(-0.1, 0.1)).leaves[0].step
     tree = read({"w": np.array([0.1 + 0.49 * step])}, 1, bounds=(-0.1, 0.1))
