@@ -111,6 +111,16 @@ def test_unsigned_that_would_wrap(value: int) -> None:
         integers().encode(np.array([0, value], dtype=np.uint64), party="ann")
 
 
+def test_the_first_integer_outside_is_named_and_all_are_counted() -> None:
+    encoding = integers(length=70_000, lower=-3, upper=7)
+    values = np.zeros(70_000, np.int16)
+    values[[65_537, 69_999]] = 8, -4
+    with pytest.raises(PrivacyError, match=r"ann: vector\[65537\] is outside \[-3, 7\] \(2 values are\)$"):
+        encoding.encode(values, party="ann")
+    ring_vector, clipped = encoding.encode(values, party="ann", clip=True)
+    assert (clipped, ring_vector[[0, 65_537, 69_999]].tolist()) == (2, [3, 10, 0])
+
+
 def test_integer_bounds_are_exact_beyond_float64() -> None:
     """Bounds written as floats are compared as integers: 2^60 + 1 is not 2^60."""
     encoding = integers(length=1, lower=0.0, upper=2.0**60, parties=3)
