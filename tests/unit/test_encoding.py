@@ -302,6 +302,18 @@ def test_unpack_needs_the_length(size: int) -> None:
         real().add_packed(real().zeros(), memoryview(bytes(size)))
 
 
+@pytest.mark.parametrize("weight", [1, 3, (1 << 53) - 1, (1 << 53) + 1, (1 << 61) + 1])
+@pytest.mark.parametrize(("least", "below"), [(1, 1 << 53), (1 << 53, 1 << 62), (1 << 40, 1 << 54)])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_averages_of_large_sums_and_weights_are_correctly_rounded(
+    sign: int, least: int, below: int, weight: int
+) -> None:
+    draw = np.random.default_rng(weight).integers(least, below, 200)
+    grid = np.append(sign * draw, [sign * least, sign * (least + 1), sign, 0])
+    averages = real(length=len(grid), precision=2.0**-9).average(grid, weight, noisy=True)
+    assert averages.tolist() == [float(Fraction(int(total), weight * 512)) for total in grid]
+
+
 def test_average_is_correctly_rounded() -> None:
     encoding = integers(length=1, lower=0, upper=1 << 60, parties=3)
     grid = np.array([(1 << 60) + 1])
