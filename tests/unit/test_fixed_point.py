@@ -127,7 +127,7 @@ def test_each_array_of_a_result_is_the_caller_s_own(
     total, weight = session.decoded(2 * session.encode([1, 2, -3], party="alice")[0], 2)
     step, divisor = 1.0 if precision is None else precision, 2 if kind == "average" else 1
     value, grid = [2 / divisor, 4 / divisor, -6 / divisor], [2 / step, 4 / step, -6 / step]
-    given = total.values if decoded else total
+    given: Any = total.values if decoded else total
     outcome = Outcome(given, weight, session, ("alice", "bob"), (), (), PRIVACY, EVIDENCE)
     one, two = (Result.of(outcome, kind) for _ in range(2))
     one.fixed_point[:] = 7
