@@ -185,6 +185,17 @@ def test_a_value_that_is_out_of_bounds_is_named_by_its_path(
         read({"w": value}, 2, **options).encode()
 
 
+def test_a_leaf_outside_the_bounds_of_its_coordinates_is_refused_or_clipped() -> None:
+    tree = {"a": np.array([0.5, 3.0]), "b": np.array([-1.5])}
+    session = encoding(3, lower=[0.0, 1.0, -1.0], upper=[1.0, 2.0, 0.0])
+    with pytest.raises(PrivacyError, match=r"alice: vector\[1\] is outside \[1\.0, 2\.0\] \(2 values are\)$"):
+        flatten(tree, session, party="alice").encode()
+    clipped = flatten(tree, session, party="alice", clip=True)
+    assert (values_of(clipped), clipped.encode()[1]) == ([0.5, 2.0, -1.0], 2)
+    alike = read({"a": np.array([5.0, 6.0]), "b": np.array([-5.0])}, 3, clip=True)
+    assert (values_of(alike), alike.encode()[1]) == ([4.0, 4.0, -4.0], 3)
+
+
 def test_leaves_that_are_no_floats_are_named_all_at_once() -> None:
     deep: Any = 1.0
     for _ in range(trees.MAX_DEPTH + 1):
