@@ -341,7 +341,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
         Where elements have the bytes of `dtype` these are those of `packed`, and read-only.
         """
-        self._check_packed(packed)
+        self.check_packed(packed)
         if self.element_bytes == np.dtype(self.dtype).itemsize:
             stored = np.frombuffer(packed, np.dtype(self.dtype).newbyteorder("<"))
             return stored.astype(self.dtype, copy=False)
@@ -351,10 +351,11 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def add_packed(self, total: RingVector, packed: bytes | memoryview) -> None:
         """Add ring elements that `pack` encoded to a total, in place; raise ValueError for a wrong length."""
-        self._check_packed(packed)
+        self.check_packed(packed)
         fixed_point.add_packed(total, packed, self.element_bytes)
 
-    def _check_packed(self, packed: bytes | memoryview) -> None:
+    def check_packed(self, packed: bytes | memoryview) -> None:
+        """Raise ValueError for another length than `pack` returns."""
         size = memoryview(packed).nbytes
         if size != self.ring_length * self.element_bytes:
             raise ValueError(f"{size} bytes where {self.ring_length * self.element_bytes} are due")

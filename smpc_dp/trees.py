@@ -190,6 +190,9 @@ class Tree:
                 made[part] = _within(values, leaf, made.dtype.type) if rounded else values
             start += leaf.size
             made = made.reshape(leaf.shape)
+            if rounded:
+                # A number, where an array has no axes.
+                made = made[()]
             built.append(_within(made, leaf, kind.rebuild) if exact and not rounded else kind.rebuild(made))
         return _built(self._template, iter(built))
 

@@ -480,17 +480,19 @@ class Result:
 
         if isinstance(encoding, WeightedEncoding):
             weighted, weight = encoding, encoding.total_weight(outcome.total, len(outcome.survivors))
-        value, restored = WhenRead(lambda: encoding.real(outcome.total)), None
+        # Each field gets an array of its own: a caller may change one before the other is read.
+        grid = outcome.grid
+        value, restored = WhenRead(lambda: encoding.real(grid[:])), None
         if kind == "average":
-            averages = encoding.averages(outcome.grid, outcome.weight, noisy=noise is not None)
+            averages = encoding.averages(grid, outcome.weight, noisy=noise is not None)
             value = WhenRead(lambda: averages[:])
             restored = None if tree is None else tree.restore(averages, exact=noise is None)
         elif encoding.integer:
-            value = WhenRead(lambda: outcome.total)
+            value = WhenRead(lambda: grid[:])
         return cls(
             value=cast("Any", value),
             kind=kind,
-            fixed_point=cast("Any", WhenRead(lambda: outcome.total)),
+            fixed_point=cast("Any", WhenRead(lambda: grid[:])),
             step=encoding.step,
             weight=weight,
             weighted=weighted,

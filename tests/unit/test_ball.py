@@ -90,15 +90,17 @@ def test_a_vector_outside_is_refused_or_scaled(kind: str) -> None:
     grid = ring_vector.astype(np.int64) + encoding.lowest
     np.testing.assert_allclose(grid * encoding.step, [6, 8], atol=encoding.step)
     assert clipped == 2
-    with pytest.raises(PrivacyError, match="must be finite"):
-        encoding.encode(np.array([np.inf, 0.0]), party="alice") if kind == "real" else _fail()
     ring_vector, clipped = encoding.encode(outside // 5, party="alice")
     assert clipped == 0
     np.testing.assert_array_equal((ring_vector.astype(np.int64) + encoding.lowest) * encoding.step, [6, 8])
 
 
-def _fail() -> None:
-    raise PrivacyError("must be finite")
+@pytest.mark.parametrize("clip", [False, True])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_a_vector_that_has_no_norm_is_refused(value: float, clip: bool) -> None:
+    encoding = Encoding.plan(length=3, l2_bound=10.0, precision=2.0**-20, parties=3)
+    with pytest.raises(PrivacyError, match=r"alice: vector\[1\] must be finite$"):
+        encoding.encode(np.array([30.0, value, value]), party="alice", clip=clip)
 
 
 def test_huge_and_tiny_vectors_are_scaled_without_overflow() -> None:

@@ -111,6 +111,16 @@ def test_unsigned_that_would_wrap(value: int) -> None:
         integers().encode(np.array([0, value], dtype=np.uint64), party="ann")
 
 
+def test_the_first_integer_outside_is_named_and_all_are_counted() -> None:
+    encoding = integers(length=70_000, lower=-3, upper=7)
+    values = np.zeros(70_000, np.int16)
+    values[[65_537, 69_999]] = 8, -4
+    with pytest.raises(PrivacyError, match=r"ann: vector\[65537\] is outside \[-3, 7\] \(2 values are\)$"):
+        encoding.encode(values, party="ann")
+    ring_vector, clipped = encoding.encode(values, party="ann", clip=True)
+    assert (clipped, ring_vector[[0, 65_537, 69_999]].tolist()) == (2, [3, 10, 0])
+
+
 def test_integer_bounds_are_exact_beyond_float64() -> None:
     """Bounds written as floats are compared as integers: 2^60 + 1 is not 2^60."""
     encoding = integers(length=1, lower=0.0, upper=2.0**60, parties=3)
@@ -290,6 +300,20 @@ def test_unpack_needs_the_length(size: int) -> None:
         real().unpack(bytes(size))
     with pytest.raises(ValueError, match=f"{size} bytes where 6 are due"):
         real().add_packed(real().zeros(), memoryview(bytes(size)))
+
+
+@pytest.mark.parametrize("weight", [1, 3, (1 << 53) - 1, (1 << 53) + 1, (1 << 61) + 1])
+@pytest.mark.parametrize(("least", "below"), [(1, 1 << 53), (1 << 53, 1 << 62), (1 << 40, 1 << 54)])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_averages_of_large_sums_and_weights_are_correctly_rounded(
+    sign: int, least: int, below: int, weight: int
+) -> None:
+    draw = np.random.default_rng(weight).integers(least, below, 200)
+    grid = np.append(sign * draw, [sign * least, sign * (least + 1), sign, 0])
+    expected = [float(Fraction(int(total), weight * 512)) for total in grid]
+    encoding = real(length=len(grid), precision=2.0**-9)
+    assert encoding.average(grid, weight, noisy=True).tolist() == expected
+    assert encoding.average(grid, weight, noisy=False).tolist() == [min(max(x, -2.0), 2.0) for x in expected]
 
 
 def test_average_is_correctly_rounded() -> None:

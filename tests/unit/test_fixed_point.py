@@ -6,13 +6,14 @@ import pickle
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from smpc_dp import _core
 from smpc_dp.encoding import Encoding
+from smpc_dp.engine.result import Certificate, Evidence, Outcome, Privacy, Result
 from smpc_dp.fixed_point import BLOCK, GridTotal, blocks_of, slices_of
 from smpc_dp.trees import flatten
 from smpc_dp.when_read import WhenRead, compute_when_read
@@ -20,6 +21,8 @@ from smpc_dp.when_read import WhenRead, compute_when_read
 LENGTH = 16 * BLOCK
 # Of a few blocks, each in float64.
 ROOM = 12 * 8 * BLOCK
+PRIVACY = Privacy(None, None, "", (), ())
+EVIDENCE = Evidence("secagg", 2, b"", b"", b"", (), Certificate(b"", {}), None)
 
 
 def encoding(**options: Any) -> Encoding:
@@ -112,6 +115,26 @@ def test_a_sum_is_decoded_once() -> None:
     assert total.values is total.values
     given = np.array([1, -1])
     assert GridTotal.of(given).values is given
+
+
+@pytest.mark.parametrize("decoded", [False, True])
+@pytest.mark.parametrize("precision", [None, 0.25])
+@pytest.mark.parametrize("kind", ["sum", "average"])
+def test_each_array_of_a_result_is_the_caller_s_own(
+    kind: Literal["sum", "average"], precision: float | None, decoded: bool
+) -> None:
+    session = encoding(length=3, lower=-4, upper=4, precision=precision)
+    total, weight = session.decoded(2 * session.encode([1, 2, -3], party="alice")[0], 2)
+    step, divisor = 1.0 if precision is None else precision, 2 if kind == "average" else 1
+    value, grid = [2 / divisor, 4 / divisor, -6 / divisor], [2 / step, 4 / step, -6 / step]
+    given: Any = total.values if decoded else total
+    outcome = Outcome(given, weight, session, ("alice", "bob"), (), (), PRIVACY, EVIDENCE)
+    one, two = (Result.of(outcome, kind) for _ in range(2))
+    one.fixed_point[:] = 7
+    assert one.value.tolist() == two.value.tolist() == value
+    two.value[:] = 7
+    assert two.fixed_point.tolist() == grid
+    assert Result.of(outcome, kind).value.tolist() == value
 
 
 @dataclass(frozen=True, slots=True)

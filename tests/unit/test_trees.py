@@ -141,6 +141,20 @@ def test_an_exact_average_is_within_the_bounds_of_its_leaf_in_its_type(kind: Any
     assert flatten({"w": average}, session, party="alice", bounds=bounds).encode()[1] == 0
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.float16])
+def test_an_exact_average_of_a_number_is_a_number_of_its_type(kind: Any) -> None:
+    tree = read({"loss": kind(0.25), "rest": np.zeros(1, kind)}, 2)
+    exact = tree.restore(np.array([0.5, 1.0]), exact=True)
+    assert type(exact["loss"]) is kind
+    assert exact["loss"] == 0.5
+    exact["rest"] += 1
+    assert exact["rest"].tolist() == [2.0]
+    # With noise it is an array without axes, which can be changed.
+    noisy = tree.restore(np.array([5.0, 1.0]))["loss"]
+    noisy += kind(1)
+    assert (noisy.shape, noisy.dtype, float(noisy)) == ((), kind, 6.0)
+
+
 def test_half_a_step_of_a_leaf_beyond_its_bound_is_the_bound() -> None:
     step = read({"w": np.zeros(1)}, 1, bounds=(-0.1, 0.1)).leaves[0].step
     tree = read({"w": np.array([0.1 + 0.49 * step])}, 1, bounds=(-0.1, 0.1))
@@ -169,6 +183,17 @@ def test_a_value_that_is_out_of_bounds_is_named_by_its_path(
 ) -> None:
     with pytest.raises(PrivacyError, match=message):
         read({"w": value}, 2, **options).encode()
+
+
+def test_a_leaf_outside_the_bounds_of_its_coordinates_is_refused_or_clipped() -> None:
+    tree = {"a": np.array([0.5, 3.0]), "b": np.array([-1.5])}
+    session = encoding(3, lower=[0.0, 1.0, -1.0], upper=[1.0, 2.0, 0.0])
+    with pytest.raises(PrivacyError, match=r"alice: vector\[1\] is outside \[1\.0, 2\.0\] \(2 values are\)$"):
+        flatten(tree, session, party="alice").encode()
+    clipped = flatten(tree, session, party="alice", clip=True)
+    assert (values_of(clipped), clipped.encode()[1]) == ([0.5, 2.0, -1.0], 2)
+    alike = read({"a": np.array([5.0, 6.0]), "b": np.array([-5.0])}, 3, clip=True)
+    assert (values_of(alike), alike.encode()[1]) == ([4.0, 4.0, -4.0], 3)
 
 
 def test_leaves_that_are_no_floats_are_named_all_at_once() -> None:

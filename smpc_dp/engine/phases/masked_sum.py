@@ -240,9 +240,11 @@ def add_vector(
     """
     encoding = aggregator.parameters.encoding
     try:
-        encoding.add_packed(total, packed)
+        encoding.check_packed(packed)
     except ValueError as error:
         raise PeerFault(sender, f"malformed {kind}: {error}", Check.MALFORMED) from None
+    # Outside: an error here is no fault of the sender.
+    encoding.add_packed(total, packed)
     if aggregator.watch is not None:
         aggregator.watch(sender, encoding.unpack(packed))
 

@@ -47,6 +47,15 @@ def test_the_vector_of_a_state_is_not_changed_and_the_step_can_be_repeated(width
     assert decode(body, Masked, "p1").vector == first
 
 
+@pytest.mark.parametrize("width", range(1, 9))
+def test_a_total_that_is_packed_stays_as_it_is(width: int) -> None:
+    encoding = parameters(width).encoding
+    total = np.arange(5, dtype=encoding.dtype)
+    assert bytes(encoding.packed(total)) == encoding.pack(total)
+    assert encoding.pack(total) == b"".join(value.to_bytes(width, "little") for value in range(5))
+    assert total.tolist() == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("wrong", [b"", bytes(19), bytes(21)])
 def test_a_packed_vector_of_another_length_is_its_sender_s_fault(wrong: bytes) -> None:
     aggregator: Any = SimpleNamespace(parameters=parameters(4), watch=None)
@@ -55,6 +64,14 @@ def test_a_packed_vector_of_another_length_is_its_sender_s_fault(wrong: bytes) -
         add_vector(aggregator, total, "p1", memoryview(wrong), "Masked")
     assert (caught.value.culprit, caught.value.check) == ("p1", Check.MALFORMED)
     assert not total.any()
+
+
+def test_a_total_that_cannot_be_changed_is_nobody_s_fault() -> None:
+    aggregator: Any = SimpleNamespace(parameters=parameters(4), watch=None)
+    total = aggregator.parameters.encoding.zeros()
+    total.flags.writeable = False
+    with pytest.raises(ValueError, match="elements: The given array is not writeable"):
+        add_vector(aggregator, total, "p1", bytes(20), "Masked")
 
 
 def test_a_watcher_sees_the_elements_that_came() -> None:
