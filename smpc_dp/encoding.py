@@ -8,6 +8,7 @@ number of parties (and the largest weight) of the encoding. Nothing is clipped i
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any, TypeGuard
@@ -324,17 +325,20 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def packed(self, ring_vector: RingVector) -> memoryview:
         """Return what `pack` does; where elements have the bytes of `dtype`, in their memory."""
-        narrow = self.element_bytes < ring_vector.dtype.itemsize
-        return self.pack_overwriting(ring_vector.copy() if narrow else ring_vector)
+        alike = self.element_bytes == ring_vector.dtype.itemsize and sys.byteorder == "little"
+        elements = ring_vector if alike else ring_vector.copy()
+        return elements.view(np.uint8)[: self.pack_overwriting(elements)].data
 
-    def pack_overwriting(self, ring_vector: RingVector) -> memoryview:
-        """Return what `pack` does, in the memory of the ring elements, which are lost."""
+    def pack_overwriting(self, ring_vector: RingVector) -> int:
+        """Write what `pack` does over the ring elements, which are lost; return its bytes."""
         size, width = ring_vector.dtype.itemsize, self.element_bytes
-        octets = ring_vector.astype(ring_vector.dtype.newbyteorder("<"), copy=False).view(np.uint8)
+        if sys.byteorder == "big":
+            ring_vector.byteswap(inplace=True)
+        octets = ring_vector.view(np.uint8)
         for part in slices_of(len(ring_vector)) if width < size else ():
             block = octets[part.start * size : part.stop * size].reshape(-1, size)[:, :width].copy()
             octets[part.start * width : part.stop * width] = block.reshape(-1)
-        return octets[: len(ring_vector) * width].data
+        return len(ring_vector) * width
 
     def unpack(self, packed: bytes | memoryview) -> RingVector:
         """Decode ring elements that `pack` encoded; raise ValueError for a wrong length.

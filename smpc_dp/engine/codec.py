@@ -167,7 +167,7 @@ def _packed(messages: Iterable[Envelope]) -> tuple[tuple[bytes, ...], tuple[Sent
             one.step,
             one.sender,
             one.receiver,
-            numbers.setdefault(one.body, len(numbers)),
+            numbers.setdefault(bytes(one.body), len(numbers)),
             one.signature,
         )
         for one in messages

@@ -41,6 +41,7 @@ CONTROL_FRAMES = 20
 CONTROL_ROOM = 1 << 16
 # A piece of this size is sent only when the peer's system has taken most of the earlier ones.
 _PROGRESS_BYTES = 1 << 16
+_NO_BYTES = memoryview(b"")
 
 T = TypeVar("T")
 
@@ -79,18 +80,29 @@ def is_of_system(error: TimeoutError) -> bool:
     return error.errno is not None
 
 
-class Stream(asyncio.StreamReaderProtocol):
-    """asyncio's stream protocol, which also records the connection's loss and the time of the last bytes."""
+class Stream(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
+    """asyncio's stream protocol, which also records the connection's loss and the time of the last bytes.
+
+    TLS decrypts into a buffer: a bytes object of each record, and another one of all, would be copied.
+    """
 
     def __init__(self) -> None:
         self.stream = asyncio.StreamReader(limit=READ_AHEAD)
         self.gone = asyncio.Event()
         self.moved = 0.0
+        self._buffer = _NO_BYTES
         super().__init__(self.stream)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return a buffer for the bytes that have come."""
+        self._buffer = memoryview(bytearray(max(1, min(sizehint, 2 * READ_AHEAD))))
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take the bytes in the buffer."""
         self.moved = now()
-        super().data_received(data)
+        received, self._buffer = self._buffer[:nbytes], _NO_BYTES
+        self.stream.feed_data(received)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

@@ -1,7 +1,7 @@
-"""Decoding of messages with one large byte string, which is not copied.
+"""Messages with one large byte string, which is not copied.
 
-msgspec copies every byte string that it decodes, and the check that an encoding is canonical encodes all of
-it again. Here both are done for the bytes around the large one.
+msgspec copies every byte string that it encodes or decodes, and the check that an encoding is canonical
+encodes all of it again. Here these are done for the bytes around the large one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,48 @@ _EMPTY = b"\xc4\x00"
 # Encodings of arrays of less than 16 items begin with a byte of this range, which has their number.
 _ARRAY = range(0x90, 0xA0)
 
+# Room in a `MessageBuffer` for the fields before the large one, and for those behind it.
+_ROOM_BEFORE, _ROOM_BEHIND = 64, 4096
+
 _ENCODER = msgspec.msgpack.Encoder()
 _ITEMS = msgspec.msgpack.Decoder(list[msgspec.Raw])
+
+
+class MessageBuffer(bytearray):
+    """Memory of a large byte string, with room around it for the other fields of its message."""
+
+    @classmethod
+    def of(cls, size: int) -> MessageBuffer:
+        """Return the buffer of a byte string of at most `size` bytes, which are zero."""
+        return cls(_ROOM_BEFORE + size + _ROOM_BEHIND)
+
+    def content(self, size: int) -> memoryview:
+        """Return the first `size` bytes of the byte string: the value of a field."""
+        return memoryview(self)[_ROOM_BEFORE : _ROOM_BEFORE + size]
+
+    def complete(self, before: bytes, size: int, behind: bytes) -> memoryview | None:
+        """Write the bytes around the byte string; return all of them, None where there is no room."""
+        start, end = _ROOM_BEFORE - len(before), _ROOM_BEFORE + size
+        if start < 0 or end + len(behind) > len(self):
+            return None
+        whole = memoryview(self)
+        whole[start:_ROOM_BEFORE], whole[end : end + len(behind)] = before, behind
+        return whole[start : end + len(behind)].toreadonly()
+
+
+def encode_large(message: msgspec.Struct) -> memoryview | None:
+    """Return the canonical encoding of a message around its field that is in a `MessageBuffer`.
+
+    Returns None where no field of more than LARGE bytes is in one, or the other fields have no room there.
+    """
+    values = [getattr(message, name) for name in message.__struct_fields__]
+    for index, value in enumerate(values):
+        if isinstance(value, memoryview) and isinstance(value.obj, MessageBuffer) and value.nbytes > LARGE:
+            head = _ENCODER.encode(values[:index]), bin_header(value.nbytes)
+            # The encoding of an array of less than 16 items begins with one byte.
+            before = b"".join((_ARRAY[len(values)].to_bytes(), head[0][1:], head[1]))
+            return value.obj.complete(before, value.nbytes, _ENCODER.encode(values[index + 1 :])[1:])
+    return None
 
 
 def bin_header(length: int) -> bytes:

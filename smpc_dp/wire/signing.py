@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -16,7 +16,7 @@ from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.identity.keys import verify
 from smpc_dp.seen import scope_of_group
 from smpc_dp.wire.envelope import Envelope
-from smpc_dp.wire.large_fields import bin_header, decode_large
+from smpc_dp.wire.large_fields import bin_header, decode_large, encode_large
 
 T = TypeVar("T")
 
@@ -169,8 +169,12 @@ def group_operation(operation: str, names: Sequence[str]) -> str:
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """Return the canonical encoding (MessagePack) of a message."""
-    return _ENCODER.encode(message)
+    """Return the canonical encoding (MessagePack) of a message.
+
+    Of one whose large field is in a `MessageBuffer` it is a read-only view of the buffer.
+    """
+    # Messages take any buffer.
+    return cast("bytes", encode_large(message)) or _ENCODER.encode(message)
 
 
 def decode(body: Buffer, kind: type[T], sender: str) -> T:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 
 from smpc_dp.crypto import shamir
 from smpc_dp.crypto.seal import seal, unseal
@@ -26,6 +27,7 @@ from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.engine.state import Secret
 from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.large_fields import MessageBuffer
 from smpc_dp.wire.sets import PartySet, pack_list, unpack_list
 from smpc_dp.wire.signing import decode, encode
 
@@ -136,12 +138,14 @@ def mask_vector(member: Member[SumParameters], vector: RingVector, masks: Masks)
 
     Where totals are checked the vector has its noise already: the party has committed to it.
     """
-    parameters, ring_vector = member.parameters, vector.copy()
+    parameters, buffer = member.parameters, MessageBuffer.of(vector.nbytes)
+    ring_vector = np.frombuffer(buffer.content(vector.nbytes), vector.dtype)
+    ring_vector[:] = vector
     masks.add_to(ring_vector, parameters)
     if not parameters.is_checked:
         parameters.add_noise(ring_vector, member.random)
     # Messages take any buffer, and this one is not copied.
-    return cast("bytes", parameters.encoding.pack_overwriting(ring_vector))
+    return cast("bytes", buffer.content(parameters.encoding.pack_overwriting(ring_vector)))
 
 
 def open_shares(

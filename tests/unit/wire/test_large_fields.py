@@ -1,4 +1,4 @@
-"""Decoding without a copy accepts and refuses what a decoder does that encodes all of a message again."""
+"""Messages with a large field are encoded and decoded without a copy, to the same bytes and errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from smpc_dp.errors import Check, PeerFault
 from smpc_dp.session.member import from_wire, to_wire
 from smpc_dp.wire import large_fields
 from smpc_dp.wire.envelope import Envelope
-from smpc_dp.wire.large_fields import bin_header
+from smpc_dp.wire.large_fields import MessageBuffer, bin_header
 from smpc_dp.wire.signing import decode, encode
 from tests.examples import examples
 
@@ -82,9 +82,13 @@ def certificate(size: int) -> m.Certificate:
     return m.Certificate(bytes(size), bytes(64))
 
 
+def bytes_of(size: int) -> bytes:
+    return bytes(index % 251 for index in range(size))
+
+
 def messages(size: int) -> list[msgspec.Struct]:
     """Return messages whose large field has `size` bytes."""
-    large, b32 = bytes(index % 251 for index in range(size)), bytes(32)
+    large, b32 = bytes_of(size), bytes(32)
     return [
         Envelope(b"run", "masked", "eve", "hub", large, SIGNATURE),
         m.Masked(large, b"\1\0"),
@@ -288,3 +292,52 @@ def test_longer_headers_of_the_other_fields(index: int) -> None:
             changed = body[:1] + b"".join([*items[:place], other, *items[place + 1 :]])
             assert msgspec.msgpack.decode(changed, type=kind) == message
             assert both(changed, kind) is None
+
+
+def in_buffer(content: bytes) -> memoryview:
+    """Return a field's value in a buffer."""
+    buffer = MessageBuffer.of(len(content) + 3)
+    view = buffer.content(len(content))
+    view[:] = content
+    return view
+
+
+@settings(deadline=None)
+@given(st.binary(min_size=0, max_size=300), st.binary(max_size=300))
+def test_a_message_in_a_buffer_has_the_same_bytes(large: bytes, behind: bytes) -> None:
+    view: Any = in_buffer(large)
+    body: Any = encode(m.Masked(view, behind))
+    assert body == msgspec.msgpack.encode(m.Masked(large, behind))
+    assert isinstance(body, memoryview) == (len(large) > SMALL)
+    # Nothing but the bytes around the field was written.
+    assert view == large
+    assert (memoryview(body).obj is view.obj) == (len(large) > SMALL)
+
+
+@pytest.mark.parametrize("size", [SMALL + 1, 255, 256, (1 << 16) - 1, 1 << 16])
+@pytest.mark.parametrize("index", range(1, 8))
+def test_every_message_with_a_large_field_has_the_same_bytes_in_a_buffer(index: int, size: int) -> None:
+    message: Any = messages(size)[index]
+    fields = {name: getattr(message, name) for name in message.__struct_fields__}
+    in_buffers = {name: in_buffer(value) for name, value in fields.items() if value == bytes_of(size)}
+    assert len(in_buffers) == 1
+    body = encode(msgspec.structs.replace(message, **in_buffers))
+    assert isinstance(body, memoryview)
+    assert body.readonly
+    assert body == msgspec.msgpack.encode(message)
+
+
+@pytest.mark.parametrize(("before", "behind"), [(100, 0), (0, 5000)])
+def test_a_message_whose_other_fields_have_no_room_in_the_buffer_is_copied(before: int, behind: int) -> None:
+    class Long(msgspec.Struct, frozen=True, array_like=True):
+        first: bytes
+        large: bytes
+        last: bytes
+
+    # A field of more than 16 bytes is large here, but not in a buffer.
+    first, last, large = bytes(before), bytes(behind), bytes(range(100))
+    view: Any = in_buffer(large)
+    body = encode(Long(first, view, last))
+    assert isinstance(body, bytes)
+    assert body == encode(Long(first, large, last))
+    assert view == large
