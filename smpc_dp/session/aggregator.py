@@ -38,7 +38,7 @@ from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.session.exchange.states import Relayed
 from smpc_dp.session.member import Membership, aggregator_name, requests_of
-from smpc_dp.session.operations import HELLOS, Operations, is_hello, leaving_error
+from smpc_dp.session.operations import HELLOS, Operations, is_hello, leaving_error, small
 from smpc_dp.session.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
@@ -263,6 +263,8 @@ class RequestServer:
             inbound = early.pop(0) if early else await self._pool.next(until)
             if inbound is not None:
                 await self._hear(drive, inbound, operations, askers)
+            # A large one must not stay until the next one comes.
+            del inbound
             if connecting and not timer.connecting and not askers.opened:
                 connecting = False
                 await drive.lose(*sorted(drive.run.waiting_for))
@@ -310,7 +312,7 @@ class RequestServer:
             operations.hold(inbound)
             if inbound.peer not in self._culprits:
                 self._asked.add(inbound.envelope)
-                askers.add(inbound)
+                askers.add(small(inbound))
         elif inbound.envelope is None:
             # The process that has asked is gone. Another one may call and ask again; and a party that leaves
             # before a request opens is absent from it, which is no reason for the request to fail.

@@ -20,11 +20,15 @@ import pytest
 from msgspec import structs
 
 import smpc_dp
+from smpc_dp.engine.events import Start
 from smpc_dp.engine.phases.messages import MASKED
+from smpc_dp.engine.registry import make_party
 from smpc_dp.engine.result import Result
 from smpc_dp.errors import LocalError, PeerFault, TimeoutFault
-from smpc_dp.session.events import Event
+from smpc_dp.session.connection import AggregatorConnection
+from smpc_dp.session.events import Event, ignore
 from smpc_dp.session.local import create_local_session
+from smpc_dp.session.member import Membership
 from smpc_dp.session.session_file import Timeouts
 from smpc_dp.transport.framing import MAX_FRAME
 from smpc_dp.transport.spool import FileSpool
@@ -217,3 +221,33 @@ async def test_no_refused_message_stays_on_disk(
         assert isinstance(served, TimeoutFault)
         assert stored_messages() == 0
     assert any("invalid signature" in event.detail for event in events)
+
+
+async def test_no_large_hello_stays_on_disk_while_others_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=FAST)
+    content, arrived = FileSpool.content, asyncio.Event()
+
+    def noted(spool: FileSpool) -> memoryview:
+        arrived.set()
+        return content(spool)
+
+    monkeypatch.setattr(FileSpool, "content", noted)
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
+    member = Membership.load(path, "dave")
+    connection = await AggregatorConnection.open(member, member.endpoint(), ignore)
+    ring_vector = member.parameters.encoding.zeros()
+    party = make_party(member.context(1, "sum"), member.parameters, member.identity, ring_vector)
+    [hello] = party.handle(Start())
+    await connection.connections.post(1, [structs.replace(hello, body=hello.body + bytes(MAX_FRAME))])
+    await asyncio.wait_for(arrived.wait(), 10)
+    until = asyncio.get_running_loop().time() + 10
+    while stored_messages() and asyncio.get_running_loop().time() < until:
+        await asyncio.sleep(0.05)
+    assert stored_messages() == 0
+    # The others are waited for all the time.
+    assert not serving.done()
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    await connection.connections.close()
