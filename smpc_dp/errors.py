@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, NamedTuple, Self, TypeVar, overload
 
 __all__ = [
     "Check",
@@ -27,6 +27,8 @@ __all__ = [
     "TimeoutFault",
     "VerificationError",
 ]
+
+E = TypeVar("E", bound=BaseException)
 
 # Characters of one text of another member, of the reason of one error or issue, and of a whole error.
 MOST_TEXT, MOST_REASON, MOST_ERROR = 500, 2_000, 8_000
@@ -402,6 +404,15 @@ class VerificationError(SmpcError):
 def evidenced(errors: Iterable[SmpcError]) -> PeerFault | None:
     """Return the first fault with evidence, None if there is none: the cause of an error that names many."""
     return next((error for error in errors if isinstance(error, PeerFault) and error.evidence), None)
+
+
+def without_frames(error: E) -> E:
+    """Return the error, which may be stored: it and its causes refer to no message in a traceback's frame."""
+    each: BaseException | None = error
+    while each is not None:
+        each.__traceback__ = each.__context__ = None
+        each = each.__cause__
+    return error
 
 
 def check_of(error: Exception, other: Check) -> Check:

@@ -17,7 +17,16 @@ from msgspec.structs import replace
 
 from smpc_dp.engine import events
 from smpc_dp.engine.state import State, Transition
-from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault, evidenced
+from smpc_dp.errors import (
+    Check,
+    Code,
+    LocalError,
+    PeerFault,
+    SmpcError,
+    TimeoutFault,
+    evidenced,
+    without_frames,
+)
 from smpc_dp.wire.abort import ABORT, LEAVE, NOT_CONNECTED, Abort, abort_of, code_of, equivocation, leave_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, Signer, decode
@@ -193,7 +202,7 @@ class Collector(Generic[P_co]):
         """Exclude a party; its abort is sent with the next messages, at the latest with the last ones."""
         inbox = state.inbox
         inbox.alive.discard(party)
-        inbox.excluded[party] = error
+        inbox.excluded[party] = without_frames(error)
         inbox.faults.append(str(error))
         inbox.unsent += self.write(state.run_id, ABORT, (party,), abort_of(error))
         inbox.events += 1

@@ -17,7 +17,16 @@ from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.registry import make_aggregator
 from smpc_dp.engine.result import Outcome, Result
 from smpc_dp.engine.session_protocol import MakeAggregator
-from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError, certificate_of
+from smpc_dp.errors import (
+    Code,
+    ConfigCheck,
+    ConfigError,
+    LocalError,
+    PeerFault,
+    SmpcError,
+    certificate_of,
+    without_frames,
+)
 from smpc_dp.logs.audits.served_log import answer, is_log_request
 from smpc_dp.logs.board import BoardFolder
 from smpc_dp.records.record_result import RecordResult
@@ -29,7 +38,7 @@ from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.session.exchange.states import Relayed
 from smpc_dp.session.member import Membership, aggregator_name, requests_of
-from smpc_dp.session.operations import HELLOS, Operations, is_hello, leaving_error
+from smpc_dp.session.operations import HELLOS, Operations, is_hello, leaving_error, small
 from smpc_dp.session.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
@@ -115,7 +124,7 @@ class RequestServer:
         except SmpcError as error:
             if isinstance(error, PeerFault) and certificate_of(self._culprits.get(error.culprit)) is None:
                 self._culprits[error.culprit] = error
-            return error
+            return without_frames(error)
         outcome: Outcome | StatisticResult | Relayed = self._drive.run.result
         self._on_event(
             Event(
@@ -254,6 +263,8 @@ class RequestServer:
             inbound = early.pop(0) if early else await self._pool.next(until)
             if inbound is not None:
                 await self._hear(drive, inbound, operations, askers)
+            # A large one must not stay until the next one comes.
+            del inbound
             if connecting and not timer.connecting and not askers.opened:
                 connecting = False
                 await drive.lose(*sorted(drive.run.waiting_for))
@@ -301,7 +312,7 @@ class RequestServer:
             operations.hold(inbound)
             if inbound.peer not in self._culprits:
                 self._asked.add(inbound.envelope)
-                askers.add(inbound)
+                askers.add(small(inbound))
         elif inbound.envelope is None:
             # The process that has asked is gone. Another one may call and ask again; and a party that leaves
             # before a request opens is absent from it, which is no reason for the request to fail.
@@ -343,10 +354,18 @@ class RequestServer:
                 await self._show(inbound)
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Serve a request for log lines, or return the event of the role; see `Holder.event_of`."""
+        """Serve a request for log lines, or return the event of the role; see `Holder.event_of`.
+
+        Raises LocalError for an expected message that this process could not store: its sender is not at
+        fault.
+        """
         run, envelope = drive.run, inbound.envelope
+        if inbound.failure is not None and run.step not in HELLOS and inbound.peer in run.waiting_for:
+            # Before its hello, which is not large, a party sends what is left of an earlier request.
+            raise inbound.failure
         if is_log_request(inbound):
             await self._show(inbound)
+        if is_log_request(inbound) or inbound.failure is not None:
             return None
         if envelope is None:
             asks = run.step in HELLOS and inbound.peer in run.waiting_for

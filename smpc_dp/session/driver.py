@@ -151,12 +151,7 @@ class Drive:
             await self.take(inbound)
 
     async def take(self, inbound: InboundEvent) -> None:
-        """Give the role an inbound event; shorten the first step's wait once enough have sent.
-
-        Raises LocalError for a message that this process could not store: its sender is not at fault.
-        """
-        if inbound.failure is not None:
-            raise inbound.failure
+        """Give the role an inbound event; shorten the first step's wait once enough have sent."""
         event = await self._holder.event_of(self, inbound) if inbound.peer else None
         if event is not None:
             await self.act(event)

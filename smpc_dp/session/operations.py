@@ -30,6 +30,17 @@ def is_hello(inbound: InboundEvent) -> bool:
     return inbound.envelope is not None and inbound.envelope.step in HELLOS
 
 
+def small(inbound: InboundEvent) -> InboundEvent:
+    """Return an inbound event to be held; a message that is larger than any hello loses its body.
+
+    The rest has a wrong signature, and excludes its sender.
+    """
+    envelope = inbound.envelope
+    if envelope is None or len(envelope.body) <= SMALL_MESSAGE:
+        return inbound
+    return replace(inbound, envelope=msgspec.structs.replace(envelope, body=b""))
+
+
 def leaving_error(inbound: InboundEvent, membership: Membership) -> LocalError | None:
     """Return the error of a party that leaves the session for good, if its message says and signs that.
 
@@ -79,12 +90,8 @@ class Operations:
             self.forget(inbound.peer)
         elif len(before) >= MAX_HELD:
             return
-        envelope = inbound.envelope
-        if envelope is not None and len(envelope.body) > SMALL_MESSAGE:
-            # No hello is so large. The rest has a wrong signature, and excludes its sender.
-            inbound = replace(inbound, envelope=msgspec.structs.replace(envelope, body=b""))
         number = next(self._arrivals)
-        self._held[number] = inbound
+        self._held[number] = small(inbound)
         self._numbers.setdefault(inbound.peer, []).append(number)
 
     def forget(self, peer: str) -> None:

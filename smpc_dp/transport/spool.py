@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import mmap
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -93,9 +94,12 @@ class SpoolFolder:
 
     @classmethod
     def of_system(cls) -> SpoolFolder:
-        """Return the folder that TMPDIR names, or else the system's for temporary files."""
+        """Return the folder that TMPDIR names, or else the system's for temporary files.
+
+        `tempfile` would take another one, which may be in memory, where files cannot be written to the named.
+        """
         try:
-            return cls(tempfile.gettempdir())
+            return cls(os.path.abspath(os.environ.get("TMPDIR") or tempfile.gettempdir()))
         except OSError as error:
             raise LocalError(f"no folder for large messages: {error.strerror}; set TMPDIR") from None
 
@@ -104,9 +108,10 @@ class SpoolFolder:
         return FileSpool(self.path, total)
 
     def check_room(self, needed: int) -> None:
-        """Raise LocalError unless the folder has room for `needed` bytes."""
+        """Raise LocalError unless files can be created in the folder and it has room for `needed` bytes."""
         try:
-            free = shutil.disk_usage(self.path).free
+            with tempfile.TemporaryFile(dir=self.path):
+                free = shutil.disk_usage(self.path).free
         except OSError as error:
             raise LocalError(f"{self.path}: cannot store large messages: {error.strerror}") from None
         if free < needed:

@@ -5,25 +5,35 @@ from __future__ import annotations
 import asyncio
 import copy
 import errno
+import gc
 import json
 import os
 import pickle
 import shutil
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 import smpc_dp
+from smpc_dp.engine.events import Start
+from smpc_dp.engine.phases.messages import MASKED
+from smpc_dp.engine.registry import make_party
 from smpc_dp.engine.result import Result
-from smpc_dp.errors import LocalError, PeerFault
-from smpc_dp.session.events import Event
+from smpc_dp.errors import LocalError, PeerFault, TimeoutFault
+from smpc_dp.session.connection import AggregatorConnection
+from smpc_dp.session.events import Event, ignore
 from smpc_dp.session.local import create_local_session
+from smpc_dp.session.member import Membership
 from smpc_dp.session.session_file import Timeouts
 from smpc_dp.transport.framing import MAX_FRAME
 from smpc_dp.transport.spool import FileSpool
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context
 
 PARTIES = ("alice", "bob", "carol", "dave")
 LENGTH = 400_000
@@ -40,6 +50,13 @@ FAST = Timeouts(connect=20.0, step=20.0)
 
 def vector_of(name: str) -> Any:
     return np.random.default_rng(PARTIES.index(name)).uniform(-1, 1, LENGTH)
+
+
+def stored_messages() -> int:
+    """Return the number of files of messages that are mapped into this process."""
+    gc.collect()
+    folder, maps = tempfile.gettempdir(), Path("/proc/self/maps").read_text().splitlines()
+    return sum(f" {folder}/" in line and line.endswith("(deleted)") for line in maps)
 
 
 async def execute(path: Path, events: list[Event] | None = None) -> tuple[list[Any], Any]:
@@ -135,3 +152,101 @@ async def test_a_machine_without_the_disk_refuses_before_it_listens(
     short = create_local_session(tmp_path / "short", PARTIES, {**PARAMETERS, "length": 3}, timeouts=FAST)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(smpc_dp.serve(short, requests=1), 1.0)
+
+
+async def test_a_full_disk_ends_one_request_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What could not be stored of one request is no reason to end the next one."""
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=FAST)
+    content, ended_first = FileSpool.content, set[str]()
+
+    def once(spool: FileSpool) -> memoryview:
+        if len(ended_first) < len(PARTIES):
+            raise LocalError("cannot store a message")
+        return content(spool)
+
+    monkeypatch.setattr(FileSpool, "content", once)
+
+    async def party(name: str) -> list[Any]:
+        async with smpc_dp.connect(path, party=name) as session:
+            ended = await asyncio.gather(session.sum(vector_of(name)), return_exceptions=True)
+            ended_first.add(name)
+            while len(ended_first) < len(PARTIES):
+                await asyncio.sleep(0.01)
+            return [*ended, await session.sum(vector_of(name))]
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=2))
+    ended = await asyncio.gather(*map(party, PARTIES))
+    first, second = await serving
+    assert isinstance(first, LocalError)
+    assert isinstance(second, Result)
+    for error, result in ended:
+        assert isinstance(error, PeerFault)
+        assert error.culprit == "aggregator"
+        assert result.survivors == PARTIES
+
+
+@pytest.mark.parametrize("forgers", [("dave",), ("carol", "dave")])
+async def test_no_refused_message_stays_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgers: tuple[str, ...]
+) -> None:
+    """The errors of excluded parties, and that of a request which too few are left for, hold no message."""
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=FAST)
+    write = Context.write
+
+    def forged(context: Context, signer: Any, run_id: bytes, step: str, *rest: Any) -> list[Envelope]:
+        envelopes = write(context, signer, run_id, step, *rest)
+        if step == MASKED and signer.name in forgers:
+            return [structs.replace(envelope, signature=bytes(64)) for envelope in envelopes]
+        return envelopes
+
+    monkeypatch.setattr(Context, "write", forged)
+    stored: list[int] = []
+
+    class Events(list[Event]):
+        """Events that note how many messages are stored at the end of the request."""
+
+        def append(self, event: Event, /) -> None:
+            if event.kind == "done":
+                stored.append(stored_messages())
+            super().append(event)
+
+    events = Events()
+    _, served = await execute(path, events)
+    if len(forgers) == 1:
+        assert isinstance(served, Result)
+        assert stored == [0]
+        assert served.absent == forgers
+    else:
+        assert isinstance(served, TimeoutFault)
+        assert stored_messages() == 0
+    assert any("invalid signature" in event.detail for event in events)
+
+
+async def test_no_large_hello_stays_on_disk_while_others_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=FAST)
+    content, arrived = FileSpool.content, asyncio.Event()
+
+    def noted(spool: FileSpool) -> memoryview:
+        arrived.set()
+        return content(spool)
+
+    monkeypatch.setattr(FileSpool, "content", noted)
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
+    member = Membership.load(path, "dave")
+    connection = await AggregatorConnection.open(member, member.endpoint(), ignore)
+    ring_vector = member.parameters.encoding.zeros()
+    party = make_party(member.context(1, "sum"), member.parameters, member.identity, ring_vector)
+    [hello] = party.handle(Start())
+    await connection.connections.post(1, [structs.replace(hello, body=hello.body + bytes(MAX_FRAME))])
+    await asyncio.wait_for(arrived.wait(), 10)
+    until = asyncio.get_running_loop().time() + 10
+    while stored_messages() and asyncio.get_running_loop().time() < until:
+        await asyncio.sleep(0.05)
+    assert stored_messages() == 0
+    # The others are waited for all the time.
+    assert not serving.done()
+    serving.cancel()
+    await asyncio.gather(serving, return_exceptions=True)
+    await connection.connections.close()

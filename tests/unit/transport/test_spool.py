@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -126,5 +127,29 @@ def test_the_folder_of_the_system_is_the_one_that_tmpdir_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
     assert SpoolFolder.of_system() == SpoolFolder(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", "here")
+    assert SpoolFolder.of_system() == SpoolFolder(str(tmp_path / "here"))
+    monkeypatch.delenv("TMPDIR")
+    assert SpoolFolder.of_system() == SpoolFolder(tempfile.gettempdir())
+
+
+def test_no_other_folder_stands_in_for_the_one_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    with pytest.raises(LocalError, match="none: cannot store large messages: No such file or directory"):
+        SpoolFolder.of_system().check_room(1)
+    (tmp_path / "none").write_bytes(b"")
+    with pytest.raises(LocalError, match="none: cannot store large messages: Not a directory"):
+        SpoolFolder.of_system().check_room(1)
+
+
+def test_a_folder_in_which_no_file_can_be_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_given: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with pytest.raises(LocalError, match="cannot store large messages: Read-only file system"):
+        SpoolFolder(str(tmp_path)).check_room(1)
