@@ -7,6 +7,9 @@ import json
 import os
 import pickle
 import re
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
@@ -143,6 +146,55 @@ def test_a_process_that_is_killed_is_told_with_its_shard() -> None:
         # The pool is broken for good.
         with pytest.raises(LocalError, match=r"^problem 1: "):
             list(run_shards(executor, abs, [(1,)], "problem"))
+
+
+def say_pid(folder: str) -> None:
+    """Say which process this is, and take longer than any test."""
+    (Path(folder) / str(os.getpid())).touch()
+    time.sleep(600)
+
+
+OPENERS = {
+    "first": "from smpc_dp.executors.opened import open_executor as opened",
+    "second auditor": "from smpc_dp_verify.workers import open_processes as opened",
+}
+
+
+@pytest.mark.parametrize("opener", OPENERS.values(), ids=OPENERS)
+def test_processes_end_with_the_one_that_started_them(opener: str, tmp_path: Path) -> None:
+    code = f"""
+{opener}
+from tests.unit.executors.test_shards import say_pid
+if __name__ == "__main__":
+    with opened(2) as executor:
+        [executor.submit(say_pid, {str(tmp_path)!r}) for _ in range(2)]
+"""
+    (tmp_path / "main.py").write_text(code)
+    started = subprocess.Popen([sys.executable, tmp_path / "main.py"])
+    try:
+        until(lambda: len([*tmp_path.glob("[0-9]*")]) == 2)
+        pids = [int(path.name) for path in tmp_path.glob("[0-9]*")]
+    finally:
+        started.kill()
+        started.wait()
+    until(lambda: not any(map(runs, pids)))
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait until something has happened; fail after two minutes."""
+    for _ in range(1200):
+        if happened():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it has not happened")
+
+
+def runs(pid: int) -> bool:
+    """Tell whether a process is there, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def too_much() -> None:
