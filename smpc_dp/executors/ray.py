@@ -33,12 +33,20 @@ POLL, NODE_SECONDS, CONNECT_SECONDS = 2.0, 60.0, 10.0
 NO_ANSWER = "the cluster of Ray does not answer any more"
 
 
+class _Value(Future[Any]):
+    """A value, set as its pickle: one that cannot be read is an error of who asks, and stops no thread."""
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Return the value; see `Future.result`."""
+        return pickle.loads(super().result(timeout))  # noqa: S301 - the user's cluster
+
+
 @dataclass
 class _Shard:
     """A call, pickled, and how often it was lost."""
 
     call: bytes
-    future: Future[Any] = field(default_factory=Future)
+    future: _Value = field(default_factory=_Value)
     lost: int = 0
 
 
@@ -233,13 +241,8 @@ class RayExecutor(Executor):
 
 def _end(shard: _Shard, value: bytes) -> None:
     """Set the value of a shard, which is pickled, unless the one who asked has cancelled it."""
-    if not shard.future.set_running_or_notify_cancel():
-        return
-    try:
-        shard.future.set_result(pickle.loads(value))  # noqa: S301 - the user's cluster
-    except Exception as error:
-        # Whatever it is, it is the caller's: here it would end the thread, and no shard would ever end.
-        shard.future.set_exception(error)
+    if shard.future.set_running_or_notify_cancel():
+        shard.future.set_result(value)
 
 
 def _fail(shard: _Shard, error: Exception) -> None:
