@@ -27,6 +27,7 @@ from smpc_dp.executors.shards import run_shards
 from smpc_dp.logs.audits.audit import audit_stream
 from smpc_dp.simulate import statistic
 from smpc_dp_lab.bench import homomorphic, kendall, local_auc, private_boosting, tradeoff
+from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.run import Audit
 from tests.executors import Backwards
 
@@ -120,6 +121,14 @@ def test_proofs_of_a_log_by_the_second_auditor(executors: list[Executor | None],
         return {"total": audit.total, "excluded": audit.excluded, "by": audit.shown_by, "head": audit.head}
 
     assert same(executors[:1] + executors[2:], audited)["total"]
+
+
+def test_checks_of_a_log_that_is_refused_are_cancelled() -> None:
+    executor = Backwards()
+    with pytest.raises(Refused, match="no end"):
+        Audit(LOGS[0].splitlines()[:6], None, executor)
+    assert executor.calls
+    assert all(future.cancelled() for future, _ in executor.calls)
 
 
 def test_shards_are_submitted_ahead_and_not_all_at_once() -> None:
