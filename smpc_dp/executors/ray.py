@@ -77,7 +77,9 @@ class RayExecutor(Executor):
             self._disconnect()
             raise
         self.workers = int(sum(sizes))
-        self._run = self._ray.remote(max_retries=0, num_cpus=max(sizes) if alone else 1)(_run)
+        # Processors that a shard takes.
+        self._size = max(sizes) if alone else 1
+        self._run = self._ray.remote(max_retries=0, num_cpus=self._size)(_run)
         self._shards: dict[Any, _Shard] = {}
         self._changed = threading.Condition()
         self._closed = self._cancelled = False
@@ -187,7 +189,7 @@ class RayExecutor(Executor):
                 waiting = list(self._shards)
             try:
                 ended, _ = self._ray.wait(waiting, timeout=POLL)
-                is_there = bool(ended or self._nodes())
+                is_there = bool(ended) or any(size >= self._size for size in self._nodes().values())
             except (self._ray.exceptions.RayError, OSError, RuntimeError):
                 ended, is_there = [], False
             if not is_there:

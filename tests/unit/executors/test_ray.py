@@ -45,6 +45,7 @@ class Ray:
         self.refused: Exception | None = None
         self.alive = True
         self.stuck = False
+        self.processors = 2.0
         self.asked = 0
 
     def is_initialized(self) -> bool:
@@ -69,7 +70,7 @@ class Ray:
         return reference()
 
     def nodes(self) -> list[dict[str, Any]]:
-        return [{"NodeID": "1" * 8, "Alive": self.alive, "Resources": {"CPU": 2.0}}]
+        return [{"NodeID": "1" * 8, "Alive": self.alive, "Resources": {"CPU": self.processors}}]
 
     def cancel(self, _reference: Any, *, force: bool) -> None:
         pass
@@ -125,6 +126,13 @@ def test_no_node_is_left(ray: Ray, executor: RayExecutor) -> None:
     ray.stuck, ray.alive = True, False
     with pytest.raises(LocalError, match=r"^number 1: no node of the cluster of Ray is left$"):
         list(run_shards(executor, abs, [(-1,)], "number"))
+
+
+def test_no_node_is_left_that_is_large_enough(ray: Ray) -> None:
+    with RayExecutor(alone=True) as executor:
+        ray.stuck, ray.processors = True, 1.0
+        with pytest.raises(LocalError, match=r"^number 1: no node of the cluster of Ray is left$"):
+            list(run_shards(executor, abs, [(-1,)], "number"))
 
 
 def test_a_worker_of_another_version_computes_nothing(
