@@ -251,7 +251,10 @@ class Audit(RunLog):
     def _settle(self) -> None:
         """Wait for the checks under way."""
         for name, entry, future in self._checks:
-            if false := future.result():
+            false = future.result()
+            if not isinstance(false, str):
+                raise TypeError("an executor has returned no value of a check")
+            if false:
                 self._exclude(name, false, entry)
         self._checks.clear()
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -129,6 +129,29 @@ def test_checks_of_a_log_that_is_refused_are_cancelled() -> None:
         Audit(LOGS[0].splitlines()[:6], None, executor)
     assert executor.calls
     assert all(future.cancelled() for future, _ in executor.calls)
+
+
+class Losing(Executor):
+    """Computes, and returns None."""
+
+    def submit(self, function: Callable[..., Any], /, *call: Any, **named: Any) -> Future[Any]:
+        function(*call, **named)
+        future = Future[Any]()
+        future.set_result(None)
+        return future
+
+
+@pytest.mark.parametrize(
+    "audited",
+    [
+        lambda log, executor: audit_stream(io.BytesIO(log.encode()), executor=executor),
+        lambda log, executor: Audit(log.splitlines(), {"ann"}, executor),
+    ],
+    ids=["first", "second"],
+)
+def test_no_auditor_takes_no_value_for_a_right_one(audited: Callable[[str, Executor], Any]) -> None:
+    with pytest.raises(TypeError):
+        audited(LOGS[0], Losing())
 
 
 def test_shards_are_submitted_ahead_and_not_all_at_once() -> None:
