@@ -77,7 +77,9 @@ def audit(
         ),
     ] = False,
     second_timeout: Annotated[float, typer.Option(help="Seconds for the second auditor.")] = 3600.0,
-    second_memory: Annotated[int, typer.Option(min=64, help="MiB for the second auditor.")] = 1024,
+    second_memory: Annotated[
+        int, typer.Option(min=64, help="MiB for each process of the second auditor.")
+    ] = 1024,
     report_file: ReportPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

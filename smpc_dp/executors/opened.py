@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 
@@ -50,13 +51,21 @@ def open_executor(
     # Not copies of this process, which would have its locks and not its threads, but of one that has none.
     context = get_context("forkserver")
     context.set_forkserver_preload([PRELOADED])
-    pool = ProcessPoolExecutor(count, context, initializer=_leave_interrupts)
+    pool = ProcessPoolExecutor(count, context, initializer=_begin_worker)
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _leave_interrupts() -> None:
-    """Ignore Ctrl-C, which the terminal sends to all processes: the one that started them ends them."""
+def _begin_worker() -> None:
+    """Ignore Ctrl-C, which the terminal sends to all processes; end with the one that started this one."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Wait until the process that started this one has ended, and end: if killed, it tells nobody."""
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)

@@ -30,6 +30,15 @@ TRIES = 3
 # Seconds between two looks at the nodes while no shard ends, for a node's answer about its build, and for a
 # connection to the cluster: Ray alone would wait for minutes.
 POLL, NODE_SECONDS, CONNECT_SECONDS = 2.0, 60.0, 10.0
+NO_ANSWER = "the cluster of Ray does not answer any more"
+
+
+class _Value(Future[Any]):
+    """A value, set as its pickle: one that cannot be read is an error of who asks, and stops no thread."""
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Return the value; see `Future.result`."""
+        return pickle.loads(super().result(timeout))  # noqa: S301 - the user's cluster
 
 
 @dataclass
@@ -37,7 +46,7 @@ class _Shard:
     """A call, pickled, and how often it was lost."""
 
     call: bytes
-    future: Future[Any] = field(default_factory=Future)
+    future: _Value = field(default_factory=_Value)
     lost: int = 0
 
 
@@ -68,10 +77,12 @@ class RayExecutor(Executor):
             self._disconnect()
             raise
         self.workers = int(sum(sizes))
-        self._run = self._ray.remote(max_retries=0, num_cpus=max(sizes) if alone else 1)(_run)
+        # Processors that a shard takes.
+        self._size = max(sizes) if alone else 1
+        self._run = self._ray.remote(max_retries=0, num_cpus=self._size)(_run)
         self._shards: dict[Any, _Shard] = {}
         self._changed = threading.Condition()
-        self._closed = False
+        self._closed = self._cancelled = False
         self._collector = threading.Thread(target=self._collect, name="smpc-dp-ray", daemon=True)
         self._collector.start()
 
@@ -86,10 +97,11 @@ class RayExecutor(Executor):
         return shard.future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the executor, and the connection to the cluster if it was made here."""
+        """End the executor; if it waits also the connection to the cluster that was made here."""
         with self._changed:
             self._closed = True
             if cancel_futures:
+                self._cancelled = True
                 for reference, shard in self._shards.items():
                     self._ray.cancel(reference, force=True)
                     shard.future.cancel()
@@ -97,7 +109,7 @@ class RayExecutor(Executor):
             self._changed.notify()
         if wait:
             self._collector.join()
-        self._disconnect()
+            self._disconnect()
 
     def __exit__(self, *ended: object) -> None:
         """Shut down; what waits after an error is cancelled."""
@@ -155,11 +167,16 @@ class RayExecutor(Executor):
         return list(nodes.values())
 
     def _start(self, shard: _Shard) -> None:
-        """Submit a shard to Ray; called with the lock."""
+        """Submit a shard to Ray, unless what is left is cancelled; called with the lock."""
+        if self._cancelled:
+            shard.future.cancel()
+            return
         try:
             self._shards[self._run.remote(self._build, shard.call)] = shard
         except self._ray.exceptions.RayError as error:
-            _end(shard, LostShard(self._reason(error)))
+            _fail(shard, LostShard(self._reason(error)))
+        except (OSError, RuntimeError):
+            _fail(shard, LostShard(NO_ANSWER))
 
     def _collect(self) -> None:
         """Take the values of shards as they end, until the executor is shut down and none is left."""
@@ -172,13 +189,13 @@ class RayExecutor(Executor):
                 waiting = list(self._shards)
             try:
                 ended, _ = self._ray.wait(waiting, timeout=POLL)
-                is_there = bool(ended or self._nodes())
+                is_there = bool(ended) or any(size >= self._size for size in self._nodes().values())
             except (self._ray.exceptions.RayError, OSError, RuntimeError):
                 ended, is_there = [], False
             if not is_there:
                 with self._changed:
                     for shard in self._shards.values():
-                        _end(shard, LostShard("no node of the cluster of Ray is left"))
+                        _fail(shard, LostShard("no node of the cluster of Ray is left"))
                     self._shards.clear()
             for reference in ended:
                 self._take(reference)
@@ -191,17 +208,21 @@ class RayExecutor(Executor):
         if shard is None:
             return
         try:
-            _end(shard, pickle.loads(self._ray.get(reference)))  # noqa: S301 - the user's cluster
+            value = self._ray.get(reference)
         except errors.RayTaskError as error:
-            _end(shard, error.cause if isinstance(error.cause, Exception) else _unknown(error))
+            _fail(shard, error.cause if isinstance(error.cause, Exception) else _unknown(error))
         except errors.RayError as error:
             shard.lost += 1
             if shard.lost == TRIES:
-                reason = f"{self._reason(error)}, {TRIES} times"
-                _end(shard, LostShard(reason))
+                _fail(shard, LostShard(f"{self._reason(error)}, {TRIES} times"))
             else:
                 with self._changed:
                     self._start(shard)
+        except (OSError, RuntimeError):
+            # Of a connection by ray://, which is not made again.
+            _fail(shard, LostShard(NO_ANSWER))
+        else:
+            _end(shard, value)
 
     def _reason(self, error: Exception) -> str:
         """Return what was lost, in words."""
@@ -220,19 +241,22 @@ class RayExecutor(Executor):
         return "a worker of the cluster of Ray was lost: its process or its node has ended"
 
 
-def _end(shard: _Shard, outcome: object) -> None:
-    """Set the value or the error of a shard, unless the one who asked has cancelled it."""
-    if not shard.future.set_running_or_notify_cancel():
-        return
-    if isinstance(outcome, Exception):
-        shard.future.set_exception(outcome)
-    else:
-        shard.future.set_result(outcome)
+def _end(shard: _Shard, value: bytes) -> None:
+    """Set the value of a shard, which is pickled, unless the one who asked has cancelled it."""
+    if shard.future.set_running_or_notify_cancel():
+        shard.future.set_result(value)
+
+
+def _fail(shard: _Shard, error: Exception) -> None:
+    """Set the error of a shard, unless the one who asked has cancelled it."""
+    if shard.future.set_running_or_notify_cancel():
+        shard.future.set_exception(error)
 
 
 def _unknown(error: Exception) -> LocalError:
     """Return the error of a worker that raised what cannot be sent."""
-    return LostShard(f"a worker of the cluster of Ray failed: {printable(str(error).splitlines()[-1])}")
+    last = str(error).strip().rpartition("\n")[2] or type(error).__name__
+    return LostShard(f"a worker of the cluster of Ray failed: {printable(last)}")
 
 
 def _reach(address: str) -> None:

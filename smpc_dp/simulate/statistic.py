@@ -78,8 +78,8 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness, as
             "program" does in any case.
         on_pairs: told how many pairs are done.
-        executor: garbles and evaluates shards of 8,192 pairs, whose records are sent to it; None: this
-            process does.
+        executor: garbles and evaluates shards of 8,192 pairs, or of as many as `covert` allows, whose records
+            are sent to it; None: this process does.
 
     Raises:
         ConfigError: an argument is wrong. PrivacyError: a value is outside its domain.

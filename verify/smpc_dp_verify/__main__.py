@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import errno
 import io
 import json
 import os
@@ -11,10 +12,8 @@ import re
 import resource
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
 
 from smpc_dp_verify.errors import printable
 from smpc_dp_verify.result import (
@@ -26,12 +25,12 @@ from smpc_dp_verify.result import (
     compare_results,
 )
 from smpc_dp_verify.verify import FAILS, HOLDS, NO_SESSION, Opinion, Wanted, verify
+from smpc_dp_verify.workers import MOST_WORKERS, default_workers, open_processes
 
 # Of a verifier that had no more memory.
 NO_MEMORY = 7
 # MiB that it takes at most: a log may be anybody's, and so may what is planned for it.
 MEMORY = 1024
-MOST_WORKERS = 256
 # More MiB than a limit of the system can be.
 MOST = 1 << 40
 RESULTS = {
@@ -69,8 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--workers",
         type=int,
-        default=os.cpu_count() or 1,
-        help="processes that verify proofs, each with so much memory; one for each processor if not given",
+        help="processes that verify proofs, each with so much memory; if not given one for each processor, "
+        "and no more than this machine has memory for",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
@@ -93,13 +92,18 @@ def main(arguments: list[str] | None = None) -> int:
         )
         if not 1 <= given.memory < MOST:
             parser.error(f"--memory must be between 1 and {MOST - 1}, is {given.memory}")
-        if not 1 <= given.workers <= MOST_WORKERS:
-            parser.error(f"--workers must be between 1 and {MOST_WORKERS}, is {given.workers}")
-        with _bounded_memory(given.memory << 20), _processes(given.workers) as executor:
+        workers = default_workers(given.memory) if given.workers is None else given.workers
+        if not 1 <= workers <= MOST_WORKERS:
+            parser.error(f"--workers must be between 1 and {MOST_WORKERS}, is {workers}")
+        with _bounded_memory(given.memory << 20), open_processes(workers) as executor:
             opinion = verify(given.log, wanted, executor)
     except ValueError as error:
         parser.error(str(error))
     except OSError as error:
+        if error.errno in (errno.ENOMEM, errno.EAGAIN):
+            # No process could be started. It says nothing of the log.
+            print(f"error: no process can be started within --memory ({given.memory} MiB)", file=sys.stderr)
+            return NO_MEMORY
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
         return FAILS
     except MemoryError:
@@ -177,19 +181,6 @@ def _bounded_memory(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (before, most))
-
-
-@contextmanager
-def _processes(count: int) -> Iterator[Executor | None]:
-    """Yield an executor of so many processes, which start with the first check; None for one."""
-    if count == 1:
-        yield None
-        return
-    executor = ProcessPoolExecutor(count, get_context("spawn"))
-    try:
-        yield executor
-    finally:
-        executor.shutdown(cancel_futures=True)
 
 
 def _text(opinion: Opinion) -> str:

@@ -120,7 +120,12 @@ class Audit(RunLog):
         self._opened: dict[tuple[str, str], list[int]] = {}
         self._step, self._last = 0, 0
         required((1 << 10) + self._longest_right() <= LONGEST_PAYLOAD, "the session is malformed")
-        self.read(rest)
+        try:
+            self.read(rest)
+        finally:
+            # Of a log that is refused.
+            for _, _, future in self._checks:
+                future.cancel()
 
     def _end(self) -> None:
         required(self._step == len(self._order), "no end")
@@ -246,7 +251,10 @@ class Audit(RunLog):
     def _settle(self) -> None:
         """Wait for the checks under way."""
         for name, entry, future in self._checks:
-            if false := future.result():
+            false = future.result()
+            if not isinstance(false, str):
+                raise TypeError("an executor has returned no value of a check")
+            if false:
                 self._exclude(name, false, entry)
         self._checks.clear()
 

@@ -86,7 +86,8 @@ class Units:
         return cls(
             works=(
                 Work("simulated party of a sum", simulated, 0.0, SESSION),
-                Work("simulated pair", medians["pairwise", alone] / 123_000, 16.0, CHUNK),
+                # Evaluations that nobody checks. Two records of two fields, 8 bytes each.
+                Work("simulated pair, `covert=0`", medians["pairwise", alone] / 123_000, 32.0, CHUNK),
                 Work(
                     "user's proofs in an audit",
                     medians["proofs", proof + "verify in a batch of 1000, each"],

@@ -58,7 +58,7 @@ def audit_twice(
     Args:
         source, session, session_log, run, head, request, receipt, checkpoint, timeout: as of `audit`, and
             `rest`.
-        seconds: that the second auditor may take. memory: in MiB.
+        seconds: that the second auditor may take. memory: in MiB, of each of its processes.
 
     Raises:
         LocalError: also if the second auditor is not installed, or came to no end within its bounds.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -44,6 +45,7 @@ class Ray:
         self.refused: Exception | None = None
         self.alive = True
         self.stuck = False
+        self.processors = 2.0
         self.asked = 0
 
     def is_initialized(self) -> bool:
@@ -68,7 +70,7 @@ class Ray:
         return reference()
 
     def nodes(self) -> list[dict[str, Any]]:
-        return [{"NodeID": "1" * 8, "Alive": self.alive, "Resources": {"CPU": 2.0}}]
+        return [{"NodeID": "1" * 8, "Alive": self.alive, "Resources": {"CPU": self.processors}}]
 
     def cancel(self, _reference: Any, *, force: bool) -> None:
         pass
@@ -126,6 +128,13 @@ def test_no_node_is_left(ray: Ray, executor: RayExecutor) -> None:
         list(run_shards(executor, abs, [(-1,)], "number"))
 
 
+def test_no_node_is_left_that_is_large_enough(ray: Ray) -> None:
+    with RayExecutor(alone=True) as executor:
+        ray.stuck, ray.processors = True, 1.0
+        with pytest.raises(LocalError, match=r"^number 1: no node of the cluster of Ray is left$"):
+            list(run_shards(executor, abs, [(-1,)], "number"))
+
+
 def test_a_worker_of_another_version_computes_nothing(
     executor: RayExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +150,60 @@ def test_what_was_cancelled_does_not_stop_the_others(ray: Ray, executor: RayExec
     assert futures[0].cancel()
     ray.stuck = False
     assert [future.result(timeout=60) for future in futures[1:]] == [1, 2]
+
+
+class Unreadable:
+    """Its pickle is refused where it is read."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ("no number",)
+
+
+def test_a_value_that_cannot_be_read_is_the_error_of_its_shard(executor: RayExecutor) -> None:
+    with pytest.raises(ValueError, match="no number"):
+        executor.submit(Unreadable).result(timeout=60)
+    assert executor.submit(abs, -1).result(timeout=60) == 1
+
+
+def test_an_error_that_is_a_value_is_no_failure(executor: RayExecutor) -> None:
+    assert str(executor.submit(LocalError, "a value").result(timeout=60)) == "a value"
+
+
+@pytest.mark.parametrize("error", [ConnectionError("lost"), RuntimeError("no client")])
+def test_a_connection_that_is_lost_is_told(ray: Ray, executor: RayExecutor, error: Exception) -> None:
+    ray.fail = lambda: error
+    with pytest.raises(LocalError, match=r"^number 1: the cluster of Ray does not answer any more$"):
+        list(run_shards(executor, abs, [(-1,)], "number"))
+    ray.refused = error
+    with pytest.raises(LocalError, match=r"^number 1: the cluster of Ray does not answer any more$"):
+        list(run_shards(executor, abs, [(-1,)], "number"))
+
+
+def test_an_error_of_a_worker_without_a_text_is_named(ray: Ray, executor: RayExecutor) -> None:
+    error = KINDS["RayTaskError"]("")
+    error.cause = None  # type: ignore[attr-defined]
+    ray.fail = lambda: error
+    with pytest.raises(LocalError, match=r"^number 1: a worker of the cluster of Ray failed: RayTaskError$"):
+        list(run_shards(executor, abs, [(-1,)], "number"))
+
+
+def test_what_is_lost_while_all_is_cancelled_is_not_computed_again(ray: Ray) -> None:
+    executor = RayExecutor()
+    asked, cancelled = threading.Event(), threading.Event()
+
+    def lose() -> Exception:
+        asked.set()
+        assert cancelled.wait(60)
+        return KINDS["WorkerCrashedError"]("lost")
+
+    ray.fail = lose
+    future = executor.submit(abs, -1)
+    assert asked.wait(60)
+    executor.shutdown(wait=False, cancel_futures=True)
+    cancelled.set()
+    executor.shutdown()
+    assert future.cancelled()
+    assert ray.asked == 1
 
 
 def test_without_ray_the_extra_is_named() -> None:

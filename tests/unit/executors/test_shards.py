@@ -7,8 +7,11 @@ import json
 import os
 import pickle
 import re
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ from smpc_dp.executors.shards import run_shards
 from smpc_dp.logs.audits.audit import audit_stream
 from smpc_dp.simulate import statistic
 from smpc_dp_lab.bench import homomorphic, kendall, local_auc, private_boosting, tradeoff
+from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.run import Audit
 from tests.executors import Backwards
 
@@ -119,6 +123,37 @@ def test_proofs_of_a_log_by_the_second_auditor(executors: list[Executor | None],
     assert same(executors[:1] + executors[2:], audited)["total"]
 
 
+def test_checks_of_a_log_that_is_refused_are_cancelled() -> None:
+    executor = Backwards()
+    with pytest.raises(Refused, match="no end"):
+        Audit(LOGS[0].splitlines()[:6], None, executor)
+    assert executor.calls
+    assert all(future.cancelled() for future, _ in executor.calls)
+
+
+class Losing(Executor):
+    """Computes, and returns None."""
+
+    def submit(self, function: Callable[..., Any], /, *call: Any, **named: Any) -> Future[Any]:
+        function(*call, **named)
+        future = Future[Any]()
+        future.set_result(None)
+        return future
+
+
+@pytest.mark.parametrize(
+    "audited",
+    [
+        lambda log, executor: audit_stream(io.BytesIO(log.encode()), executor=executor),
+        lambda log, executor: Audit(log.splitlines(), {"ann"}, executor),
+    ],
+    ids=["first", "second"],
+)
+def test_no_auditor_takes_no_value_for_a_right_one(audited: Callable[[str, Executor], Any]) -> None:
+    with pytest.raises(TypeError):
+        audited(LOGS[0], Losing())
+
+
 def test_shards_are_submitted_ahead_and_not_all_at_once() -> None:
     executor = Backwards()
     shards = run_shards(executor, abs, ((-number,) for number in range(10)), "number", ahead=4)
@@ -143,6 +178,55 @@ def test_a_process_that_is_killed_is_told_with_its_shard() -> None:
         # The pool is broken for good.
         with pytest.raises(LocalError, match=r"^problem 1: "):
             list(run_shards(executor, abs, [(1,)], "problem"))
+
+
+def say_pid(folder: str) -> None:
+    """Say which process this is, and take longer than any test."""
+    (Path(folder) / str(os.getpid())).touch()
+    time.sleep(600)
+
+
+OPENERS = {
+    "first": "from smpc_dp.executors.opened import open_executor as opened",
+    "second auditor": "from smpc_dp_verify.workers import open_processes as opened",
+}
+
+
+@pytest.mark.parametrize("opener", OPENERS.values(), ids=OPENERS)
+def test_processes_end_with_the_one_that_started_them(opener: str, tmp_path: Path) -> None:
+    code = f"""
+{opener}
+from tests.unit.executors.test_shards import say_pid
+if __name__ == "__main__":
+    with opened(2) as executor:
+        [executor.submit(say_pid, {str(tmp_path)!r}) for _ in range(2)]
+"""
+    (tmp_path / "main.py").write_text(code)
+    started = subprocess.Popen([sys.executable, tmp_path / "main.py"])
+    try:
+        until(lambda: len([*tmp_path.glob("[0-9]*")]) == 2)
+        pids = [int(path.name) for path in tmp_path.glob("[0-9]*")]
+    finally:
+        started.kill()
+        started.wait()
+    until(lambda: not any(map(runs, pids)))
+
+
+def until(happened: Callable[[], bool]) -> None:
+    """Wait until something has happened; fail after two minutes."""
+    for _ in range(1200):
+        if happened():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it has not happened")
+
+
+def runs(pid: int) -> bool:
+    """Tell whether a process is there, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def too_much() -> None:
