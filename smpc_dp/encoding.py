@@ -227,7 +227,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         ring_vector = np.empty(given.ring_length, given.dtype)
         elements = ring_vector[: self.length]
         if given.l2_bound is None:
-            clipped = given.refuse(given.write(values, elements, given.bounds_of_each), party, clip=clip)
+            clipped = given.clipped_of(given.write(values, elements, given.bounds_of_each), party, clip=clip)
         else:
             clipped = given._write_in_ball(values, elements, party, clip)
         return self.weigh(ring_vector, weight, party), clipped
@@ -238,7 +238,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
             return fixed_point.encode_integers(values, elements, sides, self.lowest)
         return fixed_point.encode_reals(values, elements, sides, self.fractional_bits, self.lowest, own)
 
-    def refuse(self, faults: Faults, party: str, *, clip: bool) -> int:
+    def clipped_of(self, faults: Faults, party: str, *, clip: bool) -> int:
         """Return the number of clipped coordinates; raise PrivacyError for a wrong one."""
         if (index := faults.infinite) is not None:
             raise PrivacyError(f"{party}: vector[{index}] must be finite")
@@ -268,7 +268,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         """Encode a vector within a norm bound; return how many values were changed to be within it."""
         values = values.astype(np.int64 if self.integer else np.float64)
         if not np.isfinite(values).all():
-            self.refuse(Faults(int(np.isfinite(values).argmin())), party, clip=clip)
+            self.clipped_of(Faults(int(np.isfinite(values).argmin())), party, clip=clip)
         grid, inside = ball.on_grid(values, self.l2_bound or 0.0, self.fractional_bits)
         if not inside and not clip:
             raise PrivacyError(f"{party}: the L2 norm is above {self.l2_bound}")

@@ -141,7 +141,7 @@ class Tree:
                 raise PrivacyError(f"{self.party}: {reason}")
             clipped += count
             faults, start = faults.followed_by(wrong, start), part.stop
-        return ring_vector, clipped + given.refuse(faults, self.party, clip=self.clip)
+        return ring_vector, clipped + given.clipped_of(faults, self.party, clip=self.clip)
 
     @property
     def vector(self) -> NDArray[np.float64]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smpc_dp.console.options import Command
 from smpc_dp.executors.opened import open_executor
+
+if TYPE_CHECKING:
+    from smpc_dp.console.options import Command
 
 Workers = Annotated[
     int | None,

@@ -59,7 +59,8 @@ def encode_large(message: msgspec.Struct) -> memoryview | None:
 
     Returns None where no field of more than LARGE bytes is in one, or the other fields have no room there.
     """
-    values = [getattr(message, name) for name in message.__struct_fields__]
+    # What is encoded already has no fields.
+    values = [getattr(message, name) for name in getattr(message, "__struct_fields__", ())]
     for index, value in enumerate(values):
         if isinstance(value, memoryview) and isinstance(value.obj, MessageBuffer) and value.nbytes > LARGE:
             head = _ENCODER.encode(values[:index]), bin_header(value.nbytes)

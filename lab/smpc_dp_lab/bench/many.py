@@ -49,6 +49,8 @@ SLOW_PART = 0.4
 """Part of a step in which a slow client sends its vector: a message may take half of one."""
 OTHERS = 64 + STRANGERS
 """Descriptors that a process needs beside its connections."""
+# Not before `start`: an aggregator waits a whole step for a client that is lost before, which may come back.
+KILLED_BEFORE = AGGREGATOR_STEPS[1:]
 HOW = "clients of {each} a process, mutual TLS on 127.0.0.1, {killed} of {parties} killed at random steps"
 
 # The figures of one size, and their units.
@@ -233,14 +235,14 @@ def _jobs(folder: Path, case: Case) -> list[Job]:
     groups = [names[start : start + case.each] for start in range(0, len(names), case.each)]
     free = draw.sample(names, len(names))
     killed = {
-        free.pop(): (draw.randint(1, case.requests), draw.choice(AGGREGATOR_STEPS))
+        free.pop(): (draw.randint(1, case.requests), draw.choice(KILLED_BEFORE))
         for _ in range(int(case.killed * case.parties))
     }
     slow = free.pop() if case.trouble.slow else ""
     flooding = free.pop() if case.trouble.flood else ""
     leaving = {free.pop() for _ in range(max(1, case.parties // 50))} if case.trouble.churn else set()
     if flooding:
-        killed[flooding] = (1, draw.choice(AGGREGATOR_STEPS))
+        killed[flooding] = (1, draw.choice(KILLED_BEFORE))
     return [
         Job(
             session=str(path),

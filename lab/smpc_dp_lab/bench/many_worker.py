@@ -176,8 +176,8 @@ class Clients:
         """Connect all clients, wait for those of other processes, and compute the sums."""
         role = shared_checks() if self._job.shared else None
         clients = [Client(name, self._job, self._session, self.taken, role) for name in self._job.parties]
-        turns = asyncio.Semaphore(max(1, CONNECTING // self._job.processes))
-        await asyncio.gather(*(client.connect(turns) for client in clients))
+        limit = asyncio.Semaphore(max(1, CONNECTING // self._job.processes))
+        await asyncio.gather(*(client.connect(limit) for client in clients))
         self.taken.moments["connected"] = spent()
         self.taken.descriptors = open_descriptors()
         await self._meet("connected")
@@ -223,9 +223,9 @@ class Client:
         self._line: SlowLine | None = None
         self._flood: asyncio.Future[None] | None = None
 
-    async def connect(self, turns: asyncio.Semaphore) -> None:
-        """Connect in its turn, as `smpc_dp.connect` does, with a session file that is read already."""
-        async with turns:
+    async def connect(self, limit: asyncio.Semaphore) -> None:
+        """Connect as `smpc_dp.connect` does, a few at a time, with a session file that is read already."""
+        async with limit:
             await self._connect()
 
     async def _connect(self) -> None:
