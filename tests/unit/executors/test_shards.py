@@ -195,11 +195,13 @@ OPENERS = {
 @pytest.mark.parametrize("opener", OPENERS.values(), ids=OPENERS)
 def test_processes_end_with_the_one_that_started_them(opener: str, tmp_path: Path) -> None:
     code = f"""
+from concurrent.futures import wait
 {opener}
 from tests.unit.executors.test_shards import say_pid
 if __name__ == "__main__":
     with opened(2) as executor:
-        [executor.submit(say_pid, {str(tmp_path)!r}) for _ in range(2)]
+        # Calls that have not begun when the executor is closed are cancelled.
+        wait([executor.submit(say_pid, {str(tmp_path)!r}) for _ in range(2)])
 """
     (tmp_path / "main.py").write_text(code)
     started = subprocess.Popen([sys.executable, tmp_path / "main.py"])
