@@ -17,6 +17,8 @@ import pytest
 
 from tests.unit.blocked import ASKED, SITECUSTOMIZE, Blocked
 
+OF_ABSENT: list[BaseException] = []
+"""Errors of tests that were skipped."""
 FOLDER = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
@@ -53,18 +55,32 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _forget() -> None:
-    """Forget what was asked for, and what is known of capabilities, so that they are asked for again."""
+    """Forget what was asked for, and what is known of capabilities, so that they are asked for again.
+
+    Modules that keep what is absent are imported again too, and those that pytest has left in `sys.modules`
+    although their import failed.
+    """
     from smpc_dp import extensions
     from smpc_dp.engine import registry
 
     registry._built_in.cache_clear()
     extensions.find.cache_clear()
+    for name in Blocked.importers & {*sys.modules}:
+        package, _, last = name.rpartition(".")
+        if package:
+            del sys.modules[name]
+            vars(sys.modules.get(package, sys)).pop(last, None)
     Path(os.environ[ASKED]).unlink(missing_ok=True)
 
 
 def _is_of_absent(error: BaseException | None) -> bool:
     """Tell whether an absent capability was imported, or an error that is kept from before says so."""
     if Path(os.environ[ASKED]).exists():
+        if error is not None:
+            OF_ABSENT.append(error)
+        return True
+    # A fixture raises the same error again in each test.
+    if any(error is one for one in OF_ABSENT):
         return True
     while error is not None:
         if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("smpc_dp.capabilities."):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
+from typing import ClassVar
 
 # Where it is set, the path of the file that is made when a process imports something of an absent package.
 ASKED = "SMPC_DP_TESTS_ASKED"
@@ -18,8 +20,23 @@ sys.meta_path[:0] = [Blocked(name) for name in {names!r}]
 """
 
 
+def _imported_now() -> Iterator[str]:
+    """Yield the names of the modules that are being imported."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "<module>":
+            yield str(frame.f_globals["__name__"])
+        frame = frame.f_back
+
+
 class Blocked(MetaPathFinder):
-    """Finds nothing of a package, as if its folder were absent."""
+    """Finds nothing of a package, as if its folder were absent.
+
+    Attributes:
+        importers: names of the modules of this process that import something absent when they are imported.
+    """
+
+    importers: ClassVar[set[str]] = set()
 
     def __init__(self, package: str) -> None:
         self._package = package
@@ -27,6 +44,7 @@ class Blocked(MetaPathFinder):
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         del path, target
         if f"{name}.".startswith(f"{self._package}."):
+            self.importers.update(_imported_now())
             if asked := os.environ.get(ASKED):
                 Path(asked).touch()
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
