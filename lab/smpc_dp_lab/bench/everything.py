@@ -7,9 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from smpc_dp.errors import ConfigCheck, ConfigIssue, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.executors.shards import run_shards
 from smpc_dp.report.document import write
 from smpc_dp_lab.bench.checked import LENGTHS, run_checked_bench
@@ -18,8 +16,7 @@ from smpc_dp_lab.bench.figures import Progress, Report, refuse
 from smpc_dp_lab.bench.gopa import DIRECT, run_gopa_bench
 from smpc_dp_lab.bench.growth import SIZES, run_growth_bench
 from smpc_dp_lab.bench.learn import run_learn_bench
-from smpc_dp_lab.bench.many import run_many_bench
-from smpc_dp_lab.bench.page import RESULTS, load_results, page
+from smpc_dp_lab.bench.page import load_results, page, store_result
 from smpc_dp_lab.bench.pairwise import run_compare_bench, run_garbling_bench, run_ot_bench
 from smpc_dp_lab.bench.proofs import run_proofs_bench
 from smpc_dp_lab.bench.provenance import observed
@@ -70,7 +67,6 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
         ),
         "growth": lambda: run_growth_bench(1 if quick else 3, progress, few, peer_python=peers.flower),
         "scenarios": lambda: run_scenarios_bench(progress, QUICK if quick else FULL),
-        "many": lambda: run_many_bench((20, 40) if quick else (50, 100, 200), 1_000, progress),
     }
 
 
@@ -106,14 +102,9 @@ def run_all(
         measured: Iterator[Report] = (observed(known[name]) for name in chosen)
     else:
         measured = run_shards(executor, _measure, [(name, peers, quick) for name in chosen], "benchmark")
-    for name, report in zip(chosen, measured, strict=True):
+    for report in measured:
         reports.append(report)
-        text = msgspec.json.format(msgspec.json.encode(reports[-1].to_json()), indent=2)
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            (out / RESULTS.format(name)).write_bytes(text + b"\n")
-        except OSError as error:
-            raise LocalError(f"{out}: {error.strerror}") from None
+        store_result(out, report)
     write(page(load_results(out)), out / "index.html")
     return reports
 

@@ -60,7 +60,12 @@ def run_growth_bench(
             for value in values:
                 figures += _measured(of, value, runs, peer)
                 step()
-    fits = [fit(figures, of, values, name) for of, values in sizes.items() for name in KINDS]
+    medians = {figure.name: figure.median for figure in figures}
+    fits = [
+        fit(kind, of, values, [medians[figure_name(kind, of, value)] for value in values])
+        for of, values in sizes.items()
+        for kind in KINDS
+    ]
     parameters = {"runs": runs, "sizes": dict(sizes), "fits": fits}
     return Report("growth", figures, versions("numpy", flwr=peer.version), parameters)
 
@@ -75,11 +80,9 @@ def figure_name(kind: str, of: str, value: int) -> str:
     return f"{kind}, {of} = {value}"
 
 
-def fit(figures: Sequence[Figure], of: str, values: Sequence[int], kind: str) -> dict[str, object]:
+def fit(kind: str, of: str, values: Sequence[int], medians: Sequence[float]) -> dict[str, object]:
     """Return a least-squares fit of one kind of figure: a x^b of parties, a + b x of length and degree."""
-    medians = {figure.name: figure.median for figure in figures}
-    x = np.array(values, dtype=float)
-    y = np.array([medians[figure_name(kind, of, value)] for value in values])
+    x, y = np.array(values, dtype=float), np.array(medians)
     power = of == "parties"
     across, up = (np.log(x), np.log(y)) if power else (x, y)
     b, a = np.polyfit(across, up, 1)

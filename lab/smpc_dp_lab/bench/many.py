@@ -7,9 +7,11 @@ import random
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -20,8 +22,18 @@ from smpc_dp.engine.phases.parameters import MAX_PARTIES, Total
 from smpc_dp.errors import ConfigCheck, ConfigIssue, LocalError
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.session_file import Timeouts, load_session
-from smpc_dp_lab.bench.figures import Figure, Progress, Report, Steps, cost, refuse, versions, within
-from smpc_dp_lab.bench.growth import figure_name, fit
+from smpc_dp_lab.bench.figures import (
+    Figure,
+    Progress,
+    Report,
+    Steps,
+    cost,
+    machine,
+    refuse,
+    versions,
+    within,
+)
+from smpc_dp_lab.bench.growth import fit
 from smpc_dp_lab.bench.many_trouble import STRANGERS
 from smpc_dp_lab.bench.many_worker import (
     LOOK_SECONDS,
@@ -34,8 +46,13 @@ from smpc_dp_lab.bench.many_worker import (
     value_file,
     vector_of,
 )
+from smpc_dp_lab.bench.page import RESULTS, load_results, store_result
+from smpc_dp_lab.bench.provenance import observed
 
+BENCH = "many"
 PARTIES = (200, 1_000, 5_000, 10_000)
+# Of which growth with the number of clients is shown.
+LENGTH = 1_000
 EACH = 200
 KILLED = 0.05
 SHARED_FROM = 5_000
@@ -113,7 +130,7 @@ class Case:
 
 def run_many_bench(
     parties: Sequence[int] = PARTIES,
-    length: int = 1_000,
+    length: int = LENGTH,
     progress: Progress | None = None,
     *,
     killed: float = KILLED,
@@ -122,6 +139,7 @@ def run_many_bench(
     trouble: Trouble = Trouble(),
     each: int = EACH,
     shared_from: int = SHARED_FROM,
+    out: Path | None = None,
 ) -> Report:
     """Measure one exact sum for each number of clients; check that all survivors have the plain sum.
 
@@ -134,10 +152,12 @@ def run_many_bench(
         trouble: what goes wrong beside that.
         each: clients of a process.
         shared_from: with so many clients those of a process check public messages once for all of them.
+        out: folder of a stored result, to which each size is added when it ends.
 
     Raises:
         ConfigError: a number is out of range.
-        LocalError: a process failed, too few descriptors are allowed, or a result is wrong.
+        LocalError: a process failed, too few descriptors are allowed, a result is wrong, or the stored one
+            is of another commit, machine or trouble.
     """
     in_range = 0 <= killed <= MOST_KILLED
     reason = f"must be 0 to {MOST_KILLED}, is {killed}"
@@ -149,22 +169,82 @@ def run_many_bench(
     )
     raise_limit(max(parties) + OTHERS)
     step = Steps(progress, "sums", len(parties))
-    figures: list[Figure] = []
-    for count in parties:
-        figures += measure(Case(count, length, killed, seed, total, trouble, each, count >= shared_from))
-        step()
-    fits = [fit(figures, "parties", parties, kind) for kind in KINDS] if len(set(parties)) > 1 else []
     parameters = {
-        "parties": list(parties),
-        "length": length,
         "killed": killed,
         "seed": seed,
         "total": total,
         "trouble": asdict(trouble),
+        "each": each,
         "shared_from": shared_from,
-        "fits": fits,
     }
-    return Report("many", figures, versions("numpy"), parameters)
+    empty = observed(lambda: Report(BENCH, [], versions("numpy"), {**parameters, "sizes": [], "growth": []}))
+    report = empty if out is None else _stored(out, empty)
+    for count in parties:
+        case = Case(count, length, killed, seed, total, trouble, each, count >= shared_from)
+        report = _with_size(report, (count, length), observed(partial(_measured, empty, case)))
+        if out is not None:
+            store_result(out, report)
+        step()
+    return report
+
+
+def _measured(report: Report, case: Case) -> Report:
+    """Return a report with the figures of one size."""
+    return replace(report, figures=measure(case))
+
+
+def _stored(out: Path, empty: Report) -> Report:
+    """Return the stored result that is to be completed; `empty` if there is none.
+
+    Raises LocalError if it was measured elsewhere or otherwise: each figure has the commit of the result.
+    """
+    for result in load_results(out):
+        if result["bench"] != BENCH:
+            continue
+        known = {"commit": empty.commit, "machine": machine(), "versions": empty.versions}
+        differing = [name for name, value in known.items() if result[name] != value]
+        parameters = result["parameters"]
+        differing += [
+            name
+            for name, value in empty.parameters.items()
+            if name not in ("sizes", "growth") and parameters.get(name) != value
+        ]
+        if differing:
+            raise LocalError(
+                f"{out / RESULTS.format(BENCH)} has another {', '.join(differing)}: remove it, or name "
+                "another folder"
+            )
+        figures = [cost(one["name"], one["unit"], [one["median"]], one["note"]) for one in result["figures"]]
+        return replace(empty, figures=figures, parameters=parameters, others=result["others"])
+    return empty
+
+
+def _with_size(report: Report, size: tuple[int, int], measured: Report) -> Report:
+    """Return a report with one more size, in the place of an earlier measurement of it."""
+    names = {figure.name for figure in measured.figures}
+    figures = [*(one for one in report.figures if one.name not in names), *measured.figures]
+    earlier = cast("list[list[int]]", report.parameters["sizes"])
+    sizes = sorted({*((one[0], one[1]) for one in earlier), size}, key=lambda one: one[::-1])
+    medians = {figure.name: figure.median for figure in figures}
+    counts = [count for count, length in sizes if length == LENGTH]
+    growth = [
+        fit(kind, "parties", counts, [medians[figure_name(kind, count, LENGTH)] for count in counts])
+        for kind in KINDS
+        if len(counts) > 1
+    ]
+    others = [one.others for one in (report, measured) if one.others is not None]
+    return replace(
+        report,
+        figures=figures,
+        parameters={**report.parameters, "sizes": [list(one) for one in sizes], "growth": growth},
+        # The most of all sizes.
+        others=max(others, default=None),
+    )
+
+
+def figure_name(kind: str, parties: int, length: int) -> str:
+    """Return the name of a figure of one size."""
+    return f"{parties:,} clients, {length:,} numbers: {kind}"
 
 
 # Of the default plan, which tolerates a tenth.
@@ -320,6 +400,6 @@ def _figures(case: Case, aggregator: Taken, clients: Sequence[Taken]) -> list[Fi
         "aggregator open descriptors": aggregator.descriptors,
     }
     return [
-        cost(figure_name(kind, "parties", case.parties), unit, [values[kind]], f"{how}; length {case.length}")
+        cost(figure_name(kind, case.parties, case.length), unit, [values[kind]], how)
         for kind, unit in KINDS.items()
     ]

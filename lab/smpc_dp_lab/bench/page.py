@@ -8,9 +8,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from smpc_dp.errors import LocalError
+from smpc_dp.files import replace_file
 from smpc_dp.report.chart import Lines
 from smpc_dp.report.document import Block, Facts, Report, Section, Text
 from smpc_dp.report.table import Table
+from smpc_dp_lab.bench.figures import Report as FigureReport
 from smpc_dp_lab.bench.figures import shown
 from smpc_dp_lab.bench.growth import KINDS, figure_name
 
@@ -24,6 +29,19 @@ COLUMNS = ("figure", "ours", "peer", "times the peer", "limit", "part of the lim
 def load_results(folder: Path) -> list[Json]:
     """Return the results that a folder has, by name."""
     return [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob(RESULTS.format("*")))]
+
+
+def store_result(folder: Path, report: FigureReport) -> None:
+    """Store a result in a folder, which is made if it is missing; an earlier result stays if that fails.
+
+    Raises LocalError if the folder or the file cannot be written.
+    """
+    text = msgspec.json.format(msgspec.json.encode(report.to_json()), indent=2)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_file(folder / RESULTS.format(report.bench), lambda file: file.write(text + b"\n"))
+    except OSError as error:
+        raise LocalError(f"{folder}: {error.strerror}") from None
 
 
 def rows(result: Json) -> Iterator[tuple[str, ...]]:

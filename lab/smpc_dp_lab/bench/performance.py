@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from smpc_dp.errors import LocalError
-from smpc_dp_lab.bench import growth, scenarios
+from smpc_dp_lab.bench import growth, many, scenarios
 from smpc_dp_lab.bench.figures import shown
 from smpc_dp_lab.bench.log_plot import LogPlot, Point
 from smpc_dp_lab.bench.page import RESULTS, Json, markdown_table
@@ -87,7 +87,7 @@ def performance(results: Sequence[Json]) -> str:
 
 {plots}
 
-{_growth_note(known)}
+{_growth_note(known)}{_many(known)}
 
 ## What a peer takes
 
@@ -267,6 +267,37 @@ def _growth_note(known: Stored) -> str:
         "encryption of shares, no checks. The limit is the time in which OpenSSL makes as many bytes of "
         "AES-256-CTR; what is above it in short vectors are signatures and key agreements, not masks."
         + _disturbed(known, "growth")
+    )
+
+
+def _many(known: Stored) -> str:
+    """Return the section on clients over sockets; none where they were not measured."""
+    if many.BENCH not in known.results:
+        return ""
+    parameters = known.result(many.BENCH)["parameters"]
+    growth = {one["figure"]: f"n^{one['b']:.2g}" for one in parameters["growth"]}
+
+    def cells(text: Callable[[str], str]) -> tuple[str, ...]:
+        return tuple(text(kind) for kind in many.KINDS)
+
+    def case(parties: int, length: int) -> tuple[str, ...]:
+        def text(kind: str) -> str:
+            name = many.figure_name(kind, parties, length)
+            return known.clock(many.BENCH, name) if "wall time" in kind else known.text(many.BENCH, name)
+
+        return f"{parties:,} clients, {length:,} numbers", *cells(text)
+
+    lines = [case(*size) for size in parameters["sizes"]]
+    if growth:
+        lines.append((f"grows with n clients, {many.LENGTH:,} numbers, as", *cells(growth.__getitem__)))
+    # A column for each size: there are more figures than sizes.
+    turned = list(zip(("", *many.KINDS), *lines, strict=True))
+    return (
+        "\n\n## Many clients\n\n"
+        f"One exact sum over mutual TLS on loopback, {parameters['each']} clients a process, one aggregator, "
+        f"{parameters['killed']:.0%} of the clients cut off at random steps; from "
+        f"{parameters['shared_from']:,} clients on those of a process check what is public once for all of "
+        f"them ({_file(many.BENCH)}).\n\n" + markdown_table(turned[0], iter(turned[1:]))
     )
 
 

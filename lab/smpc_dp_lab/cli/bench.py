@@ -300,6 +300,10 @@ def many(
     ] = False,
     unchecked: Annotated[bool, typer.Option("--unchecked", help="Nobody checks the total.")] = False,
     seed: Annotated[int, typer.Option(help="Of vectors and kills.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder whose results-many.json gets each size when it ends.", show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure a sum of many clients.
@@ -320,6 +324,7 @@ def many(
             seed=seed,
             total="unchecked" if unchecked else None,
             trouble=Trouble(slow=slow, flood=flood, churn=churn),
+            out=out,
         ),
     )
 

@@ -9,9 +9,21 @@ import numpy as np
 import pytest
 
 from smpc_dp.errors import ConfigError, LocalError
-from smpc_dp_lab.bench.figures import Report
-from smpc_dp_lab.bench.many import KINDS, Case, Trouble, check_sums, run_many_bench
+from smpc_dp.report.document import render
+from smpc_dp_lab.bench import many
+from smpc_dp_lab.bench.figures import Figure, Report, cost
+from smpc_dp_lab.bench.many import (
+    KINDS,
+    LENGTH,
+    Case,
+    Trouble,
+    check_sums,
+    figure_name,
+    run_many_bench,
+)
 from smpc_dp_lab.bench.many_worker import Job, Taken, raise_limit, value_file, vector_of
+from smpc_dp_lab.bench.page import all_figures, load_results, page
+from smpc_dp_lab.bench.performance import performance
 
 
 def figures_of(report: Report) -> dict[str, float]:
@@ -20,15 +32,12 @@ def figures_of(report: Report) -> dict[str, float]:
 
 @pytest.mark.long
 def test_sums_of_clients_that_are_killed_at_random_steps_are_exact_and_measured() -> None:
-    report = run_many_bench([12, 24], 10, killed=0.09, each=12)
+    report = run_many_bench([12, 24], killed=0.09, each=12)
     figures = figures_of(report)
-    assert figures.keys() == {f"{kind}, parties = {count}" for kind in KINDS for count in (12, 24)}
+    assert figures.keys() == {figure_name(kind, count, LENGTH) for kind in KINDS for count in (12, 24)}
     assert all(value > 0 for value in figures.values())
     # 24 connections, and those of the event loop.
-    assert 24 < figures["aggregator open descriptors, parties = 24"] < 60
-    fits = report.parameters["fits"]
-    assert isinstance(fits, list)
-    assert {one["figure"] for one in fits} == KINDS.keys()
+    assert 24 < figures[figure_name("aggregator open descriptors", 24, LENGTH)] < 60
 
 
 @pytest.mark.long
@@ -36,10 +45,11 @@ def test_sums_of_clients_that_are_killed_at_random_steps_are_exact_and_measured(
 def test_sums_beside_trouble_are_exact(kind: str) -> None:
     report = run_many_bench([30], 500, trouble=Trouble(**{kind: True}), each=15)
     figures = figures_of(report)
+    wall_time = figures[figure_name("sum, wall time", 30, 500)]
     if kind == "slow":
         # The vector of the slow client alone takes so long.
-        assert figures["sum, wall time, parties = 30"] > 10
-    assert figures["sum, wall time, parties = 30"] < 300
+        assert wall_time > 10
+    assert wall_time < 300
 
 
 @pytest.mark.long
@@ -68,6 +78,75 @@ def test_more_descriptors_than_the_system_allows_are_refused_with_the_number() -
         pytest.skip("this system has no limit")
     with pytest.raises(LocalError, match=f"{hard + 1:,} descriptors are needed, .* allows {hard:,}"):
         raise_limit(hard + 1)
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measurements that cost 3 of each unit for a client, and fail for 99 clients."""
+
+    def measure(case: Case) -> list[Figure]:
+        if case.parties == 99:
+            raise LocalError("p00001 failed")
+        return [
+            cost(figure_name(kind, case.parties, case.length), unit, [3.0 * case.parties], "processes")
+            for kind, unit in KINDS.items()
+        ]
+
+    monkeypatch.setattr(many, "measure", measure)
+
+
+def stored_sizes(folder: Path) -> object:
+    (result,) = load_results(folder)
+    assert {one["name"] for one in result["figures"]} == {
+        figure_name(kind, *size) for kind in KINDS for size in result["parameters"]["sizes"]
+    }
+    return result["parameters"]["sizes"]
+
+
+@pytest.mark.usefixtures("measured")
+def test_each_size_is_stored_when_it_ends_and_added_to_those_of_earlier_runs(tmp_path: Path) -> None:
+    with pytest.raises(LocalError, match="p00001 failed"):
+        run_many_bench([20, 40, 99], out=tmp_path)
+    assert stored_sizes(tmp_path) == [[20, LENGTH], [40, LENGTH]]
+    run_many_bench([10, 40], 100_000, out=tmp_path)
+    run_many_bench([40], out=tmp_path)
+    assert stored_sizes(tmp_path) == [[20, LENGTH], [40, LENGTH], [10, 100_000], [40, 100_000]]
+    (result,) = load_results(tmp_path)
+    assert result["machine"]
+    assert 0 <= result["others"] <= 1
+    # Of those lengths that have been measured for several numbers of clients, the one that is shown.
+    assert {one["figure"]: round(one["b"], 6) for one in result["parameters"]["growth"]} == dict.fromkeys(
+        KINDS, 1
+    )
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_size_is_not_added_to_a_result_that_was_measured_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_many_bench([20], out=tmp_path)
+    with pytest.raises(LocalError, match="has another killed, seed: remove it"):
+        run_many_bench([20], killed=0.01, seed=1, out=tmp_path)
+    monkeypatch.setattr(many, "machine", lambda: {"processor": "Another 9000"})
+    with pytest.raises(LocalError, match="has another machine: remove it"):
+        run_many_bench([20], out=tmp_path)
+    assert stored_sizes(tmp_path) == [[20, LENGTH]]
+
+
+@pytest.mark.usefixtures("measured")
+def test_pages_show_the_stored_sizes(tmp_path: Path) -> None:
+    run_many_bench([200, 1_000], out=tmp_path)
+    run_many_bench([1_000], 100_000, out=tmp_path)
+    results = load_results(tmp_path)
+    assert "| 1,000 clients, 100,000 numbers |" in all_figures(results)
+    assert "1,000 clients, 100,000 numbers: client sends" in render(page(results))
+    root = Path(__file__).resolve().parents[3]
+    others = [one for one in load_results(root / "benchmarks") if one["bench"] != "many"]
+    assert "Many clients" not in performance(others)
+    section = performance([*others, *results]).partition("## Many clients\n")[2].partition("\n## ")[0]
+    heading = "| 200 clients, 1,000 numbers | 1,000 clients, 1,000 numbers | 1,000 clients, 100,000 numbers |"
+    assert heading in section
+    assert "| client sends | 600 B | 3 kB | 3 kB | n^1 |" in section
 
 
 class Ended:

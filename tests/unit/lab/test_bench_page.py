@@ -10,7 +10,6 @@ import pytest
 from smpc_dp.errors import ConfigError
 from smpc_dp.report.document import render
 from smpc_dp_lab.bench import everything, growth
-from smpc_dp_lab.bench.figures import cost
 from smpc_dp_lab.bench.page import all_figures, load_results, page, rows
 
 
@@ -24,8 +23,7 @@ from smpc_dp_lab.bench.page import all_figures, load_results, page, rows
 def test_a_fit_finds_the_coefficients_of_exact_points(
     of: str, values: tuple[int, ...], cost_of: Callable[[int], float], a: float, b: float
 ) -> None:
-    figures = [cost(growth.figure_name("bytes up", of, n), "B", [cost_of(n)], "") for n in values]
-    fitted = growth.fit(figures, of, values, "bytes up")
+    fitted = growth.fit("bytes up", of, values, [cost_of(n) for n in values])
     assert [fitted["a"], fitted["b"], fitted["r_squared"]] == pytest.approx([a, b, 1.0])
 
 
