@@ -1,11 +1,13 @@
 //! Python functions that encode vectors in fixed point, add packed ones, and divide sums.
 
-use numpy::{Element as NumpyElement, PyArray1, PyArrayMethods, PyReadonlyArray1};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use numpy::{Element as NumpyElement, PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use smpc_core::fixed_point::{
     self as core, Average, Bounds, Element, FRACTIONAL_BITS, Faults, Grid, Map,
 };
+
+use crate::arrays::{contiguous, contiguous_mut, to_read, to_write, with_array};
 
 /// Bounds of an own range and the map onto another one, as `_core.pyi` describes them.
 type MapNumbers = (f64, f64, f64, f64, f64, f64, f64, f64);
@@ -78,12 +80,8 @@ impl Encoding<'_> {
         values: &[V],
         elements: &Bound<'_, PyArray1<T>>,
     ) -> PyResult<Faults> {
-        let mut elements = elements
-            .try_readwrite()
-            .map_err(|error| wrong(format!("elements: {error}")))?;
-        let elements = elements
-            .as_slice_mut()
-            .map_err(|error| wrong(format!("elements: {error}")))?;
+        let mut elements = to_write(elements, "elements")?;
+        let elements = contiguous_mut(&mut elements, "elements")?;
         check_lengths("elements", elements.len(), values.len())?;
         check_bounds(self.lower, self.upper, values.len())?;
         Ok(py.detach(|| self.encode(values, elements)))
@@ -95,30 +93,10 @@ impl Encoding<'_> {
         values: &Bound<'_, PyArray1<V>>,
         elements: &Bound<'_, PyAny>,
     ) -> PyResult<Faults> {
-        let values = values
-            .try_readonly()
-            .map_err(|error| wrong(format!("values: {error}")))?;
-        let values = values
-            .as_slice()
-            .map_err(|error| wrong(format!("values: {error}")))?;
-        if let Ok(elements) = elements.cast::<PyArray1<u32>>() {
-            self.encode_into(py, values, elements)
-        } else if let Ok(elements) = elements.cast::<PyArray1<u64>>() {
-            self.encode_into(py, values, elements)
-        } else {
-            Err(not_elements())
-        }
+        let values = to_read(values, "values")?;
+        let values = contiguous(&values, "values")?;
+        with_array!(elements: u32 | u64, self.encode_into(py, values, elements))
     }
-}
-
-fn not_elements() -> PyErr {
-    PyTypeError::new_err("elements: not a one-dimensional numpy array of native uint32 or uint64")
-}
-
-fn bounds_of<'a>(name: &str, bounds: &'a PyReadonlyArray1<'_, f64>) -> PyResult<&'a [f64]> {
-    bounds
-        .as_slice()
-        .map_err(|error| wrong(format!("{name}: {error}")))
 }
 
 #[pyfunction]
@@ -136,7 +114,7 @@ fn encode_fixed_point(
     map: Option<MapNumbers>,
 ) -> PyResult<FaultNumbers> {
     check_exponent(fractional_bits)?;
-    let (lower, upper) = (bounds_of("lower", &lower)?, bounds_of("upper", &upper)?);
+    let (lower, upper) = (contiguous(&lower, "lower")?, contiguous(&upper, "upper")?);
     let farthest = lower
         .iter()
         .chain(upper)
@@ -169,15 +147,7 @@ fn encode_fixed_point(
         },
         map,
     };
-    let faults = if let Ok(values) = values.cast::<PyArray1<f32>>() {
-        encoding.encode_values(py, values, elements)?
-    } else if let Ok(values) = values.cast::<PyArray1<f64>>() {
-        encoding.encode_values(py, values, elements)?
-    } else {
-        return Err(PyTypeError::new_err(
-            "values: not a one-dimensional numpy array of native float32 or float64",
-        ));
-    };
+    let faults = with_array!(values: f32 | f64, encoding.encode_values(py, values, elements))?;
     let ((own, first_own), (outside, first)) = (faults.outside_own, faults.outside);
     Ok((faults.infinite, own, first_own, outside, first))
 }
@@ -192,12 +162,8 @@ fn add_to_array<T: Element + Send + NumpyElement>(
         let reason = format!("width: {width}, not between 1 and {}", T::SIZE);
         return Err(wrong(reason));
     }
-    let mut elements = elements
-        .try_readwrite()
-        .map_err(|error| wrong(format!("elements: {error}")))?;
-    let elements = elements
-        .as_slice_mut()
-        .map_err(|error| wrong(format!("elements: {error}")))?;
+    let mut elements = to_write(elements, "elements")?;
+    let elements = contiguous_mut(&mut elements, "elements")?;
     check_lengths("packed bytes", packed.len(), elements.len() * width)?;
     py.detach(|| core::add_packed(elements, packed, width));
     Ok(())
@@ -210,16 +176,8 @@ fn add_packed(
     packed: PyReadonlyArray1<'_, u8>,
     width: usize,
 ) -> PyResult<()> {
-    let packed = packed
-        .as_slice()
-        .map_err(|error| wrong(format!("packed: {error}")))?;
-    if let Ok(elements) = elements.cast::<PyArray1<u32>>() {
-        add_to_array(py, elements, packed, width)
-    } else if let Ok(elements) = elements.cast::<PyArray1<u64>>() {
-        add_to_array(py, elements, packed, width)
-    } else {
-        Err(not_elements())
-    }
+    let packed = contiguous(&packed, "packed")?;
+    with_array!(elements: u32 | u64, add_to_array(py, elements, packed, width))
 }
 
 fn average_of<T: Element + Sync + NumpyElement>(
@@ -229,18 +187,10 @@ fn average_of<T: Element + Sync + NumpyElement>(
     bounds: Option<(&[f64], &[f64])>,
     values: &Bound<'_, PyArray1<f64>>,
 ) -> PyResult<bool> {
-    let elements = elements
-        .try_readonly()
-        .map_err(|error| wrong(format!("elements: {error}")))?;
-    let elements = elements
-        .as_slice()
-        .map_err(|error| wrong(format!("elements: {error}")))?;
-    let mut values = values
-        .try_readwrite()
-        .map_err(|error| wrong(format!("values: {error}")))?;
-    let values = values
-        .as_slice_mut()
-        .map_err(|error| wrong(format!("values: {error}")))?;
+    let elements = to_read(elements, "elements")?;
+    let elements = contiguous(&elements, "elements")?;
+    let mut values = to_write(values, "values")?;
+    let values = contiguous_mut(&mut values, "values")?;
     check_lengths("values", values.len(), elements.len())?;
     if let Some((lower, upper)) = bounds {
         check_bounds(lower, upper, elements.len())?;
@@ -276,7 +226,7 @@ fn average_fixed_point(
     }
     let bounds = match &bounds {
         None => None,
-        Some((lower, upper)) => Some((bounds_of("lower", lower)?, bounds_of("upper", upper)?)),
+        Some((lower, upper)) => Some((contiguous(lower, "lower")?, contiguous(upper, "upper")?)),
     };
     let how = Average {
         bits,
@@ -284,13 +234,7 @@ fn average_fixed_point(
         weight,
         fractional_bits,
     };
-    if let Ok(elements) = elements.cast::<PyArray1<u32>>() {
-        average_of(py, elements, how, bounds, values)
-    } else if let Ok(elements) = elements.cast::<PyArray1<u64>>() {
-        average_of(py, elements, how, bounds, values)
-    } else {
-        Err(not_elements())
-    }
+    with_array!(elements: u32 | u64, average_of(py, elements, how, bounds, values))
 }
 
 /// Adds everything here to the module.

@@ -1,25 +1,22 @@
 //! Python functions that add keystreams to arrays.
 
-use numpy::{PyArray1, PyArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use numpy::PyArray1;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use smpc_core::keystream::{Lane, Mask, add_keystreams as add_to_lanes};
 
+use crate::arrays::{contiguous_mut, to_write, with_array};
 use crate::threads::check_threads;
 
 fn add_to_array<T: Lane + numpy::Element>(
     py: Python<'_>,
-    array: &Bound<'_, PyArray1<T>>,
+    acc: &Bound<'_, PyArray1<T>>,
     masks: &[Mask<'_>],
     offset: u64,
     threads: usize,
 ) -> PyResult<()> {
-    let mut array = array
-        .try_readwrite()
-        .map_err(|error| PyValueError::new_err(format!("acc: {error}")))?;
-    let lanes = array
-        .as_slice_mut()
-        .map_err(|error| PyValueError::new_err(format!("acc: {error}")))?;
+    let mut acc = to_write(acc, "acc")?;
+    let lanes = contiguous_mut(&mut acc, "acc")?;
     if offset.checked_add(lanes.len() as u64).is_none() {
         return Err(PyValueError::new_err(
             "offset: offset + len(acc) exceeds 2**64 - 1",
@@ -67,15 +64,7 @@ fn add_keystreams(
             subtract: flag == 1,
         })
         .collect();
-    if let Ok(array) = acc.cast::<PyArray1<u64>>() {
-        add_to_array(py, array, &masks, offset, threads)
-    } else if let Ok(array) = acc.cast::<PyArray1<u32>>() {
-        add_to_array(py, array, &masks, offset, threads)
-    } else {
-        Err(PyTypeError::new_err(
-            "acc: not a one-dimensional numpy array of native uint64 or uint32",
-        ))
-    }
+    with_array!(acc: u64 | u32, add_to_array(py, acc, &masks, offset, threads))
 }
 
 /// Adds everything here to the module.

@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+mod arrays;
 mod encodings;
 mod errors;
 mod fixed_point;

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1, PyReadwriteArray1};
+use numpy::{PyArray1, PyReadonlyArray1, PyReadwriteArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -13,22 +13,13 @@ use smpc_core::ot::{
     base_respond, base_transfers, transpose_blocks,
 };
 
+use crate::arrays::to_write;
 use crate::errors::raise;
 
 fn exactly_32<'a>(name: &str, bytes: &'a [u8]) -> PyResult<&'a [u8; 32]> {
     bytes
         .try_into()
         .map_err(|_| PyValueError::new_err(format!("{name}: {} bytes, not 32", bytes.len())))
-}
-
-/// Returns the caller's array that a call fills, after a check.
-fn to_fill<'py>(
-    name: &str,
-    array: &Bound<'py, PyArray1<u8>>,
-) -> PyResult<PyReadwriteArray1<'py, u8>> {
-    array
-        .try_readwrite()
-        .map_err(|error| PyValueError::new_err(format!("{name}: {error}")))
 }
 
 /// Returns the rows of 16 bytes of an array that a call fills.
@@ -85,7 +76,7 @@ impl PySender {
         response: &[u8],
         out: &Bound<'_, PyArray1<u8>>,
     ) -> PyResult<()> {
-        let mut out = to_fill("rows", out)?;
+        let mut out = to_write(out, "rows")?;
         let rows = rows(&mut out)?;
         py.detach(|| self.0.correlated(response, rows))
             .map_err(raise)
@@ -97,7 +88,7 @@ impl PySender {
         response: &[u8],
         out: &Bound<'_, PyArray1<u8>>,
     ) -> PyResult<()> {
-        let mut out = to_fill("rows", out)?;
+        let mut out = to_write(out, "rows")?;
         let pads = rows(&mut out)?;
         py.detach(|| self.0.random(response, pads)).map_err(raise)
     }
@@ -151,7 +142,7 @@ impl PyReceiver {
         out: &Bound<'_, PyArray1<u8>>,
     ) -> PyResult<Option<&'static str>> {
         let seed = exactly_32("seed", seed)?;
-        let mut out = to_fill("pads", out)?;
+        let mut out = to_write(out, "pads")?;
         let pads = rows(&mut out)?;
         let deviation = py
             .detach(|| self.machine.remake(seed, pads))
@@ -184,7 +175,7 @@ impl PyReceiver {
         choices: &[u8],
         out: &Bound<'_, PyArray1<u8>>,
     ) -> PyResult<()> {
-        let mut out = to_fill("corrections", out)?;
+        let mut out = to_write(out, "corrections")?;
         let corrections = out.as_slice_mut()?;
         py.detach(|| self.machine.extend(count, choices, corrections))
             .map_err(raise)
@@ -200,7 +191,7 @@ impl PyReceiver {
         challenge: &[u8],
         out: &Bound<'py, PyArray1<u8>>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let mut out = to_fill("rows", out)?;
+        let mut out = to_write(out, "rows")?;
         let rows = rows(&mut out)?;
         let response = py
             .detach(|| self.machine.correlated(challenge, rows))
@@ -214,7 +205,7 @@ impl PyReceiver {
         challenge: &[u8],
         out: &Bound<'py, PyArray1<u8>>,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let mut out = to_fill("rows", out)?;
+        let mut out = to_write(out, "rows")?;
         let pads = rows(&mut out)?;
         let response = py
             .detach(|| self.machine.random(challenge, pads))
@@ -300,7 +291,7 @@ fn ot_rows<'py>(
         .try_into()
         .map_err(|_| PyValueError::new_err("challenge: not 16 bytes"))?;
     let (columns, rest) = columns.as_slice()?.as_chunks::<{ KAPPA * 16 }>();
-    let mut out = to_fill("rows", out)?;
+    let mut out = to_write(out, "rows")?;
     let rows = rows(&mut out)?;
     if columns.len() < 2 || !rest.is_empty() || rows.len() != 128 * (columns.len() - 1) {
         return Err(PyValueError::new_err("columns: not those of the rows"));

@@ -4,8 +4,8 @@ use std::hint::black_box;
 use std::iter::successors;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use numpy::{PyArray1, PyArrayMethods, PyReadonlyArray1};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use smpc_core::curve25519_dalek::constants::RISTRETTO_BASEPOINT_POINT;
@@ -15,6 +15,7 @@ use smpc_core::curve25519_dalek::traits::{MultiscalarMul, VartimeMultiscalarMul}
 use smpc_core::pedersen::{self, BLOCK_BYTES, BLOCK_POINTS, Block, Elements, Integers, MAX_LENGTH};
 use smpc_core::proofs::encode;
 
+use crate::arrays::{contiguous, other_array, to_read};
 use crate::encodings::{element, own_scalar};
 use crate::errors::raise;
 
@@ -26,31 +27,21 @@ enum Array<'py> {
 
 impl<'py> Array<'py> {
     fn new(name: &str, array: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let layout = |error| PyValueError::new_err(format!("{name}: {error}"));
         if let Ok(array) = array.cast::<PyArray1<u64>>() {
-            let array = array.try_readonly();
-            Ok(Self::Unsigned(
-                array.map_err(|error| layout(error.to_string()))?,
-            ))
+            Ok(Self::Unsigned(to_read(array, name)?))
         } else if let Ok(array) = array.cast::<PyArray1<i64>>() {
-            let array = array.try_readonly();
-            Ok(Self::Signed(
-                array.map_err(|error| layout(error.to_string()))?,
-            ))
+            Ok(Self::Signed(to_read(array, name)?))
         } else {
-            Err(PyTypeError::new_err(format!(
-                "{name}: not a one-dimensional numpy array of native uint64 or int64"
-            )))
+            Err(other_array::<u64, i64>(array.py(), name))
         }
     }
 
     fn elements(&self, name: &str, width: usize) -> PyResult<Elements<'_>> {
-        let layout = |error| PyValueError::new_err(format!("{name}: {error}"));
         let integers = match self {
-            Self::Unsigned(array) => array.as_slice().map(Integers::Unsigned),
-            Self::Signed(array) => array.as_slice().map(Integers::Signed),
+            Self::Unsigned(array) => Integers::Unsigned(contiguous(array, name)?),
+            Self::Signed(array) => Integers::Signed(contiguous(array, name)?),
         };
-        Elements::new(integers.map_err(layout)?, width).map_err(raise)
+        Elements::new(integers, width).map_err(raise)
     }
 }
 

@@ -6,6 +6,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use smpc_core::stream_hash::{self, KEY};
 
+use crate::arrays::contiguous;
+
 /// Bytes that are hashed in less time than the lock takes to be released and taken again.
 const SHORT: usize = 1 << 10;
 
@@ -23,9 +25,7 @@ impl StreamHash {
     }
 
     fn update(&mut self, py: Python<'_>, data: PyReadonlyArray1<'_, u8>) -> PyResult<()> {
-        let bytes = data
-            .as_slice()
-            .map_err(|error| PyValueError::new_err(format!("data: {error}")))?;
+        let bytes = contiguous(&data, "data")?;
         if bytes.len() < SHORT {
             self.0.update(bytes);
         } else {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
+
 import nacl.bindings
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from nacl.exceptions import CryptoError
 
 from smpc_dp.errors import Check, VerificationError
@@ -40,4 +40,5 @@ def agree(secret: bytes, peer_public: bytes, *, salt: bytes, info: bytes) -> byt
         VerificationError: the peer's key is a point of small order (RFC 7748, section 6.1).
     """
     shared = _shared(secret, peer_public)
-    return HKDF(algorithm=hashes.SHA256(), length=32, salt=salt, info=info).derive(shared)
+    # Its output is as long as one hash: one step of "extract", one of "expand".
+    return hmac.digest(hmac.digest(salt, shared, "sha256"), info + b"\x01", "sha256")

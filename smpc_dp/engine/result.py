@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -405,6 +404,8 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Return what notebooks show: the lines of `str`, the first as the heading of a table."""
+        import html
+
         first, *lines = map(html.escape, self._lines())
         rows = "".join(f"<tr><td style='text-align: left'>{line}</td></tr>" for line in lines)
         head = f"<tr><th style='text-align: left'>{first}</th></tr>"

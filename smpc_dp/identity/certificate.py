@@ -7,45 +7,64 @@ certificate is therefore checked by building it again and comparing bytes: no by
 
 from __future__ import annotations
 
-import datetime
 import hmac
 
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from nacl.exceptions import BadSignatureError
-from nacl.signing import VerifyKey
+from nacl.signing import SigningKey, VerifyKey
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import Check, VerificationError
 
 SIGNATURE_BYTES = 64
-NOT_BEFORE = datetime.datetime(2020, 1, 1)
-NOT_AFTER = datetime.datetime(2120, 1, 1)
+# It is valid from the first day of one year to that of another.
+FIRST_YEAR, LAST_YEAR = 2020, 2120
 
-# Signs the template with which a certificate is compared; its signature is cut off.
-_TEMPLATE_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
+# Tags of DER (X.690).
+_INTEGER, _BIT_STRING, _OCTET_STRING, _OID, _UTF8, _SEQUENCE, _SET = 2, 3, 4, 6, 12, 0x30, 0x31
+_UTC_TIME, _GENERALIZED_TIME, _VERSION, _EXTENSIONS = 0x17, 0x18, 0xA0, 0xA3
+_TRUE = b"\1\1\xff"
 
 
-def issue(name: str, key: Ed25519PrivateKey) -> bytes:
+def _der(tag: int, *parts: bytes) -> bytes:
+    """Return the DER of a value: its tag, the length of its content, and the content."""
+    content = b"".join(parts)
+    size = len(content)
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes([tag, size] if size < 128 else [tag, 128 + len(length), *length]) + content
+
+
+def _oid(encoded: str) -> bytes:
+    return _der(_OID, bytes.fromhex(encoded))
+
+
+_ED25519 = _der(_SEQUENCE, _oid("2b6570"))
+# Critical: it is no authority's; its key signs. Not critical: it is for servers and clients of TLS.
+_CONSTRAINTS = _der(_SEQUENCE, _oid("551d13"), _TRUE, _der(_OCTET_STRING, _der(_SEQUENCE)))
+_USAGE = _der(_SEQUENCE, _oid("551d0f"), _TRUE, _der(_OCTET_STRING, _der(_BIT_STRING, b"\x07\x80")))
+_TLS = _der(_SEQUENCE, _oid("2b06010505070301"), _oid("2b06010505070302"))
+_PURPOSES = _der(_SEQUENCE, _oid("551d25"), _der(_OCTET_STRING, _TLS))
+# RFC 5280, section 4.1.2.5: years before 2050 have two digits.
+_VALIDITY = _der(
+    _SEQUENCE,
+    _der(_UTC_TIME, b"%02d0101000000Z" % (FIRST_YEAR % 100)),
+    _der(_GENERALIZED_TIME, b"%d0101000000Z" % LAST_YEAR),
+)
+# Of the private key (RFC 8410), before its seed.
+_KEY_VERSION = _der(_INTEGER, b"\0")
+
+
+def issue(name: str, key: SigningKey) -> bytes:
     """Return the DER certificate of `name` and `key`; the bytes are the same every time."""
-    return _build(name, key.public_key(), key)
+    signed = _signed_part(name, bytes(key.verify_key))
+    return _with_signature(signed, key.sign(signed).signature)
 
 
 def check(certificate: bytes, name: str, public_key: bytes) -> None:
     """Raise VerificationError unless `certificate` is that of `name` and the 32-byte `public_key`."""
-    try:
-        template = _build(name, Ed25519PublicKey.from_public_bytes(public_key), _TEMPLATE_KEY)
-    except ValueError as error:
-        raise VerificationError(
-            f"no certificate exists for '{name}': {error}", Check.TLS_CERTIFICATE
-        ) from None
-    expected, signature = template[:-SIGNATURE_BYTES], certificate[-SIGNATURE_BYTES:]
-    if not hmac.compare_digest(expected, certificate[:-SIGNATURE_BYTES]):
+    signed, signature = _signed_part(name, public_key), certificate[-SIGNATURE_BYTES:]
+    if not hmac.compare_digest(_with_signature(signed, signature), certificate):
         raise VerificationError(f"not the certificate of '{name}' and this public key", Check.TLS_CERTIFICATE)
-    signed = x509.load_der_x509_certificate(template).tbs_certificate_bytes
     try:
         VerifyKey(public_key).verify(signed, signature)
     except BadSignatureError:
@@ -54,35 +73,29 @@ def check(certificate: bytes, name: str, public_key: bytes) -> None:
         ) from None
 
 
-def _build(name: str, public_key: Ed25519PublicKey, signer: Ed25519PrivateKey) -> bytes:
-    """Return the DER certificate of a name and a key, signed by `signer`."""
-    serial = digest(Label.CERTIFICATE_SERIAL, name.encode(), public_key.public_bytes_raw())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=False,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
+def private_key(seed: bytes) -> bytes:
+    """Return the DER of the private key of a seed (RFC 8410). SECRET."""
+    return _der(_SEQUENCE, _KEY_VERSION, _ED25519, _der(_OCTET_STRING, _der(_OCTET_STRING, seed)))
+
+
+def _signed_part(name: str, public_key: bytes) -> bytes:
+    """Return the part of a certificate that is signed: all but algorithm and signature."""
+    # RFC 5280, section 4.1.2.2: a serial is positive and at most 20 octets; 15 are far from both limits.
+    serial = b"\x01" + digest(Label.CERTIFICATE_SERIAL, name.encode(), public_key)[:15]
+    common_name = _der(_SEQUENCE, _oid("550403"), _der(_UTF8, name.encode()))
+    subject = _der(_SEQUENCE, _der(_SET, common_name))
+    return _der(
+        _SEQUENCE,
+        _der(_VERSION, _der(_INTEGER, b"\2")),
+        _der(_INTEGER, serial),
+        _ED25519,
+        subject,
+        _VALIDITY,
+        subject,
+        _der(_SEQUENCE, _ED25519, _der(_BIT_STRING, b"\0", public_key)),
+        _der(_EXTENSIONS, _der(_SEQUENCE, _CONSTRAINTS, _USAGE, _PURPOSES)),
     )
-    purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
-    # RFC 5280 4.1.2.2: a serial is positive and at most 20 octets; 15 are far from both limits.
-    number = int.from_bytes(b"\x01" + serial[:15], "big")
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(public_key)
-        .serial_number(number)
-        .not_valid_before(NOT_BEFORE)
-        .not_valid_after(NOT_AFTER)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(usage, critical=True)
-        .add_extension(purposes, critical=False)
-        .sign(signer, algorithm=None)
-        .public_bytes(Encoding.DER)
-    )
+
+
+def _with_signature(signed: bytes, signature: bytes) -> bytes:
+    return _der(_SEQUENCE, signed, _ED25519, _der(_BIT_STRING, b"\0", signature))

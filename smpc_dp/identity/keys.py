@@ -12,6 +12,7 @@ A file without a version is of version 1.
 
 from __future__ import annotations
 
+import base64
 import codecs
 import logging
 import os
@@ -20,8 +21,6 @@ import tomllib
 from pathlib import Path
 from typing import NoReturn, Self
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from nacl.bindings import crypto_sign, crypto_sign_open
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey
@@ -65,7 +64,7 @@ class Identity:
         own(self, "public_key", bytes(signing_key.verify_key))
         # libsodium's form: the seed and the public key.
         own(self, "_secret", bytes(signing_key) + self.public_key)
-        own(self, "certificate", certificate.issue(name, self._private_key()))
+        own(self, "certificate", certificate.issue(name, signing_key))
 
     @classmethod
     def generate(cls, name: str) -> Self:
@@ -145,11 +144,8 @@ class Identity:
 
     def private_key_pem(self) -> bytes:
         """Return the private key as unencrypted PKCS 8 PEM, the only form that `ssl` reads. SECRET."""
-        return self._private_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-    def _private_key(self) -> Ed25519PrivateKey:
-        """Return the private key of the `cryptography` package."""
-        return Ed25519PrivateKey.from_private_bytes(bytes(self._signing_key))
+        encoded = base64.b64encode(certificate.private_key(bytes(self._signing_key)))
+        return b"-----BEGIN PRIVATE KEY-----\n" + encoded + b"\n-----END PRIVATE KEY-----\n"
 
     def __repr__(self) -> str:
         return f"Identity({self.name!r}, public_key={self.public_key.hex()})"

@@ -59,10 +59,10 @@ def encode_large(message: msgspec.Struct) -> memoryview | None:
 
     Returns None where no field of more than LARGE bytes is in one, or the other fields have no room there.
     """
-    # What is encoded already has no fields.
-    values = [getattr(message, name) for name in getattr(message, "__struct_fields__", ())]
-    for index, value in enumerate(values):
+    for index in _large_fields(type(message)):
+        value = getattr(message, message.__struct_fields__[index])
         if isinstance(value, memoryview) and isinstance(value.obj, MessageBuffer) and value.nbytes > LARGE:
+            values = [getattr(message, name) for name in message.__struct_fields__]
             head = _ENCODER.encode(values[:index]), bin_header(value.nbytes)
             # The encoding of an array of less than 16 items begins with one byte.
             before = b"".join((_ARRAY[len(values)].to_bytes(), head[0][1:], head[1]))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,12 @@ class MemoryGrid(Grid):  # type: ignore[misc]
             replies.append(self.app(message, context))
         self.replies += replies
         return replies
+
+
+def test_a_node_does_not_load_the_commands_of_flower() -> None:
+    code = "import sys, smpc_dp.integrations.flower.mod; print('flwr.cli.build' in sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert printed.stdout == "False\n"
 
 
 def values_of(party: str, model: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Any]:

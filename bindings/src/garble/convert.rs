@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use numpy::{
-    Element, PyArray, PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray,
-    PyReadonlyArray1, PyReadonlyArray2, PyReadonlyArray3, PyUntypedArrayMethods,
+    PyArray, PyArray1, PyArray2, PyArray3, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    PyReadonlyArray3, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -13,20 +13,12 @@ use zeroize::Zeroizing;
 use smpc_core::garble::{Block, Circuit, Kernel, LABEL, Mode, Plan, Refused, write_labels};
 use smpc_core::stream_hash::{KEY, StreamHash};
 
+use crate::arrays::contiguous;
 use crate::errors::raise;
 use crate::threads::check_threads;
 
 pub fn value_error<T>(text: String) -> PyResult<T> {
     Err(PyValueError::new_err(text))
-}
-
-pub fn contiguous<'a, T: Element, D: numpy::ndarray::Dimension>(
-    array: &'a PyReadonlyArray<'_, T, D>,
-    name: &str,
-) -> PyResult<&'a [T]> {
-    array
-        .as_slice()
-        .map_err(|error| PyValueError::new_err(format!("{name}: {error}")))
 }
 
 pub fn block(bytes: &[u8], name: &str) -> PyResult<Block> {

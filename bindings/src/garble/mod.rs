@@ -6,7 +6,6 @@ use numpy::{
     PyArray1, PyArray2, PyArray3, PyArray4, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
     PyReadonlyArray3, PyUntypedArrayMethods,
 };
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use zeroize::Zeroizing;
@@ -16,13 +15,14 @@ use smpc_core::garble::{
     read_labels, suggest_tile, write_labels,
 };
 
+use crate::arrays::{contiguous, contiguous_mut, to_write};
 use crate::errors::raise;
 
 mod convert;
 
 use convert::{
-    bits_of, block, check_bits, check_chunk, colour_rows, contiguous, input_range, label_range,
-    label_rows, pads_of, plan, rows, stream_hash, value_error, wires_of,
+    bits_of, block, check_bits, check_chunk, colour_rows, input_range, label_range, label_rows,
+    pads_of, plan, rows, stream_hash, value_error, wires_of,
 };
 
 #[pyclass(frozen, module = "smpc_dp._core")]
@@ -130,12 +130,8 @@ impl PyGarbler {
     }
 
     fn fill(&mut self, py: Python<'_>, buffer: &Bound<'_, PyArray1<u8>>) -> PyResult<usize> {
-        let mut buffer = buffer
-            .try_readwrite()
-            .map_err(|error| PyValueError::new_err(format!("buffer: {error}")))?;
-        let bytes = buffer
-            .as_slice_mut()
-            .map_err(|error| PyValueError::new_err(format!("buffer: {error}")))?;
+        let mut buffer = to_write(buffer, "buffer")?;
+        let bytes = contiguous_mut(&mut buffer, "buffer")?;
         py.detach(|| self.0.fill(bytes)).map_err(raise)
     }
 
@@ -203,12 +199,8 @@ impl PyGarbler {
             ));
         }
         check_chunk(wires, self.0.plan(), index, count)?;
-        let mut pads = pads
-            .try_readwrite()
-            .map_err(|error| PyValueError::new_err(format!("pads: {error}")))?;
-        let both = pads
-            .as_slice_mut()
-            .map_err(|error| PyValueError::new_err(format!("pads: {error}")))?;
+        let mut pads = to_write(pads, "pads")?;
+        let both = contiguous_mut(&mut pads, "pads")?;
         let (first, second) = both.split_at_mut(count * LABEL);
         py.detach(|| self.0.transfer(wires, index, (first, second)))
             .map_err(raise)
@@ -222,12 +214,8 @@ impl PyGarbler {
                 pads.shape()
             ));
         }
-        let mut pads = pads
-            .try_readwrite()
-            .map_err(|error| PyValueError::new_err(format!("pads: {error}")))?;
-        let both = pads
-            .as_slice_mut()
-            .map_err(|error| PyValueError::new_err(format!("pads: {error}")))?;
+        let mut pads = to_write(pads, "pads")?;
+        let both = contiguous_mut(&mut pads, "pads")?;
         let (first, second) = both.split_at_mut(count * LABEL);
         py.detach(|| self.0.correct(first, second));
         Ok(())

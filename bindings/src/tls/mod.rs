@@ -14,6 +14,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustls::{CertificateError, Error};
 
+use crate::arrays::{contiguous, contiguous_mut};
+
 use records::{Connection, Records, part};
 use socket::{Incoming, LOOKS, Outgoing, SEND};
 
@@ -102,8 +104,10 @@ impl TlsConnection {
 
 /// Returns the bytes of each buffer.
 fn slices<'a>(buffers: &'a [PyReadonlyArray1<'_, u8>]) -> PyResult<Vec<&'a [u8]>> {
-    let bytes: Result<Vec<_>, _> = buffers.iter().map(|buffer| buffer.as_slice()).collect();
-    bytes.map_err(|error| PyValueError::new_err(format!("buffers: {error}")))
+    let buffers = buffers.iter();
+    buffers
+        .map(|buffer| contiguous(buffer, "buffers"))
+        .collect()
 }
 
 #[pymethods]
@@ -141,9 +145,7 @@ impl TlsConnection {
         mut out: PyReadwriteArray1<'_, u8>,
     ) -> PyResult<usize> {
         let bytes = slices(&buffers)?;
-        let out = out
-            .as_slice_mut()
-            .map_err(|error| PyValueError::new_err(format!("out: {error}")))?;
+        let out = contiguous_mut(&mut out, "out")?;
         py.detach(|| self.lock().encrypt(&bytes, out))
             .map_err(raise)
     }
@@ -180,9 +182,7 @@ impl TlsConnection {
         mut out: PyReadwriteArray1<'_, u8>,
         mut have: usize,
     ) -> PyResult<(usize, bool)> {
-        let out = out
-            .as_slice_mut()
-            .map_err(|error| PyValueError::new_err(format!("out: {error}")))?;
+        let out = contiguous_mut(&mut out, "out")?;
         py.detach(|| {
             let mut incoming = lock(&self.incoming);
             if !incoming.has_begun() {
@@ -219,12 +219,8 @@ impl TlsConnection {
         mut received: PyReadwriteArray1<'_, u8>,
         mut out: PyReadwriteArray1<'_, u8>,
     ) -> PyResult<(usize, usize)> {
-        let received = received
-            .as_slice_mut()
-            .map_err(|error| PyValueError::new_err(format!("received: {error}")))?;
-        let out = out
-            .as_slice_mut()
-            .map_err(|error| PyValueError::new_err(format!("out: {error}")))?;
+        let received = contiguous_mut(&mut received, "received")?;
+        let out = contiguous_mut(&mut out, "out")?;
         py.detach(|| self.lock().decrypt(received, out))
             .map_err(raise)
     }

@@ -19,7 +19,6 @@ from smpc_dp.integrations.flower.node import Contribution, Node
 from smpc_dp.integrations.flower.records import reply_of, task_parts, unpack, without_ours
 
 from flwr.app import Context, Message  # isort: skip
-from flwr.cli.build import build_fab_from_disk  # isort: skip
 
 # Key of `node_config`, and the variable of the node's environment in its place: the path of the node's file.
 SETTING, VARIABLE = "smpc-node", "SMPC_DP_NODE"
@@ -106,6 +105,9 @@ def running_app_hash() -> str:
 
 def app_hash(folder: Path) -> str:
     """Return the SHA-256 of the FAB of an app's folder."""
+    # Flower's commands take 0.4 s to load, in the process of each message; a hash is for pinned apps alone.
+    from flwr.cli.build import build_fab_from_disk
+
     return hashlib.sha256(build_fab_from_disk(folder)).hexdigest()
 
 

@@ -191,7 +191,7 @@ class Node:
         sent: list[Envelope] = []
         for message in messages:
             try:
-                event = Message(decode_envelope(message, membership.aggregator))
+                event = Message(decode_envelope(memoryview(message), membership.aggregator))
             except SmpcError as error:
                 sent += driver.cancel(error)
             else:

@@ -103,7 +103,9 @@ class Aggregation:
         """Return the events of answers; a node's first message says which party it is."""
         events: list[Event] = []
         for node, answer in answers.items():
-            for content in answer.messages:
+            for message in answer.messages:
+                # Of a view no bytes are copied: a large message stays where Flower has put it.
+                content = memoryview(message)
                 known = self.nodes.get(node, "")
                 try:
                     envelope = decode_envelope(content, known) if known else self._first(node, content)
@@ -115,7 +117,7 @@ class Aggregation:
                     self.trust[envelope.sender] = printable(answer.trust)
         return events
 
-    def _first(self, node: int, content: bytes) -> Envelope:
+    def _first(self, node: int, content: memoryview) -> Envelope:
         """Return a node's first message, which says which party it is; raise PeerFault if it is none."""
         envelope = decode(content, Envelope, f"node {node}")
         context = self.average.membership.context(self.number)

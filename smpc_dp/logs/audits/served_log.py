@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from smpc_dp.errors import (
     Check,
@@ -18,8 +18,6 @@ from smpc_dp.errors import (
     VerificationError,
 )
 from smpc_dp.files import replace_file
-from smpc_dp.logs.audits.audit import Report, audit_stream
-from smpc_dp.logs.audits.audit_selection import Wanted
 from smpc_dp.logs.board import BoardFolder
 from smpc_dp.logs.followed import Followed
 from smpc_dp.logs.log_messages import FETCH, LINES, Fetch, Lines
@@ -28,6 +26,9 @@ from smpc_dp.session.connection_pool import InboundEvent
 from smpc_dp.session.member import Membership
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
+
+if TYPE_CHECKING:
+    from smpc_dp.logs.audits.audit import Report
 
 # Bytes of an answer, or one line if that is more: within the least `largest_message`.
 ANSWER_BYTES = 48 << 10
@@ -95,6 +96,10 @@ class ServedLog:
 
         See `smpc_dp.audit`; raises the errors of `lines`, and LocalError if the log cannot be written.
         """
+        # An aggregator serves logs and audits none.
+        from smpc_dp.logs.audits.audit import audit_stream
+        from smpc_dp.logs.audits.audit_selection import Wanted
+
         session, head = self._membership.session.digest.hex(), self._followed.head.hex()
         wanted = Wanted(session=session, request=self._request, head=head)
         # In memory or in a file without a name; a thread reads it when it is complete.

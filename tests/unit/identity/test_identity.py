@@ -11,6 +11,13 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from nacl.signing import SigningKey
 
 from smpc_dp.errors import ConfigError, LocalError, VerificationError
@@ -166,7 +173,7 @@ def test_malformed_file(tmp_path: Path, content: bytes) -> None:
 def test_certificate_is_deterministic_and_as_described() -> None:
     der = Identity.from_seed("alice", SEED).certificate
     assert der == Identity.from_seed("alice", SEED).certificate
-    # Pins the form across versions of `cryptography`: rosters hold these bytes.
+    # Rosters hold these bytes.
     assert (
         hashlib.sha256(der).hexdigest() == "0b59587a6b9f5e066d21ab64a2dca4f4c63e8e6c3c622a96b228698d66bb43af"
     )
@@ -183,6 +190,27 @@ def test_certificate_is_deterministic_and_as_described() -> None:
     assert usage.digital_signature
     assert not usage.key_cert_sign
     certificate.check(der, "alice", PUBLIC)
+
+
+@pytest.mark.parametrize("name", ["a", "alice", "a" * 28, "a" * 29, "a" * 63])
+def test_certificate_and_private_key_as_another_library_writes_them(name: str) -> None:
+    """With names before and behind the one for which a length takes another byte."""
+    identity = Identity.from_seed(name, SEED)
+    key = load_pem_private_key(identity.private_key_pem(), None)
+    assert isinstance(key, Ed25519PrivateKey)
+    assert key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()) == identity.private_key_pem()
+    assert key.private_bytes_raw() == SEED
+    parsed = x509.load_der_x509_certificate(identity.certificate)
+    builder = x509.CertificateBuilder(
+        parsed.issuer,
+        parsed.subject,
+        key.public_key(),
+        parsed.serial_number,
+        parsed.not_valid_before_utc,
+        parsed.not_valid_after_utc,
+        list(parsed.extensions),
+    )
+    assert builder.sign(key, algorithm=None).public_bytes(Encoding.DER) == identity.certificate
 
 
 def test_certificate_of_another_name_key_or_form() -> None:

@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from smpc_dp import database, generator_cache
 from smpc_dp.crypto.vector_commitments import Generators
 from smpc_dp.encoding import RingVector
-from smpc_dp.engine.events import Message
+from smpc_dp.engine.driver import Driver
+from smpc_dp.engine.events import Event, Message
 from smpc_dp.engine.phases import checked_total
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.last_results import check_contradiction
@@ -31,6 +32,7 @@ from smpc_dp.integrations.flower.rounds import losses_text
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.session.session_file import load_session, write_session
 from smpc_dp.session.tolerance import Tolerance
+from smpc_dp.wire import large_fields
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode, decode_envelope, encode_envelope
@@ -96,6 +98,28 @@ def test_the_average_is_weighted_by_secret_numbers_of_examples(tmp_path: Path) -
     assert all(scene.node(name).requests.last(scene.scope).number == 1 for name in PARTIES)
     assert [open_rows(scene, name) for name in PARTIES] == [[]] * 4
     assert scene.execute().survivors == PARTIES
+
+
+@pytest.mark.parametrize("checked", [{}, CHECKED], ids=["unchecked", "checked"])
+def test_large_messages_are_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checked: Mapping[str, object]
+) -> None:
+    # More than the other fields of an envelope have.
+    monkeypatch.setattr(large_fields, "LARGE", 35)
+    handled, handle = dict[str, type](), Driver.act
+
+    def act(driver: Driver, event: Event) -> Sequence[Envelope]:
+        if isinstance(event, Message):
+            handled[event.envelope.step] = type(event.envelope.body)
+        return handle(driver, event)
+
+    monkeypatch.setattr(Driver, "act", act)
+    scene = Scene(tmp_path, checked)
+    outcome = scene.execute()
+    assert_average(scene, scene.tree(outcome), PARTIES)
+    assert [open_rows(scene, name) for name in PARTIES] == [[]] * 4
+    # Of the aggregator and of nodes.
+    assert handled[m.MASKED] is handled[m.RESULT] is memoryview
 
 
 @pytest.mark.thin(2)

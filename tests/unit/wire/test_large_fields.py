@@ -327,6 +327,13 @@ def test_every_message_with_a_large_field_has_the_same_bytes_in_a_buffer(index: 
     assert body == msgspec.msgpack.encode(message)
 
 
+def test_a_message_without_large_fields_is_copied_from_a_buffer() -> None:
+    view: Any = in_buffer(bytes_of(300))
+    body = encode(m.Certificate(view, SIGNATURE))
+    assert type(body) is bytes
+    assert body == msgspec.msgpack.encode(m.Certificate(bytes_of(300), SIGNATURE))
+
+
 @pytest.mark.parametrize(("before", "behind"), [(100, 0), (0, 5000)])
 def test_a_message_whose_other_fields_have_no_room_in_the_buffer_is_copied(before: int, behind: int) -> None:
     class Long(msgspec.Struct, frozen=True, array_like=True):
