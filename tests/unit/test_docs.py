@@ -469,6 +469,7 @@ PRINTED = [
     "plan local-global",
     "plan diffusion",
     "simulate average",
+    "simulate average --runs",
     "circuits list",
     "circuits check",
     "circuits run",
