@@ -28,6 +28,12 @@ from smpc_dp.errors import Check, ConfigError, LocalError, PeerFault, TimeoutFau
 from smpc_dp.executors.opened import open_executor
 from smpc_dp.executors.shards import run_shards
 from smpc_dp.logs.audits.audit import audit_stream
+from smpc_dp.privacy import empirical
+from smpc_dp.privacy.empirical import Claim, audit_mechanism
+from smpc_dp.privacy.mechanisms import DiscreteGaussian, Sensitivity
+from smpc_dp.records.record_audit import audit_records
+from smpc_dp.secagg.records import check_records
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate import statistic
 from smpc_dp_lab.bench import homomorphic, kendall, local_auc, private_boosting, tradeoff
 from smpc_dp_verify.errors import Refused
@@ -131,7 +137,7 @@ def test_exact_runs_of_an_average(monkeypatch: pytest.MonkeyPatch) -> None:
     printed = simulated("--runs", "2", "--workers", "1")
     assert (printed["exact"], printed["standard_error"]) == (True, 0)
     assert 0 < printed["error_deviation"] < 1e-6
-    done = CliRunner().invoke(app, [*RUNS, "--runs", "2", "--workers", "1"])
+    done = CliRunner().invoke(app, [*RUNS, "--seed-for-simulation", "3", "--runs", "2", "--workers", "1"])
     assert done.stdout.startswith("run 1: 5 of 6 parties survived; the result equals")
     assert "2 runs: the error of a coordinate has mean" in " ".join(done.stdout.split())
     # One that differs from the sum is told.
@@ -160,6 +166,46 @@ def test_results_of_runs_are_taken_from_another_process() -> None:
     result = simulate.average(np.eye(3), lower=0, upper=1, epsilon=1.0, delta=1e-5, seed_for_simulation=1)
     other = pickle.loads(pickle.dumps(result))  # noqa: S301 - its own
     assert (other.value.tolist(), other.to_json()) == (result.value.tolist(), result.to_json())
+
+
+MECHANISM = DiscreteGaussian.calibrate(1.0, 1e-5, Sensitivity.on_integers("substitution", l1=1))
+COLUMNS = {"max_rows": 100, "columns": {"ward": {"values": ["north", "south"]}}}
+RECORDS: Any = check_records(
+    {"records": COLUMNS, "ask": "ward", "epsilon": 1.0, "delta": 1e-6, "dropout": 0.0}, 4
+)[0]
+
+
+@pytest.mark.parametrize(
+    "audited",
+    [
+        lambda *asked: audit_mechanism(MECHANISM, Claim(1.0, 1e-5), 20_001, asked[0], executor=asked[1]),
+        lambda *asked: audit_records(RECORDS, 20_001, asked[0], executor=asked[1]),
+    ],
+    ids=["mechanism", "records"],
+)
+def test_releases_of_an_audit(
+    executors: list[Executor | None], audited: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(empirical, "BLOCK", 3_000)
+
+    def findings(executor: Executor | None) -> Any:
+        return audited(SeededRandomnessForSimulation(1, "audit"), executor).to_json()
+
+    assert same(executors, findings)["violation"] is False
+
+
+def test_blocks_of_releases_are_drawn_with_keys_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(empirical, "BLOCK", 1_000)
+    calls: list[tuple[int, int, bytes]] = []
+
+    def sample(*call: Any) -> np.ndarray[Any, Any]:
+        calls.append(call)
+        return np.zeros((call[1], 1))
+
+    empirical.audit(sample, [Claim(1.0, 0.0)], 10_001)
+    drawn = [[(which, 1_000)] * 5 for which in (0, 1, 0, 1)]
+    assert [call[:2] for call in calls] == [*drawn[0], *drawn[1], *drawn[2], (0, 1), *drawn[3], (1, 1)]
+    assert len({key for *_, key in calls}) == len(calls)
 
 
 LOGS = [
