@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from smpc_dp.console.output import print_json, print_table
 from smpc_dp.console.progress import Bar
+from smpc_dp.console.workers import Ray
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.executors.opened import open_executor
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 MechanismName = Literal[
     "laplace",
@@ -67,6 +72,10 @@ def check(
     missing: Annotated[int, typer.Option(help="Parties of it that may vanish.")] = 0,
     corrupt: Annotated[int, typer.Option(help="Parties of it that may be corrupt.")] = 0,
     categories: Annotated[int, typer.Option(help="Categories of randomised response.")] = 3,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that draw releases. Left out: one.", show_default=False)
+    ] = None,
+    ray: Ray = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Look for a violation of the claimed privacy of a mechanism, or of a session's release.
@@ -74,8 +83,11 @@ def check(
     Calibrates the mechanism, draws many real releases on neighbouring inputs and prints the largest epsilon
     that they show. Exit code 1 if that refutes the claim. Finding nothing is no proof.
     """
+    # Most audits take less time than processes take to start.
+    opened = open_executor(1 if workers is None and ray is None else workers, ray)
     if session is not None and mechanism is None:
-        _check_session(session, samples, epsilon, delta, as_json=as_json)
+        with opened as executor:
+            _check_session(session, samples, epsilon, delta, executor, as_json=as_json)
         return
     if session is not None or mechanism is None:
         raise ConfigError.at("MECHANISM", "either a mechanism is needed, or --session", ConfigCheck.CONFLICT)
@@ -85,7 +97,6 @@ def check(
     from smpc_dp.encoding import Encoding
     from smpc_dp.privacy import empirical, mechanisms
     from smpc_dp.privacy.mechanisms.additive import FAMILIES
-    from smpc_dp.privacy.sampling import NoiseSource
 
     name = mechanism.removeprefix("distributed-")
     pure = name in ("laplace", "discrete-laplace", "randomised-response")
@@ -114,9 +125,11 @@ def check(
             )
         else:
             made = FAMILIES[name].calibrate(epsilon, delta, grid)
-    claim, source = empirical.Claim(epsilon, delta), NoiseSource.system()
-    with Bar("releases", quiet=as_json) as bar:
-        result = empirical.audit_mechanism(made, claim, samples, source, partial(bar.show, DRAWS))
+    claim = empirical.Claim(epsilon, delta)
+    with opened as executor, Bar("releases", quiet=as_json) as bar:
+        result = empirical.audit_mechanism(
+            made, claim, samples, progress=partial(bar.show, DRAWS), executor=executor
+        )
     printed = result.to_json()
     if as_json:
         print_json(printed)
@@ -138,7 +151,13 @@ def check(
 
 
 def _check_session(
-    path: Path, samples: int | None, epsilon: float | None, delta: float | None, *, as_json: bool
+    path: Path,
+    samples: int | None,
+    epsilon: float | None,
+    delta: float | None,
+    executor: Executor | None,
+    *,
+    as_json: bool,
 ) -> None:
     """Audit the release of a session file, and print the result; exit code 1 for a violation."""
     from smpc_dp.session.session_file import load_session
@@ -146,7 +165,9 @@ def _check_session(
 
     loaded = load_session(path)
     with Bar("releases", quiet=as_json) as bar:
-        audited = task_of(loaded).audit_release(loaded, samples, epsilon, delta, partial(bar.show, DRAWS))
+        audited = task_of(loaded).audit_release(
+            loaded, samples, epsilon, delta, partial(bar.show, DRAWS), executor
+        )
     result = audited.audit
     if as_json:
         print_json(result.to_json())

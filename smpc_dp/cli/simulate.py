@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import resource
 import time
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import typer
@@ -14,12 +16,18 @@ from smpc_dp.cli.reporting import Reporting, ReportPath, make_report
 from smpc_dp.console.options import option, with_settings
 from smpc_dp.console.output import console, print_json
 from smpc_dp.console.progress import Bar
+from smpc_dp.console.workers import Ray, Workers
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.engine.phases.messages import PARTY_STEPS
 from smpc_dp.engine.result import Result
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
+from smpc_dp.executors.opened import open_executor
+from smpc_dp.executors.shards import run_shards
 from smpc_dp.extensions import imported
 from smpc_dp.secagg.noisy import PrivateSettings
+
+if TYPE_CHECKING:
+    from smpc_dp.report.trace import Trace
 
 # Of sums with noise, and GOPA's own where it is in this installation.
 _gopa = imported("smpc_dp.capabilities.gopa.params")
@@ -31,6 +39,7 @@ OWN: Mapping[Method, frozenset[str]] = {
     "gopa": frozenset({"on_dropout", "topology"}),
 }
 PLANNED: Mapping[Method, float] = {"secagg": 0.1, "gopa": 0.01}
+MAX_RUNS = 10_000
 NO_PRIVACY = "no differential privacy; gopa needs epsilon and delta"
 
 app = typer.Typer(name="simulate", help="Run many parties in one process.", no_args_is_help=True)
@@ -49,6 +58,11 @@ def average(
     seed: Annotated[
         int | None, typer.Option("--seed-for-simulation", help="Make the run reproducible.")
     ] = None,
+    runs: Annotated[
+        int, typer.Option(help="How many runs, each with its own vectors, seed and dropouts.")
+    ] = 1,
+    workers: Workers = None,
+    ray: Ray = None,
     threads: Annotated[int, typer.Option(help="Threads that the aggregator removes masks with.")] = 2,
     method: Annotated[Method, typer.Option(help="Secure sum, or gossip noise.")] = "secagg",
     epsilon: Annotated[float | None, option(Settings, "epsilon", default=NO_PRIVACY)] = None,
@@ -63,7 +77,8 @@ def average(
     """Average random vectors, and compare with the plain average.
 
     The vectors are uniform in [-1, 1]; the machines of all parties run in this process. Planned for a tenth
-    of the parties to drop out, with gopa for a hundredth, or for --dropout if that is more.
+    of the parties to drop out, with gopa for a hundredth, or for --dropout if that is more. Several runs are
+    computed by several processes, and have the same values with any number of them.
     """
     # They load all capabilities; the options here are those of GOPA too.
     simulation = imported("smpc_dp.simulate.average")
@@ -75,16 +90,34 @@ def average(
     length = given.pop("length")
     simulation.check_size(parties, length, threads)
     checked_seed(seed)
-    values = np.random.default_rng(seed).uniform(-1.0, 1.0, (parties, length))
-    if l2_bound is not None:
-        values *= l2_bound / np.linalg.norm(values, axis=1, keepdims=True)
-    bound = None if l2_bound is not None else 1.0
-    begun = time.perf_counter()
+    _check_runs(runs, {"workers": workers, "ray": ray} if runs == 1 else {"report": report})
     others = {key for keys in OWN.values() for key in keys} - OWN[method]
     if "topology" in others and given["topology"] != "relay":
         reason = "is for gopa: a secure sum has an aggregator"
         raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
     given = {key: value for key, value in given.items() if key not in others and value is not None}
+    bound = None if l2_bound is not None else 1.0
+    settings = {
+        "lower": None if bound is None else -bound,
+        "upper": bound,
+        "l2_bound": l2_bound,
+        "dropout": dropout,
+        "planned_dropout": max(dropout, PLANNED[method]),
+        "method": method,
+        "epsilon": epsilon,
+        "delta": delta,
+        "threads": threads,
+        **given,
+    }
+    if runs > 1:
+        calls = [(parties, length, settings, _seed_of_run(seed, number)) for number in range(runs)]
+        compared = []
+        with open_executor(workers, ray) as executor, Bar("runs", quiet=as_json) as bar:
+            for run in run_shards(executor, _compared_run, calls, "run"):
+                compared.append(run)
+                bar.show("simulates", len(compared), runs)
+        _print_runs(compared, [call[-1] for call in calls], as_json=as_json)
+        return
     steps = _steps(given)
     with Bar("steps", quiet=as_json) as bar:
 
@@ -94,60 +127,140 @@ def average(
             else:
                 bar.show(f"{step} ({waiting} parties)", steps.index(step), len(steps))
 
-        result = simulation.average(
-            values,
-            lower=None if bound is None else -bound,
-            upper=bound,
-            l2_bound=l2_bound,
-            dropout=dropout,
-            planned_dropout=max(dropout, PLANNED[method]),
-            method=method,
-            epsilon=epsilon,
-            delta=delta,
-            threads=threads,
-            seed_for_simulation=seed,
-            progress=show,
-            trace=None if reporting is None else reporting.trace,
-            **given,
+        trace = None if reporting is None else reporting.trace
+        result, run = _simulate(parties, length, settings, seed, progress=show, trace=trace)
+    if as_json:
+        print_json(run.printed)
+    else:
+        console().print(run.text)
+    if reporting is not None:
+        _write_report(reporting, result, method, given, run.printed["seconds"], f"The result {run.verdict}.")
+    if run.printed["exact"] is False:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A run compared with the plain average of the survivors' vectors.
+
+    `printed`: its JSON data; `mean`, `square`: of the errors of all coordinates, and of their squares.
+    """
+
+    printed: Mapping[str, Any]
+    verdict: str
+    mean: float
+    square: float
+
+    @property
+    def text(self) -> str:
+        """The run in a line."""
+        return (
+            f"{self.printed['survivors']} of {self.printed['parties']} parties survived; the result "
+            f"{self.verdict}; {self.printed['seconds']:.1f} s, "
+            f"peak memory {self.printed['peak_bytes'] / 1e9:.2f} GB"
         )
+
+
+def _check_runs(runs: int, useless: Mapping[str, object]) -> None:
+    """Raise ConfigError for the number of runs, and for an option that is useless with it."""
+    if not 1 <= runs <= MAX_RUNS:
+        raise ConfigError.at("runs", f"must be 1 to {MAX_RUNS}, is {runs}", ConfigCheck.RANGE)
+    for name, option_value in useless.items():
+        if option_value is not None:
+            reason = "is for several runs" if runs == 1 else "is for one run"
+            raise ConfigError.at(name, reason, ConfigCheck.CONFLICT)
+
+
+def _seed_of_run(seed: int | None, number: int) -> int | None:
+    """Return the seed of a run: of the first one `seed` itself, of all others drawn from it.
+
+    The drawn ones have 48 bits: any reader of JSON takes them as they are.
+    """
+    from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
+
+    if seed is None or number == 0:
+        return seed
+    return int.from_bytes(SeededRandomnessForSimulation(seed, f"run {number}").bytes(6), "big")
+
+
+def _compared_run(parties: int, length: int, settings: Mapping[str, Any], seed: int | None) -> _Compared:
+    """Return one of several runs; settings as of `simulate.average`."""
+    return _simulate(parties, length, settings, seed)[1]
+
+
+def _simulate(
+    parties: int,
+    length: int,
+    settings: Mapping[str, Any],
+    seed: int | None,
+    *,
+    progress: Callable[[str, int], None] | None = None,
+    trace: Trace | None = None,
+) -> tuple[Result, _Compared]:
+    """Draw vectors, average them, and compare; arguments as of `simulate.average`."""
+    from smpc_dp.simulate.average import average as simulate_average
+
+    values = np.random.default_rng(seed).uniform(-1.0, 1.0, (parties, length))
+    if settings["l2_bound"] is not None:
+        values *= settings["l2_bound"] / np.linalg.norm(values, axis=1, keepdims=True)
+    begun = time.perf_counter()
+    result = simulate_average(values, seed_for_simulation=seed, progress=progress, trace=trace, **settings)
     seconds = time.perf_counter() - begun
     encoding = Encoding.plan(length=length, lower=-1.0, upper=1.0, precision=1e-6, parties=parties)
     absent = set(result.absent)
     names = sorted(absent.union(result.survivors))
     survivors = [values[index] for index, name in enumerate(names) if name not in absent]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     private = result.noise is not None
     exact = None if private else bool((fixed_point_sum(encoding, survivors) == result.fixed_point).all())
-    error = float(np.abs(result.value - np.mean(survivors, axis=0)).max())
+    errors = result.value - np.mean(survivors, axis=0)
+    error = float(np.abs(errors).max())
     verdict = (
         f"is {error:.3g} off their average in the worst coordinate (standard error "
         f"{result.standard_error:.3g}, a trusted curator's {result.curator_standard_error:.3g})"
         if private
         else f"{'equals' if exact else 'DIFFERS FROM'} the fixed-point sum of their vectors"
     )
+    printed = {
+        "exact": exact,
+        "error": error,
+        "standard_error": result.standard_error,
+        "curator_standard_error": result.curator_standard_error,
+        "epsilon": result.privacy.epsilon,
+        "delta": result.privacy.delta,
+        "parties": parties,
+        "survivors": len(result.survivors),
+        "length": length,
+        "seconds": seconds,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+    return result, _Compared(printed, verdict, float(np.mean(errors)), float(np.mean(errors**2)))
+
+
+def _print_runs(runs: Sequence[_Compared], seeds: Sequence[int | None], *, as_json: bool) -> None:
+    """Print several runs and the errors of all; exit code 1 if an exact one differs from the sum."""
+    mean = math.fsum(run.mean for run in runs) / len(runs)
+    deviation = math.sqrt(max(0.0, math.fsum(run.square for run in runs) / len(runs) - mean**2))
+    # Where parties are lost it differs from run to run.
+    stated = {
+        key: math.sqrt(math.fsum(run.printed[key] ** 2 for run in runs) / len(runs))
+        for key in ("standard_error", "curator_standard_error")
+    }
+    exact = None if runs[0].printed["exact"] is None else all(run.printed["exact"] for run in runs)
     if as_json:
-        print_json(
-            {
-                "exact": exact,
-                "error": error,
-                "standard_error": result.standard_error,
-                "curator_standard_error": result.curator_standard_error,
-                "epsilon": result.privacy.epsilon,
-                "delta": result.privacy.delta,
-                "parties": parties,
-                "survivors": len(result.survivors),
-                "length": length,
-                "seconds": seconds,
-                "peak_bytes": peak,
-            }
-        )
+        seeded = [{"seed_for_simulation": seed, **run.printed} for seed, run in zip(seeds, runs, strict=True)]
+        errors = {"mean_error": mean, "error_deviation": deviation}
+        print_json({"exact": exact, **errors, **stated, "runs": seeded})
     else:
-        console().print(
-            f"{len(result.survivors)} of {parties} parties survived; the result {verdict}; "
-            f"{seconds:.1f} s, peak memory {peak / 1e9:.2f} GB"
+        for number, run in enumerate(runs, 1):
+            console().print(f"run {number}: {run.text}")
+        noise = (
+            f" (standard error {stated['standard_error']:.3g}, a trusted curator's "
+            f"{stated['curator_standard_error']:.3g})"
         )
-    if reporting is not None:
-        _write_report(reporting, result, method, given, seconds, f"The result {verdict}.")
+        console().print(
+            f"{len(runs)} runs: the error of a coordinate has mean {mean:.3g} and standard deviation "
+            f"{deviation:.3g}{noise if exact is None else ''}"
+        )
     if exact is False:
         raise typer.Exit(1)
 

@@ -8,8 +8,11 @@ log((p_low - delta) / q_up). A claim that this exceeds is refuted. That nothing 
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
+from smpc_dp.crypto.noise import KEY_BYTES
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.executors.shards import run_shards
 from smpc_dp.privacy.mechanisms import (
     AdditiveNoise,
     DistributedSum,
@@ -30,8 +36,9 @@ from smpc_dp.privacy.sampling import NoiseSource
 
 Floats = NDArray[np.float64]
 Outputs = NDArray[Any]
-# Draw `count` releases on input 0 or on its neighbour, 1: shape (count, coordinates).
-Sampler = Callable[[int, int], Outputs]
+# Draw `count` releases on input 0 or on its neighbour, 1, with the key of a source of noise: shape (count,
+# coordinates).
+Sampler = Callable[[int, int, bytes], Outputs]
 # Is called with how many releases are drawn, and of how many.
 Progress = Callable[[int, int], None]
 
@@ -41,8 +48,8 @@ LEAST_SAMPLES = 10_000
 MAX_SAMPLES = 1 << 27
 # Of sessions whose release cannot be audited.
 NO_RELEASE = "asks no statistics of records of parties that add noise"
-# Releases that are drawn at a time.
-BLOCK = 250_000
+# Releases of a shard.
+BLOCK = 1 << 14
 # Outcomes seen on fewer than this many values are also judged one by one, not only by half-lines.
 _FEW_VALUES = 4096
 _THRESHOLDS = 400
@@ -209,21 +216,26 @@ class Drawn:
         """`samples`: of each of two inputs in each of so many tests."""
         self._progress, self._total, self._done = progress, 2 * samples * tests, 0
 
-    def add(self, count: int) -> None:
-        """Add so many releases."""
-        self._done += count
+    def add(self, which: int, releases: Outputs) -> None:  # noqa: ARG002
+        """Add releases on one of two inputs."""
+        self._done += len(releases)
         if self._progress is not None:
             self._progress(self._done, self._total)
 
 
 def audit_mechanism(
-    mechanism: Mechanism, claim: Claim, samples: int, source: NoiseSource, progress: Progress | None = None
+    mechanism: Mechanism,
+    claim: Claim,
+    samples: int,
+    randomness: Randomness | None = None,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Audit:
     """Audit a mechanism on neighbouring inputs at the full distance that its sensitivity allows.
 
     Beside `claim` two more points of the privacy that the mechanism states for itself are tested, at smaller
     epsilon, where samples tell most. `samples` releases are drawn on each input of each pair; `progress` is
-    called with how many are drawn, and of how many.
+    called with how many are drawn, and of how many; `randomness`, `executor` as of `audit`.
     """
     claims = [claim]
     for part in (0.5, 0.1):
@@ -234,13 +246,24 @@ def audit_mechanism(
     findings: list[Finding] = []
     drawn = Drawn(progress, samples, len(pairs))
     for pair in pairs:
-
-        def sample(which: int, count: int, pair: tuple[Outputs, Outputs] = pair) -> Outputs:
-            return mechanism.release_many(pair[which], source, count)
-
-        findings += audit(sample, claims, samples, tests=len(pairs), drawn=drawn)
+        findings += audit(
+            functools.partial(_released, mechanism, pair),
+            claims,
+            samples,
+            tests=len(pairs),
+            drawn=drawn,
+            randomness=randomness,
+            executor=executor,
+        )
     findings.sort(key=lambda finding: finding.claim.epsilon - finding.lower)
     return Audit(mechanism.name, claim, samples, tuple(findings))
+
+
+def _released(
+    mechanism: Mechanism, pair: tuple[Outputs, Outputs], which: int, count: int, key: bytes
+) -> Outputs:
+    """Return releases of a mechanism on one of two inputs."""
+    return mechanism.release_many(pair[which], NoiseSource.keyed(key, b"audit"), count)
 
 
 def neighbours(mechanism: Mechanism) -> list[tuple[Outputs, Outputs]]:
@@ -284,7 +307,13 @@ def _differences(bounds: Sensitivity, room: float) -> list[Floats]:
 
 
 def audit(
-    sample: Sampler, claims: Sequence[Claim], samples: int, tests: int = 1, drawn: Drawn | None = None
+    sample: Sampler,
+    claims: Sequence[Claim],
+    samples: int,
+    tests: int = 1,
+    drawn: Drawn | None = None,
+    randomness: Randomness | None = None,
+    executor: Executor | None = None,
 ) -> list[Finding]:
     """Test each claim in both orders of the inputs; return two findings a claim, the strongest first.
 
@@ -294,6 +323,9 @@ def audit(
         samples: how many releases to draw on each input, 10,000 to 2^27; half of them choose the events.
         tests: how many audits share the false-alarm rate of 0.001.
         drawn: counts releases while they are drawn.
+        randomness: of the keys that releases are drawn with, one for each block of 16,384; None: the
+            operating system's.
+        executor: draws the blocks, to which it is sent `sample`; None: this process does.
 
     Raises ConfigError for no claims, or numbers out of range.
     """
@@ -304,8 +336,10 @@ def audit(
             "samples", f"must be between {LEAST_SAMPLES} and {MAX_SAMPLES}, is {samples}", ConfigCheck.RANGE
         )
     half = samples // 2
+    rest = samples - half
     drawn = drawn or Drawn(None, samples, tests)
-    first = [_draw(sample, which, half, drawn) for which in (0, 1)]
+    outputs = _draw(sample, (half, rest), drawn, randomness or SystemRandomness(), executor)
+    first = [next(outputs), next(outputs)]
     candidates = _candidates(first[0], first[1])
     # every finding has two one-sided bounds
     alarm = FALSE_ALARM / (tests * len(claims) * 2 * 2)
@@ -315,8 +349,7 @@ def audit(
         for this in (0, 1):
             gain = (low[:, this] - claim.delta) / high[:, 1 - this]
             chosen.append((claim, this, candidates[int(np.argmax(gain))][0]))
-    rest = samples - half
-    fresh = [_draw(sample, which, rest, drawn) for which in (0, 1)]
+    fresh = [next(outputs), next(outputs)]
     findings = []
     for claim, this, event in chosen:
         hits, others = event.count(fresh[this]), event.count(fresh[1 - this])
@@ -325,13 +358,23 @@ def audit(
     return sorted(findings, key=lambda finding: finding.claim.epsilon - finding.lower)
 
 
-def _draw(sample: Sampler, which: int, count: int, drawn: Drawn) -> Outputs:
-    """Return releases on one input, drawn in blocks."""
-    blocks = []
-    for start in range(0, count, BLOCK):
-        blocks.append(sample(which, min(BLOCK, count - start)))
-        drawn.add(len(blocks[-1]))
-    return np.concatenate(blocks)
+def _draw(
+    sample: Sampler, counts: Sequence[int], drawn: Drawn, randomness: Randomness, executor: Executor | None
+) -> Iterator[Outputs]:
+    """Yield so many releases on either input for each count, drawn in blocks with a key of each."""
+    parts = [
+        (which, [min(BLOCK, count - start) for start in range(0, count, BLOCK)])
+        for count in counts
+        for which in (0, 1)
+    ]
+    calls = ((which, size, randomness.bytes(KEY_BYTES)) for which, sizes in parts for size in sizes)
+    blocks = run_shards(executor, sample, calls, "block of releases")
+    for which, sizes in parts:
+        taken = []
+        for block in itertools.islice(blocks, len(sizes)):
+            drawn.add(which, block)
+            taken.append(block)
+        yield np.concatenate(taken)
 
 
 def clopper_pearson(hits: int, samples: int, alarm: float) -> tuple[float, float]:

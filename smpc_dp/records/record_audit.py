@@ -12,13 +12,14 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.engine.session_protocol import CheckedParameters
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
@@ -88,6 +89,7 @@ def audit_records(
     epsilon: float | None = None,
     delta: float | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> RecordAudit:
     """Audit a session's release; its claim is refuted with probability 0.002 at most if it is right.
 
@@ -97,6 +99,7 @@ def audit_records(
         epsilon, delta: another claim, in the place of the session's and of its profile; where one is None it
             is the session's.
         progress: is called with how many releases are drawn, and of how many.
+        randomness, executor: as of `smpc_dp.privacy.empirical.audit`.
 
     Raises:
         ConfigError: another kind of session, an epsilon or delta that is none, or too many draws.
@@ -106,7 +109,7 @@ def audit_records(
     )
     if parameters is None:
         raise ConfigError.at("session", NO_RELEASE, ConfigCheck.UNSUPPORTED)
-    request, source = parameters.request, randomness or SystemRandomness()
+    request = parameters.request
     spread = LAPLACE if parameters.share_name == "discrete-laplace" else GAUSSIAN
     counted = request.mechanism.honest
     if samples is None:
@@ -117,8 +120,7 @@ def audit_records(
     pairs = _neighbours(parameters.schema, counted, parameters.public_rows)
     steps: Sequence[Plan | SteppedPlan] = request.audited if isinstance(request, SteppedPlan) else (request,)
     findings: list[Finding] = []
-    moved, noise = 0.0, _Noise(spread)
-    drawn = Drawn(progress, samples, len(pairs) * len(steps))
+    moved, noise = 0.0, _Noise(progress, samples, len(pairs) * len(steps), spread)
     for pair, step in itertools.product(pairs, steps):
         vectors = [[step.vector(table) for table in tables] for tables in pair]
         difference = np.sum(vectors[0], axis=0).astype(float) - np.sum(vectors[1], axis=0).astype(float)
@@ -127,8 +129,16 @@ def audit_records(
             moved, float(np.linalg.norm(difference)) / bounds.l2, float(np.abs(difference).sum()) / bounds.l1
         )
         chosen = np.argsort(-np.abs(difference), kind="stable")[:MOST_COORDINATES]
-        sample = functools.partial(_released, parameters, vectors, chosen, noise, source)
-        findings += audit(sample, claims, samples, tests=len(pairs) * len(steps), drawn=drawn)
+        noise.exact = [np.sum(one, axis=0)[chosen] for one in vectors]
+        findings += audit(
+            functools.partial(_released, parameters, vectors, chosen),
+            claims,
+            samples,
+            tests=len(pairs) * len(steps),
+            drawn=noise,
+            randomness=randomness,
+            executor=executor,
+        )
     findings.sort(key=lambda finding: finding.claim.epsilon - finding.lower)
     expected = counted * float(request.variance)
     return RecordAudit(
@@ -158,18 +168,23 @@ def _claims(parameters: PlannedRecordParameters, epsilon: float | None, delta: f
     return [claim]
 
 
-@dataclass
-class _Noise:
+class _Noise(Drawn):
     """What is known of the noise of all releases: the number of draws, and the sum of their squares.
 
-    `spread`: the variance of a square over the square of the variance.
+    `spread`: the variance of a square over the square of the variance; `exact`: the releases on the two
+    inputs without noise.
     """
 
-    spread: float = GAUSSIAN
-    draws: int = 0
-    squares: float = 0.0
+    def __init__(self, progress: Progress | None, samples: int, tests: int, spread: float) -> None:
+        super().__init__(progress, samples, tests)
+        self.spread = spread
+        self.exact: Sequence[NDArray[np.int64]] = ()
+        self.draws, self.squares = 0, 0.0
 
-    def add(self, noise: NDArray[np.float64]) -> None:
+    def add(self, which: int, releases: NDArray[np.float64]) -> None:
+        """Add releases on one of two inputs, and their noise."""
+        super().add(which, releases)
+        noise = releases - self.exact[which]
         self.draws += noise.size
         self.squares += float(np.square(noise).sum())
 
@@ -191,14 +206,12 @@ def _released(
     parameters: PlannedRecordParameters,
     vectors: Sequence[Sequence[NDArray[np.int64]]],
     chosen: NDArray[np.int64],
-    noise: _Noise,
-    randomness: Randomness,
     which: int,
     count: int,
+    key: bytes,
 ) -> NDArray[np.float64]:
     """Return releases of the counted parties on one of two inputs, shape (count, coordinates)."""
-    length = parameters.request.length
-    exact = np.sum(vectors[which], axis=0)
+    length, source = parameters.request.length, NoiseSource.keyed(key, b"audit")
     parts = []
     for start in range(0, count, max(1, AT_ONCE // length)):
         size = min(count - start, max(1, AT_ONCE // length))
@@ -206,13 +219,11 @@ def _released(
         for vector in vectors[which]:
             ring_vector, _ = parameters.encoding.encode(vector, party="audit")
             ring_vector = np.tile(ring_vector, size)
-            source = NoiseSource.keyed(randomness.bytes(32), b"audit")
             ring_vector += parameters.own_noise(source, len(ring_vector)).view(np.uint64)
             total += ring_vector
         lowest = len(vectors[which]) * parameters.encoding.lowest
         released = total.view(np.int64).reshape(size, length) + lowest
         parts.append(released[:, chosen].astype(np.float64))
-        noise.add(parts[-1] - exact[chosen])
     return np.concatenate(parts)
 
 

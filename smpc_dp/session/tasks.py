@@ -18,6 +18,8 @@ from smpc_dp.extensions import CAPABILITIES, imported
 from smpc_dp.session.session_file import SessionFile
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from smpc_dp.engine.result import Outcome
     from smpc_dp.engine.run import Run
     from smpc_dp.engine.session_protocol import Audit
@@ -319,6 +321,7 @@ class Task:
         epsilon: float | None,  # noqa: ARG002
         delta: float | None,  # noqa: ARG002
         progress: Progress,  # noqa: ARG002
+        executor: Executor | None,  # noqa: ARG002
     ) -> AuditedRelease:
         """Draw releases of a session on neighbouring inputs, and test its claim.
 
@@ -326,6 +329,7 @@ class Task:
             samples: releases on each of two inputs; None: as many as the audit needs.
             epsilon, delta: another claim than the session's; None: its own.
             progress: is called with how many releases are drawn, and of how many.
+            executor: draws blocks of releases; None: this process does.
 
         Raises ConfigError where nothing is released that can be audited, or for an argument out of range.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 from smpc_dp.errors import VerificationError
@@ -26,7 +26,8 @@ SUBMITTED, OF_A_THREAD = 64, 2
 class Workers:
     """Runs expensive checks, by an executor and by threads; with neither, when they are given.
 
-    At most so many calls are under way: giving one more waits.
+    At most so many calls are under way: giving one more waits, and raises the error of the call that it waits
+    for, if that raised one.
 
     Args:
         threads: of this process, which also run the shards if there is no executor; 1: none.
@@ -37,7 +38,8 @@ class Workers:
         self._threads = None if threads == 1 else ThreadPoolExecutor(threads)
         self._executor = executor or self._threads
         most = OF_A_THREAD * threads
-        self._under_way: dict[bool, tuple[int, collections.deque[Future[Any]]]] = {
+        # Each with its name.
+        self._under_way: dict[bool, tuple[int, collections.deque[tuple[Future[Any], str]]]] = {
             True: (SUBMITTED if executor else most, collections.deque()),
             False: (most, collections.deque()),
         }
@@ -47,8 +49,8 @@ class Workers:
 
     def __exit__(self, *_: object) -> None:
         """End the threads; the executor is the caller's."""
-        for _most, futures in self._under_way.values():
-            for future in futures:
+        for _most, calls in self._under_way.values():
+            for future, _name in calls:
                 future.cancel()
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=True)
@@ -70,11 +72,12 @@ class Workers:
         if executor is None:
             done = function(*call)
             return lambda: done
-        most, futures = self._under_way[shard]
-        while len(futures) >= most:
-            wait([futures.popleft()])
+        most, calls = self._under_way[shard]
+        while len(calls) >= most:
+            # By its value: an executor may compute when it is asked for one.
+            value_of(*calls.popleft())
         future = submit(executor, function, *call)
-        futures.append(future)
+        calls.append((future, name))
         return lambda: value_of(future, name)
 
 

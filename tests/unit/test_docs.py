@@ -32,9 +32,10 @@ from smpc_dp.capabilities.learn.registry import LEARNERS, check_learn
 from smpc_dp.cli import app
 from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp.errors import Check, ConfigCheck
-from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.privacy import empirical
 from smpc_dp.records.record_result import RecordResult
 from smpc_dp.records.result import Estimate
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab import vectors
 from smpc_dp_lab.bench.page import load_results
 from smpc_dp_lab.bench.scale import Units
@@ -196,7 +197,7 @@ def plans() -> list[Any]:
 @pytest.mark.parametrize("arguments", plans())
 def test_plans_are_made(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     # an empirical audit has false alarms: the noise of its examples is fixed
-    monkeypatch.setattr(NoiseSource, "system", lambda: NoiseSource.keyed(bytes(32)))
+    monkeypatch.setattr(empirical, "SystemRandomness", lambda: SeededRandomnessForSimulation(1, "docs"))
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
 
@@ -469,6 +470,7 @@ PRINTED = [
     "plan local-global",
     "plan diffusion",
     "simulate average",
+    "simulate average --runs",
     "circuits list",
     "circuits check",
     "circuits run",

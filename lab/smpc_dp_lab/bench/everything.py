@@ -12,6 +12,7 @@ from smpc_dp.executors.shards import run_shards
 from smpc_dp.report.document import write
 from smpc_dp_lab.bench.checked import LENGTHS, run_checked_bench
 from smpc_dp_lab.bench.engines import run_engines_bench
+from smpc_dp_lab.bench.executors import REPETITIONS, run_executors_bench
 from smpc_dp_lab.bench.figures import Progress, Report, refuse
 from smpc_dp_lab.bench.gopa import DIRECT, run_gopa_bench
 from smpc_dp_lab.bench.growth import SIZES, run_growth_bench
@@ -66,6 +67,9 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
             5 if quick else 10, 1_000_000 if quick else 10_000_000, 1, progress, peer_python=peers.flower
         ),
         "growth": lambda: run_growth_bench(1 if quick else 3, progress, few, peer_python=peers.flower),
+        "executors": lambda: run_executors_bench(
+            1 if quick else 3, progress, repetitions=2 if quick else REPETITIONS
+        ),
         "scenarios": lambda: run_scenarios_bench(progress, QUICK if quick else FULL),
     }
 

@@ -378,6 +378,20 @@ def growth(
 
 
 @app.command()
+def executors(
+    runs: Runs = 3,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes. Left out: one for each processor.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure runs of a simulated average in several processes, beside one process."""
+    from smpc_dp_lab.bench.executors import run_executors_bench
+
+    _show("rounds", as_json, lambda show: run_executors_bench(runs, show, workers=workers))
+
+
+@app.command()
 def scenarios(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer parties.")] = False,
     as_json: Json = False,

@@ -12,6 +12,8 @@ from smpc_dp.session.session_file import SessionFile
 from smpc_dp.session.tasks import SUM_OPTIONS, AuditedRelease, GivenInputs, Json, Task
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from smpc_dp.capabilities.reports.name_parameters import NameParameters
     from smpc_dp.capabilities.reports.report_parameters import AnyReport
     from smpc_dp.capabilities.reports.reports import SentReport
@@ -140,14 +142,17 @@ class ReportTask(Task):
         epsilon: float | None,
         delta: float | None,
         progress: Progress,
+        executor: Executor | None,
     ) -> AuditedRelease:
         """Audit the names that a party releases; raise ConfigError for other reports."""
         if not _parameters(session).reads_table:
-            return super().audit_release(session, samples, epsilon, delta, progress)
+            return super().audit_release(session, samples, epsilon, delta, progress, executor)
         from smpc_dp.capabilities.reports.simulation.name_audit import audit_names
 
         plan = cast("NameParameters", session.checked_parameters).plan
-        result = audit_names(plan, samples, epsilon=epsilon, delta=delta, progress=progress)
+        result = audit_names(
+            plan, samples, epsilon=epsilon, delta=delta, progress=progress, executor=executor
+        )
         moved = f"one {plan.schema.unit} moves counts by {result.moved:.6g} of what is planned, 1 at most"
         release = "which of the names of a few rows are there, and of many"
         return AuditedRelease(result, release, (("neighbours", moved),))

@@ -11,6 +11,8 @@ from smpc_dp.session.session_file import SessionFile
 from smpc_dp.session.tasks import SUM_OPTIONS, AuditedRelease, GivenInputs, Json
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from smpc_dp.engine.result import Outcome
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.empirical import Progress
@@ -112,12 +114,18 @@ class RecordsTask(VectorTask):
         epsilon: float | None,
         delta: float | None,
         progress: Progress,
+        executor: Executor | None,
     ) -> AuditedRelease:
         """Audit the sums of the parties that count, and their noise."""
         from smpc_dp.records.record_audit import audit_records
 
         result = audit_records(
-            session.checked_parameters, samples, epsilon=epsilon, delta=delta, progress=progress
+            session.checked_parameters,
+            samples,
+            epsilon=epsilon,
+            delta=delta,
+            progress=progress,
+            executor=executor,
         )
         return AuditedRelease(
             result,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,8 +13,9 @@ import pytest
 from smpc_dp.crypto import commit
 from smpc_dp.crypto.edges import Claim, EdgeFold
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import Check, VerificationError
-from smpc_dp.wire.batch_verifier import BatchVerifier, EarlierFault, Workers, raise_first
+from smpc_dp.errors import Check, LocalError, VerificationError
+from smpc_dp.wire.batch_verifier import SUBMITTED, BatchVerifier, EarlierFault, Workers, raise_first
+from tests.executors import Backwards
 
 PARTIES = 12
 Graph = dict[int, dict[int, bytes]]
@@ -114,6 +116,26 @@ def test_the_first_of_many_faults_is_raised_whoever_finds_it_first() -> None:
     with pytest.raises(EarlierFault, match=r"^70$") as caught:
         raise_first(one, two)
     assert caught.value.position == (70, 700)
+
+
+def test_calls_beyond_those_under_way_are_waited_for_by_their_values() -> None:
+    executor = Backwards()
+    workers = Workers(executor=executor)
+    values = [workers.shard("numbers", abs, -number) for number in range(SUBMITTED)]
+    assert executor.ran == 0
+    values.append(workers.shard("numbers", abs, -SUBMITTED))
+    assert executor.ran == SUBMITTED
+    assert [value() for value in values] == [*range(SUBMITTED + 1)]
+
+
+def test_the_error_of_a_call_that_is_waited_for_names_it() -> None:
+    with ThreadPoolExecutor(1) as executor:
+        workers = Workers(executor=executor)
+        workers.shard("proofs", bytes, 1 << 62)
+        for number in range(1, SUBMITTED):
+            workers.shard("numbers", abs, -number)
+        with pytest.raises(LocalError, match=r"^proofs: memory is exhausted$"):
+            workers.shard("numbers", abs, -SUBMITTED)
 
 
 def test_large_items_do_not_wait_for_many() -> None:

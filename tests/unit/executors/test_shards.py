@@ -1,9 +1,10 @@
-"""Shards have the same values on any executor: those of figures, pairs, groups and logs."""
+"""Shards have the same values on any executor: those of figures, runs, pairs, groups and logs."""
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import pickle
 import re
@@ -19,12 +20,20 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from smpc_dp import simulate
+from smpc_dp.cli import app
 from smpc_dp.errors import Check, ConfigError, LocalError, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.executors.opened import open_executor
 from smpc_dp.executors.shards import run_shards
 from smpc_dp.logs.audits.audit import audit_stream
+from smpc_dp.privacy import empirical
+from smpc_dp.privacy.empirical import Claim, audit_mechanism
+from smpc_dp.privacy.mechanisms import DiscreteGaussian, Sensitivity
+from smpc_dp.records.record_audit import audit_records
+from smpc_dp.secagg.records import check_records
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate import statistic
 from smpc_dp_lab.bench import homomorphic, kendall, local_auc, private_boosting, tradeoff
 from smpc_dp_verify.errors import Refused
@@ -93,6 +102,110 @@ def test_pairs_of_a_statistic(executors: list[Executor | None], monkeypatch: pyt
     ]
     assert all(result == results[0] for result in results)
     assert done == [4, 8, 10] * len(executors)
+
+
+RUNS = ["simulate", "average", *("--parties", "6", "--length", "40", "--dropout", "0.2")]
+NOISE = ["--epsilon", "1", "--delta", "1e-5"]
+
+
+def simulated(*options: str, code: int = 0) -> dict[str, Any]:
+    """Return what a simulation prints, but for time and memory."""
+    done = CliRunner().invoke(app, [*RUNS, "--seed-for-simulation", "3", *options, "--json"])
+    assert done.exit_code == code, done.exception
+    printed: dict[str, Any] = json.loads(done.stdout)
+    for run in [printed, *printed.get("runs", [])]:
+        run.pop("seconds", None)
+        run.pop("peak_bytes", None)
+    return printed
+
+
+def test_runs_of_an_average() -> None:
+    printed = simulated("--runs", "5", *NOISE, "--workers", "1")
+    assert printed == simulated("--runs", "5", *NOISE, "--workers", "2")
+    seeds = [run.pop("seed_for_simulation") for run in printed["runs"]]
+    assert (seeds[0], len({*seeds})) == (3, 5)
+    # Each is the run that its seed makes alone.
+    assert printed["runs"][0] == simulated(*NOISE)
+    assert printed["runs"][4] == simulated(*NOISE, "--seed-for-simulation", str(seeds[4]))
+    assert len({run["error"] for run in printed["runs"]}) == 5
+    # 200 coordinates: off by a twentieth, typically.
+    assert printed["error_deviation"] == pytest.approx(printed["standard_error"], rel=0.2)
+    assert abs(printed["mean_error"]) < 4 * printed["standard_error"] / math.sqrt(200)
+
+
+def test_exact_runs_of_an_average(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = simulated("--runs", "2", "--workers", "1")
+    assert (printed["exact"], printed["standard_error"]) == (True, 0)
+    assert 0 < printed["error_deviation"] < 1e-6
+    done = CliRunner().invoke(app, [*RUNS, "--seed-for-simulation", "3", "--runs", "2", "--workers", "1"])
+    assert done.stdout.startswith("run 1: 5 of 6 parties survived; the result equals")
+    assert "2 runs: the error of a coordinate has mean" in " ".join(done.stdout.split())
+    # One that differs from the sum is told.
+    monkeypatch.setattr("smpc_dp.cli.simulate.fixed_point_sum", lambda *_: np.zeros(40, np.int64))
+    assert simulated("--runs", "2", "--workers", "1", code=1)["exact"] is False
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--runs", "0"], "runs: must be 1 to 10000, is 0"),
+        (["--runs", "10001"], "runs: must be 1 to 10000, is 10001"),
+        (["--workers", "2"], "workers: is for several runs"),
+        (["--ray", "auto"], "ray: is for several runs"),
+        (["--runs", "2", "--report", "r.html"], "report: is for one run"),
+        (["--runs", "2", "--workers", "0"], "workers: must be 1 to 256, is 0"),
+    ],
+)
+def test_wrong_options_of_runs(options: list[str], reason: str) -> None:
+    error = CliRunner().invoke(app, [*RUNS, *options]).exception
+    assert isinstance(error, ConfigError)
+    assert str(error) == reason
+
+
+def test_results_of_runs_are_taken_from_another_process() -> None:
+    result = simulate.average(np.eye(3), lower=0, upper=1, epsilon=1.0, delta=1e-5, seed_for_simulation=1)
+    other = pickle.loads(pickle.dumps(result))  # noqa: S301 - its own
+    assert (other.value.tolist(), other.to_json()) == (result.value.tolist(), result.to_json())
+
+
+MECHANISM = DiscreteGaussian.calibrate(1.0, 1e-5, Sensitivity.on_integers("substitution", l1=1))
+COLUMNS = {"max_rows": 100, "columns": {"ward": {"values": ["north", "south"]}}}
+RECORDS: Any = check_records(
+    {"records": COLUMNS, "ask": "ward", "epsilon": 1.0, "delta": 1e-6, "dropout": 0.0}, 4
+)[0]
+
+
+@pytest.mark.parametrize(
+    "audited",
+    [
+        lambda *asked: audit_mechanism(MECHANISM, Claim(1.0, 1e-5), 20_001, asked[0], executor=asked[1]),
+        lambda *asked: audit_records(RECORDS, 20_001, asked[0], executor=asked[1]),
+    ],
+    ids=["mechanism", "records"],
+)
+def test_releases_of_an_audit(
+    executors: list[Executor | None], audited: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(empirical, "BLOCK", 3_000)
+
+    def findings(executor: Executor | None) -> Any:
+        return audited(SeededRandomnessForSimulation(1, "audit"), executor).to_json()
+
+    assert same(executors, findings)["violation"] is False
+
+
+def test_blocks_of_releases_are_drawn_with_keys_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(empirical, "BLOCK", 1_000)
+    calls: list[tuple[int, int, bytes]] = []
+
+    def sample(*call: Any) -> np.ndarray[Any, Any]:
+        calls.append(call)
+        return np.zeros((call[1], 1))
+
+    empirical.audit(sample, [Claim(1.0, 0.0)], 10_001)
+    drawn = [[(which, 1_000)] * 5 for which in (0, 1, 0, 1)]
+    assert [call[:2] for call in calls] == [*drawn[0], *drawn[1], *drawn[2], (0, 1), *drawn[3], (1, 1)]
+    assert len({key for *_, key in calls}) == len(calls)
 
 
 LOGS = [

@@ -86,7 +86,7 @@ class JointView:
         self._honest = list(range(1, present))
         self._calls = 0
 
-    def sample(self, which: int, count: int) -> NDArray[np.float64]:
+    def sample(self, which: int, count: int, _key: bytes) -> NDArray[np.float64]:
         """Runs in which party 1 has the least (0) or the largest value (1), on the best linear statistic."""
         self._calls += 1
         randomness = SeededRandomnessForSimulation(self._calls, f"joint view {which}")

@@ -199,7 +199,7 @@ def tau_sampler(noise: Noise) -> Sampler:
     """Kendall's tau of (5, y) with (3, 3): concordant, or discordant after y is substituted."""
     circuit = compile_kernel(kendall_tau(Field(0, 7), Field(0, 7)), noise)
 
-    def sample(which: int, count: int) -> NDArray[np.int64]:
+    def sample(which: int, count: int, _key: bytes) -> NDArray[np.int64]:
         bits = [SystemRandomness().bytes(8 * width * -(-count // 64)) for width in circuit.inputs]
         rows = [
             np.frombuffer(b, np.uint64).reshape(w, -1).copy()

@@ -38,6 +38,7 @@ from smpc_dp.privacy.mechanisms import (
     Skellam,
 )
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 
 Integers = NDArray[np.int64]
 
@@ -53,7 +54,7 @@ def source(name: str) -> NoiseSource:
 
 
 def look(mechanism: Mechanism, claim: Claim, name: str) -> Audit:
-    return audit_mechanism(mechanism, claim, SAMPLES, source(name))
+    return audit_mechanism(mechanism, claim, SAMPLES, SeededRandomnessForSimulation(1, name))
 
 
 def real(kind: type[Laplace] | type[Gaussian], claim: Claim, dimension: int = 1) -> Laplace | Gaussian:
@@ -234,7 +235,7 @@ def test_a_seed_that_is_used_again_is_found() -> None:
         drawn = source("reuse")
 
         def twice(
-            which: int, count: int, made: Mechanism = mechanism, drawn: NoiseSource = drawn
+            which: int, count: int, _key: bytes, made: Mechanism = mechanism, drawn: NoiseSource = drawn
         ) -> Integers:
             first = made.release_many([which], drawn, count)
             second = made.release_many([0], drawn, count)
@@ -246,7 +247,7 @@ def test_a_seed_that_is_used_again_is_found() -> None:
 
 def test_a_constant_seed_over_all_runs_is_found() -> None:
     constant = int(sampling.discrete_gaussian(source("constant"), 1, Fraction(14))[0])
-    findings = audit(lambda which, count: np.full((count, 1), which + constant), [CLAIM], 10_000)
+    findings = audit(lambda which, count, _key: np.full((count, 1), which + constant), [CLAIM], 10_000)
     assert findings[0].refuted
 
 
@@ -273,7 +274,7 @@ def test_false_alarms_are_as_rare_as_stated(monkeypatch: pytest.MonkeyPatch) -> 
     response = KaryRandomisedResponse(2, Fraction(3))
     drawn = source("alarms")
 
-    def sample(which: int, count: int) -> Integers:
+    def sample(which: int, count: int, _key: bytes) -> Integers:
         return response.release_many([which], drawn, count)
 
     alarms = sum(audit(sample, [Claim(math.log(3), 0.0)], 10_000)[0].refuted for _ in range(200))
@@ -289,7 +290,7 @@ def test_progress_counts_the_releases_that_are_drawn(monkeypatch: pytest.MonkeyP
     shown: list[tuple[int, int]] = []
     made = KaryRandomisedResponse.calibrate(1.0, 0.0, 3)
     audited = empirical.audit_mechanism(
-        made, empirical.Claim(1.0, 0.0), 10_001, NoiseSource.system(), lambda *pair: shown.append(pair)
+        made, empirical.Claim(1.0, 0.0), 10_001, progress=lambda *pair: shown.append(pair)
     )
     assert shown == [(done, 20_002) for done in (4_000, 5_000, 9_000, 10_000, 14_000, 15_001, 19_001, 20_002)]
     assert all(finding.samples == 5_001 for finding in audited.findings)
@@ -299,7 +300,7 @@ def test_the_event_is_fixed_before_it_is_counted() -> None:
     """Outputs that are new in every draw: an event chosen on what it is counted on would look telling."""
     calls = 0
 
-    def sample(which: int, count: int) -> Integers:
+    def sample(which: int, count: int, _key: bytes) -> Integers:
         nonlocal calls
         calls += 1
         drawn = sampling.discrete_laplace(source(f"fresh {calls}"), count, Fraction(10**9))
@@ -313,9 +314,9 @@ def test_the_event_is_fixed_before_it_is_counted() -> None:
 @pytest.mark.parametrize("samples", [0, 9_999, 1 << 40])
 def test_absurd_numbers_of_samples_are_named(samples: int) -> None:
     with pytest.raises(ConfigError, match="samples"):
-        audit(lambda _which, count: np.zeros((count, 1)), [CLAIM], samples)
+        audit(lambda _which, count, _key: np.zeros((count, 1)), [CLAIM], samples)
     with pytest.raises(ConfigError, match="claim"):
-        audit(lambda _which, count: np.zeros((count, 1)), [], 10_000)
+        audit(lambda _which, count, _key: np.zeros((count, 1)), [], 10_000)
 
 
 # the command
@@ -329,13 +330,24 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_command_knows_every_mechanism(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(NoiseSource, "system", lambda: source(name))
+    monkeypatch.setattr(empirical, "SystemRandomness", lambda: SeededRandomnessForSimulation(1, name))
     reported = json.loads(
         CliRunner().invoke(app, ["plan", "check", name, "--samples", "10000", "--json"]).stdout
     )
     assert reported["samples"] == 10_000
     assert reported["false_alarm"] == 1e-3
     assert reported["violation"] is False
+
+
+def test_the_command_finds_the_same_with_any_number_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(empirical, "SystemRandomness", lambda: SeededRandomnessForSimulation(1, "workers"))
+    check = ["plan", "check", "discrete-gaussian", "--samples", "50000", "--json", "--workers"]
+    one, two = (CliRunner().invoke(app, [*check, workers]).stdout for workers in ("1", "2"))
+    assert one == two
+    assert json.loads(one)["strongest"]["counted"] == 25_000
+    error = CliRunner().invoke(app, [*check, "0"]).exception
+    assert isinstance(error, ConfigError)
+    assert str(error) == "workers: must be 1 to 256, is 0"
 
 
 def test_the_command_ends_with_1_when_it_finds_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,12 +18,14 @@ from smpc_dp.capabilities.reports.report_parameters import check_reports, cost_o
 from smpc_dp.capabilities.reports.reports import ReportRequest
 from smpc_dp.capabilities.reports.simulation.name_audit import audit_names
 from smpc_dp.errors import ConfigCheck, ConfigError, PrivacyError
+from smpc_dp.executors.opened import open_executor
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.name_selection import NameSelection
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.schema import read_schema
+from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.signing import decode, encode
 
 COLUMNS: dict[str, Any] = {
@@ -249,6 +251,10 @@ def of_three_times_the_epsilon(plan: LocalNames) -> LocalNames:
     return replace(plan, selection=replace(plan.selection, chances=chances))
 
 
+def seeded() -> SeededRandomnessForSimulation:
+    return SeededRandomnessForSimulation(3, "audit")
+
+
 @pytest.mark.parametrize(
     ("plan", "wrong", "found"),
     [
@@ -263,8 +269,15 @@ def test_the_audit_finds_what_is_not_paid_for(
     plan: LocalNames, wrong: Callable[[LocalNames], LocalNames], found: str
 ) -> None:
     """A right plan passes, and its neighbours move as much as is planned; the seeds are fixed."""
-    right = audit_names(plan, 20_000, keyed(3))
+    right = audit_names(plan, 20_000, seeded())
     assert not right.violations
     assert right.moved == 1
     assert right.findings[0].lower > 0.5 * plan.selection.epsilon / plan.selection.changes
-    assert re.search(found, " ".join(audit_names(wrong(plan), 20_000, keyed(3)).violations))
+    assert re.search(found, " ".join(audit_names(wrong(plan), 20_000, seeded()).violations))
+
+
+def test_an_audit_finds_the_same_in_other_processes() -> None:
+    with open_executor(2) as executor:
+        assert audit_names(named(), 40_000, seeded(), executor=executor) == audit_names(
+            named(), 40_000, seeded()
+        )

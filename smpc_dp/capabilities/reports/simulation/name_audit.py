@@ -5,12 +5,14 @@ from __future__ import annotations
 import bisect
 import functools
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.capabilities.reports.local_names import Counts, LocalNames
+from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.privacy.empirical import Claim, Drawn, Finding, Progress, ReleaseAudit, audit
 from smpc_dp.privacy.name_selection import ONE
 from smpc_dp.privacy.sampling import NoiseSource
@@ -23,24 +25,24 @@ BASES = (0.05, 0.9)
 def audit_names(
     plan: LocalNames,
     samples: int | None = None,
-    source: NoiseSource | None = None,
+    randomness: Randomness | None = None,
     *,
     epsilon: float | None = None,
     delta: float | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> ReleaseAudit:
     """Audit released names; a right claim is refuted with probability 0.001 at most.
 
     Args:
         samples: releases on each of two neighbouring inputs; None is 100,000.
-        source: of randomness, None for the operating system's.
         epsilon, delta: another claim than the plan's; where one is None it is the plan's.
         progress: is called with how many releases are drawn, and of how many.
+        randomness, executor: as of `smpc_dp.privacy.empirical.audit`.
 
     Raises ConfigError for numbers out of range.
     """
     selection, samples = plan.selection, SAMPLES if samples is None else samples
-    source = source or NoiseSource.system()
     claim = Claim(
         selection.epsilon if epsilon is None else epsilon, selection.delta if delta is None else delta
     )
@@ -54,8 +56,15 @@ def audit_names(
         ]
         vectors = [_stacked(plan, counts) for counts in pair]
         moved = max(moved, int(np.abs(vectors[0] - vectors[1]).sum()))
-        sample = functools.partial(_released, plan, vectors, source)
-        findings += audit(sample, [claim], samples, tests=len(BASES), drawn=drawn)
+        findings += audit(
+            functools.partial(_released, plan, vectors),
+            [claim],
+            samples,
+            tests=len(BASES),
+            drawn=drawn,
+            randomness=randomness,
+            executor=executor,
+        )
     findings.sort(key=lambda finding: finding.claim.epsilon - finding.lower)
     return ReleaseAudit(claim.epsilon, claim.delta, samples, tuple(findings), moved / selection.changes)
 
@@ -84,8 +93,9 @@ def _stacked(plan: LocalNames, counts: Sequence[Counts]) -> NDArray[np.int64]:
 
 
 def _released(
-    plan: LocalNames, vectors: Sequence[NDArray[np.int64]], source: NoiseSource, which: int, count: int
+    plan: LocalNames, vectors: Sequence[NDArray[np.int64]], which: int, count: int, key: bytes
 ) -> NDArray[np.float64]:
     """Return which names are released in so many draws on one of two inputs, shape (count, names)."""
+    source = NoiseSource.keyed(key, b"audit")
     drawn = plan.selection.released(np.tile(vectors[which], count), source)
     return drawn.reshape(count, -1).astype(np.float64)
