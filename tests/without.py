@@ -30,7 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Block the capability, and those that build on it, in this process and in those that tests start."""
     # Not at the top: a module of tests, which pytest must see before others import it.
-    from tests.unit.test_absent_capabilities import BUILT_ON, clear
+    from tests.unit.absent import BUILT_ON, clear
 
     gone = config.getoption("--without")
     if gone not in BUILT_ON:

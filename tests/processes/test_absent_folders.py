@@ -13,8 +13,9 @@ import pytest
 
 from smpc_dp.extensions import CAPABILITIES
 from smpc_dp.session.local import create_local_session
+from tests.unit.absent import BUILT_ON
 from tests.unit.blocked import SITECUSTOMIZE
-from tests.unit.test_absent_capabilities import BUILT_ON, check_pages
+from tests.unit.test_absent_capabilities import check_pages
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTIES = ("alice", "bob", "carol")

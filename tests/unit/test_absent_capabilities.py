@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import nullcontext
-from importlib.abc import MetaPathFinder
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,13 +43,9 @@ from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 from tests.baselines import help
 from tests.command import smpc_dp as run_command
+from tests.unit.absent import BUILT_ON, clear
 from tests.unit.blocked import Blocked
-from tests.unit.test_capabilities import MAY_IMPORT
 
-# By capability those that build on it, which are absent with it.
-BUILT_ON: Mapping[str, frozenset[str]] = {
-    name: frozenset(other for other, listed in MAY_IMPORT.items() if name in listed) for name in MAY_IMPORT
-}
 # By name of a protocol the capability that has it.
 NAMED = {
     name: home.removeprefix(f"{CAPABILITIES}.").removesuffix(".capability")
@@ -62,18 +57,6 @@ MEMBERS = [
     Identity.from_seed("agg", b"agg".ljust(32)).entry("aggregator", "127.0.0.1:7000"),
     *(Identity.from_seed(f"p{n}", bytes([n]) * 32).entry() for n in range(1, 9)),
 ]
-
-
-def clear(monkeypatch: pytest.MonkeyPatch, *finders: MetaPathFinder) -> None:
-    """Forget what is imported of capabilities, and find modules by `finders` first."""
-    registry._built_in.cache_clear()
-    extensions.find.cache_clear()
-    for name in [*sys.modules]:
-        if name.startswith(f"{CAPABILITIES}."):
-            monkeypatch.delitem(sys.modules, name)
-    for name in BUILT_ON:
-        monkeypatch.delattr(smpc_dp.capabilities, name, raising=False)
-    monkeypatch.setattr(sys, "meta_path", [*finders, *sys.meta_path])
 
 
 @pytest.fixture(params=sorted(BUILT_ON))
