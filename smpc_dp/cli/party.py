@@ -63,7 +63,9 @@ def party(
     requests: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Aggregator, server: requests to serve, 0 until every party has left; default 1."
+            min=0,
+            help="Aggregator, server: requests to serve; 0: a server until every party has left, an "
+            "aggregator until it is stopped; default 1.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the result there as JSON.")] = None,
@@ -139,7 +141,7 @@ def party(
     async def compute() -> Report | None:
         member = Membership.load(session, name, key, role, loaded)
         if serves:
-            served = own.steps(loaded) if requests is None else requests or None
+            served = own.steps(loaded) if requests is None else requests
             for line in await own.serve(host, role, served, results):
                 report_line(line)
             return None
