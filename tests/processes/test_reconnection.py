@@ -201,6 +201,7 @@ async def test_commands_go_on_after_a_killed_aggregator(tmp_path: Path, start: S
     for process in processes:
         printed, _ = await asyncio.wait_for(process.communicate(), 60.0)
         assert (process.returncode, json.loads(printed)["value"]) == (0, [EVERYONE])
+    await until_printed(serving, b"request 1: done")
     # All have left, and it waits for the next ones.
     await asyncio.sleep(0.5)
     assert serving.returncode is None
