@@ -36,10 +36,9 @@ Divert = Callable[[str, Buffer], Awaitable[bool]]
 class Connection:
     """Connected party: its channel, its outgoing queue, and the tasks that serve both directions.
 
-    The first task ends when everything that was received, the loss of the channel included, was taken;
-    `clean`: the peer has said goodbye. A
+    The first task ends when everything that was received, the loss of the channel included, was taken. A
     process that calls in the place of an earlier one knows nothing of the run under way: nothing is sent to
-    it before it is `heard`, when its first message is taken.
+    it before it is `heard`, when its first message is taken. `clean`: the peer has said goodbye.
     """
 
     channel: PeerChannel
