@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,34 @@ GIVEN: dict[str, object] = {
 EVERYONE = 1 + 2 + 3 + 4 + 5
 Start = Callable[..., Awaitable[asyncio.subprocess.Process]]
 TIMEOUTS = Timeouts(connect=20.0, step=20.0, gather=20.0)
+NOISY: dict[str, object] = {
+    "length": 1,
+    "lower": 0.0,
+    "upper": 9.0,
+    "precision": 3.0,
+    "epsilon": 10.0,
+    "delta": 1e-6,
+}
+RECORDS: dict[str, object] = {
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "records": {"max_rows": 9, "columns": {"age": {"lower": 0, "upper": 99}}},
+    "ask": ["mean(age)"],
+}
+
+
+def average(session: smpc_dp.Session) -> Awaitable[Any]:
+    return session.average([1.0])
+
+
+# Protocol, parameters, and the call of a party.
+KINDS: dict[str, tuple[str, dict[str, object], Callable[[smpc_dp.Session], Awaitable[Any]]]] = {
+    "noisy": ("secagg", NOISY, average),
+    "gopa": ("gopa", NOISY, average),
+    "verifiable": ("gopa", NOISY | {"verifiable": True}, average),
+    "records": ("secagg", RECORDS, lambda session: session.statistics({"age": [30, 40]})),
+    "pairs": ("secagg", GIVEN, lambda session: session.pairwise("collision", 7, 12.0, 1, covert=0)),
+}
 
 
 class Aggregator:
@@ -99,18 +128,40 @@ async def test_parties_go_on_after_a_restart_between_requests(tmp_path: Path) ->
         sessions = [await stack.enter_async_context(smpc_dp.connect(path, party=name)) for name in PARTIES]
         for _ in range(3):
             assert await asyncio.gather(*map(summed, sessions)) == [EVERYONE] * 5
+        await until_reported(served.events, "done", 3)
         await served.stop()
         served.start()
         assert await asyncio.gather(*map(summed, sessions)) == [EVERYONE] * 5
+        await until_reported(served.events, "done", 4)
         await served.stop()
         # All notice the loss before they call.
         await asyncio.sleep(0.2)
         served.start()
         assert await asyncio.gather(*map(summed, sessions)) == [EVERYONE] * 5
-        assert all(session.closed is False for session in sessions)
+        await until_reported(served.events, "done", 5)
     # A process that begins anew skips what was served before.
     assert served.done() == [1, 2, 3, 4, 5]
     assert {event.request for event in served.events if event.kind == "failed"} == {1}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_sessions_of_other_kinds_go_on_as_well(tmp_path: Path, kind: str) -> None:
+    protocol, given, call = KINDS[kind]
+    names = PARTIES[:4]
+    path = create_local_session(tmp_path, names, given, protocol=protocol, timeouts=TIMEOUTS)
+    async with contextlib.AsyncExitStack() as stack:
+        served = await stack.enter_async_context(aggregator(path))
+        sessions = [await stack.enter_async_context(smpc_dp.connect(path, party=name)) for name in names]
+        for number in (1, 2):
+            results = await asyncio.gather(*map(call, sessions))
+            assert [result.survivors for result in results] == [names] * 4
+            # Parties may have a result before the aggregator has ended the request.
+            await until_reported(served.events, "done", number)
+            await served.stop()
+            # Only sums are asked for again where the loss is noticed after the call.
+            await asyncio.sleep(0.2)
+            served.start()
+    assert served.done() == [1, 2]
 
 
 async def test_who_waits_for_others_asks_again_after_a_restart(
@@ -151,6 +202,7 @@ async def test_one_party_alone_skips_no_request(tmp_path: Path) -> None:
         await asyncio.sleep(0.5)
         assert await asyncio.gather(*map(summed, sessions[:4])) == [EVERYONE - 5] * 4
         assert await asyncio.gather(*map(summed, sessions[:4])) == [EVERYONE - 5] * 4
+        await until_reported(served.events, "done", 2)
         assert served.done() == [1, 2]
         ahead.cancel()
         await asyncio.gather(ahead, return_exceptions=True)
@@ -226,6 +278,7 @@ async def test_a_request_that_was_under_way_ends_and_the_next_one_goes_on(tmp_pa
         await served.stop()
         served.start()
         assert await asyncio.gather(*map(summed, sessions)) == [EVERYONE] * 5
+        await until_reported(served.events, "done", 1)
     assert served.done() == [2]
 
 
