@@ -63,7 +63,9 @@ def party(
     requests: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Aggregator, server: requests to serve, 0 until every party has left; default 1."
+            min=0,
+            help="Aggregator, server: requests to serve; 0: a server until every party has left, an "
+            "aggregator until it is stopped; default 1.",
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the result there as JSON.")] = None,
@@ -123,10 +125,15 @@ def party(
         requested = requested.marked(public_label)
     else:
         _refuse_given({"--public-label": public_label}, "is for --statistic")
+    endless = role == "aggregator" and requests == 0
+    if endless:
+        _refuse_given({"--out": out}, "has no result of an aggregator that serves until it is stopped")
     check_can_write(out, audit)
     first = [] if requested is not None else [*map(str, tolerances(loaded)), *plan_lines(loaded)]
     reporting = Reporting.of(report)
-    watch: OnEvent = Reporting.watched(reporting, print_event if events else partial(_show, first))
+    watch: OnEvent = Reporting.watched(
+        reporting, print_event if events else partial(_show, first, endless=endless)
+    )
     host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch, print_note)
     own = task_of(loaded)
     given = {**sums, "--requests": requests, "--audit": audit, "--report": report}
@@ -139,7 +146,7 @@ def party(
     async def compute() -> Report | None:
         member = Membership.load(session, name, key, role, loaded)
         if serves:
-            served = own.steps(loaded) if requests is None else requests or None
+            served = own.steps(loaded) if requests is None else requests
             for line in await own.serve(host, role, served, results):
                 report_line(line)
             return None
@@ -190,11 +197,17 @@ def _refuse_given(options: Mapping[str, object], why: str) -> None:
     refuse_given(options, why, lambda option, why: typer.BadParameter(f"{option} {why}"))
 
 
-def _show(first: list[str], event: Event) -> None:
-    """Print an event but traffic; before the first one print the lines in `first`, and empty it."""
+def _show(first: list[str], event: Event, *, endless: bool = False) -> None:
+    """Print an event but traffic; before the first one print the lines in `first`, and empty it.
+
+    `endless`: whether nothing else says how a request has ended.
+    """
     if event.kind == "traffic":
         return
     while first:
         print_note(first.pop(0))
     clock = time.strftime("%H:%M:%S")
-    print_note(f"{clock} {event.party}: {event.text}")
+    text = event.text
+    if endless and event.kind in ("done", "failed"):
+        text = f"request {event.request}: {text}" + (f": {event.detail}" if event.detail else "")
+    print_note(f"{clock} {event.party}: {text}")

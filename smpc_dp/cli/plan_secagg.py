@@ -48,11 +48,14 @@ def secagg(
         return
     bits = "cannot fail" if plan.failure_bits is None else f"at most 2^-{plan.failure_bits:.1f}"
     graph = "complete graph" if plan.complete else "random graph"
+    dropouts = f"at most; the run stops below {plan.min_survivors} survivors"
+    if checked.keeps_survivors:
+        dropouts += "; in a session's first exact sum: later ones are over the same survivors"
     rows = [
         ("degree k", plan.degree, f"neighbours that each party draws ({graph})"),
         ("threshold t", plan.threshold, f"shares that open a secret; 2t > k + {plan.corrupt_holders}"),
         ("quorum q", plan.quorum, f"signatures that certify a set; 2q > {parties} + {plan.max_corrupt}"),
-        ("dropouts", plan.max_dropouts, f"at most; the run stops below {plan.min_survivors} survivors"),
+        ("dropouts", plan.max_dropouts, dropouts),
         ("corrupt parties", plan.max_corrupt, "at most, colluding with a malicious aggregator"),
         ("honest in any sum", plan.min_honest_in_sum, "at least, whatever the aggregator does"),
         ("failure", bits, "some neighbourhood too corrupt, too few shares, or a group cut off"),

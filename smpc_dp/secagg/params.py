@@ -117,7 +117,8 @@ class SumSettings(msgspec.Struct, frozen=True, kw_only=True):
     dropout: Annotated[
         Share | None,
         Meta(
-            description="fraction of the parties that may disappear",
+            description="fraction of the parties that may disappear; of an exact sum's survivors none from "
+            "later ones of the session, unless `same_survivors = false`",
             extra={
                 "range": "[0, 0.5)",
                 "default": "0.1, and from five parties up at least one party; "

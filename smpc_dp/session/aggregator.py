@@ -66,7 +66,11 @@ class RequestServer:
         kernels: Sequence[Kernel],
         board: BoardFolder,
         role: MakeAggregator = make_aggregator,
+        *,
+        is_endless: bool = False,
     ) -> None:
+        """`is_endless`: whether a request waits for parties, however long none is connected."""
+        self._is_endless = is_endless
         self._membership = membership
         self._make = membership.maker(role)
         self._kernels = kernels
@@ -86,6 +90,8 @@ class RequestServer:
         # What most parties asked for in the last request, and of which task, if it was not a sum.
         self.operation = ""
         self.beside: Beside | None = None
+        # The earliest later request that was asked for when such parties alone had opened a request; else 0.
+        self._asked_later = 0
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until `enough` parties (None: all) have connected, or `connect` seconds have passed."""
@@ -256,7 +262,8 @@ class RequestServer:
                 lacking = members - operations.heard
                 for hello in askers.take_late():
                     self._refuse_early(hello, operations, lacking, askers.enough)
-            if not (askers.opened or early or timer.connecting or any(map(self._pool.is_live, names))):
+            some = askers.opened or early or timer.connecting or self._is_endless
+            if not (some or any(map(self._pool.is_live, names))):
                 left = requested.group is None or not any(map(self._pool.is_live, self._pool.connections))
                 return None if number > 1 and left else []
             until = min(timer.pause(), askers.until)
@@ -265,14 +272,24 @@ class RequestServer:
                 await self._hear(drive, inbound, operations, askers)
             # A large one must not stay until the next one comes.
             del inbound
-            if connecting and not timer.connecting and not askers.opened:
+            if connecting and not timer.connecting and not askers.opened and not self._is_endless:
                 connecting = False
                 await drive.lose(*sorted(drive.run.waiting_for))
+        if not operations.heard and len(self._pool.ahead(HELLOS) & members) >= askers.enough:
+            self._asked_later = self._pool.earliest(HELLOS)
         step, held = operations.settle()
         self.operation = operations.text
         self.beside = BESIDE.get(step) if requested.group is None else None
         # Events that came before the request began, and were not processed, count as well.
         return [*held, *early]
+
+    def following(self, number: int) -> int:
+        """Return the next request, or the earliest that is asked for where none has asked for this one.
+
+        So a process that was started again skips what was served before. As many have asked as open a
+        request: the earliest number is no later than an honest party's.
+        """
+        return max(number + 1, self._asked_later)
 
     def _refuse_absent(self, beside: Beside, held: Sequence[InboundEvent]) -> NoReturn:
         """Refuse all who ask where most ask for what is not in this installation; raise LocalError.
@@ -428,14 +445,16 @@ async def serve(
     board: str | os.PathLike[str] | None = None,
     role: MakeAggregator = make_aggregator,
 ) -> list[Result | RecordResult | StatisticResult | SmpcError]:
-    """Run the aggregator of a session until `requests` are served (None: until every party has left).
+    """Run the aggregator of a session until `requests` are served.
 
     Args:
         session: path of the session file.
         name: the aggregator's name, if it is to be checked against the roster's.
         key: its identity file; by default `keys/NAME.key` beside the session file.
         listen_on: host:port to bind, where that is not the address in the roster (behind a NAT, say).
-        requests: how many to serve; None: until every party has left.
+        requests: how many to serve; None: until every party has left. 0: until it is cancelled. It waits for
+            parties then, however long none is connected, and keeps no results: `on_event` is told how each
+            request ends. One that is started again goes on with the request that the parties ask for.
         on_event: told of every step, connection and loss.
         watch: called with each party's name and masked ring elements, to show what an aggregator sees.
         kernels: parties' own kernels of pairwise statistics, beside those that are known by name.
@@ -450,8 +469,8 @@ async def serve(
     Raises:
         ConfigError, LocalError: the session file, the key or the port is wrong.
     """
-    if requests is not None and requests < 1:
-        raise ConfigError.at("requests", f"must be at least 1, is {requests}", ConfigCheck.RANGE)
+    if requests is not None and requests < 0:
+        raise ConfigError.at("requests", f"must be at least 0, is {requests}", ConfigCheck.RANGE)
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
     membership.refuse_others("vector", "records")
     await membership.load_generators()
@@ -463,6 +482,7 @@ async def serve(
         watch=watch,
         kernels=kernels,
         role=role,
+        is_endless=requests == 0,
     )
     return await serve_requests(membership, opening, requests)
 
@@ -475,11 +495,15 @@ async def serve_requests(
     """Serve requests for sums, and beside them; arguments and results as of `serve`."""
     results: list[Result | RecordResult | StatisticResult | SmpcError] = []
     following = membership.parameters
+    number = 1
     async with opening as server:
-        while requests is None or len(results) < requests:
-            ended = await server.request(len(results) + 1)
+        while not requests or number <= requests:
+            ended = await server.request(number)
             if ended is None:
                 break
+            number = number + 1 if requests != 0 else server.following(number)
+            if requests == 0:
+                results.clear()
             if server.beside is not None or isinstance(ended, SmpcError):
                 results.append(cast("StatisticResult | SmpcError", ended))
                 following = membership.parameters
@@ -532,6 +556,7 @@ async def open_aggregator(
     watch: Watch | None = None,
     kernels: Sequence[Kernel] = (),
     role: MakeAggregator = make_aggregator,
+    is_endless: bool = False,
 ) -> AsyncIterator[RequestServer]:
     """Listen for the parties of a session, and close all connections at the end; arguments as of `serve`."""
     host, port = membership.address(listen_on)
@@ -539,7 +564,7 @@ async def open_aggregator(
     endpoint = membership.endpoint(aggregator=True)
     listener = await endpoint.listen(host, port, pool.welcome, pool.refused)
     try:
-        yield RequestServer(membership, pool, on_event, watch, kernels, logs, role)
+        yield RequestServer(membership, pool, on_event, watch, kernels, logs, role, is_endless=is_endless)
         await pool.close()
     finally:
         pool.abort()

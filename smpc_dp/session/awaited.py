@@ -12,15 +12,20 @@ from typing import TypeVar
 from smpc_dp.session.deadline import now
 from smpc_dp.session.events import Event, OnEvent
 
-# Seconds between two reports of the expected members, and the number of names in one.
+# Seconds between two reports of the expected members, at first and after the first minute of a wait, and the
+# number of names in one.
 WAITING_SECONDS = 5.0
+LONG_SECONDS = 60.0
 WAITING_NAMES = 10
 
 T = TypeVar("T")
 
 
 class Awaited:
-    """Reporter of the expected members, every WAITING_SECONDS, those without a connection first."""
+    """Reporter of the expected members, those without a connection first.
+
+    Every WAITING_SECONDS in the first LONG_SECONDS of a wait, then every LONG_SECONDS.
+    """
 
     def __init__(self, party: str, is_live: Callable[[str], bool], on_event: OnEvent) -> None:
         self._party = party
@@ -31,6 +36,7 @@ class Awaited:
     def begin(self, request: int, step: str, names: Callable[[], Collection[str]]) -> None:
         """Wait for `names()` from now on, in this step of a request."""
         self._request, self._step, self._names = request, step, names
+        self._often_until = now() + LONG_SECONDS
         self.next_report = now() + WAITING_SECONDS
 
     async def gather(self, inbound: asyncio.Event, until: float, enough: Callable[[], bool]) -> bool:
@@ -74,7 +80,7 @@ class Awaited:
         """Report the expected members and until when they are waited for, if it is time."""
         if now() < self.next_report:
             return
-        self.next_report = now() + WAITING_SECONDS
+        self.next_report = now() + (WAITING_SECONDS if now() < self._often_until else LONG_SECONDS)
         if names := self._names():
             listed = sorted(names, key=lambda name: (self._is_live(name), name))
             shown = [

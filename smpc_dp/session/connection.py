@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
@@ -29,6 +30,7 @@ from smpc_dp.session.refusals import StoredResult, evidence_file
 from smpc_dp.session.requests import AggregatorLostError, ends_session
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.interfaces import PeerEndpoint
+from smpc_dp.transport.sockets import pauses
 from smpc_dp.transport.tls import Contexts
 from smpc_dp.wire.abort import LEAVE, QUIT, abort_of
 from smpc_dp.wire.envelope import Envelope
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from smpc_dp.session.member import Membership
     from smpc_dp.session.session_file import Timeouts
     from smpc_dp.session.tasks import Beside
+
+SESSION_ENDED = "it has ended the session and serves no more requests"
 
 
 class Connection(ABC):
@@ -135,11 +139,6 @@ class Waits:
         self._first, self._later = first, later
         self._own = own
 
-    @classmethod
-    def for_aggregator(cls, timeouts: Timeouts, before: int = 0, own: OwnRequest | None = None) -> Waits:
-        """Return the waits in a request to an aggregator; `before`: requests that others may still be at."""
-        return cls(hello_seconds(timeouts, before), PATIENCE * timeouts.step, own)
-
     async def begin_step(self, drive: Drive) -> None:
         """See `Holder.begin_step`."""
         drive.timer.step(self._first)
@@ -168,10 +167,24 @@ class Waits:
 class AggregatorWaits(Waits):
     """Time limits of a party at an aggregator, which may be at a later request, or have ended the session.
 
-    `first`: the step of the aggregator's first message.
+    Before the aggregator's first message a lost connection is opened anew, and the hello is sent again:
+    nothing else was sent. `first`: the step of that message; `reconnect`: opens the connection; None: its
+    loss ends the request.
     """
 
     first: ClassVar[str] = START
+
+    def __init__(
+        self,
+        first: float,
+        later: float,
+        own: OwnRequest | None = None,
+        reconnect: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        super().__init__(first, later, own)
+        self._reconnect = reconnect
+        # A party whose connections end at once, one after the other, calls ever less often.
+        self._pauses = pauses()
 
     async def begin_step(self, drive: Drive) -> None:
         """See `Holder.begin_step`; report the warning of a state to the watcher."""
@@ -183,8 +196,15 @@ class AggregatorWaits(Waits):
         """See `Holder.event_of`."""
         step = drive.run.step
         if inbound.clean and step == self.first:
-            reason = "it has ended the session and serves no more requests"
-            raise TimeoutFault({inbound.peer}, step, reason)
+            raise TimeoutFault({inbound.peer}, step, SESSION_ENDED)
+        if inbound.envelope is None and step == self.first and self._reconnect is not None:
+            if not drive.connections.is_live(inbound.peer):
+                drive.notify_lost(inbound.peer)
+                await asyncio.sleep(next(self._pauses))
+                await self._reconnect()
+                drive.begin_wait()
+                await drive.connections.post(drive.request, drive.hello)
+            return None
         if inbound.request > drive.request:
             number = inbound.request
             reason = f"too late: the others are at request {number}"
@@ -200,11 +220,12 @@ class AggregatorConnection(Connection):
         membership: Membership,
         on_event: OnEvent,
         role: MakeParty | None = None,
-        contexts: Contexts | None = None,
+        endpoint: PeerEndpoint | None = None,
     ) -> None:
-        """`role`: as of `connect`; `contexts`: TLS contexts for evaluations with other parties."""
+        """`role`: as of `connect`; `endpoint`: for connections to the aggregator after the first one too."""
         super().__init__(membership, on_event)
-        self.contexts = contexts
+        self.contexts = None if endpoint is None else endpoint.contexts
+        self._endpoint = endpoint
         self._role = role
         self._fixed = FixedSurvivors()
         self._last = StoredResult(
@@ -221,12 +242,24 @@ class AggregatorConnection(Connection):
         role: MakeParty | None = None,
     ) -> AggregatorConnection:
         """Connect to the aggregator; raises the errors of `dial`."""
-        connection = cls(membership, on_event, role, endpoint.contexts)
-        pool = connection.connections
-        pool.awaited.begin(0, "", lambda: [membership.aggregator])
-        calling = endpoint.dial(membership.aggregator)
-        pool.welcome(await pool.awaited.follow(calling, endpoint.connect_timeout))
+        connection = cls(membership, on_event, role, endpoint)
+        await connection.reconnect()
         return connection
+
+    async def reconnect(self) -> None:
+        """Connect to the aggregator, if it is not connected and has not ended the session.
+
+        Tries until `connect` seconds have passed, and less and less often. Raises the errors of `dial`, and
+        TimeoutFault after the end of the session.
+        """
+        pool, peer = self.connections, self.membership.aggregator
+        if self.live or self._endpoint is None:
+            return
+        if peer in pool.connections and pool.connections[peer].clean:
+            raise TimeoutFault({peer}, "hello", SESSION_ENDED)
+        pool.awaited.begin(0, "", lambda: [peer])
+        channel = await pool.awaited.follow(self._endpoint.dial(peer), self._endpoint.connect_timeout)
+        pool.welcome(channel, resumes=True)
 
     @property
     def live(self) -> bool:
@@ -243,8 +276,11 @@ class AggregatorConnection(Connection):
         before: int = 0,
         label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
-        """See `Connection.run`."""
+        """See `Connection.run`; a lost connection is opened anew if a `label` is given."""
         member = membership or self.membership
+        reconnect = None if label is None or self._endpoint is None else self.reconnect
+        if reconnect is not None:
+            await reconnect()
         logged = member.parameters if member.parameters.is_logged else None
         # A run without a log must not replace the stored state of the session log.
         scope = member.context(request).scope
@@ -255,7 +291,8 @@ class AggregatorConnection(Connection):
         del ring_vector
         self.followed = None
         own = OwnRequest.of(member, request, operation, label)
-        waits = AggregatorWaits.for_aggregator(self._timeouts, before, own)
+        seconds = hello_seconds(self._timeouts, before), PATIENCE * self._timeouts.step
+        waits = AggregatorWaits(*seconds, own, reconnect)
         receipt = await self.drive(
             request, run, waits, charge=charge, retained=retained, logged=logged
         ).to_end()

@@ -38,12 +38,13 @@ class Connection:
 
     The first task ends when everything that was received, the loss of the channel included, was taken. A
     process that calls in the place of an earlier one knows nothing of the run under way: nothing is sent to
-    it before it is `heard`, when its first message is taken.
+    it before it is `heard`, when its first message is taken. `clean`: the peer has said goodbye.
     """
 
     channel: PeerChannel
     outbox: asyncio.Queue[tuple[Any, ...] | None]
     heard: bool
+    clean: bool = False
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
 
@@ -194,13 +195,12 @@ class ConnectionPool:
             # The loss of a party's last channel is reported before any event of this one.
             await asyncio.wait([before])
         # However a connection ends, its party is lost for this run.
-        clean = False
         try:
             while True:
                 # No variable: what was taken must not stay until the next message comes.
                 await self.inbound.put(await self._receive(connection))
         except ChannelClosed as closed:
-            clean = closed.clean
+            connection.clean = closed.clean
         except SmpcError as error:
             self.refused(channel.peer, error)
         finally:
@@ -208,7 +208,7 @@ class ConnectionPool:
             name, peer = self._membership.name, channel.peer
             self._on_event(Event(name, "traffic", detail=peer, sent=sent, received=received))
         channel.abort()
-        await self.inbound.put(InboundEvent(channel.peer, clean=clean))
+        await self.inbound.put(InboundEvent(channel.peer, clean=connection.clean))
         if not resumes:
             # The process that has asked for later requests is gone.
             self._early.pop(channel.peer, None)
@@ -316,6 +316,15 @@ class ConnectionPool:
         """Return the stored messages of a later request, which stay stored."""
         stored = [item for inbound in self._early.values() for item in inbound if item.request == request]
         return [item.envelope for item in stored if item.envelope is not None]
+
+    def earliest(self, hellos: Collection[str]) -> int:
+        """Return the earliest of the later requests that peers have asked for; 0 for none.
+
+        `hellos`: the steps of such messages.
+        """
+        stored = [inbound for retained in self._early.values() for inbound in retained]
+        asked = [one.request for one in stored if one.envelope is not None and one.envelope.step in hellos]
+        return min(asked, default=0)
 
     def ahead(self, hellos: Collection[str]) -> set[str]:
         """Return the peers that have asked for a later request; `hellos`: the steps of such messages."""

@@ -129,7 +129,7 @@ class Drive:
             if self.run.step != self._step:
                 self._step, self._drained = self.run.step, False
                 self._first = self._first or self._step
-                self.connections.awaited.begin(self.request, self._step, lambda: self.run.waiting_for)
+                self.begin_wait()
                 await self._holder.begin_step(self)
             self.report()
             await self._process_next()
@@ -228,6 +228,10 @@ class Drive:
         self._work.cancel()
         self._work = None
         return True
+
+    def begin_wait(self) -> None:
+        """Report from now on whom the role waits for."""
+        self.connections.awaited.begin(self.request, self.run.step, lambda: self.run.waiting_for)
 
     def report(self) -> None:
         """Report to the watcher if the step, or the number of expected messages, has changed."""

@@ -200,7 +200,7 @@ class Task:
         return 1
 
     async def serve(self, host: Any, role: Role, requests: int | None, results: list[Any]) -> list[str]:
-        """Serve so many requests (None: until all have left), as of `smpc_dp.serve`; add the results.
+        """Serve so many requests (0: as of `smpc-dp party --requests 0`); add the results.
 
         `host`: the aggregator or server, a `session.host.HostMember`. Returns the errors of requests that
         do not end the others, and raises the first other one.

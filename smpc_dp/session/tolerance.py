@@ -16,6 +16,7 @@ class Tolerance(msgspec.Struct, frozen=True):
         lost: the number of parties that may be lost while the request goes on.
         later: the number of those that may be lost from a request after the first one: of its survivors none
             where all exact sums of a session are over the same.
+        quorum: the number of parties that must sign a set of parties; 0 where none is signed.
         corrupt: the number of parties that may collude, with the aggregator too.
         servers, curious: the number of servers, and of those that may pool their data; 0 without servers.
             With servers nothing depends on the number of colluding parties, and `corrupt` is all of them.
@@ -27,9 +28,11 @@ class Tolerance(msgspec.Struct, frozen=True):
     later: int
     servers: int = 0
     curious: int = 0
+    quorum: int = 0
 
     def __str__(self) -> str:
         text = f"tolerates {self.lost} lost, {self.corrupt} corrupt of {self.parties} parties"
+        text += f", quorum {self.quorum}" if self.quorum else ""
         if self.later < self.lost:
             text += f"; after the first request {self.later} lost"
         return text + (
@@ -47,4 +50,5 @@ def _tolerance(parameters: Any, servers: int) -> Tolerance:
     """Return the tolerance of requests with these parameters."""
     parties, lost, corrupt = parameters.tolerated
     later = 0 if parameters.keeps_survivors else lost
-    return Tolerance(parties, lost, corrupt, later, servers, (servers - 1) // 2 if servers else 0)
+    curious = (servers - 1) // 2 if servers else 0
+    return Tolerance(parties, lost, corrupt, later, servers, curious, parameters.quorum)

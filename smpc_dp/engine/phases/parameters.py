@@ -117,6 +117,11 @@ class RequestParameters:
         return False
 
     @property
+    def quorum(self) -> int:
+        """Number of parties that must sign a set of parties; 0 where none is signed."""
+        return 0
+
+    @property
     def steps(self) -> int:
         """The requests that the answers take, one after the other."""
         return 1
@@ -175,6 +180,11 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
     def tolerated(self) -> tuple[int, int, int]:
         """Number of parties, of those that may be lost, and of those that may collude with the aggregator."""
         return self.plan.parties, self.plan.max_dropouts, self.plan.max_corrupt
+
+    @property
+    def quorum(self) -> int:
+        """See `RequestParameters.quorum`."""
+        return self.plan.quorum
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -63,12 +63,13 @@ class VectorTask(Task):
 
             served = await serve(host.session, **named, board=host.board)
         else:
+            named["requests"] = requests or None
             served = await load_session(host.session).described.serving[role](host.session, **named)
         for ended in served:
             if isinstance(ended, SmpcError):
                 raise ended
             results.append(ended)
-        if requests is None:
+        if not requests:
             # what the last of several steps gave
             del results[:-1]
         return []

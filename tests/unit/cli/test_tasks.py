@@ -138,6 +138,7 @@ def test_what_members_see_of_the_protocol_of_another_package_is_not_described(
     ("kind", "arguments", "refusal"),
     [
         ("vector", ("run", "--labels", "l"), "--labels: is for --statistic"),
+        ("vector", (*AGGREGATOR, "--requests", "0", "--out", "o"), "--out has no result of an aggregator"),
         ("records", ("run", "--operation", "sum"), "--operation: is not for statistics of records"),
         ("records", ("run", "--statistic", "gini"), "--statistic: is not for statistics of records"),
         ("records", (*BOB, "--audit", "a"), "--audit is not for statistics of records"),

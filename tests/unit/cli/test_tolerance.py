@@ -24,18 +24,23 @@ SGD: dict[str, object] = {"learner": "sgd", "features": 2, "steps": 3, "epsilon"
             "secagg",
             5,
             {**SUM, "precision": 0.5},
-            ["tolerates 1 lost, 0 corrupt of 5 parties; after the first request 0 lost"],
+            ["tolerates 1 lost, 0 corrupt of 5 parties, quorum 3; after the first request 0 lost"],
         ),
         (
             "secagg",
             5,
             {**SUM, "precision": 0.5, "same_survivors": False, "dropout": 0.2},
-            ["tolerates 1 lost, 0 corrupt of 5 parties"],
+            ["tolerates 1 lost, 0 corrupt of 5 parties, quorum 3"],
         ),
-        ("secagg", 10, {**PRIVATE, "corrupt": 0.2}, ["tolerates 1 lost, 2 corrupt of 10 parties"]),
-        ("gopa", 4, PRIVATE, ["tolerates 0 lost, 0 corrupt of 4 parties"]),
-        ("gopa", 5, {**PRIVATE, "topology": "direct"}, ["tolerates 1 lost, 0 corrupt of 5 parties"]),
-        ("gopa", 5, {**PRIVATE, "verifiable": True}, ["tolerates 1 lost, 0 corrupt of 5 parties"]),
+        ("secagg", 10, {**PRIVATE, "corrupt": 0.2}, ["tolerates 1 lost, 2 corrupt of 10 parties, quorum 7"]),
+        ("gopa", 4, PRIVATE, ["tolerates 0 lost, 0 corrupt of 4 parties, quorum 3"]),
+        (
+            "gopa",
+            5,
+            {**PRIVATE, "topology": "direct"},
+            ["tolerates 1 lost, 0 corrupt of 5 parties, quorum 4"],
+        ),
+        ("gopa", 5, {**PRIVATE, "verifiable": True}, ["tolerates 1 lost, 0 corrupt of 5 parties, quorum 3"]),
         (
             "mpyc",
             5,
@@ -46,7 +51,7 @@ SGD: dict[str, object] = {"learner": "sgd", "features": 2, "steps": 3, "epsilon"
             "learn",
             10,
             SGD | {"averager": {"missing": 2, "colluders": 3}},
-            ["tolerates 2 lost, 3 corrupt of 10 parties"],
+            ["tolerates 2 lost, 3 corrupt of 10 parties, quorum 7"],
         ),
     ],
 )
@@ -98,3 +103,9 @@ def test_the_plan_has_the_default_of_sessions(arguments: list[str], lost: int) -
         app, ["plan", "secagg", "--parties", "5", "--json", "--corrupt", "0", *arguments]
     )
     assert json.loads(planned.stdout)["max_dropouts"] == lost
+
+
+def test_the_plan_of_exact_sums_says_that_later_ones_withstand_no_loss() -> None:
+    shown = CliRunner().invoke(app, ["plan", "secagg", "--parties", "5"]).stdout
+    text = " ".join(shown.replace("│", " ").split())
+    assert "dropouts 1 at most; the run stops below 4 survivors; in a session's first exact sum" in text

@@ -86,3 +86,20 @@ def test_a_party_says_that_it_waits_for_the_aggregator(tmp_path: Path) -> None:
     [line] = [event for event in events if event.kind == "waiting"]
     # connect, twice gather and four times step, after the five seconds of the report.
     assert line.text == "waits for aggregator in step 'start', until 00:02:43"
+
+
+def test_a_long_wait_is_reported_every_minute() -> None:
+    async def main() -> None:
+        clock, reported = asyncio.get_running_loop().time, list[float]()
+        began = clock()
+        waiting = Awaited("ann", lambda _: False, lambda _: reported.append(clock() - began))
+        waiting.begin(0, "", lambda: ["hub"])
+        assert await waiting.next(asyncio.Event().wait, began + 200.0) is None
+        assert reported == pytest.approx([*range(5, 61, 5), 120, 180])
+        # Another wait begins with reports every five seconds again.
+        waiting.begin(1, "start", lambda: ["hub"])
+        again = clock()
+        assert await waiting.next(asyncio.Event().wait, again + 7.0) is None
+        assert reported[-1] == pytest.approx(again - began + 5.0)
+
+    run_virtually(main)

@@ -394,6 +394,7 @@ async def estimate(
     Raises the errors of `Session.pairwise`, after the others are notified; a conviction that this party has
     made in place of another end of the run.
     """
+    await connection.reconnect()
     membership = connection.membership
     context, identity = membership.context(request), membership.identity
     retained = await asyncio.to_thread(StoredRun, membership.runs_seen, context.scope)
