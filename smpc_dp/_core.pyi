@@ -28,6 +28,12 @@ class TupleHash:
     def update(self, piece: bytes) -> None: ...
     def digest(self) -> bytes: ...
 
+def hkdf_sha256(key: bytes, salt: bytes, info: bytes, length: int = 32) -> bytes:
+    """HKDF-SHA256 [RFC 5869] of a secret `key`: `length` bytes of output.
+
+    Raises ValueError for more than 8160 bytes.
+    """
+
 def add_keystreams(
     acc: NDArray[np.uint64] | NDArray[np.uint32],
     keys: bytes,
@@ -519,6 +525,19 @@ class PeerMultiples:
 
     def __new__(cls, elements: NDArray[np.uint64]) -> PeerMultiples: ...
     def add(self, constant_time: bool) -> None: ...
+
+def certificate_parts(
+    name: str, serial: bytes, public_key: bytes, first_year: int, last_year: int
+) -> tuple[bytes, bytes]:
+    """The signed part of a self-signed X.509 certificate of an Ed25519 key, and all before the signature.
+
+    Both are DER. `name` is the common name, of 1 to 64 bytes; `serial` a positive number, big-endian. The
+    certificate is valid from the first day of `first_year` to that of `last_year`, for both ends of TLS, and
+    certifies no other. Raises ValueError for anything that such a certificate cannot hold.
+    """
+
+def private_key_pem(seed: bytes) -> bytes:
+    """The Ed25519 private key of a 32-byte seed as unencrypted PKCS 8 PEM [RFC 8410]. SECRET."""
 
 class TlsError(OSError):
     """The other end's TLS is wrong; the text says in what."""

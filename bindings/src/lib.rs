@@ -5,10 +5,12 @@
 #![deny(unsafe_code)]
 
 mod arrays;
+mod certificate;
 mod encodings;
 mod errors;
 mod fixed_point;
 mod garble;
+mod key_derivation;
 mod keystream;
 mod noise;
 mod ot;
@@ -37,9 +39,11 @@ fn limit_kernels() -> PyResult<()> {
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     limit_kernels()?;
+    certificate::register(module)?;
     errors::register(module)?;
     fixed_point::register(module)?;
     garble::register(module)?;
+    key_derivation::register(module)?;
     keystream::register(module)?;
     noise::register(module)?;
     ot::register(module)?;

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hmac
-
 import nacl.bindings
 from nacl.exceptions import CryptoError
 
+from smpc_dp import _core
 from smpc_dp.errors import Check, VerificationError
 
 _ANY_SECRET = bytes(range(32))
@@ -39,6 +38,4 @@ def agree(secret: bytes, peer_public: bytes, *, salt: bytes, info: bytes) -> byt
     Raises:
         VerificationError: the peer's key is a point of small order (RFC 7748, section 6.1).
     """
-    shared = _shared(secret, peer_public)
-    # Its output is as long as one hash: one step of "extract", one of "expand".
-    return hmac.digest(hmac.digest(salt, shared, "sha256"), info + b"\x01", "sha256")
+    return _core.hkdf_sha256(_shared(secret, peer_public), salt, info)

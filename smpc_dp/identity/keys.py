@@ -12,7 +12,6 @@ A file without a version is of version 1.
 
 from __future__ import annotations
 
-import base64
 import codecs
 import logging
 import os
@@ -25,6 +24,7 @@ from nacl.bindings import crypto_sign, crypto_sign_open
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey
 
+from smpc_dp.crypto.x509 import private_key_pem
 from smpc_dp.encoding import shown
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, VerificationError
 from smpc_dp.files import read_private
@@ -144,8 +144,7 @@ class Identity:
 
     def private_key_pem(self) -> bytes:
         """Return the private key as unencrypted PKCS 8 PEM, the only form that `ssl` reads. SECRET."""
-        encoded = base64.b64encode(certificate.private_key(bytes(self._signing_key)))
-        return b"-----BEGIN PRIVATE KEY-----\n" + encoded + b"\n-----END PRIVATE KEY-----\n"
+        return private_key_pem(bytes(self._signing_key))
 
     def __repr__(self) -> str:
         return f"Identity({self.name!r}, public_key={self.public_key.hex()})"

@@ -77,6 +77,7 @@ EXCEPTIONS: dict[str, str] = {
     "ModuleNotFoundError": "Python's",
     "NOT_FOUND": "http.HTTPStatus",
     "BlockSizeUser": "a trait of the crate cipher",
+    "LineEnding": "a type of the crate der",
 }
 # Of Rust: SIMD has lanes, and pointers and slices are cast.
 RUST_WORDS = frozenset({"lane", "lanes", "cast"})

@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from nacl.signing import SigningKey
 
-from smpc_dp.errors import ConfigError, LocalError, VerificationError
+from smpc_dp.crypto.x509 import private_key_pem
+from smpc_dp.errors import Check, ConfigError, LocalError, VerificationError
 from smpc_dp.identity import certificate
 from smpc_dp.identity.keys import Identity, verify
 
@@ -173,7 +174,7 @@ def test_malformed_file(tmp_path: Path, content: bytes) -> None:
 def test_certificate_is_deterministic_and_as_described() -> None:
     der = Identity.from_seed("alice", SEED).certificate
     assert der == Identity.from_seed("alice", SEED).certificate
-    # Rosters hold these bytes.
+    # Pins the form across versions of `x509-cert`: rosters hold these bytes.
     assert (
         hashlib.sha256(der).hexdigest() == "0b59587a6b9f5e066d21ab64a2dca4f4c63e8e6c3c622a96b228698d66bb43af"
     )
@@ -211,6 +212,29 @@ def test_certificate_and_private_key_as_another_library_writes_them(name: str) -
         list(parsed.extensions),
     )
     assert builder.sign(key, algorithm=None).public_bytes(Encoding.DER) == identity.certificate
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "reason"),
+    [
+        ("", PUBLIC, "Attribute's length must be >= 1 and <= 64, but it was 0"),
+        ("a" * 65, PUBLIC, "Attribute's length must be >= 1 and <= 64, but it was 65"),
+        ("é" * 33, PUBLIC, "Attribute's length must be >= 1 and <= 64, but it was 66"),
+        ("\ud800", PUBLIC, "surrogates not allowed"),
+        ("alice", PUBLIC[:31], "An Ed25519 public key is 32 bytes long"),
+        ("alice", b"", "An Ed25519 public key is 32 bytes long"),
+    ],
+)
+def test_name_or_key_that_no_certificate_can_hold(name: str, key: bytes, reason: str) -> None:
+    with pytest.raises(VerificationError, match="no certificate exists for") as caught:
+        certificate.check(Identity.from_seed("alice", SEED).certificate, name, key)
+    assert caught.value.check == Check.TLS_CERTIFICATE
+    assert str(caught.value).endswith(reason)
+
+
+def test_private_key_of_another_length() -> None:
+    with pytest.raises(ValueError, match="seed: 31 bytes, not 32"):
+        private_key_pem(SEED[:31])
 
 
 def test_certificate_of_another_name_key_or_form() -> None:
