@@ -57,8 +57,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def _forget() -> None:
     """Forget what was asked for, and what is known of capabilities, so that they are asked for again.
 
-    Modules that keep what is absent are imported again too, and those that pytest has left in `sys.modules`
-    although their import failed.
+    Modules that keep what is absent are imported again too.
     """
     from smpc_dp import extensions
     from smpc_dp.engine import registry

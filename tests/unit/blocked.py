@@ -20,12 +20,17 @@ sys.meta_path[:0] = [Blocked(name) for name in {names!r}]
 """
 
 
-def _imported_now() -> Iterator[str]:
-    """Yield the names of the modules that are being imported."""
+def _importers() -> Iterator[str]:
+    """Yield the name of the module whose import asks, and those of test modules that it is imported for."""
     frame: FrameType | None = sys._getframe()
+    is_first = True
     while frame is not None:
         if frame.f_code.co_name == "<module>":
-            yield str(frame.f_globals["__name__"])
+            name = str(frame.f_globals["__name__"])
+            # pytest leaves a test module in `sys.modules` whose import has failed.
+            if is_first or name.startswith("tests."):
+                yield name
+            is_first = False
         frame = frame.f_back
 
 
@@ -33,7 +38,8 @@ class Blocked(MetaPathFinder):
     """Finds nothing of a package, as if its folder were absent.
 
     Attributes:
-        importers: names of the modules of this process that import something absent when they are imported.
+        importers: names of the modules of this process that ask for something absent when they are imported,
+            and of the test modules that have imported these.
     """
 
     importers: ClassVar[set[str]] = set()
@@ -44,7 +50,7 @@ class Blocked(MetaPathFinder):
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         del path, target
         if f"{name}.".startswith(f"{self._package}."):
-            self.importers.update(_imported_now())
+            self.importers.update(_importers())
             if asked := os.environ.get(ASKED):
                 Path(asked).touch()
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
