@@ -29,6 +29,10 @@ def _imported_now() -> Iterator[str]:
         frame = frame.f_back
 
 
+class AbsentModule(ModuleNotFoundError):
+    """An import of an absent package failed; other modules that are missing raise ModuleNotFoundError."""
+
+
 class Blocked(MetaPathFinder):
     """Finds nothing of a package, as if its folder were absent.
 
@@ -47,4 +51,4 @@ class Blocked(MetaPathFinder):
             self.importers.update(_imported_now())
             if asked := os.environ.get(ASKED):
                 Path(asked).touch()
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+            raise AbsentModule(f"No module named {name!r}", name=name)
