@@ -221,6 +221,13 @@ def test_blocks_of_releases_are_drawn_with_keys_of_their_own(monkeypatch: pytest
     assert len({key for *_, key in calls}) == len(calls)
 
 
+@pytest.mark.parametrize("more", [-1, 1])
+def test_blocks_of_more_or_fewer_releases_are_no_releases(more: int) -> None:
+    """Counted as if all were there, they would refute a right claim."""
+    with pytest.raises(LocalError, match=f"^a block of 5000 releases has {5_000 + more}$"):
+        empirical.audit(lambda _which, count, _key: np.zeros((count + more, 1)), [Claim(1.0, 0.0)], 10_000)
+
+
 LOGS = [
     "\n".join([*json.loads((VECTORS / name).read_text("utf-8"))["log"], ""])
     for name in ("verifiable-run-honest.json", "verifiable-run-false-openings.json")
