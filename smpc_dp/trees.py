@@ -145,9 +145,18 @@ class Tree:
 
     @property
     def vector(self) -> NDArray[np.float64]:
-        """The values, shape (length,), within their bounds or not; raises PrivacyError for one not finite."""
-        arrays = zip(self.leaves, self._arrays(), strict=True)
-        return np.concatenate([_finite(array, leaf, self.party) for leaf, array in arrays])
+        """The values, shape (length,), each within the bounds of its leaf; raises PrivacyError as `encode`.
+
+        Where the session bounds coordinates or the norm, only values that are not finite are refused.
+        """
+        bounded = self.encoding.box is None and self.encoding.l2_bound is None
+        if bounded:
+            self._elements()
+        parts = []
+        for leaf, array in zip(self.leaves, self._arrays(), strict=True):
+            values = _finite(array, leaf, self.party)
+            parts.append(np.clip(values, leaf.lower, leaf.upper) if bounded else values)
+        return np.concatenate(parts)
 
     def _arrays(self) -> Iterator[NDArray[Any]]:
         """Yield the array of each leaf."""

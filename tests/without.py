@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.blocked import ASKED, SITECUSTOMIZE, Blocked
+from tests.unit.blocked import ASKED, SITECUSTOMIZE, AbsentModule, Blocked
 
 OF_ABSENT: list[BaseException] = []
 """Errors of tests that were skipped."""
@@ -68,7 +68,8 @@ def _forget() -> None:
         package, _, last = name.rpartition(".")
         if package:
             del sys.modules[name]
-            vars(sys.modules.get(package, sys)).pop(last, None)
+            if package in sys.modules:
+                vars(sys.modules[package]).pop(last, None)
     Path(os.environ[ASKED]).unlink(missing_ok=True)
 
 
@@ -82,7 +83,7 @@ def _is_of_absent(error: BaseException | None) -> bool:
     if any(error is one for one in OF_ABSENT):
         return True
     while error is not None:
-        if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("smpc_dp.capabilities."):
+        if isinstance(error, AbsentModule):
             return True
         error = error.__cause__ or error.__context__
     return False

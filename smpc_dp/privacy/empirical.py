@@ -9,7 +9,6 @@ log((p_low - delta) / q_up). A claim that this exceeds is refuted. That nothing 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -22,7 +21,7 @@ from scipy.special import betaincinv
 
 from smpc_dp.crypto.noise import KEY_BYTES
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.executors.shards import run_shards
 from smpc_dp.privacy.mechanisms import (
     AdditiveNoise,
@@ -327,7 +326,9 @@ def audit(
             operating system's.
         executor: draws the blocks, to which it is sent `sample`; None: this process does.
 
-    Raises ConfigError for no claims, or numbers out of range.
+    Raises:
+        ConfigError: no claims, or numbers out of range.
+        LocalError: a block has more or fewer releases than it was asked for; as of `run_shards`.
     """
     if not claims:
         raise ConfigError("an audit needs a claim", ConfigCheck.MISSING)
@@ -371,7 +372,10 @@ def _draw(
     blocks = run_shards(executor, sample, calls, "block of releases")
     for which, sizes in parts:
         taken = []
-        for block in itertools.islice(blocks, len(sizes)):
+        # The sizes end first, so that no block of the next part is taken.
+        for size, block in zip(sizes, blocks, strict=False):
+            if len(block) != size:
+                raise LocalError(f"a block of {size} releases has {len(block)}")
             drawn.add(which, block)
             taken.append(block)
         yield np.concatenate(taken)

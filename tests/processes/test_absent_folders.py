@@ -127,19 +127,23 @@ def test_of_a_module_that_looks_when_it_is_imported(number):
 
 def test_of_the_core_that_fails():
     assert False
+
+def test_of_a_module_that_a_capability_there_has_not():
+    import smpc_dp.capabilities.{present}.nothing
 """
 
 
 def test_tests_of_what_is_absent_are_skipped_and_others_are_not(tmp_path: Path) -> None:
     """`make test-without` runs all tests so."""
     sample = tmp_path / "test_sample.py"
-    sample.write_text(SAMPLE.format(name="gopa"))
+    sample.write_text(SAMPLE.format(name="gopa", present="pairs"))
     (tmp_path / "pytest.ini").write_text("[pytest]")
     command = [sys.executable, "-m", "pytest", "-p", "tests.without", "--without", "gopa", "-rf", str(sample)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "1 failed, 1 passed, 7 skipped" in done.stdout, done.stdout
-    assert "FAILED test_sample.py::test_of_the_core_that_fails" in done.stdout
+    assert "2 failed, 1 passed, 7 skipped" in done.stdout, done.stdout
+    for failed in ("test_of_the_core_that_fails", "test_of_a_module_that_a_capability_there_has_not"):
+        assert f"FAILED test_sample.py::{failed}" in done.stdout
     unknown = [*command[:-3], "gossip", str(sample)]
     done = subprocess.run(unknown, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "'gossip' is none of gopa, learn, pairs, reports, servers" in done.stderr

@@ -34,6 +34,10 @@ def _importers() -> Iterator[str]:
         frame = frame.f_back
 
 
+class AbsentModule(ModuleNotFoundError):
+    """An import of an absent package failed; other modules that are missing raise ModuleNotFoundError."""
+
+
 class Blocked(MetaPathFinder):
     """Finds nothing of a package, as if its folder were absent.
 
@@ -53,4 +57,4 @@ class Blocked(MetaPathFinder):
             self.importers.update(_importers())
             if asked := os.environ.get(ASKED):
                 Path(asked).touch()
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+            raise AbsentModule(f"No module named {name!r}", name=name)

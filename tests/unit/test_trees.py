@@ -238,6 +238,18 @@ def test_bounds_that_are_wrong_are_refused(bounds: Any, expected: list[tuple[str
     assert issues_of(error) == expected
 
 
+def test_a_vector_has_no_values_beyond_the_bounds_of_their_leaves() -> None:
+    """The model that learning begins with is read without being encoded."""
+    session = encoding(2, lower=-1.0, upper=1.0)
+    with pytest.raises(PrivacyError, match=r"alice: \['w'\]\[1\] is outside \[-1.0, 1.0\]$"):
+        _ = flatten({"w": np.array([0.5, 3.0])}, session, party="alice").vector
+    # A value is as far from a bound as rounding may put it.
+    beyond = 1.0 + session.step / 4
+    assert flatten({"w": np.array([0.5, beyond])}, session, party="alice").vector.tolist() == [0.5, 1.0]
+    clipped = flatten({"w": np.array([0.5, 3.0])}, session, party="alice", clip=True)
+    assert clipped.vector.tolist() == [0.5, 1.0]
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -45,7 +45,7 @@ def run_executors_bench(
         ConfigError: a number is out of range.
         LocalError: the values depend on the number of processes.
     """
-    workers = workers or max(2, len(os.sched_getaffinity(0)))
+    workers = max(2, len(os.sched_getaffinity(0))) if workers is None else workers
     refuse(
         within("runs", runs, 1),
         within("workers", workers, 2, MAX_WORKERS),

@@ -47,7 +47,7 @@ from smpc_dp_lab.bench.many_worker import (
     vector_of,
 )
 from smpc_dp_lab.bench.page import RESULTS, load_results, store_result
-from smpc_dp_lab.bench.provenance import observed
+from smpc_dp_lab.bench.provenance import CHANGED, observed
 
 BENCH = "many"
 PARTIES = (200, 1_000, 5_000, 10_000)
@@ -70,6 +70,7 @@ OTHERS = 64 + STRANGERS
 KILLED_BEFORE = AGGREGATOR_STEPS[1:]
 HOW = "clients of {each} a process, mutual TLS on 127.0.0.1, {killed} of {parties} killed at random steps"
 
+REMEDY = "remove it, or name another folder"
 # The figures of one size, and their units.
 KINDS = {
     "set-up, wall time": "s",
@@ -156,8 +157,8 @@ def run_many_bench(
 
     Raises:
         ConfigError: a number is out of range.
-        LocalError: a process failed, too few descriptors are allowed, a result is wrong, or the stored one
-            is of another commit, machine or trouble.
+        LocalError: a process failed, too few descriptors are allowed, a result is wrong, or there is a stored
+            one and it is of another commit, machine or trouble, or this code has changed since its commit.
     """
     in_range = 0 <= killed <= MOST_KILLED
     reason = f"must be 0 to {MOST_KILLED}, is {killed}"
@@ -196,11 +197,16 @@ def _measured(report: Report, case: Case) -> Report:
 def _stored(out: Path, empty: Report) -> Report:
     """Return the stored result that is to be completed; `empty` if there is none.
 
-    Raises LocalError if it was measured elsewhere or otherwise: each figure has the commit of the result.
+    Raises LocalError if it was measured elsewhere or otherwise, or if this code is not that of a commit: each
+    figure has the commit of the result.
     """
+    file = out / RESULTS.format(BENCH)
     for result in load_results(out):
         if result["bench"] != BENCH:
             continue
+        if empty.commit is None or empty.commit.endswith(CHANGED):
+            # Whether the stored sizes are of the same code is unknown.
+            raise LocalError(f"{file} has sizes, and this code is not that of a commit: {REMEDY}")
         known = {"commit": empty.commit, "machine": machine(), "versions": empty.versions}
         differing = [name for name, value in known.items() if result[name] != value]
         parameters = result["parameters"]
@@ -210,10 +216,7 @@ def _stored(out: Path, empty: Report) -> Report:
             if name not in ("sizes", "growth") and parameters.get(name) != value
         ]
         if differing:
-            raise LocalError(
-                f"{out / RESULTS.format(BENCH)} has another {', '.join(differing)}: remove it, or name "
-                "another folder"
-            )
+            raise LocalError(f"{file} has another {', '.join(differing)}: {REMEDY}")
         figures = [cost(one["name"], one["unit"], [one["median"]], one["note"]) for one in result["figures"]]
         return replace(empty, figures=figures, parameters=parameters, others=result["others"])
     return empty

@@ -38,7 +38,7 @@ from smpc_dp.simulate import statistic
 from smpc_dp_lab.bench import homomorphic, kendall, local_auc, private_boosting, tradeoff
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.run import Audit
-from tests.executors import Backwards
+from tests.executors import Backwards, noise_of_blocks
 
 VECTORS = Path(__file__).resolve().parents[3] / "protocols/gopa/vectors"
 
@@ -175,7 +175,7 @@ RECORDS: Any = check_records(
 )[0]
 
 
-@pytest.mark.parametrize(
+AUDITS = pytest.mark.parametrize(
     "audited",
     [
         lambda *asked: audit_mechanism(MECHANISM, Claim(1.0, 1e-5), 20_001, asked[0], executor=asked[1]),
@@ -183,6 +183,9 @@ RECORDS: Any = check_records(
     ],
     ids=["mechanism", "records"],
 )
+
+
+@AUDITS
 def test_releases_of_an_audit(
     executors: list[Executor | None], audited: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +195,16 @@ def test_releases_of_an_audit(
         return audited(SeededRandomnessForSimulation(1, "audit"), executor).to_json()
 
     assert same(executors, findings)["violation"] is False
+
+
+@AUDITS
+def test_no_two_blocks_of_an_audit_have_the_same_noise(
+    audited: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = noise_of_blocks(monkeypatch, lambda: audited(SeededRandomnessForSimulation(1, "noise"), None))
+    # Halves of 10,000 and 10,001 releases on two inputs, for one or two pairs of them.
+    assert len(noise) in (16, 32)
+    assert len({*noise}) == len(noise)
 
 
 def test_blocks_of_releases_are_drawn_with_keys_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,6 +219,13 @@ def test_blocks_of_releases_are_drawn_with_keys_of_their_own(monkeypatch: pytest
     drawn = [[(which, 1_000)] * 5 for which in (0, 1, 0, 1)]
     assert [call[:2] for call in calls] == [*drawn[0], *drawn[1], *drawn[2], (0, 1), *drawn[3], (1, 1)]
     assert len({key for *_, key in calls}) == len(calls)
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_blocks_of_more_or_fewer_releases_are_no_releases(more: int) -> None:
+    """Counted as if all were there, they would refute a right claim."""
+    with pytest.raises(LocalError, match=f"^a block of 5000 releases has {5_000 + more}$"):
+        empirical.audit(lambda _which, count, _key: np.zeros((count + more, 1)), [Claim(1.0, 0.0)], 10_000)
 
 
 LOGS = [

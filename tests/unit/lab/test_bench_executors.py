@@ -33,7 +33,9 @@ def test_other_values_of_other_processes_are_no_result(monkeypatch: pytest.Monke
         run_executors_bench(1, **SMALL)
 
 
-@pytest.mark.parametrize("changed", [{"runs": 0}, {"workers": 1}, {"workers": 257}, {"repetitions": 0}])
+@pytest.mark.parametrize(
+    "changed", [{"runs": 0}, {"workers": 0}, {"workers": 1}, {"workers": 257}, {"repetitions": 0}]
+)
 def test_numbers_out_of_range_are_named(changed: dict[str, int]) -> None:
     (name,) = changed
     with pytest.raises(ConfigError, match=f"^{name}: must be "):

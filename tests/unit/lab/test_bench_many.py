@@ -10,7 +10,7 @@ import pytest
 
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.report.document import render
-from smpc_dp_lab.bench import many
+from smpc_dp_lab.bench import many, provenance
 from smpc_dp_lab.bench.figures import Figure, Report, cost
 from smpc_dp_lab.bench.many import (
     KINDS,
@@ -82,7 +82,7 @@ def test_more_descriptors_than_the_system_allows_are_refused_with_the_number() -
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measurements that cost 3 of each unit for a client, and fail for 99 clients."""
+    """Measurements of a commit's code that cost 3 of each unit for a client, and fail for 99 clients."""
 
     def measure(case: Case) -> list[Figure]:
         if case.parties == 99:
@@ -93,6 +93,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
         ]
 
     monkeypatch.setattr(many, "measure", measure)
+    # That of this checkout may have changes.
+    monkeypatch.setattr(provenance, "commit_of", lambda *_: "0" * 40)
 
 
 def stored_sizes(folder: Path) -> object:
@@ -131,6 +133,18 @@ def test_a_size_is_not_added_to_a_result_that_was_measured_otherwise(
     with pytest.raises(LocalError, match="has another machine: remove it"):
         run_many_bench([20], out=tmp_path)
     assert stored_sizes(tmp_path) == [[20, LENGTH]]
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize("commit", [None, "0" * 40 + provenance.CHANGED])
+def test_a_size_of_code_that_is_no_commits_is_not_added(
+    commit: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "commit_of", lambda *_: commit)
+    run_many_bench([20, 40], out=tmp_path)
+    with pytest.raises(LocalError, match="has sizes, and this code is not that of a commit: remove it"):
+        run_many_bench([60], out=tmp_path)
+    assert stored_sizes(tmp_path) == [[20, LENGTH], [40, LENGTH]]
 
 
 @pytest.mark.usefixtures("measured")

@@ -27,6 +27,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.schema import read_schema
 from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.wire.signing import decode, encode
+from tests.executors import noise_of_blocks
 
 COLUMNS: dict[str, Any] = {
     "ward": {"values": ["other", "icu"], "other": "other"},
@@ -281,3 +282,10 @@ def test_an_audit_finds_the_same_in_other_processes() -> None:
         assert audit_names(named(), 40_000, seeded(), executor=executor) == audit_names(
             named(), 40_000, seeded()
         )
+
+
+def test_no_two_blocks_of_an_audit_have_the_same_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = noise_of_blocks(monkeypatch, lambda: audit_names(named(), 20_000, seeded()))
+    # Halves of 10,000 releases on two inputs, for two pairs of them.
+    assert len(noise) == 32
+    assert len({*noise}) == len(noise)
