@@ -329,6 +329,14 @@ class ConnectionPool:
                     asked[peer] = max(inbound.request, asked.get(peer, 0))
         return asked
 
+    async def drain(self, name: str) -> None:
+        """Drop all events up to the end of a member's lost connection, which says whether it was `clean`."""
+        if name in self.connections:
+            reader = self.connections[name].tasks[0]
+            while not reader.done():
+                self.inbound.take_all()
+                await asyncio.sleep(0)
+
     def is_live(self, name: str) -> bool:
         """Tell whether a party is connected."""
         connection = self.connections.get(name)

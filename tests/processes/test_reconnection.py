@@ -387,6 +387,23 @@ async def test_the_end_of_a_session_is_no_loss(tmp_path: Path) -> None:
                     await summed(session)
 
 
+async def test_a_goodbye_after_a_message_that_nobody_has_taken_is_one(tmp_path: Path) -> None:
+    """A party that is cancelled in a request is sent its messages, and then that the session has ended."""
+    short = Timeouts(connect=20.0, step=1.0, gather=20.0)
+    path = create_local_session(tmp_path, PARTIES, GIVEN, timeouts=short)
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
+    async with contextlib.AsyncExitStack() as stack:
+        sessions = [await stack.enter_async_context(smpc_dp.connect(path, party=name)) for name in PARTIES]
+        cancelled = asyncio.create_task(summed(sessions[0]))
+        await asyncio.sleep(0.5)
+        cancelled.cancel()
+        assert await asyncio.gather(*map(summed, sessions[1:])) == [EVERYONE - 1] * 4
+        await serving
+        async with asyncio.timeout(5.0):
+            with pytest.raises(smpc_dp.TimeoutFault, match="has ended the session"):
+                await summed(sessions[0])
+
+
 async def test_an_aggregator_that_stays_away_is_named(tmp_path: Path) -> None:
     short = Timeouts(connect=1.0, step=20.0, gather=1.0)
     path = create_local_session(tmp_path, PARTIES, GIVEN, timeouts=short)

@@ -76,6 +76,28 @@ def test_an_aggregator_that_hangs_up_is_called_ever_less_often(member: Membershi
     run_virtually(main)
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_who_is_cancelled_when_the_connection_is_open_leaves_none_behind(
+    member: Membership, again: bool
+) -> None:
+    async def main() -> None:
+        endpoint: Any = Endpoint()
+        connection = AggregatorConnection(member, ignore, endpoint=endpoint)
+        opening = connection.reconnect() if again else AggregatorConnection.open(member, endpoint, ignore)
+        task = asyncio.create_task(opening)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        endpoint.ready.set()
+        await asyncio.sleep(0)
+        assert len(endpoint.channels) == 1
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert task.cancelled()
+        connection.connections.abort()
+        assert not endpoint.channels[0].live
+
+    run_virtually(main)
+
 
 @pytest.mark.parametrize(
     ("asked", "following"),
