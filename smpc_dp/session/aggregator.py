@@ -31,7 +31,7 @@ from smpc_dp.logs.audits.served_log import answer, is_log_request
 from smpc_dp.logs.board import BoardFolder
 from smpc_dp.records.record_result import RecordResult
 from smpc_dp.session.asked import SUM_HELLO, AskedRequests
-from smpc_dp.session.askers import Askers
+from smpc_dp.session.askers import Askers, needed_parties
 from smpc_dp.session.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.session.deadline import StepTimer, aggregator_step_seconds, now
 from smpc_dp.session.driver import Drive
@@ -78,8 +78,8 @@ class RequestServer:
         self._board = board
         self._on_event = on_event
         self._watch = watch
-        # Operations of past requests: a late party is answered in the messages of its own protocol.
-        self._requested: dict[int, Membership] = {}
+        # Groups of past requests: a late party is answered in the messages of its own protocol.
+        self._groups: dict[int, Membership] = {}
         self._culprits: dict[str, SmpcError] = {}
         self._judged = False
         # None while there are no certificates, and none can be made.
@@ -90,8 +90,8 @@ class RequestServer:
         # What most parties asked for in the last request, and of which task, if it was not a sum.
         self.operation = ""
         self.beside: Beside | None = None
-        # The earliest later request that was asked for when such parties alone had opened a request; else 0.
-        self._asked_later = 0
+        # Whether no request that was served so far had a party that asked for it.
+        self._is_first = True
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until `enough` parties (None: all) have connected, or `connect` seconds have passed."""
@@ -104,10 +104,13 @@ class RequestServer:
 
         `group`: the membership of a request of a group.
         """
-        requested = self._requested[number] = group or self._membership
+        if group is not None:
+            self._groups[number] = group
+        requested = self._requested(number)
         self.beside = None
         self._asked.begin(requested.context(number), requested.parameters)
-        timer = StepTimer(self._membership.session.timeouts, first=number == 1 and requested.group is None)
+        first = (number == 1 or (self._is_endless and self._is_first)) and requested.group is None
+        timer = StepTimer(self._membership.session.timeouts, first, is_endless=self._is_endless)
         await self._heed_certificates()
         run = self._make(
             requested.context(number),
@@ -144,6 +147,10 @@ class RequestServer:
             )
         )
         return outcome
+
+    def _requested(self, number: int) -> Membership:
+        """Return the membership of a request: that of its group, or the session's."""
+        return self._groups.get(number, self._membership)
 
     async def _heed_certificates(self) -> None:
         """Judge the certificates beside the aggregator's key, once: convicted parties are refused."""
@@ -237,7 +244,7 @@ class RequestServer:
 
         Returns None when no party is left to ask.
         """
-        number, timer, requested = drive.request, drive.timer, self._requested[drive.request]
+        number, timer, requested = drive.request, drive.timer, self._requested(drive.request)
         names = requested.names
         operations = Operations(len(names), self._culprits)
         askers = Askers(requested.parameters, timer, is_group=requested.group is not None)
@@ -254,7 +261,12 @@ class RequestServer:
             if not early:
                 # Before the first event too: all may ask for a later request, and say nothing more. Who does,
                 # does not ask for this one any more.
-                ahead = self._pool.ahead(HELLOS) & members
+                ahead = self._pool.ahead(HELLOS).keys() & members
+                if self._is_endless and not operations.heard:
+                    if len(ahead) >= needed_parties(requested.parameters):
+                        break
+                    # Too few for a run: they wait for the others, and open no request that nobody asks for.
+                    ahead = set()
                 live = [name for name in names if timer.connecting or self._pool.is_live(name)]
                 askers.open_if_enough(ahead, live)
                 if askers.opened and operations.is_clear(set(live) - ahead):
@@ -275,8 +287,7 @@ class RequestServer:
             if connecting and not timer.connecting and not askers.opened and not self._is_endless:
                 connecting = False
                 await drive.lose(*sorted(drive.run.waiting_for))
-        if not operations.heard and len(self._pool.ahead(HELLOS) & members) >= askers.enough:
-            self._asked_later = self._pool.earliest(HELLOS)
+        self._is_first = self._is_first and not operations.heard
         step, held = operations.settle()
         self.operation = operations.text
         self.beside = BESIDE.get(step) if requested.group is None else None
@@ -284,12 +295,17 @@ class RequestServer:
         return [*held, *early]
 
     def following(self, number: int) -> int:
-        """Return the next request, or the earliest that is asked for where none has asked for this one.
+        """Return the next request; of an endless wait the latest one that enough for a run have reached.
 
-        So a process that was started again skips what was served before. As many have asked as open a
-        request: the earliest number is no later than an honest party's.
+        So a process that was started again skips what was served before. Fewer parties neither make it skip
+        a request nor keep it at earlier ones.
         """
-        return max(number + 1, self._asked_later)
+        if not self._is_endless:
+            return number + 1
+        members, needed = set(self._membership.names), needed_parties(self._membership.parameters)
+        ahead = self._pool.ahead(HELLOS).items()
+        asked = sorted((later for name, later in ahead if name in members), reverse=True)
+        return max([number + 1, *asked[needed - 1 : needed]])
 
     def _refuse_absent(self, beside: Beside, held: Sequence[InboundEvent]) -> NoReturn:
         """Refuse all who ask where most ask for what is not in this installation; raise LocalError.
@@ -298,7 +314,7 @@ class RequestServer:
         """
         self._asked.drop()
         number = self._drive.request
-        context = self._requested[number].context(number)
+        context = self._requested(number).context(number)
         hellos = {inbound.peer: inbound for inbound in held if is_hello(inbound)}
         for hello in hellos.values():
             asked = None if hello.envelope is None else BESIDE.get(hello.envelope.step)
@@ -313,7 +329,7 @@ class RequestServer:
         """Tell a party that has asked early that too few others ask; the request stays."""
         operations.forget(hello.peer)
         self._asked.forget(hello.peer)
-        context = self._requested[hello.request].context(hello.request)
+        context = self._requested(hello.request).context(hello.request)
         asked = None if hello.envelope is None else BESIDE.get(hello.envelope.step)
         context = context if asked is None else asked.context(context)
         self._pool.refuse_request(context, hello, Code.FEW, enough, lacking)
@@ -322,7 +338,7 @@ class RequestServer:
         self, drive: Drive, inbound: InboundEvent, operations: Operations, askers: Askers
     ) -> None:
         """Hold an inbound event for the role, before the operation of a request is agreed."""
-        names = self._requested[drive.request].names
+        names = self._requested(drive.request).names
         if is_log_request(inbound) or inbound.peer not in names or inbound.failure is not None:
             await drive.take(inbound)
         elif inbound.request == drive.request and is_hello(inbound):
@@ -396,7 +412,7 @@ class RequestServer:
             self._pool.keep(inbound)
             return None
         asked = BESIDE.get(envelope.step)
-        context = self._requested.get(inbound.request, self._membership).context(inbound.request)
+        context = self._requested(inbound.request).context(inbound.request)
         context = context if asked is None else asked.context(context)
         self._asked.hear(drive, inbound, self._culprits)
         if inbound.request < drive.request:
@@ -418,7 +434,7 @@ class RequestServer:
         """
         if envelope.step != LEAVE:
             return False
-        context = self._requested[inbound.request].context(inbound.request)
+        context = self._requested(inbound.request).context(inbound.request)
         others = {None, *BESIDE.values()} - {self.beside}
         return any(_has_signed(context if one is None else one.context(context), envelope) for one in others)
 
@@ -501,7 +517,7 @@ async def serve_requests(
             ended = await server.request(number)
             if ended is None:
                 break
-            number = number + 1 if requests != 0 else server.following(number)
+            number = server.following(number)
             if requests == 0:
                 results.clear()
             if server.beside is not None or isinstance(ended, SmpcError):

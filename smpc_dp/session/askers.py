@@ -17,6 +17,12 @@ class Tolerant(Protocol):
     def tolerated(self) -> tuple[int, int, int]: ...
 
 
+def needed_parties(parameters: Tolerant) -> int:
+    """Return the number of parties that a run needs, or half of all where that is more."""
+    parties, lost, _ = parameters.tolerated
+    return max(parties - lost, (parties + 1) // 2)
+
+
 class Askers:
     """Parties that ask for a request before it opens.
 
@@ -34,10 +40,10 @@ class Askers:
 
     def __init__(self, parameters: Tolerant, timer: StepTimer, *, is_group: bool) -> None:
         parties, lost, corrupt = parameters.tolerated
-        half = (parties + 1) // 2
-        self.enough = min(corrupt + lost + 1, max(parties - lost, half))
+        needed = needed_parties(parameters)
+        self.enough = min(corrupt + lost + 1, needed)
         self.opened = False
-        self._connected_suffice = is_group or parties - lost < half
+        self._connected_suffice = is_group or parties - lost < needed
         self._timer = timer
         # Each party's hello, and until when it waits for others, in the order of these times.
         self._asked: dict[str, tuple[InboundEvent, float]] = {}

@@ -243,7 +243,11 @@ class AggregatorConnection(Connection):
     ) -> AggregatorConnection:
         """Connect to the aggregator; raises the errors of `dial`."""
         connection = cls(membership, on_event, role, endpoint)
-        await connection.reconnect()
+        try:
+            await connection.reconnect()
+        except BaseException:
+            connection.connections.abort()
+            raise
         return connection
 
     async def reconnect(self) -> None:
@@ -255,11 +259,15 @@ class AggregatorConnection(Connection):
         pool, peer = self.connections, self.membership.aggregator
         if self.live or self._endpoint is None:
             return
+        await pool.drain(peer)
         if peer in pool.connections and pool.connections[peer].clean:
             raise TimeoutFault({peer}, "hello", SESSION_ENDED)
         pool.awaited.begin(0, "", lambda: [peer])
-        channel = await pool.awaited.follow(self._endpoint.dial(peer), self._endpoint.connect_timeout)
-        pool.welcome(channel, resumes=True)
+        await pool.awaited.follow(self._call(self._endpoint), self._endpoint.connect_timeout)
+
+    async def _call(self, endpoint: PeerEndpoint) -> None:
+        """Call the aggregator, and add the channel at once: who waits for it may be cancelled meanwhile."""
+        self.connections.welcome(await endpoint.dial(self.membership.aggregator), resumes=True)
 
     @property
     def live(self) -> bool:

@@ -317,23 +317,25 @@ class ConnectionPool:
         stored = [item for inbound in self._early.values() for item in inbound if item.request == request]
         return [item.envelope for item in stored if item.envelope is not None]
 
-    def earliest(self, hellos: Collection[str]) -> int:
-        """Return the earliest of the later requests that peers have asked for; 0 for none.
+    def ahead(self, hellos: Collection[str]) -> dict[str, int]:
+        """Return the latest request of each peer that has asked for a later one.
 
         `hellos`: the steps of such messages.
         """
-        stored = [inbound for retained in self._early.values() for inbound in retained]
-        asked = [one.request for one in stored if one.envelope is not None and one.envelope.step in hellos]
-        return min(asked, default=0)
+        asked: dict[str, int] = {}
+        for peer, retained in self._early.items():
+            for inbound in retained:
+                if inbound.envelope is not None and inbound.envelope.step in hellos:
+                    asked[peer] = max(inbound.request, asked.get(peer, 0))
+        return asked
 
-    def ahead(self, hellos: Collection[str]) -> set[str]:
-        """Return the peers that have asked for a later request; `hellos`: the steps of such messages."""
-        return {
-            peer
-            for peer, retained in self._early.items()
-            for inbound in retained
-            if inbound.envelope is not None and inbound.envelope.step in hellos
-        }
+    async def drain(self, name: str) -> None:
+        """Drop all events up to the end of a member's lost connection, which says whether it was `clean`."""
+        if name in self.connections:
+            reader = self.connections[name].tasks[0]
+            while not reader.done():
+                self.inbound.take_all()
+                await asyncio.sleep(0)
 
     def is_live(self, name: str) -> bool:
         """Tell whether a party is connected."""

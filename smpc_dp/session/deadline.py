@@ -20,16 +20,19 @@ PATIENCE = 4.0
 class StepTimer:
     """Time limits of an aggregator or coordinator in one request, in the event loop's time."""
 
-    def __init__(self, timeouts: Timeouts, first: bool) -> None:
+    def __init__(self, timeouts: Timeouts, first: bool, *, is_endless: bool = False) -> None:
+        """`is_endless`: whether parties may connect once the request is open, until enough have asked."""
         self._timeouts = timeouts
+        self._is_endless = is_endless
+        self._late_until = -math.inf
         self._connected = now() + (timeouts.connect if first else 0.0)
         self.at = math.inf
         self._enough = False
 
     @property
     def connecting(self) -> bool:
-        """Whether parties of the first request may still be connecting."""
-        return now() < self._connected
+        """Whether parties may still be connecting, which is not so in later requests of a bounded number."""
+        return now() < max(self._connected, self._late_until)
 
     @property
     def passed(self) -> bool:
@@ -39,6 +42,8 @@ class StepTimer:
     def begin(self) -> None:
         """Start the time in which others may ask, `gather`, after enough parties have asked."""
         self.at = self.others_until()
+        if self._is_endless:
+            self._late_until = self.at
 
     def others_until(self) -> float:
         """Return until when others may ask, from now on."""
@@ -48,6 +53,7 @@ class StepTimer:
         """Limit the wait for further parties to one `step`, or the rest of `connect`."""
         if not self._enough:
             self._enough = True
+            self._late_until = -math.inf
             self.at = min(self.at, max(now() + self._timeouts.step, self._connected))
 
     def step(self, seconds: float) -> None:
@@ -56,7 +62,7 @@ class StepTimer:
 
     def pause(self) -> float:
         """Return the time until which to wait for inbound events."""
-        return min(self.at, self._connected) if self.connecting else self.at
+        return min(self.at, self._connected) if now() < self._connected else self.at
 
 
 def pairs_seconds(matchings: int, timeouts: Timeouts) -> float:

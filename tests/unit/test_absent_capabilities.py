@@ -191,7 +191,7 @@ async def test_a_request_of_an_absent_capability_is_refused_in_its_own_context(a
     server: Any = RequestServer.__new__(RequestServer)
     names: Any = {"names": ("alice",), "aggregator": "hub", "keys": {}}
     context = Context(protocol="secagg", version=2, session_digest=b"", request=1, **names)
-    server.beside, server._requested, server._culprits = None, {}, {}
+    server.beside, server._groups, server._culprits = None, {}, {}
     server._membership = SimpleNamespace(context=lambda _: context)
     server._asked = SimpleNamespace(hear=lambda *_: None)
     server._pool = SimpleNamespace(

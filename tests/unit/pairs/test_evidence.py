@@ -409,7 +409,8 @@ async def test_a_later_fault_does_not_take_the_place_of_a_conviction(
     session = SimpleNamespace(timeouts=SLOW, parameters=None)
     none = dict.fromkeys(("group", "parameters", "identity"))
     of = SimpleNamespace(session=session, context=lambda _: None, **none)
-    server._membership, server._make, server._requested = of, lambda *_, **__: role, {}
+    server._membership, server._make, server._groups = of, lambda *_, **__: role, {}
+    server._is_endless = False
     server._watch = server._board = server._fixed = server._pool = server._on_event = None
     server._asked = SimpleNamespace(begin=lambda *_: None)
     faults = [PeerFault(name, "sent nonsense", Check.MALFORMED) for name in ("alice", "bob")]

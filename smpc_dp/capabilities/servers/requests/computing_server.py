@@ -247,7 +247,7 @@ class ComputingServer:
             if not early:
                 # Before the first event too: all may ask for a later request, and say nothing more.
                 live = [name for name in names if timer.connecting or self._pool.is_live(name)]
-                askers.open_if_enough(self._pool.ahead((HELLO,)) & members, live)
+                askers.open_if_enough(self._pool.ahead((HELLO,)).keys() & members, live)
                 lacking = members - {inbound.peer for inbound in drive.held}
                 for hello in askers.take_late():
                     _forget(drive, hello.peer)
