@@ -17,6 +17,7 @@ import pytest
 
 from tests.unit.blocked import ASKED, SITECUSTOMIZE, AbsentModule, Blocked
 
+BLOCKED: list[Blocked] = []
 OF_ABSENT: list[BaseException] = []
 """Errors of tests that were skipped."""
 FOLDER = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
@@ -42,7 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     root = Path(__file__).parents[1]
     os.environ["PYTHONPATH"] = os.pathsep.join([folder.name, str(root), os.environ.get("PYTHONPATH", "")])
     os.environ[ASKED] = str(Path(folder.name, "asked"))
-    clear(pytest.MonkeyPatch(), *map(Blocked, names))
+    BLOCKED.extend(map(Blocked, names))
+    clear(pytest.MonkeyPatch(), *BLOCKED)
     # Made while the capability was there.
     for name in [name for name in sys.modules if name.startswith("tests.unit.test_")]:
         del sys.modules[name]
@@ -64,7 +66,8 @@ def _forget() -> None:
 
     registry._built_in.cache_clear()
     extensions.find.cache_clear()
-    for name in Blocked.importers & {*sys.modules}:
+    importers = {name for blocked in BLOCKED for name in blocked.importers}
+    for name in importers & {*sys.modules}:
         package, _, last = name.rpartition(".")
         if package:
             del sys.modules[name]

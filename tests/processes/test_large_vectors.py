@@ -11,6 +11,7 @@ import os
 import pickle
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,7 @@ from smpc_dp.session.events import Event, ignore
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import Membership
 from smpc_dp.session.session_file import Timeouts
+from smpc_dp.transport import framing
 from smpc_dp.transport.framing import MAX_FRAME
 from smpc_dp.transport.spool import FileSpool
 from smpc_dp.wire.envelope import Envelope
@@ -108,6 +110,24 @@ async def test_a_sum_of_long_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert pickle.loads(pickle.dumps(ended[0])).evidence == ended[0].evidence  # noqa: S301
 
 
+def hold(monkeypatch: pytest.MonkeyPatch, is_ready: Callable[[set[str], str], bool]) -> None:
+    """Hold large messages after their beginning: one that begins after the request is refused for its size.
+
+    `is_ready`: is given the senders of all messages that have begun, and that of the message.
+    """
+    read, begun = framing._exactly, set[str]()
+
+    async def held(reader: asyncio.StreamReader, size: int, peer: str) -> Any:
+        content = await read(reader, size, peer)
+        if size == framing.PIECE:
+            begun.add(peer)
+            while not is_ready(begun, peer):
+                await asyncio.sleep(0.01)
+        return content
+
+    monkeypatch.setattr(framing, "_exactly", held)
+
+
 async def test_a_full_disk_ends_the_request_and_blames_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +149,7 @@ async def test_a_full_disk_ends_the_request_and_blames_nobody(
             file.close()
 
     monkeypatch.setattr(FileSpool, "write", full)
+    hold(monkeypatch, lambda begun, _: len(begun) >= len(PARTIES))
     events: list[Event] = []
     ended, served = await execute(path, events)
     assert isinstance(served, LocalError)
@@ -157,14 +178,17 @@ async def test_a_machine_without_the_disk_refuses_before_it_listens(
 async def test_a_full_disk_ends_one_request_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What could not be stored of one request is no reason to end the next one."""
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=FAST)
-    content, ended_first = FileSpool.content, set[str]()
+    content, refused, ended_first = FileSpool.content, list[FileSpool](), set[str]()
 
     def once(spool: FileSpool) -> memoryview:
-        if len(ended_first) < len(PARTIES):
+        if len(refused) < len(PARTIES):
+            refused.append(spool)
             raise LocalError("cannot store a message")
         return content(spool)
 
     monkeypatch.setattr(FileSpool, "content", once)
+    # Dave's message comes before the end of the request, and is complete after it.
+    hold(monkeypatch, lambda begun, peer: len(ended_first if peer == "dave" else begun) >= len(PARTIES))
 
     async def party(name: str) -> list[Any]:
         async with smpc_dp.connect(path, party=name) as session:

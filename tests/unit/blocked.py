@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import ClassVar
 
 # Where it is set, the path of the file that is made when a process imports something of an absent package.
 ASKED = "SMPC_DP_TESTS_ASKED"
@@ -42,14 +41,13 @@ class Blocked(MetaPathFinder):
     """Finds nothing of a package, as if its folder were absent.
 
     Attributes:
-        importers: names of the modules of this process that ask for something absent when they are imported,
-            and of the test modules that have imported these.
+        importers: names of the modules that have asked for it when they were imported, and of the test
+            modules that have imported these.
     """
-
-    importers: ClassVar[set[str]] = set()
 
     def __init__(self, package: str) -> None:
         self._package = package
+        self.importers: set[str] = set()
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         del path, target
