@@ -69,7 +69,7 @@ def _forget() -> None:
     importers = {name for blocked in BLOCKED for name in blocked.importers}
     for name in importers & {*sys.modules}:
         package, _, last = name.rpartition(".")
-        if package:
+        if name.startswith("smpc_dp"):
             del sys.modules[name]
             if package in sys.modules:
                 vars(sys.modules[package]).pop(last, None)
@@ -99,6 +99,10 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
     report = yield
     if report.failed and _is_of_absent(None):
         report.outcome, report.longrepr = "skipped", (str(collector.path), 0, "of an absent capability")
+        # pytest leaves it there although its import has failed, and others import names from it.
+        for name, module in [*sys.modules.items()]:
+            if getattr(module, "__file__", None) == str(collector.path):
+                del sys.modules[name]
     return report
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -19,18 +19,12 @@ sys.meta_path[:0] = [Blocked(name) for name in {names!r}]
 """
 
 
-def _importers() -> Iterator[str]:
-    """Yield the name of the module whose import asks, and those of test modules that it is imported for."""
+def _importer() -> str:
+    """Return the name of the module that is imported now; that of the program, if none is."""
     frame: FrameType | None = sys._getframe()
-    is_first = True
-    while frame is not None:
-        if frame.f_code.co_name == "<module>":
-            name = str(frame.f_globals["__name__"])
-            # pytest leaves a test module in `sys.modules` whose import has failed.
-            if is_first or name.startswith("tests."):
-                yield name
-            is_first = False
+    while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
+    return "__main__" if frame is None else str(frame.f_globals["__name__"])
 
 
 class AbsentModule(ModuleNotFoundError):
@@ -41,8 +35,7 @@ class Blocked(MetaPathFinder):
     """Finds nothing of a package, as if its folder were absent.
 
     Attributes:
-        importers: names of the modules that have asked for it when they were imported, and of the test
-            modules that have imported these.
+        importers: names of the modules that have asked for it when they were imported.
     """
 
     def __init__(self, package: str) -> None:
@@ -52,7 +45,7 @@ class Blocked(MetaPathFinder):
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         del path, target
         if f"{name}.".startswith(f"{self._package}."):
-            self.importers.update(_importers())
+            self.importers.add(_importer())
             if asked := os.environ.get(ASKED):
                 Path(asked).touch()
             raise AbsentModule(f"No module named {name!r}", name=name)
