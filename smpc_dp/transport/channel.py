@@ -27,6 +27,8 @@ from smpc_dp.transport.inbox import Budgets, Inbox, Message
 from smpc_dp.transport.sockets import unsent
 
 CLOSE_SECONDS = 2.0
+# Between two looks whether the peer's system has all that was sent.
+TAKEN_SECONDS = 0.02
 # Bytes of undecoded input of a connection above which its sender is held back (asyncio allows twice that).
 READ_AHEAD = 1 << 17
 # A peer that was pinged and neither sends nor takes a byte for so many seconds is disconnected; the second
@@ -286,11 +288,16 @@ class Channel:
         self._put_control(framing.TWICE)
 
     async def close(self) -> None:
-        """Say goodbye and close, in a few seconds at most; incoming messages are read and dropped."""
+        """Say goodbye and close, in a few seconds once the peer has what was sent; drop what it sends.
+
+        A peer that takes nothing for `frame_timeout` seconds loses the rest.
+        """
         if self.live:
             with contextlib.suppress(SmpcError, TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS), self._sending:
                     await self._write([framing.control_frame(framing.BYE)])
+                async with asyncio.timeout(self._message_timeout):
+                    await self._until_taken()
                 self._ended = self._ended or ChannelClosed(self.peer, clean=True)
                 # Closing with unread input would reset the connection and could destroy the last messages
                 # sent.
@@ -335,6 +342,18 @@ class Channel:
             self._fail(error)
             if not (isinstance(error, ChannelClosed) and error.clean):
                 self._writer.transport.abort()
+
+    async def _until_taken(self) -> None:
+        """Wait until the peer's system has what was sent, while it takes any of it."""
+        sock, left, moved = self._writer.get_extra_info("socket"), -1, now()
+        while not self._stream.gone.is_set() and now() < moved + self.frame_timeout:
+            before, left = left, unsent(sock)
+            # Nothing is left twice: what this process held back until the system had room has gone, too.
+            if left == before == 0:
+                return
+            if left != before:
+                moved = now()
+            await asyncio.sleep(TAKEN_SECONDS)
 
     async def _until_peer_ends(self) -> None:
         """Read and drop bytes until the peer closes."""

@@ -18,12 +18,16 @@ import pytest
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, TimeoutFault
 from smpc_dp.transport import framing
 from smpc_dp.transport.channel import Channel, ChannelClosed
+from smpc_dp.transport.endpoint import dial
 from smpc_dp.transport.spool import SpoolFolder
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Net, ProcessOutcome, Raw, Server
 
 MIB = 1 << 20
+WAIT = 60.0
+
+Task = asyncio.Task[bytes]
 
 
 @pytest.mark.parametrize("size", [0, 1, MIB - 1, MIB, MIB + 1, 2 * MIB, 3 * MIB + 7])
@@ -191,6 +195,48 @@ async def test_close_does_not_destroy_the_last_message(net: Net, outcome: Proces
     assert error.clean
     await closing
     await asyncio.gather(sending, return_exceptions=True)
+
+
+@asynccontextmanager
+async def busy_peer(net: Net, seconds: float, frame_timeout: float) -> AsyncIterator[tuple[Channel, Task]]:
+    """Yield a channel to alice, who reads nothing for so many seconds, and the task that gets her message."""
+    server = await net.listen(net.endpoint("agg", frame_timeout=frame_timeout))
+
+    async def receive() -> bytes:
+        channel = await dial(net.endpoint("alice"), "agg", server.address)
+        await channel.send(b"ready")
+        time.sleep(seconds)
+        try:
+            return bytes(await channel.receive())
+        finally:
+            channel.abort()
+
+    alice = asyncio.create_task(asyncio.to_thread(asyncio.run, receive()))
+    channel = await server.channel()
+    assert await channel.receive() == b"ready"
+    yield channel, alice
+    await asyncio.gather(alice, return_exceptions=True)
+
+
+@pytest.mark.parametrize("size", [400_000, 2_000_000])
+async def test_close_waits_until_a_busy_peer_has_the_last_message(
+    net: Net, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr("smpc_dp.transport.channel.CLOSE_SECONDS", 0.1)
+    async with busy_peer(net, seconds=1.0, frame_timeout=WAIT) as (channel, alice):
+        await channel.send(bytes(size))
+        await channel.close()
+        assert await alice == bytes(size)
+
+
+async def test_close_towards_a_peer_that_takes_nothing_ends(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smpc_dp.transport.channel.CLOSE_SECONDS", 0.1)
+    async with busy_peer(net, seconds=2.5, frame_timeout=0.2) as (channel, alice):
+        await channel.send(bytes(400_000))
+        await channel.close()
+        assert not alice.done()
 
 
 async def test_close_towards_a_silent_peer_ends(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
