@@ -9,7 +9,7 @@ import typer
 
 from smpc_dp.console.output import console, print_json
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.session.planned import session_plan
+from smpc_dp.session.planned import session_plan, version_notes
 from smpc_dp.session.session_file import load_session
 from smpc_dp.session.tolerance import tolerances
 
@@ -34,6 +34,6 @@ def session(
         print_json(plan.to_json())
         return
     out = console()
-    for one in tolerances(loaded):
-        out.print(str(one))
+    for line in (*map(str, tolerances(loaded)), *version_notes(loaded)):
+        out.print(line)
     out.print(str(plan))

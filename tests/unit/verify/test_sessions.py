@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given as given_by_hypothesis
+from hypothesis import strategies as st
 
 from smpc_dp.errors import SmpcError
 from smpc_dp.logs.audits.log_session import LogSession, parse_session_text
@@ -112,7 +114,10 @@ def test_both_read_the_same_sessions(case: str) -> None:
         ("secagg", 1, {"corrupt": True}, None),
         ("secagg", 1, {"corrupt": "0"}, None),
         ("gopa", 1, {"topology": "direct"}, None),
-        ("secagg", 3, {}, None),
+        ("secagg", 3, {}, 3),
+        ("secagg", 4, {}, None),
+        ("gopa", 5, {}, 3),
+        ("gopa", 6, {}, None),
         ("mpyc", 1, {}, None),
         ("reports", 1, {}, None),
         ("nothing", 1, {}, None),
@@ -134,3 +139,25 @@ def test_both_have_the_same_quorum_of_a_statistic(
             corrupt_of(second)
     else:
         assert (first.most_corrupt(), corrupt_of(second)) == (corrupt, corrupt)
+
+
+NEWEST = {"secagg": 3, "gopa": 5}
+
+
+@given_by_hypothesis(
+    st.sampled_from([("secagg", 1), ("secagg", 2), ("secagg", 3), *(("gopa", n) for n in range(1, 6))]),
+    st.integers(1, 40),
+    st.none() | st.floats(0, 1, exclude_max=True),
+)
+def test_both_take_the_default_of_the_version(
+    session: tuple[str, int], parties: int, corrupt: float | None
+) -> None:
+    protocol, version = session
+    parameters = {} if corrupt is None else {"corrupt": corrupt}
+    names: Any = [f"party-{number}" for number in range(parties)]
+    first = LogSession(protocol, version, parameters, names, {}, "relay", None, b"", b"").most_corrupt()
+    second = corrupt_of(Session(bytes(32), protocol, version, parameters, {}, names, "relay", None))
+    assert first == second
+    if corrupt is None:
+        tolerant = version == NEWEST[protocol] and parties > 2
+        assert first == max(parties // 10, tolerant)
