@@ -131,8 +131,9 @@ class NoisySumParameters(CheckableParameters, frozen=True):
     @property
     def known_noise(self) -> str:
         """The noise that observers of a sum know, in words."""
-        corrupt = self.plan.max_corrupt
-        return f"up to {corrupt} colluding parties' own noise" if corrupt else "any one party's own noise"
+        parties, corrupt = self.plan.parties, self.plan.max_corrupt
+        colluding = f"the own noise of up to {corrupt} of {parties} parties that collude"
+        return colluding if corrupt else "any one party's own noise"
 
     def claim(self, survivors: int) -> Claim:
         """Return the claim: that of the secure sum, and (epsilon, delta) of the release."""
