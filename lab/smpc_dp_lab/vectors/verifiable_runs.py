@@ -88,12 +88,10 @@ SETTING = Setting(INPUTS, PARAMETERS)
 # As logs of earlier versions have it.
 OF_VERSION_2 = Setting(INPUTS, PARAMETERS, UNBOUNDED_VERSION)
 OF_VERSION_3 = Setting(INPUTS, PARAMETERS, 3)
-# Nothing is said of lost and of colluding parties: one of each.
-OF_VERSION_5 = Setting(
-    INPUTS,
-    {key: value for key, value in PARAMETERS.items() if key not in ("dropout", "corrupt")},
-    VERSION,
-)
+# Nothing is said of lost and of colluding parties: one is lost, and of version 5 one colludes.
+UNSAID = {key: value for key, value in PARAMETERS.items() if key not in ("dropout", "corrupt")}
+OF_VERSION_4 = Setting(INPUTS, UNSAID)
+OF_VERSION_5 = Setting(INPUTS, UNSAID, VERSION)
 BALL = Setting(BALL_INPUTS, BALL_PARAMETERS)
 BOX = Setting(BOX_INPUTS, BOX_PARAMETERS)
 # As few parties as have a sparse graph, and as little noise.
