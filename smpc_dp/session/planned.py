@@ -109,6 +109,11 @@ def version_notes(session: SessionFile) -> tuple[str, ...]:
     )
 
 
+def tolerance_lines(session: SessionFile) -> list[str]:
+    """Return what a session's requests tolerate, and whether by the defaults of an earlier release."""
+    return [*map(str, tolerances(session)), *version_notes(session)]
+
+
 def total_notes(session: SessionFile) -> tuple[str, ...]:
     """Return whether parties check the totals of a session's requests, one sentence for each kind."""
     noted = [one for one in session.checked_parameters.requests if one.total_note]

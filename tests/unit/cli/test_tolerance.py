@@ -74,6 +74,21 @@ def test_roster_says_what_a_request_tolerates(
     ]
 
 
+@pytest.mark.parametrize("command", ["roster", "plan session"])
+def test_an_earlier_version_is_said_to_have_earlier_defaults(tmp_path: Path, command: str) -> None:
+    path = create_local_session(tmp_path, NAMES[:5], {**SUM, "precision": 0.5})
+
+    def shown() -> str:
+        return " ".join(CliRunner().invoke(app, [*command.split(), str(path)]).stdout.split())
+
+    assert "1 corrupt of 5 parties, quorum 4" in shown()
+    assert "earlier release" not in shown()
+    path.write_text(path.read_text("utf-8").replace("version = 3", "version = 2"), "utf-8")
+    assert "tolerates 1 lost, 0 corrupt of 5 parties, quorum 3; after the first request 0 lost" in shown()
+    said = "Version 2 of 'secagg' has the defaults of an earlier release; those of this one are of version 3"
+    assert said in shown()
+
+
 EXACT = {**SUM, "precision": 0.5}
 CHECKED = "each party checks it against commitments to all vectors, with"
 WORD = "the aggregator's word: it may report any total within the bounds"
