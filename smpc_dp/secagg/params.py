@@ -294,12 +294,16 @@ def plan_graph(
     given = {key: good.get(key, 0.0) for key in defaults}
     unwritten = [key for key, value in given.items() if value is None]
     asked = {key: float(defaults[key] if key in unwritten else given[key]) for key in defaults}
-    planned = functools.partial(
-        plan_secagg,
-        parties,
-        security=float(good.get("security", 40)),
-        least_degree=parties - 1 if complete else 2,
-    )
+
+    def planned(dropout: float, corrupt: float) -> SecAggPlan:
+        return plan_secagg(
+            parties,
+            dropout=dropout,
+            corrupt=corrupt,
+            security=float(good.get("security", 40)),
+            least_degree=parties - 1 if complete else 2,
+        )
+
     try:
         return planned(**asked), []
     except ConfigError as error:
@@ -309,7 +313,7 @@ def plan_graph(
             for where, reason, check in error.issues
         ]
     for key in unwritten:
-        if _succeeds(lambda without=asked | {key: 0.0}: planned(**without)):
+        if _succeeds(functools.partial(planned, **(asked | {key: 0.0}))):
             count = part_of(parties, asked[key])
             issues.append(
                 ConfigIssue(key, _DEFAULT[key].format(asked[key], count, parties), ConfigCheck.INFEASIBLE)
