@@ -125,6 +125,14 @@ def test_verifiable_averages_say_what_leaves_no_quorum(parameters: dict[str, obj
     assert not [note for note in before if note.startswith("exclusions")]
 
 
+def test_exclusions_that_leave_no_quorum_by_themselves_are_said_without_losses() -> None:
+    given = NOISY | {"verifiable": True, "corrupt": 0.34, "dropout": 0.1}
+    checked = planned("gopa", given, 12)
+    assert (checked.plan.max_corrupt, checked.plan.max_dropouts) == (4, 1)
+    wrong = "exclusions: a request fails where 4 parties are excluded for a false statement"
+    assert checked.notes[-1] == f"{wrong}: 8 of 12 are left, and 9 must sign"
+
+
 def test_four_parties_withstand_one_colluding_or_one_lost() -> None:
     assert plan_secagg(4, dropout=0.0, corrupt=0.25).threshold == 3
     assert plan_secagg(4, dropout=0.25, corrupt=0.0).threshold == 2

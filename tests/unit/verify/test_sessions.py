@@ -141,23 +141,28 @@ def test_both_have_the_same_quorum_of_a_statistic(
         assert (first.most_corrupt(), corrupt_of(second)) == (corrupt, corrupt)
 
 
-NEWEST = {"secagg": 3, "gopa": 5}
-
-
-@given_by_hypothesis(
-    st.sampled_from([("secagg", 1), ("secagg", 2), ("secagg", 3), *(("gopa", n) for n in range(1, 6))]),
-    st.integers(1, 40),
-    st.none() | st.floats(0, 1, exclude_max=True),
-)
-def test_both_take_the_default_of_the_version(
-    session: tuple[str, int], parties: int, corrupt: float | None
-) -> None:
-    protocol, version = session
-    parameters = {} if corrupt is None else {"corrupt": corrupt}
+def both(protocol: str, version: int, parameters: dict[str, Any], parties: int) -> tuple[int, int]:
+    """Return c of a session for either auditor."""
     names: Any = [f"party-{number}" for number in range(parties)]
     first = LogSession(protocol, version, parameters, names, {}, "relay", None, b"", b"").most_corrupt()
     second = corrupt_of(Session(bytes(32), protocol, version, parameters, {}, names, "relay", None))
-    assert first == second
-    if corrupt is None:
-        tolerant = version == NEWEST[protocol] and parties > 2
-        assert first == max(parties // 10, tolerant)
+    return first, second
+
+
+VERSIONS = [("secagg", 1), ("secagg", 2), ("secagg", 3), *(("gopa", number) for number in range(1, 6))]
+
+
+@pytest.mark.parametrize(("protocol", "version"), VERSIONS)
+def test_both_take_the_default_of_the_version(protocol: str, version: int) -> None:
+    is_newest = (protocol, version) in (("secagg", 3), ("gopa", 5))
+    for parties in range(1, 41):
+        corrupt = max(parties // 10, is_newest and parties > 2)
+        assert both(protocol, version, {}, parties) == (corrupt, corrupt)
+
+
+@given_by_hypothesis(st.sampled_from(VERSIONS), st.integers(1, 40), st.floats(0, 1, exclude_max=True))
+def test_both_take_what_is_written_in_any_version(
+    session: tuple[str, int], parties: int, corrupt: float
+) -> None:
+    first, second = both(*session, {"corrupt": corrupt}, parties)
+    assert first == second == both("secagg", 1, {"corrupt": corrupt}, parties)[0]
