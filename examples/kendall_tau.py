@@ -34,7 +34,6 @@ PARAMETERS = {
     "upper": 1.0,
     "precision": 0.5,
     "dropout": 0.2,
-    "corrupt": 0.0,
 }
 TIMEOUTS = Timeouts(connect=300.0, gather=60.0, step=30.0)
 

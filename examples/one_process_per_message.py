@@ -330,7 +330,7 @@ class Session:
         simulated = simulated_run(PARTIES, protocol=parameters.protocol, operation=operation, remember=False)
         text = ""
         if isinstance(parameters, VerifiableParameters):
-            simulated, board = with_board(simulated, parameters.version, NOISY)
+            simulated, board = with_board(simulated, NOISY)
             text = board.session
         values = random.Random(seed)  # noqa: S311 - the values are nobody's
         ring_vector = {

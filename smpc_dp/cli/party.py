@@ -21,9 +21,9 @@ from smpc_dp.session.events import Event, OnEvent
 from smpc_dp.session.host import HostMember
 from smpc_dp.session.launcher import print_event, run_child
 from smpc_dp.session.member import Membership
+from smpc_dp.session.planned import tolerance_lines
 from smpc_dp.session.session_file import load_session
 from smpc_dp.session.tasks import find_task, task_of
-from smpc_dp.session.tolerance import tolerances
 
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
@@ -129,7 +129,7 @@ def party(
     if endless:
         _refuse_given({"--out": out}, "has no result of an aggregator that serves until it is stopped")
     check_can_write(out, audit)
-    first = [] if requested is not None else [*map(str, tolerances(loaded)), *plan_lines(loaded)]
+    first = [] if requested is not None else [*tolerance_lines(loaded), *plan_lines(loaded)]
     reporting = Reporting.of(report)
     watch: OnEvent = Reporting.watched(
         reporting, print_event if events else partial(_show, first, endless=endless)

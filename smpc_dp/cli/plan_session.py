@@ -9,9 +9,8 @@ import typer
 
 from smpc_dp.console.output import console, print_json
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.session.planned import session_plan
+from smpc_dp.session.planned import session_plan, tolerance_lines
 from smpc_dp.session.session_file import load_session
-from smpc_dp.session.tolerance import tolerances
 
 
 def session(
@@ -34,6 +33,6 @@ def session(
         print_json(plan.to_json())
         return
     out = console()
-    for one in tolerances(loaded):
-        out.print(str(one))
+    for line in tolerance_lines(loaded):
+        out.print(line)
     out.print(str(plan))

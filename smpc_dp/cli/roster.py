@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from smpc_dp.console.output import console, print_json
-from smpc_dp.session.planned import session_plan, total_notes
+from smpc_dp.session.planned import session_plan, tolerance_lines, total_notes
 from smpc_dp.session.session_file import load_session
 from smpc_dp.session.tolerance import tolerances
 
@@ -44,8 +44,8 @@ def roster(
     out.print(table)
     out.print(f"session digest {loaded.digest.hex()}")
     out.print(f"roster digest  {loaded.roster.digest.hex()}")
-    for one in tolerances(loaded):
-        out.print(str(one))
+    for line in tolerance_lines(loaded):
+        out.print(line)
     if plan is not None:
         out.print(str(plan))
         return

@@ -26,9 +26,9 @@ from smpc_dp.session.inputs import find_input, read_weights
 from smpc_dp.session.launcher import Launcher, ProcessOutcome, member_command, run_child
 from smpc_dp.session.local import check_free
 from smpc_dp.session.member import Membership, default_key
+from smpc_dp.session.planned import tolerance_lines
 from smpc_dp.session.session_file import SessionFile, load_session
 from smpc_dp.session.tasks import GivenInputs, Task, find_task, task_of
-from smpc_dp.session.tolerance import tolerances
 
 
 def run(
@@ -132,7 +132,7 @@ def run(
             ends = task.ends_run(loaded)
             ended.outcomes = outcomes = _launch(commands, ends, watch, quiet=as_json, logs=logs)
             ended.results = results = results_of(outputs, outcomes)
-        planned = [] if wanted is not None else [*map(str, tolerances(loaded)), *plan_lines(loaded)]
+        planned = [] if wanted is not None else [*tolerance_lines(loaded), *plan_lines(loaded)]
         written = task.print_run(loaded, outcomes, results, planned, as_json=as_json, out=out)
         if written is None:
             written = _report(task, outcomes, aggregator, results, planned, as_json, out)

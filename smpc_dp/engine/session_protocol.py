@@ -44,8 +44,8 @@ Roles: TypeAlias = "tuple[PartyRole, CollectorRole]"
 
 # The key of `[parameters]` that makes the sums of a session statistics of records.
 RECORDS = "records"
-# The default of the key `corrupt` of sums.
-CORRUPT = 0.1
+# The default of `corrupt` of sums in the versions whose sessions of few parties tolerate no colluding one.
+EARLIER_CORRUPT = 0.1
 
 
 class CheckedParameters(Protocol):
@@ -178,11 +178,20 @@ def no_servers(protocol: str, _parameters: Written, members: Sequence[Member]) -
     ]
 
 
-def corrupt_as_written(parameters: Written, parties: int) -> int:
-    """Return c of a session of sums, from its key `corrupt`; raise ConfigError for a wrong one."""
-    from smpc_dp.privacy.secagg_plan import part_of
+def with_earlier_defaults(parameters: Written) -> Written:
+    """Return parameters with the defaults of earlier versions of sums, as if they were written."""
+    return {"corrupt": EARLIER_CORRUPT, **parameters}
 
-    corrupt = parameters.get("corrupt", CORRUPT)
+
+def corrupt_as_written(first: int, version: int, parameters: Written, parties: int) -> int:
+    """Return c of a session of sums, from its key `corrupt`; raise ConfigError for a wrong one.
+
+    `first`: the first version whose sessions tolerate one colluding party unless they say otherwise.
+    """
+    from smpc_dp.privacy.secagg_plan import default_corrupt, part_of
+
+    written = parameters if version >= first else with_earlier_defaults(parameters)
+    corrupt = written.get("corrupt", default_corrupt(parties))
     if isinstance(corrupt, bool) or not isinstance(corrupt, int | float) or not 0 <= corrupt < 1:
         raise ConfigError.at("corrupt", f"must be a number in [0, 1), is {corrupt!r}", ConfigCheck.RANGE)
     return part_of(parties, corrupt)
@@ -215,8 +224,9 @@ class SessionProtocol:
 
     Attributes:
         name: as in a session file.
-        versions: for each version of sessions that are run a checker of `[parameters]`; none for a protocol
-            of single requests, in sessions of other protocols.
+        versions: for each version of sessions that are run a checker of `[parameters]`; more than one where
+            they differ in defaults alone. None for a protocol of single requests, in sessions of other
+            protocols.
         audited: as `versions`, for those of earlier releases: their logs are audited, and no session is run.
         named: whether the checkers are given the parties' names, not their number.
         topology: who computes, for parameters as written.
@@ -237,8 +247,8 @@ class SessionProtocol:
         in_rounds: whether another framework's rounds can carry its requests, a step of all parties in each.
         averaging: how learners average by it; None where they do not.
         audit: of its logs; None without logs.
-        most_corrupt: c of a session, from parameters as written and a number of parties; raises ConfigError.
-            None where it follows from the plan alone.
+        most_corrupt: c of a session, from version, parameters as written and a number of parties; raises
+            ConfigError. None where it follows from the plan alone.
         event: the privacy event of a request with these parameters.
         cost: of one request, for checked parameters and a number of servers; it returns None where none is
             planned.
@@ -265,7 +275,7 @@ class SessionProtocol:
     in_rounds: bool = False
     averaging: Averaging | None = None
     audit: Audit | None = None
-    most_corrupt: Callable[[Written, int], int] | None = None
+    most_corrupt: Callable[[int, Written, int], int] | None = None
     event: Callable[[Any], Event] = _event_of_request
     cost: Callable[[Any, int], Cost | None] = _cost_of_sum
     tables: Mapping[str, Callable[[], Roles]] = field(default_factory=dict)
@@ -279,8 +289,8 @@ class SessionProtocol:
 
     @property
     def version(self) -> int:
-        """The version of the session files that are written for it."""
-        return min(self.versions, default=1)
+        """The version of the session files that are written for it: the newest."""
+        return max(self.versions, default=1)
 
     def checker(self, version: int) -> Callable[..., tuple[Any, list[ConfigIssue]]] | None:
         """Return the checker of `[parameters]` of a version, also of an earlier release; None for others."""

@@ -32,6 +32,8 @@ MAX_PARTIES = 1_000_000
 SMALL_SESSION = 64
 # From here on a session tolerates a loss unless its file says otherwise.
 FEWEST_WITH_LOSS = 5
+# From here on it tolerates a party that colludes with the aggregator; with fewer there is no session.
+FEWEST_WITH_CORRUPT = 3
 
 # Sizes on the wire, in bytes; the formulas that use them are in `communication`.
 PARTY = 2
@@ -131,6 +133,14 @@ def default_dropout(parties: int) -> float:
     A tenth of the parties, and from `FEWEST_WITH_LOSS` parties up at least one.
     """
     return max(0.1, 1 / parties) if parties >= FEWEST_WITH_LOSS else 0.1
+
+
+def default_corrupt(parties: int) -> float:
+    """Return the fraction of colluding parties that a session tolerates unless its file says otherwise.
+
+    A tenth of the parties, and from `FEWEST_WITH_CORRUPT` parties up at least one.
+    """
+    return max(0.1, 1 / parties) if parties >= FEWEST_WITH_CORRUPT else 0.1
 
 
 @checks_numbers

@@ -17,7 +17,7 @@ from smpc_dp.engine.phases.parameters import MAX_PARTIES, RequestParameters
 from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.session_protocol import RECORDS
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
-from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout
+from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.records.record_result import KIND, RecordResult
 from smpc_dp.secagg.noisy import MOST_COMPLETE, noise_counts
 from smpc_dp.secagg.params import Corrupt, Security, Share, plan_graph
@@ -96,7 +96,7 @@ class RecordSettings(AskSettings, frozen=True, kw_only=True):
             extra={"range": "[0, 0.5)", "default": "0.1, and from five parties up at least one party"},
         ),
     ] = None
-    corrupt: Corrupt = 0.1
+    corrupt: Corrupt = None
     security: Security = 40
 
 
@@ -371,9 +371,7 @@ def check_record_settings(
     if parties > MAX_PARTIES:
         reason = f"at most {MAX_PARTIES} parties, has {parties}"
         return None, [*issues, ConfigIssue("roster", reason, ConfigCheck.TOO_LARGE)]
-    if "dropout" in good and good["dropout"] is None:
-        good["dropout"] = default_dropout(parties)
-    plan, more = plan_graph(good, parties, parties <= MOST_COMPLETE, "dropout" in parameters)
+    plan, more = plan_graph(good, parties, parties <= MOST_COMPLETE)
     issues += more
     if issues or plan is None or schema is None:
         return None, issues

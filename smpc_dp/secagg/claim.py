@@ -39,7 +39,8 @@ def _unchecked_claim(plan: SecAggPlan, survivors: int, same: bool) -> Claim:
         else f", except with probability 2^-{plan.failure_bits:.1f} an attempt"
     )
     adversary = (
-        f"an aggregator that deviates and up to {plan.max_corrupt} parties that collude with it learn"
+        f"an aggregator that deviates and up to {plan.max_corrupt} of {plan.parties} parties that collude "
+        "with it learn"
         if plan.max_corrupt
         else "an aggregator that deviates, without any party that colludes with it, learns"
     )
@@ -115,7 +116,7 @@ def with_check(
         by_some: whether some survivors check the total for all.
     """
     if plan.max_corrupt:
-        adversary = f" and up to {plan.max_corrupt} parties that collude with it"
+        adversary = f" and up to {plan.max_corrupt} of {plan.parties} parties that collude with it"
         committed = (
             f"the honest survivors' {vectors} and of one vector for each corrupt survivor, fixed before the "
             "first honest commitment was shown; which of them survive is chosen later, before the total is "

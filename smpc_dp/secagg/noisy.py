@@ -25,7 +25,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SMALL_SESSION
 from smpc_dp.secagg.claim import noisy_claim
 from smpc_dp.secagg.params import OF_GOPA, SAME, CheckedTotal, SumSettings, check_sum, resolve_total
-from smpc_dp.secagg.versions import VERSION
+from smpc_dp.secagg.versions import EARLIER_VERSION
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -58,7 +58,7 @@ class NoisySumParameters(CheckableParameters, frozen=True):
     The claim counts on `honest` shares: see `counted_shares`.
     """
 
-    version: ClassVar[int] = VERSION
+    group_version: ClassVar[int] = EARLIER_VERSION
     epsilon: float
     delta: float
     mechanism: ShareName
@@ -131,8 +131,9 @@ class NoisySumParameters(CheckableParameters, frozen=True):
     @property
     def known_noise(self) -> str:
         """The noise that observers of a sum know, in words."""
-        corrupt = self.plan.max_corrupt
-        return f"up to {corrupt} colluding parties' own noise" if corrupt else "any one party's own noise"
+        parties, corrupt = self.plan.parties, self.plan.max_corrupt
+        colluding = f"the own noise of up to {corrupt} of {parties} parties that collude"
+        return colluding if corrupt else "any one party's own noise"
 
     def claim(self, survivors: int) -> Claim:
         """Return the claim: that of the secure sum, and (epsilon, delta) of the release."""

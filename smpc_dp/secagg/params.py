@@ -21,9 +21,15 @@ from smpc_dp.engine.phases.parameters import (
 )
 from smpc_dp.engine.result import Claim
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
-from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout, part_of, plan_secagg
+from smpc_dp.privacy.secagg_plan import (
+    SecAggPlan,
+    default_corrupt,
+    default_dropout,
+    part_of,
+    plan_secagg,
+)
 from smpc_dp.secagg.claim import sum_claim
-from smpc_dp.secagg.versions import VERSION
+from smpc_dp.secagg.versions import EARLIER_VERSION
 from smpc_dp.settings import read
 
 if TYPE_CHECKING:
@@ -34,6 +40,13 @@ if TYPE_CHECKING:
 PRIVACY_KEYS = ("epsilon", "delta", "mechanism", "l2_bound", "complete_graph")
 # Key of the rule against differences (`survivors`).
 SAME = "same_survivors"
+# What is said of a default without which there is a plan: fraction, number, and parties in all.
+_DEFAULT = {
+    "dropout": "is not given, and no plan tolerates its default, {:g}: {} of {} parties lost; "
+    "write dropout = 0.0 to tolerate no loss, or lower corrupt",
+    "corrupt": "is not given, and no plan tolerates its default, {:g}: {} of {} parties corrupt; "
+    "lower dropout, or write corrupt = 0.0 to tolerate no colluding party",
+}
 # Keys that a secure sum lacks, with noise or without.
 OF_GOPA = {
     key: f"is not for protocol 'secagg': {key} is a parameter of protocol 'gopa'"
@@ -44,7 +57,7 @@ OF_GOPA = {
 class SecAggParameters(CheckableParameters, frozen=True):
     """Checked parameters of an exact sum; `same_survivors`: all of a session are over the same survivors."""
 
-    version: ClassVar[int] = VERSION
+    group_version: ClassVar[int] = EARLIER_VERSION
     same_survivors: bool = True
 
     @property
@@ -73,12 +86,10 @@ Bounds = float | int | list[float | int]
 
 
 Corrupt = Annotated[
-    float,
+    Annotated[float, Meta(ge=0, lt=1)] | None,
     Meta(
-        ge=0,
-        lt=1,
         description="fraction that may collude with the aggregator; corrupt + 2 dropout stays below 1",
-        extra={"range": "[0, 1)"},
+        extra={"range": "[0, 1)", "default": "0.1, and at least one party"},
     ),
 ]
 Security = Annotated[float, Meta(ge=20, le=128, description="bits for the statistical failures of the plan")]
@@ -126,7 +137,7 @@ class SumSettings(msgspec.Struct, frozen=True, kw_only=True):
             },
         ),
     ] = None
-    corrupt: Corrupt = 0.1
+    corrupt: Corrupt = None
     security: Security = 40
 
 
@@ -197,6 +208,7 @@ def check_sum(
     keys of other kinds of sums, each with the combination that this one does not have. `l2_bound`, where it
     is one of the settings, stands in the place of the bounds of coordinates. `complete`: everyone is
     everyone's neighbour, however many there are. `loss`: the default of `dropout`, `default_dropout` if None.
+    That of `corrupt` is `default_corrupt`.
     """
     unknown = f"unknown parameter of {protocol}"
     good, issues = read(settings, parameters, unknown=unknown, refused=refused, explained=explained)
@@ -211,11 +223,9 @@ def check_sum(
             ConfigIssue("roster", f"at most {MAX_PARTIES} parties, has {parties}", ConfigCheck.TOO_LARGE)
         )
     issues += _encoding_issues(good, min(parties, MAX_PARTIES))
-    if "dropout" in good and good["dropout"] is None:
-        good["dropout"] = default_dropout(parties) if loss is None else loss
     plan: SecAggPlan | None = None
     if parties <= MAX_PARTIES:
-        plan, more = plan_graph(good, parties, complete, "dropout" in parameters)
+        plan, more = plan_graph(good, parties, complete, loss)
         issues += more
     if issues or plan is None:
         return None, good, issues
@@ -269,34 +279,45 @@ def resolve_total(
 
 
 def plan_graph(
-    good: Mapping[str, Any], parties: int, complete: bool, written: bool
+    good: Mapping[str, Any], parties: int, complete: bool, loss: float | None = None
 ) -> tuple[SecAggPlan | None, list[ConfigIssue]]:
-    """Return the plan, and the faults that prevent it; `written`: whether `dropout` is given."""
-    planned = functools.partial(
-        plan_secagg,
-        parties,
-        # A value that is no number is replaced by the one that affects a plan least: only certain faults are
-        # named.
-        corrupt=float(good.get("corrupt", 0.0)),
-        security=float(good.get("security", 40)),
-        least_degree=parties - 1 if complete else 2,
-    )
-    dropout = float(good.get("dropout", 0.0))
+    """Return the plan of valid settings, and the faults that prevent it.
+
+    `dropout` and `corrupt` have their defaults where they are None: `loss` as of `check_sum`.
+    """
+    defaults = {
+        "dropout": default_dropout(parties) if loss is None else loss,
+        "corrupt": default_corrupt(parties),
+    }
+    # A value that is no number is replaced by the one that affects a plan least: only certain faults are
+    # named.
+    given = {key: good.get(key, 0.0) for key in defaults}
+    unwritten = [key for key, value in given.items() if value is None]
+    asked = {key: float(defaults[key] if key in unwritten else given[key]) for key in defaults}
+
+    def planned(dropout: float, corrupt: float) -> SecAggPlan:
+        return plan_secagg(
+            parties,
+            dropout=dropout,
+            corrupt=corrupt,
+            security=float(good.get("security", 40)),
+            least_degree=parties - 1 if complete else 2,
+        )
+
     try:
-        return planned(dropout=dropout), []
+        return planned(**asked), []
     except ConfigError as error:
         # The number of parties is not a parameter: it is the roster's.
         issues = [
             ConfigIssue("roster" if where == "parties" else where, reason, check)
             for where, reason, check in error.issues
         ]
-    if not written and _succeeds(lambda: planned(dropout=0.0)):
-        lost = f"{part_of(parties, dropout)} of {parties} parties lost"
-        reason = (
-            f"is not given, and no plan tolerates its default, {dropout:g}: {lost}; "
-            "write dropout = 0.0 to tolerate no loss, or lower corrupt"
-        )
-        issues.append(ConfigIssue("dropout", reason, ConfigCheck.INFEASIBLE))
+    for key in unwritten:
+        if _succeeds(functools.partial(planned, **(asked | {key: 0.0}))):
+            count = part_of(parties, asked[key])
+            issues.append(
+                ConfigIssue(key, _DEFAULT[key].format(asked[key], count, parties), ConfigCheck.INFEASIBLE)
+            )
     return None, issues
 
 

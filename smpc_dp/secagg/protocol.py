@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.engine.averaging import Averaging
-from smpc_dp.engine.session_protocol import Roles, SessionProtocol, corrupt_as_written
+from smpc_dp.engine.session_protocol import Roles, SessionProtocol, corrupt_as_written, with_earlier_defaults
 from smpc_dp.errors import ConfigIssue
-from smpc_dp.secagg.versions import AUDITED_VERSION, VERSION
+from smpc_dp.secagg.versions import AUDITED_VERSION, EARLIER_VERSION, VERSION
 
 if TYPE_CHECKING:
     from smpc_dp.engine.phases.parameters import SumParameters
@@ -24,6 +25,12 @@ def _check(parameters: Mapping[str, object], parties: int) -> tuple[SumParameter
     from smpc_dp.secagg.check import check_session
 
     return check_session(parameters, parties)
+
+
+def _check_earlier(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[SumParameters | None, list[ConfigIssue]]:
+    return _check(with_earlier_defaults(parameters), parties)
 
 
 def _check_group(
@@ -69,13 +76,13 @@ def _checkers_tables() -> Roles:
 PROTOCOLS = (
     SessionProtocol(
         name="secagg",
-        versions={VERSION: _check},
-        audited={AUDITED_VERSION: _check},
+        versions={VERSION: _check, EARLIER_VERSION: _check_earlier},
+        audited={AUDITED_VERSION: _check_earlier},
         party=_party,
         aggregator=_aggregator,
         in_rounds=True,
         averaging=Averaging(settings=frozenset({"mechanism", "total"}), is_exact=True, check=_check_group),
-        most_corrupt=corrupt_as_written,
+        most_corrupt=functools.partial(corrupt_as_written, VERSION),
         tables={"secagg": _tables, "secagg-checkers": _checkers_tables},
         vectors=("secagg",),
     ),

@@ -153,7 +153,7 @@ class StepSettings(AskSettings, frozen=True, kw_only=True):
             extra={"range": "[0, 0.5)", "default": "as above"},
         ),
     ] = None
-    corrupt: Corrupt = 0.1
+    corrupt: Corrupt = None
     security: Security = 40
 
 

@@ -246,7 +246,7 @@ class Membership:
         if self.group is not None:
             # A party that takes this request for another group's has another operation, and is not added up.
             operation = group_operation(operation, names)
-            protocol, version = self.parameters.protocol, self.parameters.version
+            protocol, version = self.parameters.protocol, self.parameters.group_version
             speakers = {*names, self.aggregator, *self.servers}
             keys = {name: key for name, key in keys.items() if name in speakers}
         return Context(

@@ -33,6 +33,8 @@ class SessionPlan(Cost, frozen=True, kw_only=True):
     Attributes:
         protocol: of the session.
         parties, lost, corrupt: how many there are, may be lost, and may collude.
+        later: of `lost` those that may be lost from a request after the first one.
+        quorum: how many must sign a set of parties; 0 where none is signed.
         step_timeout: the seconds that a step waits for a party that is lost.
     """
 
@@ -40,6 +42,8 @@ class SessionPlan(Cost, frozen=True, kw_only=True):
     parties: int
     lost: int
     corrupt: int
+    later: int
+    quorum: int
     step_timeout: float
 
     @property
@@ -88,8 +92,26 @@ def session_plan(session: SessionFile) -> SessionPlan | None:
         parties=tolerated.parties,
         lost=tolerated.lost,
         corrupt=tolerated.corrupt,
+        later=tolerated.later,
+        quorum=tolerated.quorum,
         step_timeout=session.timeouts.step,
     )
+
+
+def version_notes(session: SessionFile) -> tuple[str, ...]:
+    """Return whether a session has the defaults of an earlier release; empty for the newest version."""
+    newest = session.described.version
+    if session.version == newest:
+        return ()
+    return (
+        f"Version {session.version} of '{session.protocol}' has the defaults of an earlier release; those of "
+        f"this one are of version {newest}, which all members need this release for.",
+    )
+
+
+def tolerance_lines(session: SessionFile) -> list[str]:
+    """Return what a session's requests tolerate, and whether by the defaults of an earlier release."""
+    return [*map(str, tolerances(session)), *version_notes(session)]
 
 
 def total_notes(session: SessionFile) -> tuple[str, ...]:

@@ -59,7 +59,6 @@ def statistics(
     for index, table in enumerate(read):
         table.check_rows(f"tables[{index}]")
     given = {
-        "corrupt": 0.1,
         **parameters,
         "records": known.to_json(),
         "ask": ask if isinstance(ask, str) else list(ask),

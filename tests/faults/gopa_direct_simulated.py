@@ -15,6 +15,7 @@ from smpc_dp.capabilities.gopa import direct_messages as d
 from smpc_dp.capabilities.gopa import messages as g
 from smpc_dp.capabilities.gopa.direct_params import DirectParameters, check_parameters
 from smpc_dp.capabilities.gopa.direct_states import party
+from smpc_dp.capabilities.gopa.versions import EARLIER_VERSION
 from smpc_dp.encoding import fixed_point_sum
 from smpc_dp.engine.events import Cancellation, Deadline, Event, Message, PeersLost, Start
 from smpc_dp.engine.phases import messages as m
@@ -75,7 +76,7 @@ class DirectRow:
         """Give everyone a new machine, for another request."""
         self.context = Context(
             protocol=self.parameters.protocol,
-            version=self.parameters.version,
+            version=EARLIER_VERSION,
             session_digest=self.digest,
             request=request,
             names=self.names,

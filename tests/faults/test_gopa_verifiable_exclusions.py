@@ -18,6 +18,7 @@ from smpc_dp.capabilities.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters, check_parameters
 from smpc_dp.capabilities.gopa.verifiable.statements import BOUNDS, COMMIT_MALFORMED, FALSE, MALFORMED
 from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR
+from smpc_dp.capabilities.gopa.versions import EARLIER_VERSION, VERSION
 from smpc_dp.engine.collector import Item
 from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.logs.audits.audit import audit_stream
@@ -40,10 +41,12 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     PARAMETERS,
     PARTIES,
     RELAY,
+    UNSAID,
     Host,
     RecordedRun,
     Setting,
     execute,
+    parameters,
 )
 from tests.faults.gopa_hosts import liar, losing
 
@@ -272,3 +275,23 @@ def test_ranges_that_differ_too_much_are_named() -> None:
     assert fault.where == "precision"
     assert fault.reason.startswith("bits: more than 65536 in all coordinates")
     assert fault.reason.endswith("ranges have 2 to 2000000 steps: bring coordinates to one scale")
+
+
+@pytest.mark.parametrize(
+    ("names", "lost", "left", "quorum"),
+    [(("ann", "ben", CHEAT), {}, 2, 3), (PARTIES, {"eve": 9}, 3, 4)],
+    ids=["three", "five, one lost"],
+)
+def test_what_a_plan_says_of_exclusions_by_default_holds(
+    names: tuple[str, ...], lost: dict[str, int], left: int, quorum: int
+) -> None:
+    """In the version before a quorum was left, and the others had an average."""
+    given = UNSAID | {"length": 1, "epsilon": 9.0}
+    before, today = (Setting({name: (1,) for name in names}, given, n) for n in (EARLIER_VERSION, VERSION))
+    assert f": {left} of {len(names)} are left, and {quorum} must sign" in parameters(today).notes[-1]
+    assert not any("must sign" in note for note in parameters(before).notes)
+    ran = execute({CHEAT: off_by_one}, setting=today, kill=lost)
+    assert isinstance(ran.errors[RELAY], TimeoutFault)
+    assert f"{left} of {len(names)} parties are left, {quorum} are needed" in str(ran.errors[RELAY])
+    assert {*ran.errors} == {RELAY, *names} - {*lost}
+    assert {*execute({CHEAT: off_by_one}, setting=before, kill=lost).errors} == {CHEAT}

@@ -19,7 +19,7 @@ import msgspec
 
 from smpc_dp._core import tuple_hash
 from smpc_dp.capabilities.gopa.verifiable import messages as v
-from smpc_dp.capabilities.gopa.versions import VERSION
+from smpc_dp.capabilities.gopa.versions import EARLIER_VERSION, VERSION
 from smpc_dp.capabilities.pairs.kernels import Field
 from smpc_dp.capabilities.pairs.kernels.named import find_kernel
 from smpc_dp.capabilities.pairs.ustatistic.terms import statistic_context
@@ -101,7 +101,7 @@ LEARNER: dict[str, Any] = {
     "delta": 1e-2,
     "averager": {"method": "gopa", "verifiable": True},
 }
-VERSIONS = dict.fromkeys(("gopa", "learn"), VERSION)
+VERSIONS = {"gopa": VERSION, "learn": EARLIER_VERSION}
 
 
 # What both say
@@ -248,7 +248,7 @@ def _session(
     ]
     text = session_json(canonical_session(protocol, VERSIONS[protocol], parameters, members))
     keys = {name: identity.public_key for name, identity in identities.items()}
-    context = Context("gopa", VERSION, session_digest(text), 1, tuple(names), lab.RELAY, keys)
+    context = Context("gopa", VERSIONS[protocol], session_digest(text), 1, tuple(names), lab.RELAY, keys)
     return text.decode("ascii"), context, identities
 
 
@@ -615,4 +615,8 @@ def _sessions() -> tuple[bytes, ...]:
     texts = [_session("gopa", ONE.declared, lab.PARTIES)[0], lab.honest(ball=True).header.session]
     documents = [json.loads(text) for text in texts]
     documents.append(documents[0] | {"protocol": "secagg", "version": 2, "parameters": statistics.PARAMETERS})
+    # Of these c follows from the version.
+    unsaid = {key: value for key, value in ONE.declared.items() if key not in ("dropout", "corrupt")}
+    documents += [documents[0] | {"version": version, "parameters": unsaid} for version in (3, 4, 5)]
+    documents.append(documents[3] | {"version": 3})
     return tuple(map(encode, documents))

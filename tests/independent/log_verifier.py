@@ -163,7 +163,7 @@ def read_session(text: str) -> Run:
         parameters, roster = session["parameters"], session["roster"]
         kind = session["protocol"], session["version"], parameters.get("verifiable")
         need(
-            kind in [("gopa", version, True) for version in (2, 3, 4)],
+            kind in [("gopa", version, True) for version in (2, 3, 4, 5)],
             "a session without verifiable averages",
         )
         keys: dict[str, bytes] = {}
@@ -180,7 +180,8 @@ def read_session(text: str) -> Run:
         need(
             len(roles["aggregator"]) == 1 and 0 < len(parties) <= 10_000, "not one aggregator, or no parties"
         )
-        colluders = int(parameters.get("corrupt", 0.1) * len(parties) + 1e-9)
+        default = max(0.1, 1 / len(parties)) if session["version"] > 4 and len(parties) > 2 else 0.1
+        colluders = int(parameters.get("corrupt", default) * len(parties) + 1e-9)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise Refused(f"the session is malformed: {error!r}") from None
     quorum = (len(parties) + colluders) // 2 + 1

@@ -121,7 +121,7 @@ def drop_members(session: Path) -> None:
 
 FILES: dict[str, tuple[Callable[[Path], None], list[str]]] = {
     "unknown protocol": (edit('"secagg"', '"secsum"'), ["protocol: 'secsum' is unknown"]),
-    "unknown version": (edit("version = 2", "version = 7"), ["version: 7 is unknown"]),
+    "unknown version": (edit("version = 3", "version = 7"), ["version: 7 is unknown"]),
     "unknown parameter": (edit("length = 2", "length = 2\nlenght = 3"), ["parameters.lenght: unknown"]),
     "several at once": (
         edit("upper = 1.0", 'upper = -2.0\nsecurity = 7\nkind = "complex"'),

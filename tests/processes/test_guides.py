@@ -27,11 +27,11 @@ ADDRESS = "127.0.0.1:7100"
 # What a guide prints, whatever the noise is.
 PRINTED = {
     "secure-sum": (
-        "tolerates 1 lost, 0 corrupt of 4 parties",
-        "sum over 4 of 4 parties: [8.0, 2.0]",
+        "tolerates 1 lost, 1 corrupt of 5 parties, quorum 4",
+        "sum over 5 of 5 parties: [10.0, 1.0]",
         "every party checks the total",
         '"checked": true',
-        "sum over 3 of 4 parties: [7.0, -1.0]",
+        "sum over 4 of 5 parties: [9.0, -2.0]",
         "without: dave",
     ),
     "private-average": (

@@ -45,6 +45,7 @@ PARAMETERS: dict[str, object] = {
     "upper": 1.0,
     "precision": 1e-6,
     "dropout": 0.25,
+    "corrupt": 0.0,
     "same_survivors": False,
 }
 FAST = Timeouts(connect=20.0, step=20.0)

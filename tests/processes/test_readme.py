@@ -41,8 +41,8 @@ def test_the_shell_block_runs(tmp_path: Path) -> None:
         timeout=180,
     )
     assert done.returncode == 0, done.stderr
-    assert "tolerates 1 lost, 0 corrupt of 4 parties" in done.stdout
-    assert "average over 4 of 4 parties: [1.5, -2.25]" in done.stdout
+    assert "tolerates 1 lost, 1 corrupt of 5 parties, quorum 4; after the first request 0 lost" in done.stdout
+    assert "average over 5 of 5 parties: [1.5, -2.25]" in done.stdout
 
 
 @pytest.mark.parametrize("protocol", ["secagg", "gopa"])

@@ -285,9 +285,21 @@ def test_ctrl_c_and_a_killed_launcher_leave_no_process_behind(session: Path, num
 
 
 @pytest.mark.long
-def test_a_session_file_changed_on_one_side_is_refused_and_said(session: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("upper = 100.0", "upper = 90.0", "parameters.upper: 90.0 here, 100.0 there"),
+        # With other defaults, and the same parameters as written.
+        ("version = 3", "version = 2", "version: 2 here, 3 there"),
+    ],
+    ids=["parameter", "version"],
+)
+def test_a_session_file_changed_on_one_side_is_refused_and_said(
+    session: Path, before: str, after: str, said: str
+) -> None:
     other = session.parent / "changed.toml"
-    other.write_text(session.read_text().replace("upper = 100.0", "upper = 90.0"))
+    assert before in session.read_text()
+    other.write_text(session.read_text().replace(before, after))
     launcher = Launcher()
     commands = {"aggregator": member_command("party", str(session), "--as", "aggregator")}
     for name in PARTIES:
@@ -295,7 +307,7 @@ def test_a_session_file_changed_on_one_side_is_refused_and_said(session: Path) -
         commands[name] = member_command("party", str(file), "--as", name)
     outcomes = asyncio.run(launcher.run(commands, "aggregator"))
     assert outcomes[PARTIES[0]].exit_code == 1
-    assert "parameters.upper: 90.0 here, 100.0 there" in outcomes[PARTIES[0]].errors
+    assert said in outcomes[PARTIES[0]].errors
     # The others need not fail: one missing party is within the plan.
     assert outcomes["aggregator"].ok, outcomes["aggregator"].errors
 

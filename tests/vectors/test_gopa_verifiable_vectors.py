@@ -25,6 +25,8 @@ BASES = {
         "verifiable-run-honest-ball.json",
         "verifiable-run-honest-box.json",
         "verifiable-run-honest-of-version-2.json",
+        "verifiable-run-honest-of-version-4.json",
+        "verifiable-run-honest-of-version-5.json",
         "verifiable-run-edge-left-out.json",
     )
 }

@@ -22,6 +22,10 @@ MOST_PARTIES = 65_535
 # today. They differ in what is signed, and in the bound of published values.
 BEFORE = 2
 VERIFIABLE = (BEFORE, 3, 4)
+# The version of sums whose sessions tolerate one colluding party unless they say otherwise; before it a tenth
+# of the parties, which of fewer than ten is none.
+TOLERANT = {"secagg": 3, "gopa": 5}
+EARLIER_CORRUPT = 0.1
 # Keys of the parameters, and how deep their tables and arrays are within each other, at most.
 MOST_KEYS, MOST_DEPTH = 1000, 32
 HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]{2,45}\]")
@@ -39,6 +43,14 @@ class Session:
     names: list[str]
     aggregator: str
     checkpoint_key: bytes | None
+
+
+def with_corrupt(session: Session) -> dict[str, Any]:
+    """Return the parameters of sums, with the default of `corrupt` in their version."""
+    parties, default = len(session.names), EARLIER_CORRUPT
+    if session.version >= TOLERANT[session.protocol] and parties > 2:
+        default = max(default, 1 / parties)
+    return {"corrupt": default, **session.parameters}
 
 
 def read_session(text: str) -> Session:

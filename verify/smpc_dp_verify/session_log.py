@@ -35,7 +35,7 @@ FIRST = {"format": "text", "version": "integer", "session": "hash", "scope": "ha
 RUN = {"number": "integer", "request": "integer", "run_id": "hash", "before": "hash"}
 CERTIFIED = {"certifies": "integer", "protocol": "name", "version": "integer"}
 CERTIFIED |= dict.fromkeys(("members", "signers", "signatures"), "base64")
-PROTOCOLS = {("gopa", 2), ("gopa", 3), ("gopa", 4), ("pairwise-statistic", 3)}
+PROTOCOLS = {("gopa", 2), ("gopa", 3), ("gopa", 4), ("gopa", 5), ("pairwise-statistic", 3)}
 
 
 def next_head(head: bytes, number: int, line: Line) -> bytes:

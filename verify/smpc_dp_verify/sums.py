@@ -11,11 +11,11 @@ from typing import Any
 
 from smpc_dp_verify.encodings import tuple_hash
 from smpc_dp_verify.errors import Refused, required
-from smpc_dp_verify.session import Session, read_session
+from smpc_dp_verify.session import Session, read_session, with_corrupt
 
 # What a session of sums with noise has: any of these parameters, or this protocol.
 NOISY = {"epsilon", "delta", "mechanism", "l2_bound", "complete_graph", "budget"}
-VERSIONS = {("secagg", 2), ("gopa", 4)}
+VERSIONS = {("secagg", 2), ("secagg", 3), ("gopa", 4), ("gopa", 5)}
 LONGEST_SESSION = 64 << 20
 # The default of `precision` of sums with noise is this part of the widest range, and at least 2^-900.
 STEPS = 1 << 20
@@ -116,7 +116,7 @@ def read_sums(session: Session) -> Sums:
     required((session.protocol, session.version) in VERSIONS and is_signed, "no total is signed")
     try:
         is_noisy = session.protocol == "gopa" or "records" in given or bool(NOISY & {*given})
-        corrupt = _part(given.get("corrupt", 0.1), parties)
+        corrupt = _part(with_corrupt(session)["corrupt"], parties)
         common: dict[str, Any] = {
             "session": session,
             "corrupt": corrupt,

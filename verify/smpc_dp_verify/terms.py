@@ -20,7 +20,7 @@ from smpc_dp_verify.learner import read_learner
 from smpc_dp_verify.noise import ROUNDED, Noise
 from smpc_dp_verify.record_plan import Request, check_errors, read_request
 from smpc_dp_verify.schedule import group_of
-from smpc_dp_verify.session import VERIFIABLE, Session
+from smpc_dp_verify.session import TOLERANT, VERIFIABLE, Session, with_corrupt
 
 OPERATION = re.compile(r"(?s:(.*) )?(0|[1-9a-f][0-9a-f]*)/(0|[1-9a-f][0-9a-f]*)( of group [0-9a-f]{64})?")
 MOST_PARTIES, MOST_BITS = 10_000, 1 << 16
@@ -57,7 +57,7 @@ BOUNDS = ("lower", "upper", "l2_bound")
 # Parameters of statistics of records alone.
 OF_RECORDS = ("records", "ask", "answer_weights", "max_standard_error", "public_rows", "hidden_totals")
 # Sessions that have pairwise statistics through an aggregator.
-STATISTICS = {("secagg", 1), ("secagg", 2), *(("gopa", version) for version in (1, *VERIFIABLE))}
+STATISTICS = {(protocol, version) for protocol, last in TOLERANT.items() for version in range(1, last + 1)}
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def read_terms(session: Session, request: int, operation: str) -> Terms:
             return _of_group(session, request, operation, own, pair)
         kind = (session.protocol, session.version, session.parameters.get("verifiable"))
         required(
-            kind in {("gopa", version, True) for version in VERIFIABLE},
+            kind in {("gopa", version, True) for version in (*VERIFIABLE, TOLERANT["gopa"])},
             "a session without verifiable averages",
         )
         required(kind[2] is True, "the parameter verifiable")
@@ -144,7 +144,7 @@ def read_terms(session: Session, request: int, operation: str) -> Terms:
             terms = _of_records(session, asked[1] or "", own, pair)
         else:
             _check_settings(session.parameters)
-            terms = _terms(session.names, session.digest, session.parameters, own, pair)
+            terms = _terms(session.names, session.digest, with_corrupt(session), own, pair)
         terms.noise.check(4 * own, pair)
         return terms
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
@@ -174,7 +174,7 @@ def _check_settings(parameters: dict[str, Any]) -> None:
 
 def _of_records(session: Session, asked: str, own: int, pair: int) -> Terms:
     """Return the terms of statistics of records, whose bounds and moves follow from columns and questions."""
-    given, parties = session.parameters, len(session.names)
+    given, parties = with_corrupt(session), len(session.names)
     required(parties <= MOST_COMPLETE, "the number of parties")
     required(
         {*given} <= {*OF_RECORDS, *RANGES, *CHOICES} - {"precision", "max_weight", "kind", "total"},
@@ -209,7 +209,7 @@ def corrupt_of(session: Session) -> int:
     kind = (session.protocol, session.version)
     is_direct = session.protocol == "gopa" and session.parameters.get("topology") == "direct"
     required(kind in STATISTICS and not is_direct, "a session without verifiable runs")
-    corrupt = session.parameters.get("corrupt", 0.1)
+    corrupt = with_corrupt(session)["corrupt"]
     required(_is_number(corrupt, *RANGES["corrupt"]), "the session is malformed")
     return _part(corrupt, len(session.names))
 
@@ -242,7 +242,7 @@ def _of_group(session: Session, request: int, operation: str, own: int, pair: in
 
 
 def _corrupt(parameters: dict[str, Any], parties: int) -> int:
-    return _part(parameters.get("corrupt", 0.1), parties)
+    return _part(parameters["corrupt"], parties)
 
 
 def _lost(parameters: dict[str, Any], parties: int) -> int:

@@ -15,6 +15,7 @@ PARAMETERS: dict[str, object] = {
     "upper": 64.0,
     "precision": 1e-6,
     "max_weight": 1000,
+    # One of four nodes may be lost. Of four none may collude with the server then: of five one may.
     "dropout": 0.25,
     "corrupt": 0.0,
     # A node may be lost in one round and not in the next: two such sums give away their difference.

@@ -61,7 +61,7 @@ def sum_roles(
     )
     board = None
     if parameters.is_logged:
-        simulated, board = with_board(simulated, parameters.version, declared or {})
+        simulated, board = with_board(simulated, declared or {})
     context = simulated.context
     parties: list[Run[Outcome]] = []
     clipped = 0

@@ -6,14 +6,14 @@ import copy
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.last_results import SentResults
-from smpc_dp.engine.registry import make_aggregator, make_party, session_protocol
+from smpc_dp.engine.registry import make_aggregator, make_party
 from smpc_dp.engine.result import Outcome, Result
 from smpc_dp.identity.keys import Identity
 from smpc_dp.session.memory.drive import drive
@@ -22,7 +22,7 @@ from smpc_dp.session.session_file import SessionFile, parse_session, roster_entr
 from smpc_dp.session.toml_text import toml, toml_key
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from smpc_dp.wire.signing import Context
-from smpc_dp_lab.vectors.runs import AGGREGATOR, NAMES, ROWS, header
+from smpc_dp_lab.vectors.runs import AGGREGATOR, NAMES, ROWS, VERSIONS, header
 
 Json = dict[str, Any]
 # The receiver of the results.
@@ -32,12 +32,16 @@ LENGTH = 2
 
 @dataclass(frozen=True)
 class SignedScenario:
-    """A session, what its parties give, and the parties that die, as in `runs.Scenario`."""
+    """A session, what its parties give, and the parties that die, as in `runs.Scenario`.
+
+    `version`: of the session; None: that of the other vectors.
+    """
 
     name: str
     about: str
     parameters: Mapping[str, object]
     protocol: str = "secagg"
+    version: int | None = None
     parties: int = 4
     kind: str = "sum"
     weights: Sequence[int] | None = None
@@ -51,7 +55,7 @@ class SignedScenario:
     def text(self) -> str:
         """The session file."""
         lines = [f"protocol = {toml(self.protocol, 'protocol')}"]
-        lines += [f"version = {session_protocol(self.protocol).version}", "", "[parameters]"]
+        lines += [f"version = {self.version or VERSIONS[self.protocol]}", "", "[parameters]"]
         lines += [
             f"{toml_key(key)} = {toml(value, f'parameters.{key}')}" for key, value in self.parameters.items()
         ]
@@ -127,6 +131,20 @@ CHECKED = SignedScenario(
     _FOUR | {"total": "checked"},
     kill={"dave": 6},
 )
+# Nothing is said of lost and of colluding parties.
+_UNSAID = {"length": LENGTH, "lower": -2.0, "upper": 2.0, "precision": 0.01, "total": "checked"}
+OF_VERSION_2 = SignedScenario(
+    "version-2",
+    "Five parties, version 2 without `dropout` and `corrupt`: none may collude, and 3 of 5 sign.",
+    _UNSAID,
+    parties=5,
+)
+OF_VERSION_3 = replace(
+    OF_VERSION_2,
+    name="version-3",
+    about="Five parties, version 3 without `dropout` and `corrupt`: one may collude, and 4 of 5 sign.",
+    version=3,
+)
 KEEP = SignedScenario(
     "gopa-keep",
     "An average of GOPA, in which the noise of a lost party is left.",
@@ -163,6 +181,8 @@ SCENARIOS = (
         weights=(1, 1000, 0, 37),
     ),
     KEEP,
+    OF_VERSION_2,
+    OF_VERSION_3,
 )
 
 
@@ -450,6 +470,13 @@ FAULTS = (
         "set-differs",
         lambda r: r.update(survivors=["alice", "bob", "dave"], absent=["carol"]),
         base=KEEP,
+    ),
+    Fault(
+        "version-3-quorum",
+        "The signatures of 3 of 5, which version 2 asks for.",
+        "no-quorum",
+        lambda r: r["evidence"]["participants"]["signatures"].pop("carol"),
+        base=OF_VERSION_3,
     ),
     Fault("residual", "Noise is left in it.", "wrong-result", _set("residual_pairs", to=1)),
 )

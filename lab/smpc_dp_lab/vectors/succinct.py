@@ -13,7 +13,7 @@ from smpc_dp.crypto.merkle import MerkleTree
 from smpc_dp.engine.phases import certify
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.privacy.certificates import expected_samples
-from smpc_dp.secagg.versions import VERSION
+from smpc_dp.secagg.versions import EARLIER_VERSION
 from smpc_dp.session.memory.simulated_run import Signer, public_keys
 from smpc_dp.wire.sets import pack_set
 from smpc_dp.wire.signing import Context, encode
@@ -68,7 +68,7 @@ def setup() -> tuple[Context, dict[str, Signer]]:
     signers = {
         name: Signer(name, SigningKey(signing_seed(party))) for party, name in enumerate((AGGREGATOR, *names))
     }
-    return Context("secagg", VERSION, bytes(32), 1, names, AGGREGATOR, public_keys(signers)), signers
+    return Context("secagg", EARLIER_VERSION, bytes(32), 1, names, AGGREGATOR, public_keys(signers)), signers
 
 
 def _certificates() -> JsonObject:

@@ -22,9 +22,19 @@ from smpc_dp_lab.vectors.verifiable_cheat import (
     ROUNDS_BASE,
     VERSION_2_BASE,
     VERSION_3_BASE,
+    VERSION_4_BASE,
+    VERSION_5_BASE,
     Cheat,
 )
-from smpc_dp_lab.vectors.verifiable_runs import BOX, OF_VERSION_2, OF_VERSION_3, RecordedRun, honest
+from smpc_dp_lab.vectors.verifiable_runs import (
+    BOX,
+    OF_VERSION_2,
+    OF_VERSION_3,
+    OF_VERSION_4,
+    OF_VERSION_5,
+    RecordedRun,
+    honest,
+)
 
 
 def all_cheats() -> Iterator[Cheat]:
@@ -45,6 +55,8 @@ def generate() -> dict[str, dict[str, object]]:
         BOX_BASE: honest(setting=BOX),
         VERSION_2_BASE: honest(setting=OF_VERSION_2),
         VERSION_3_BASE: honest(setting=OF_VERSION_3),
+        VERSION_4_BASE: honest(setting=OF_VERSION_4),
+        VERSION_5_BASE: honest(setting=OF_VERSION_5),
         ROUNDS_BASE: verifiable_openings.in_one_round(),
     }
     bounds = {
@@ -53,6 +65,8 @@ def generate() -> dict[str, dict[str, object]]:
         BOX_BASE: "values from 1 to 4 in the first and from -1 to 3 in the second",
         VERSION_2_BASE: "values from 0 to 4, version 2",
         VERSION_3_BASE: "values from 0 to 4, version 3",
+        VERSION_4_BASE: "values from 0 to 4, version 4 without `dropout` and `corrupt`",
+        VERSION_5_BASE: "values from 0 to 4, version 5 without `dropout` and `corrupt`",
     }
     files = {
         name: _run(name, bases[name], f"Five users, two coordinates, {bound}; nobody deviates.")

@@ -11,7 +11,7 @@ from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.wire.sets import pack_list, pack_set
 from smpc_dp.wire.signing import encode
 from smpc_dp_lab.vectors.fault import Fields, altered
-from smpc_dp_lab.vectors.verifiable_cheat import Cheat
+from smpc_dp_lab.vectors.verifiable_cheat import VERSION_5_BASE, Cheat
 from smpc_dp_lab.vectors.verifiable_host import (
     FORMAT,
     HEADER,
@@ -25,7 +25,15 @@ from smpc_dp_lab.vectors.verifiable_host import (
     with_payload,
 )
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, OTHER, instead, off_by_one
-from smpc_dp_lab.vectors.verifiable_runs import PARTIES, RELAY, RecordedRun, entry_of, execute
+from smpc_dp_lab.vectors.verifiable_runs import (
+    OF_VERSION_5,
+    PARTIES,
+    RELAY,
+    RecordedRun,
+    entry_of,
+    execute,
+    honest,
+)
 
 
 def all_cheats() -> Iterator[Cheat]:
@@ -149,6 +157,21 @@ def _certificates() -> Iterator[Cheat]:
         yield certified(f"{setup}-without-a-quorum", about, HEADS, kind, few)
         about = f"A signature on the head of the {setup} is another user's."
         yield certified(f"{setup}-with-a-forged-signature", about, HEADS, kind, forged)
+
+    # Version 4 asks for as many where nothing is said of `corrupt`.
+    three: Fields = {
+        "signers": pack_set([1, 2, 3], len(PARTIES)),
+        "signatures": lambda packed: packed[: 3 * 64],
+    }
+    yield changed_log(
+        "version-5-without-a-quorum",
+        "In a log of version 5 without `corrupt` the head of the commitments has three signatures.",
+        HEADS,
+        rewritten(v.CERTIFY_COMMITMENTS, RELAY, three),
+        RELAY,
+        ran=lambda: honest(setting=OF_VERSION_5),
+        base=VERSION_5_BASE,
+    )
 
     def reused(ran: RecordedRun) -> list[bytes]:
         other = entry_of(ran, v.CERTIFY_COMMITMENTS).payload

@@ -21,6 +21,8 @@ BALL_BASE = "verifiable-run-honest-ball"
 BOX_BASE = "verifiable-run-honest-box"
 VERSION_2_BASE = "verifiable-run-honest-of-version-2"
 VERSION_3_BASE = "verifiable-run-honest-of-version-3"
+VERSION_4_BASE = "verifiable-run-honest-of-version-4"
+VERSION_5_BASE = "verifiable-run-honest-of-version-5"
 EDGE_LEFT_OUT = "verifiable-run-edge-left-out"
 ROUNDS_BASE = "verifiable-run-false-openings"
 

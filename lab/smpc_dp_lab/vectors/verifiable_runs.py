@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from smpc_dp.capabilities.gopa.check import check_gopa
+from smpc_dp.capabilities.gopa.check import check_for_version
 from smpc_dp.capabilities.gopa.verifiable import committing, joining, publishing
 from smpc_dp.capabilities.gopa.verifiable import messages as v
 from smpc_dp.capabilities.gopa.verifiable.committing import AwaitCoinsCertificate, AwaitCommitmentsCertificate
@@ -24,7 +24,7 @@ from smpc_dp.capabilities.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.capabilities.gopa.verifiable.publishing import AwaitExclusionsCertificate
 from smpc_dp.capabilities.gopa.verifiable.statements import signed
 from smpc_dp.capabilities.gopa.verifiable.states import AGGREGATOR, PARTY, aggregator, party
-from smpc_dp.capabilities.gopa.versions import UNBOUNDED_VERSION, VERSION
+from smpc_dp.capabilities.gopa.versions import EARLIER_VERSION, UNBOUNDED_VERSION, VERSION
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.engine.collector import CollectorRole
@@ -81,13 +81,17 @@ class Setting:
 
     inputs: Mapping[str, Sequence[int]]
     declared: Mapping[str, object]
-    version: int = VERSION
+    version: int = EARLIER_VERSION
 
 
 SETTING = Setting(INPUTS, PARAMETERS)
 # As logs of earlier versions have it.
 OF_VERSION_2 = Setting(INPUTS, PARAMETERS, UNBOUNDED_VERSION)
 OF_VERSION_3 = Setting(INPUTS, PARAMETERS, 3)
+# Nothing is said of lost and of colluding parties: one is lost, and of version 5 one colludes.
+UNSAID = {key: value for key, value in PARAMETERS.items() if key not in ("dropout", "corrupt")}
+OF_VERSION_4 = Setting(INPUTS, UNSAID)
+OF_VERSION_5 = Setting(INPUTS, UNSAID, VERSION)
 BALL = Setting(BALL_INPUTS, BALL_PARAMETERS)
 BOX = Setting(BOX_INPUTS, BOX_PARAMETERS)
 # As few parties as have a sparse graph, and as little noise.
@@ -347,7 +351,7 @@ class RecordedRun:
 def parameters(setting: Setting = SETTING, *, ball: bool = False) -> VerifiableParameters:
     """Return the checked parameters of all these runs, or of those with a bound on the norm."""
     setting = BALL if ball else setting
-    checked, faults = check_gopa(setting.declared, len(setting.inputs))
+    checked, faults = check_for_version(setting.version, setting.declared, len(setting.inputs))
     if not isinstance(checked, VerifiableParameters):
         raise LocalError(f"the parameters of the vectors are wrong: {faults}")
     return checked

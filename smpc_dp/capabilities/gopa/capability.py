@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from smpc_dp.capabilities.gopa.versions import (
     AUDITED_VERSIONS,
+    EARLIER_VERSION,
     GOPA,
     PLAIN_VERSION,
     VERSION,
@@ -131,7 +132,7 @@ AUDIT = Audit(
     check_run_id=_check_run_id,
     auditor=_auditor,
     view=_view,
-    certifies=tuple((GOPA, number) for number in (VERSION, *AUDITED_VERSIONS)),
+    certifies=tuple((GOPA, number) for number in (VERSION, EARLIER_VERSION, *AUDITED_VERSIONS)),
 )
 """Of verifiable averages, also of learners'."""
 
@@ -145,7 +146,7 @@ def _steps() -> tuple[tuple[str, ...], ...]:
 PROTOCOLS = (
     SessionProtocol(
         name=GOPA,
-        versions={VERSION: functools.partial(_check, VERSION)},
+        versions={n: functools.partial(_check, n) for n in (VERSION, EARLIER_VERSION)},
         audited={n: functools.partial(_check, n) for n in (PLAIN_VERSION, *AUDITED_VERSIONS)},
         topology=_topology,
         is_logged=is_verifiable,
@@ -155,7 +156,7 @@ PROTOCOLS = (
         aggregator=_aggregator,
         averaging=Averaging(settings=frozenset({"verifiable", "on_dropout", "total"})),
         audit=AUDIT,
-        most_corrupt=corrupt_as_written,
+        most_corrupt=functools.partial(corrupt_as_written, VERSION),
         tables={"gopa": _tables, "gopa-verifiable": _verifiable_tables},
         steps=_steps,
         vectors=("gopa",),

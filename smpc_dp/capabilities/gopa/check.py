@@ -6,9 +6,14 @@ from collections.abc import Mapping
 
 from smpc_dp.capabilities.gopa import direct_params
 from smpc_dp.capabilities.gopa.params import GopaParameters
-from smpc_dp.capabilities.gopa.versions import AUDITED_VERSIONS, VERSION, is_verifiable
+from smpc_dp.capabilities.gopa.versions import (
+    AUDITED_VERSIONS,
+    EARLIER_VERSION,
+    VERSION,
+    is_verifiable,
+)
 from smpc_dp.encoding import shown
-from smpc_dp.engine.session_protocol import RECORDS
+from smpc_dp.engine.session_protocol import RECORDS, with_earlier_defaults
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.privacy.guarantee import BUDGET
 
@@ -17,12 +22,14 @@ def check_for_version(
     version: int, parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check the parameters of a session of this protocol version, as `check_gopa` does."""
+    if version == VERSION:
+        return check_gopa(parameters, parties)
     logged = version in AUDITED_VERSIONS
-    if version != VERSION and is_verifiable(parameters) != logged:
+    if version != EARLIER_VERSION and is_verifiable(parameters) != logged:
         needed = "true" if logged else "false"
         reason = f"must be {needed} in version {version} of 'gopa', an earlier one: write version = {VERSION}"
         return None, [ConfigIssue("verifiable", reason, ConfigCheck.CONFLICT)]
-    return check_gopa(parameters, parties)
+    return check_gopa(with_earlier_defaults(parameters), parties)
 
 
 def check_gopa(

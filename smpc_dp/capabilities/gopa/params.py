@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.capabilities.gopa.messages import AVERAGE, PARTY_STEPS, Average
 from smpc_dp.capabilities.gopa.plan import SessionNoise, plan_session
-from smpc_dp.capabilities.gopa.versions import GOPA, VERSION
+from smpc_dp.capabilities.gopa.versions import EARLIER_VERSION, GOPA
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.engine.phases.messages import UNCHECKED, Kinds
@@ -59,7 +59,7 @@ class GopaParameters(CheckableParameters, frozen=True):
     """
 
     protocol: ClassVar[str] = GOPA
-    version: ClassVar[int] = VERSION
+    group_version: ClassVar[int] = EARLIER_VERSION
     # Who sees what in a run, and what the noise shared with lost parties stays in.
     seen_by: ClassVar[str] = (
         "the aggregator, up to {corrupt} colluding parties, or any single curious party see"

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 GOPA = "gopa"
-VERSION = 4
+# From three parties up a session tolerates one colluding party, unless its file says otherwise.
+VERSION = 5
+# An earlier version, whose sessions are run: the same messages, with another default of `corrupt`. It is the
+# version of the runs of groups of learners too, and of their session.
+EARLIER_VERSION = 4
 # Earlier versions, of which logs are audited and no session is run: of verifiable sessions, and of those
 # without verifiable averages, which have logs of statistics of pairs.
 AUDITED_VERSIONS, PLAIN_VERSION = (2, 3), 1

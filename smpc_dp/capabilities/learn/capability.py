@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Averages of the method that alone has verifiable ones: sessions with them have logs of its protocol. None
 # where its capability is absent.
 LOGGED = find_protocol(METHODS["gopa"])
-# A session's groups average in its version: it is that of GOPA.
+# A session's groups average in its version: it is `group_version` of GOPA's parameters.
 VERSION = 4
 
 
@@ -120,7 +120,7 @@ def _audited() -> list[int]:
     """Return the earlier versions of verifiable averages, whose logs are audited."""
     if LOGGED is None or LOGGED.audit is None:
         return []
-    return [number for _, number in LOGGED.audit.certifies if number != VERSION]
+    return [number for _, number in LOGGED.audit.certifies if number < VERSION]
 
 
 def _checkers(versions: Iterable[int]) -> dict[int, Callable[..., Any]]:

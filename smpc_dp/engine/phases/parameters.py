@@ -64,6 +64,7 @@ class RequestParameters:
     """What the parameters of a request have in every protocol: a base without fields.
 
     Attributes:
+        group_version: of the runs of a group of learners, whose session has a version of its own.
         is_logged: whether a run has a log, and the party stores its state of the session log.
         hides_records: whether parties add noise to sums of their records.
         encoding: of the vectors; None where there are none.
@@ -71,7 +72,7 @@ class RequestParameters:
 
     __slots__ = ()
     protocol: ClassVar[str]
-    version: ClassVar[int] = 1
+    group_version: ClassVar[int] = 1
     is_logged: ClassVar[bool] = False
     hides_records: ClassVar[bool] = False
     encoding: Any

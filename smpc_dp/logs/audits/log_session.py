@@ -93,7 +93,7 @@ class LogSession:
             reason = f"a run of '{self.protocol}' that is not verifiable"
             raise VerificationError(reason, Check.NOT_VERIFIABLE)
         if described.most_corrupt is not None:
-            return described.most_corrupt(self.parameters, len(self.names))
+            return described.most_corrupt(self.version, self.parameters, len(self.names))
         planned: Any = self.planned(known)
         corrupt: int = planned.plan.max_corrupt
         return corrupt

@@ -131,12 +131,10 @@ def draw_kills(
     return {name: chooser.randint(1, messages) for name in dropouts}
 
 
-def with_board(
-    simulated: SimulatedRun, version: int, declared: Mapping[str, object]
-) -> tuple[SimulatedRun, MemoryBoard]:
+def with_board(simulated: SimulatedRun, declared: Mapping[str, object]) -> tuple[SimulatedRun, MemoryBoard]:
     """Return the simulated run with a roster of certificates, and its board.
 
-    A log can describe such a run. `version`: of its session.
+    A log can describe such a run.
     """
     roles: list[tuple[str, Role, str | None]] = [(AGGREGATOR, "aggregator", "127.0.0.1:1")]
     roles += [(name, "party", None) for name in simulated.context.names]
@@ -144,7 +142,7 @@ def with_board(
         Identity.from_seed(name, bytes(simulated.signers[name].key)).entry(role, address)
         for name, role, address in roles
     ]
-    context = replace(simulated.context, version=version)
+    context = simulated.context
     session = session_json(canonical_session(context.protocol, context.version, declared, members))
     context = replace(context, session_digest=session_digest(session))
     return replace(simulated, context=context), MemoryBoard(session.decode("ascii"))

@@ -24,23 +24,29 @@ SGD: dict[str, object] = {"learner": "sgd", "features": 2, "steps": 3, "epsilon"
             "secagg",
             5,
             {**SUM, "precision": 0.5},
-            ["tolerates 1 lost, 0 corrupt of 5 parties, quorum 3; after the first request 0 lost"],
+            ["tolerates 1 lost, 1 corrupt of 5 parties, quorum 4; after the first request 0 lost"],
         ),
         (
             "secagg",
             5,
             {**SUM, "precision": 0.5, "same_survivors": False, "dropout": 0.2},
-            ["tolerates 1 lost, 0 corrupt of 5 parties, quorum 3"],
+            ["tolerates 1 lost, 1 corrupt of 5 parties, quorum 4"],
+        ),
+        (
+            "secagg",
+            5,
+            {**SUM, "precision": 0.5, "corrupt": 0.0},
+            ["tolerates 1 lost, 0 corrupt of 5 parties, quorum 3; after the first request 0 lost"],
         ),
         ("secagg", 10, {**PRIVATE, "corrupt": 0.2}, ["tolerates 1 lost, 2 corrupt of 10 parties, quorum 7"]),
-        ("gopa", 4, PRIVATE, ["tolerates 0 lost, 0 corrupt of 4 parties, quorum 3"]),
+        ("gopa", 4, PRIVATE, ["tolerates 0 lost, 1 corrupt of 4 parties, quorum 3"]),
         (
             "gopa",
             5,
             {**PRIVATE, "topology": "direct"},
-            ["tolerates 1 lost, 0 corrupt of 5 parties, quorum 4"],
+            ["tolerates 1 lost, 1 corrupt of 5 parties, quorum 4"],
         ),
-        ("gopa", 5, {**PRIVATE, "verifiable": True}, ["tolerates 1 lost, 0 corrupt of 5 parties, quorum 3"]),
+        ("gopa", 5, {**PRIVATE, "verifiable": True}, ["tolerates 1 lost, 1 corrupt of 5 parties, quorum 4"]),
         (
             "mpyc",
             5,
@@ -66,6 +72,21 @@ def test_roster_says_what_a_request_tolerates(
         [int(line.split()[1]), parties, 0 if "after the first" in line else int(line.split()[1])]
         for line in lines
     ]
+
+
+@pytest.mark.parametrize("command", ["roster", "plan session"])
+def test_an_earlier_version_is_said_to_have_earlier_defaults(tmp_path: Path, command: str) -> None:
+    path = create_local_session(tmp_path, NAMES[:5], {**SUM, "precision": 0.5})
+
+    def shown() -> str:
+        return " ".join(CliRunner().invoke(app, [*command.split(), str(path)]).stdout.split())
+
+    assert "1 corrupt of 5 parties, quorum 4" in shown()
+    assert "earlier release" not in shown()
+    path.write_text(path.read_text("utf-8").replace("version = 3", "version = 2"), "utf-8")
+    assert "tolerates 1 lost, 0 corrupt of 5 parties, quorum 3; after the first request 0 lost" in shown()
+    said = "Version 2 of 'secagg' has the defaults of an earlier release; those of this one are of version 3"
+    assert said in shown()
 
 
 EXACT = {**SUM, "precision": 0.5}

@@ -34,7 +34,7 @@ def test_a_check_adds_to_the_claim_and_replaces_what_is_said_of_another_sum(corr
     assert checked.limits.names == (*taken.limits.names, "first", "unopened")
     assert checked.limits.without(WORD, "first", "unopened") == taken.limits.without(WORD)
     assert checked.guarantee == taken.guarantee
-    assert ("and up to 1 parties that collude" in one(checked.clauses, "total")) == (corrupt > 0)
+    assert ("and up to 1 of 6 parties that collude" in one(checked.clauses, "total")) == (corrupt > 0)
 
 
 def test_only_a_checked_total_does_not_rest_on_the_word_of_the_aggregator() -> None:

@@ -27,7 +27,8 @@ def where(protocol: str, version: int, parameters: dict[str, Any], verifiable: b
     else:
         parameters, parties = parameters | {"verifiable": verifiable}, 5
     _, issues = checker_of(protocol, version)(parameters, parties)
-    return [issue.where for issue in issues if "write version = 4" in issue.reason]
+    newest = session_protocol(protocol).version
+    return [issue.where for issue in issues if f"write version = {newest}" in issue.reason]
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,8 @@ def where(protocol: str, version: int, parameters: dict[str, Any], verifiable: b
         (3, True, True),
         (4, False, True),
         (4, True, True),
+        (5, False, True),
+        (5, True, True),
     ],
 )
 def test_earlier_versions_were_with_verifiable_averages_or_without(

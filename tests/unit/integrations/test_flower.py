@@ -365,7 +365,7 @@ def test_a_server_that_alters_terms_gets_no_vector(tmp_path: Path) -> None:
     altered = tmp_path / "altered.toml"
     members = [scene.server.membership.session.roster.aggregator, *session.roster.parties]
     parameters = {**session.parameters, "upper": 9.0}
-    write_session(altered, "secagg", 2, parameters, [one for one in members if one is not None])
+    write_session(altered, "secagg", session.version, parameters, [one for one in members if one is not None])
     scene.server = SecureAverage.load(
         Average(str(altered), scene.metrics), "aggregator", tmp_path / "keys" / "aggregator.key", "aggregator"
     )

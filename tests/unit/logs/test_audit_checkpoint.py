@@ -90,8 +90,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lab, "members", members)
-        version = lab.parameters(ONE).version
-        session = session_json(canonical_session("gopa", version, ONE.declared, members()))
+        session = session_json(canonical_session("gopa", ONE.version, ONE.declared, members()))
         board = MemoryBoard(session.decode("ascii"))
         run = lab.execute(setting=ONE, board=board)
     log = board.runs(run.context.session_digest, run.context.session_digest)

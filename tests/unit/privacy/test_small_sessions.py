@@ -9,7 +9,7 @@ import pytest
 
 from smpc_dp.engine.registry import session_protocol
 from smpc_dp.errors import ConfigError
-from smpc_dp.privacy.secagg_plan import default_dropout, plan_secagg
+from smpc_dp.privacy.secagg_plan import default_corrupt, default_dropout, plan_secagg
 
 PAGE = Path(__file__).parents[3] / "docs" / "proofs" / "secagg-plan.md"
 ROWS = [
@@ -22,16 +22,20 @@ NOISY = SUM | {"epsilon": 1.0, "delta": 1e-6}
 RECORDS: dict[str, object] = {
     "epsilon": 1.0,
     "delta": 1e-6,
-    "records": {"max_rows": 100, "columns": {"age": {"lower": 0, "upper": 100}}},
+    "records": {
+        "max_rows": 100,
+        "columns": {"age": {"lower": 0, "upper": 100}, "dose": {"lower": 0, "upper": 9}},
+    },
     "ask": ["mean(age)"],
 }
+STEPS = RECORDS | {"ask": ["regression(dose ~ age)"]}
 SGD: dict[str, object] = {"learner": "sgd", "features": 2, "steps": 3, "epsilon": 5.0, "delta": 1e-5}
 
 
-def planned(protocol: str, parameters: dict[str, object], parties: int) -> Any:
+def planned(protocol: str, parameters: dict[str, object], parties: int, version: int | None = None) -> Any:
     described = session_protocol(protocol)
     names = [f"p{number}" for number in range(parties)] if described.named else parties
-    checked, issues = described.checker(described.version)(parameters, names)  # type: ignore[misc]
+    checked, issues = described.checker(version or described.version)(parameters, names)  # type: ignore[misc]
     assert issues == []
     return checked
 
@@ -41,18 +45,25 @@ def test_the_table_has_a_row_for_each_size() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
-def test_the_table_is_what_the_planner_gives(row: list[str]) -> None:
+def test_the_table_is_what_sessions_have(row: list[str]) -> None:
     parties = int(row[0])
-    dropout = default_dropout(parties)
-    default = plan_secagg(parties, dropout=dropout, corrupt=0.1)
-    plan = plan_secagg(parties, dropout=dropout, corrupt=max(0.1, 1 / parties))
-    assert plan.max_dropouts == default.max_dropouts
+    before = planned("secagg", SUM, parties, min(session_protocol("secagg").versions)).plan
+    plan = planned("secagg", SUM, parties).plan
+    assert plan == plan_secagg(parties, dropout=default_dropout(parties), corrupt=default_corrupt(parties))
+    assert plan.max_dropouts == before.max_dropouts
     left = parties - plan.max_corrupt, parties - plan.max_corrupt - plan.max_dropouts
     assert row[1:] == [
-        *map(str, (plan.max_dropouts, default.max_corrupt, default.quorum)),
+        *map(str, (plan.max_dropouts, before.max_corrupt, before.quorum)),
         *map(str, (plan.max_corrupt, plan.quorum, plan.threshold, plan.min_honest_in_sum)),
         *(str(each) if each >= plan.quorum else f"**{each}**" for each in left),
     ]
+
+
+def test_the_quorum_grows_with_odd_numbers_of_parties_below_ten() -> None:
+    """The third column after D is q before, the fifth q today."""
+    assert [int(row[3]) for row in ROWS[:7]] == [2, 3, 3, 4, 4, 5, 5]
+    assert [int(row[5]) for row in ROWS[:7]] == [3, 3, 4, 4, 5, 5, 6]
+    assert all(row[3] == row[5] for row in ROWS[7:])
 
 
 @pytest.mark.parametrize("row", ROWS[:8], ids=[row[0] for row in ROWS[:8]])
@@ -60,24 +71,66 @@ def test_the_table_is_what_the_planner_gives(row: list[str]) -> None:
     ("protocol", "parameters"),
     [
         ("secagg", NOISY),
+        ("secagg", NOISY | {"mechanism": "skellam"}),
         ("gopa", NOISY),
+        ("gopa", NOISY | {"on_dropout": "roll-back"}),
+        ("gopa", NOISY | {"topology": "direct"}),
         ("gopa", NOISY | {"verifiable": True}),
         ("secagg", RECORDS),
+        ("secagg", STEPS),
         ("gopa", RECORDS),
+        ("gopa", RECORDS | {"verifiable": True}),
     ],
-    ids=["secagg", "gopa", "verifiable", "records", "records by gopa"],
+    ids=[
+        "secagg",
+        "skellam",
+        "gopa",
+        "roll-back",
+        "direct",
+        "verifiable",
+        "records",
+        "regression",
+        "records by gopa",
+        "verifiable records",
+    ],
 )
 def test_one_colluding_party_costs_no_noise(
     protocol: str, parameters: dict[str, object], row: list[str]
 ) -> None:
-    parties = int(row[0])
+    parties, versions = int(row[0]), session_protocol(protocol).versions
+    first, second = [planned(protocol, parameters, parties, version) for version in sorted(versions)]
+    assert second.plan.max_corrupt == 1
+    # Every variance of a share is in it, and what of a plan is derived with floating point.
+    assert first.planned() == second.planned()
     cost = session_protocol(protocol).cost
-    plans = [parameters, parameters | {"corrupt": max(0.1, 1 / parties)}]
-    first, second = [cost(planned(protocol, each, parties), 0) for each in plans]
-    assert first is not None
-    assert second is not None
-    assert first.counted == second.counted == int(row[7])
-    assert (first.factor, first.answers) == (second.factor, second.answers)
+    before, today = cost(first, 0), cost(second, 0)
+    assert before is not None
+    assert today is not None
+    assert before.counted == today.counted == int(row[7])
+    assert (before.factor, before.answers) == (today.factor, today.answers)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
+@pytest.mark.parametrize("parameters", [NOISY, RECORDS], ids=["vectors", "records"])
+def test_verifiable_averages_say_what_leaves_no_quorum(parameters: dict[str, object], row: list[str]) -> None:
+    given, parties = parameters | {"verifiable": True}, int(row[0])
+    said = [note for note in planned("gopa", given, parties).notes if note.startswith("exclusions")]
+    wrong = "exclusions: a request fails where one party is excluded for a false statement"
+    assert said == {
+        3: [f"{wrong}: 2 of 3 are left, and 3 must sign"],
+        5: [f"{wrong} and 1 lost: 3 of 5 are left, and 4 must sign"],
+    }.get(parties, [])
+    assert bool(said) == ("**" in "".join(row))
+    before = planned("gopa", given, parties, min(session_protocol("gopa").versions)).notes
+    assert not [note for note in before if note.startswith("exclusions")]
+
+
+def test_exclusions_that_leave_no_quorum_by_themselves_are_said_without_losses() -> None:
+    given = NOISY | {"verifiable": True, "corrupt": 0.34, "dropout": 0.1}
+    checked = planned("gopa", given, 12)
+    assert (checked.plan.max_corrupt, checked.plan.max_dropouts) == (4, 1)
+    wrong = "exclusions: a request fails where 4 parties are excluded for a false statement"
+    assert checked.notes[-1] == f"{wrong}: 8 of 12 are left, and 9 must sign"
 
 
 def test_four_parties_withstand_one_colluding_or_one_lost() -> None:
@@ -85,6 +138,36 @@ def test_four_parties_withstand_one_colluding_or_one_lost() -> None:
     assert plan_secagg(4, dropout=0.25, corrupt=0.0).threshold == 2
     with pytest.raises(ConfigError, match="no threshold"):
         plan_secagg(4, dropout=0.25, corrupt=0.25)
+
+
+@pytest.mark.parametrize(
+    ("parties", "given", "where", "reason"),
+    [
+        (
+            4,
+            {"dropout": 0.25},
+            "corrupt",
+            "its default, 0.25: 1 of 4 parties corrupt; lower dropout, or write",
+        ),
+        (6, {"dropout": 0.34}, "corrupt", "its default, 0.166667: 1 of 6 parties corrupt; lower dropout, or"),
+        (5, {"corrupt": 0.4}, "dropout", "its default, 0.2: 1 of 5 parties lost; write dropout = 0.0"),
+    ],
+)
+@pytest.mark.parametrize(("protocol", "parameters"), [("secagg", SUM), ("secagg", RECORDS), ("gopa", NOISY)])
+def test_a_default_that_no_plan_permits_is_named(
+    protocol: str,
+    parameters: dict[str, object],
+    parties: int,
+    given: dict[str, object],
+    where: str,
+    reason: str,
+) -> None:
+    """What is written out is never taken as a choice of the other key."""
+    described = session_protocol(protocol)
+    checked, issues = described.checker(described.version)(parameters | given, parties)  # type: ignore[misc]
+    assert checked is None
+    assert [issue.where for issue in issues if reason in issue.reason] == [where]
+    assert planned(protocol, parameters | given | {where: 0.0}, parties)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.engine.registry import session_protocol
+from smpc_dp.engine.registry import checker_of, session_protocol
 from smpc_dp_verify.session import Session
 from smpc_dp_verify.sums import MOST_BY_DEFAULT, MOST_SHOWN, read_sums
 
@@ -39,15 +39,14 @@ CASES: list[tuple[str, int, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.parametrize("newest", [True, False])
 @pytest.mark.parametrize(("protocol", "parties", "parameters"), CASES)
-def test_both_derive_the_same(protocol: str, parties: int, parameters: dict[str, Any]) -> None:
-    described = session_protocol(protocol)
-    check = described.checker(described.version)
-    assert check is not None
-    planned, issues = check(parameters, parties)
+def test_both_derive_the_same(protocol: str, parties: int, parameters: dict[str, Any], newest: bool) -> None:
+    version = (max if newest else min)(session_protocol(protocol).versions)
+    planned, issues = checker_of(protocol, version)(parameters, parties)
     assert not issues
     names = [f"p{number}" for number in range(parties)]
-    session = Session(b"", protocol, described.version, parameters, {}, names, "relay", None)
+    session = Session(b"", protocol, version, parameters, {}, names, "relay", None)
     sums, encoding = read_sums(session), planned.encoding
     assert (sums.quorum, sums.least, sums.corrupt) == (
         planned.plan.quorum,

@@ -64,7 +64,7 @@ def test_the_clause_about_the_total_says_how_many_may_collude() -> None:
         "any party that colludes with it"
     )
     assert "and of one vector for each corrupt survivor, fixed before" in colluding
-    assert colluding.endswith("and up to 1 parties that collude with it")
+    assert colluding.endswith("and up to 1 of 6 parties that collude with it")
 
 
 @pytest.mark.parametrize("kind", list(KINDS))

@@ -103,7 +103,7 @@ def test_real_protocol_is_checked_by_its_own_checker(tmp_path: Path) -> None:
     [(where, reason)] = faults_of(text)
     assert where == "version"
     assert reason == (
-        "1 is of an earlier release: logs of it can be audited, no session of it is run; write version = 2 "
+        "1 is of an earlier release: logs of it can be audited, no session of it is run; write version = 3 "
         "of 'secagg', when all members have this release"
     )
 
@@ -209,8 +209,8 @@ def test_empty_file() -> None:
             'protocol = "dummy"',
             'protocol = "dumy"',
             "protocol",
-            "'dumy' is unknown, the known ones are dummy 1, gopa 4, learn 4, mpyc 1, pairwise 1, "
-            "reports 1, secagg 2",
+            "'dumy' is unknown, the known ones are dummy 1, gopa 4, gopa 5, learn 4, mpyc 1, "
+            "pairwise 1, reports 1, secagg 2, secagg 3",
         ),
         ("version = 1", "version = 2", "version", "2 is unknown"),
         ("version = 1", 'version = "1"', "version", "an integer is needed, not str"),

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given as given_by_hypothesis
+from hypothesis import strategies as st
 
 from smpc_dp.errors import SmpcError
 from smpc_dp.logs.audits.log_session import LogSession, parse_session_text
@@ -112,7 +114,10 @@ def test_both_read_the_same_sessions(case: str) -> None:
         ("secagg", 1, {"corrupt": True}, None),
         ("secagg", 1, {"corrupt": "0"}, None),
         ("gopa", 1, {"topology": "direct"}, None),
-        ("secagg", 3, {}, None),
+        ("secagg", 3, {}, 3),
+        ("secagg", 4, {}, None),
+        ("gopa", 5, {}, 3),
+        ("gopa", 6, {}, None),
         ("mpyc", 1, {}, None),
         ("reports", 1, {}, None),
         ("nothing", 1, {}, None),
@@ -134,3 +139,30 @@ def test_both_have_the_same_quorum_of_a_statistic(
             corrupt_of(second)
     else:
         assert (first.most_corrupt(), corrupt_of(second)) == (corrupt, corrupt)
+
+
+def both(protocol: str, version: int, parameters: dict[str, Any], parties: int) -> tuple[int, int]:
+    """Return c of a session for either auditor."""
+    names: Any = [f"party-{number}" for number in range(parties)]
+    first = LogSession(protocol, version, parameters, names, {}, "relay", None, b"", b"").most_corrupt()
+    second = corrupt_of(Session(bytes(32), protocol, version, parameters, {}, names, "relay", None))
+    return first, second
+
+
+VERSIONS = [("secagg", 1), ("secagg", 2), ("secagg", 3), *(("gopa", number) for number in range(1, 6))]
+
+
+@pytest.mark.parametrize(("protocol", "version"), VERSIONS)
+def test_both_take_the_default_of_the_version(protocol: str, version: int) -> None:
+    is_newest = (protocol, version) in (("secagg", 3), ("gopa", 5))
+    for parties in range(1, 41):
+        corrupt = max(parties // 10, is_newest and parties > 2)
+        assert both(protocol, version, {}, parties) == (corrupt, corrupt)
+
+
+@given_by_hypothesis(st.sampled_from(VERSIONS), st.integers(1, 40), st.floats(0, 1, exclude_max=True))
+def test_both_take_what_is_written_in_any_version(
+    session: tuple[str, int], parties: int, corrupt: float
+) -> None:
+    first, second = both(*session, {"corrupt": corrupt}, parties)
+    assert first == second == both("secagg", 1, {"corrupt": corrupt}, parties)[0]

@@ -97,6 +97,26 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return "each party adds up what all have published with proofs, and so does an audit of the log"
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Who checks the total, and whether a quorum is left without parties that signed something false."""
+        return (*super().notes, *self._quorum_notes)
+
+    @property
+    def _quorum_notes(self) -> tuple[str, ...]:
+        """Exclusions, and losses beside them, that leave fewer parties than the quorum; empty for none."""
+        plan, excluded = self.plan, max(self.plan.max_corrupt, 1)
+        without = plan.parties - excluded
+        left = without if without < plan.quorum else without - plan.max_dropouts
+        if left >= plan.quorum:
+            return ()
+        gone = "one party is" if excluded == 1 else f"{excluded} parties are"
+        more = f" and {plan.max_dropouts} lost" if left < without else ""
+        return (
+            f"exclusions: a request fails where {gone} excluded for a false statement{more}: {left} of "
+            f"{plan.parties} are left, and {plan.quorum} must sign",
+        )
+
+    @property
     def party_steps(self) -> tuple[str, ...]:
         """The steps of a party, in order."""
         return v.PARTY_STEPS
