@@ -31,6 +31,8 @@ CLOSE_SECONDS = 2.0
 TAKEN_SECONDS = 0.02
 # Bytes of undecoded input of a connection above which its sender is held back (asyncio allows twice that).
 READ_AHEAD = 1 << 17
+# The most bytes of a record of TLS.
+TLS_RECORD = 1 << 14
 # A peer that was pinged and neither sends nor takes a byte for so many seconds is disconnected; the second
 # number is the longest wait for one that does.
 PING_SECONDS = 5.0
@@ -96,8 +98,11 @@ class Stream(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
         super().__init__(self.stream)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return a buffer for the bytes that have come."""
-        self._buffer = memoryview(bytearray(max(1, min(sizehint, 2 * READ_AHEAD))))
+        """Return a buffer for the bytes that have come, and for a record that TLS holds a part of.
+
+        asyncio leaves what does not fit for its next turn, and drops it if the peer has closed by then.
+        """
+        self._buffer = memoryview(bytearray(max(0, sizehint) + TLS_RECORD))
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -295,7 +300,8 @@ class Channel:
         if self.live:
             with contextlib.suppress(SmpcError, TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS), self._sending:
-                    await self._write([framing.control_frame(framing.BYE)])
+                    # Not by `_write`, which waits for room, and cuts the channel when it waits in vain.
+                    self._writer.write(framing.control_frame(framing.BYE))
                 async with asyncio.timeout(self._message_timeout):
                     await self._until_taken()
                 self._ended = self._ended or ChannelClosed(self.peer, clean=True)
@@ -345,9 +351,9 @@ class Channel:
 
     async def _until_taken(self) -> None:
         """Wait until the peer's system has what was sent, while it takes any of it."""
-        sock, left, moved = self._writer.get_extra_info("socket"), -1, now()
-        while not self._stream.gone.is_set() and now() < moved + self.frame_timeout:
-            before, left = left, unsent(sock)
+        transport, left, moved = self._writer.transport, -1, now()
+        while (sock := transport.get_extra_info("socket")) and now() < moved + self.frame_timeout:
+            before, left = left, unsent(sock) + transport.get_write_buffer_size()
             # Nothing is left twice: what this process held back until the system had room has gone, too.
             if left == before == 0:
                 return
