@@ -60,11 +60,16 @@ def planned(protocol: str, parties: int, **more: object) -> SumParameters:
 
 
 @pytest.mark.parametrize("parties", [3, 4, 9])
-def test_a_party_that_knows_its_own_share_sees_no_more_than_epsilon(parties: int) -> None:
-    parameters = planned("secagg", parties, dropout=0.0)
+@pytest.mark.parametrize(("more", "corrupt"), [({"corrupt": 0.0}, 0), ({}, 1)], ids=["nobody", "by default"])
+def test_a_party_that_knows_its_own_share_sees_no_more_than_epsilon(
+    parties: int, more: dict[str, object], corrupt: int
+) -> None:
+    """Whether it is one that colludes with the aggregator or not."""
+    parameters = planned("secagg", parties, dropout=0.0, **more)
     assert isinstance(parameters, NoisySumParameters)
     plan = parameters.plan
-    assert (plan.max_corrupt, plan.max_dropouts, plan.min_honest_in_sum) == (0, 0, parties)
+    assert (plan.max_corrupt, plan.max_dropouts) == (corrupt, 0)
+    assert plan.min_honest_in_sum == parties - corrupt
     view = true_epsilon(shares(float(parameters.variance), parties - 1), STEPS)
     assert 0.98 < view <= 1.0
 
