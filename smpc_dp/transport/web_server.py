@@ -11,7 +11,7 @@ import contextlib
 import ipaddress
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -61,8 +61,12 @@ class WebServer:
         silence: float,
         on_refused: OnRefused,
         label: str,
+        pages: Sequence[Route] = (),
     ) -> None:
-        """Arguments as of `AcceptLoop` and `tune`; raises LocalError for certificate files."""
+        """Arguments as of `AcceptLoop` and `tune`; raises LocalError for certificate files.
+
+        `pages`: beside `/healthz` and `/readyz`.
+        """
         self.sites: dict[str, Admit] = {}
         self._on_refused = on_refused
         self._silence = silence
@@ -75,7 +79,7 @@ class WebServer:
             }
             self._outer = {"ssl": context, **limits}
         self._config = Config(
-            _Pages(self),
+            _Pages(self, pages),
             http=_Http,
             ws=_Upgrade,
             lifespan="off",
@@ -231,11 +235,11 @@ class _Upgrade(WebSocketTransport):
 class _Pages:
     """ASGI application of the pages; at most MOST_ANSWERS at a time."""
 
-    def __init__(self, server: WebServer) -> None:
+    def __init__(self, server: WebServer, pages: Sequence[Route]) -> None:
         self._server = server
         self._answering = 0
         self._app = Starlette(
-            routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz)],
+            routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz), *pages],
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
