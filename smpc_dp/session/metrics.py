@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
@@ -15,9 +14,8 @@ from starlette.routing import Route
 from smpc_dp.errors import SmpcError
 from smpc_dp.session.deadline import now
 from smpc_dp.session.events import Event, OnEvent
-from smpc_dp.transport.accept_loop import listening
 from smpc_dp.transport.sockets import SILENCE_SECONDS
-from smpc_dp.transport.web_server import WebServer
+from smpc_dp.transport.web_server import open_server
 from smpc_dp.web_settings import WebSettings
 
 HOST = "127.0.0.1"
@@ -110,10 +108,10 @@ class Metrics:
         def refused(_who: str, _error: SmpcError) -> None:
             """Nothing: who asks is on this machine."""
 
-        sock = await asyncio.to_thread(listening, HOST, port)
-        sock.setblocking(False)
-        routes = [Route("/metrics", page)]
-        server = WebServer(sock, WebSettings(), MOST, SILENCE_SECONDS, refused, "metrics", routes)
+        pages = [Route("/metrics", page)]
+        server = await open_server(
+            HOST, port, WebSettings(), MOST, SILENCE_SECONDS, refused, "metrics", pages
+        )
         try:
             yield server.port
         finally:
