@@ -348,7 +348,7 @@ async def test_what_is_no_aggregator_is_refused_at_once(web: WebNet, answer: byt
             "status 503: a balancer that does not reach",
         ),
         (b"", True, "ends the connection instead of an answer to the upgrade"),
-        (b"", False, "no answer"),
+        (b"", False, "no answer: it waited for the answer of wss://localhost:[0-9]+/smpc to the upgrade"),
     ],
 )
 async def test_what_may_pass_at_a_balancer_is_tried_again(
