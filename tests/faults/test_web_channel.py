@@ -522,7 +522,7 @@ async def test_the_address_of_a_proxy_of_the_settings_is_that_of_its_header(web:
 
 
 async def test_the_header_of_anyone_else_is_ignored(web: WebNet) -> None:
-    server = await web.serve(tls=False, proxies=("192.0.2.0/24",))
+    server = await web.serve(tls=False, proxies=("198.51.100.0/24",))
     reader, writer = await asyncio.open_connection("127.0.0.1", web.own_port)
     writer.write(REQUEST.replace(b"Upgrade: w", b"X-Forwarded-For: 192.0.2.7\r\nUpgrade: w"))
     await reader.readuntil(b"\r\n\r\n")
