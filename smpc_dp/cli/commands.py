@@ -49,6 +49,7 @@ COMMANDS: Mapping[str, Listed] = {
     "roster": Listed("Check a session file and print who takes part.", "smpc_dp.cli.roster"),
     "run": Listed("Run a whole session on this machine.", "smpc_dp.cli.run"),
     "party": Listed("Run one member of a session on this host.", "smpc_dp.cli.party"),
+    "serve": Listed("Serve several sessions in one process, until it is stopped.", "smpc_dp.cli.serve"),
     "statistics": Listed("Take part in statistics of records, as one party.", "smpc_dp.cli.statistics"),
     "audit": Listed(
         "Check the log of a verifiable run or of a pairwise statistic, a party's result, or a certificate.",

@@ -12,6 +12,7 @@ import typer
 
 from smpc_dp.cli import statistic as statistics
 from smpc_dp.cli.member import exit_code, reported_member
+from smpc_dp.cli.metering import Metering
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.cli.statistics import plan_lines
 from smpc_dp.console.options import refuse_given
@@ -24,9 +25,10 @@ from smpc_dp.session.member import Membership
 from smpc_dp.session.planned import tolerance_lines
 from smpc_dp.session.session_file import load_session
 from smpc_dp.session.tasks import find_task, task_of
+from smpc_dp.web_settings import PING_SECONDS, WebSettings
 
 if TYPE_CHECKING:
-    from smpc_dp.identity.roster import Role
+    from smpc_dp.identity.roster import Role, Roster
     from smpc_dp.logs.audits.audit import Report
     from smpc_dp.session.session_file import SessionFile
 
@@ -93,6 +95,41 @@ def party(
         Path | None,
         typer.Option(help="Party: fetch the log of a verifiable run, audit it, and keep it there."),
     ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option(
+            help="Party, of an aggregator at wss://: certificates (PEM) to trust, beside the system's."
+        ),
+    ] = None,
+    ping: Annotated[
+        float | None,
+        typer.Option(
+            help=f"Party, of an aggregator at wss://: seconds between pings; default {PING_SECONDS:g}."
+        ),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-certificate",
+            help="Aggregator at wss:// that no balancer is before: its chain for HTTPS (PEM).",
+        ),
+    ] = None,
+    certificate_key: Annotated[
+        Path | None, typer.Option("--tls-key", help="The private key of --tls-certificate (PEM).")
+    ] = None,
+    behind: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Aggregator at wss://: address or network of a balancer, whose header X-Forwarded-For is "
+            "believed; may be given several times."
+        ),
+    ] = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="Aggregator: port of this machine for Prometheus, at /metrics; 0: any."
+        ),
+    ] = None,
     report: ReportPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     events: Annotated[bool, typer.Option("--events", hidden=True)] = False,
@@ -105,18 +142,20 @@ def party(
     loaded = load_session(session)
     role = _role(loaded, name, session)
     serves = role != "party"
-    given: dict[str, object]
-    sums: dict[str, object] = {"--operation": operation, "--weight": weight}
-    sums |= {"--clip": clip or None, "--number": number}
+    sums = {"--operation": operation, "--weight": weight, "--clip": clip or None, "--number": number}
+    own_files = {"--ledger": ledger, "--audit": audit, "--report": report}
+    of_party = {"--input": vector, **sums, **own_files, "--ca": ca, "--ping": ping}
+    of_aggregator: dict[str, object] = {"--board": board, "--metrics": metrics}
     if serves:
-        given = {"--input": vector, **sums, "--ledger": ledger, "--audit": audit, "--report": report}
-        _refuse_given(given, f"is for parties, and '{name}' is the {role}")
+        _refuse_given(of_party, f"is for parties, and '{name}' is the {role}")
         if role == "server":
-            _refuse_given({"--board": board}, f"is for an aggregator, and '{name}' is a server")
+            _refuse_given(of_aggregator, f"is for an aggregator, and '{name}' is a server")
     else:
-        called = loaded.roster.aggregator is None and not loaded.roster.servers
-        given = {"--requests": requests, "--board": board, "--listen": None if called else listen}
-        _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
+        of_server = {"--requests": requests, "--listen": None if _is_called(loaded.roster) else listen}
+        https = {"--tls-certificate": certificate, "--tls-key": certificate_key, "--behind": behind}
+        _refuse_given(
+            {**of_aggregator, **of_server, **https}, f"is for the aggregator, and '{name}' is a party"
+        )
     requested = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
     if requested is not None:
         _refuse_given(sums, "is for sums")
@@ -131,12 +170,13 @@ def party(
     check_can_write(out, audit)
     first = [] if requested is not None else [*tolerance_lines(loaded), *plan_lines(loaded)]
     reporting = Reporting.of(report)
-    watch: OnEvent = Reporting.watched(
-        reporting, print_event if events else partial(_show, first, endless=endless)
-    )
-    host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch, print_note)
+    shown: OnEvent = print_event if events else partial(_show, first, endless=endless)
+    metering = Metering(metrics)
+    watch = metering.watched(loaded.digest, Reporting.watched(reporting, shown))
+    web = _web_settings(ca, ping, certificate, certificate_key, behind)
+    host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch, print_note, web)
     own = task_of(loaded)
-    given = {**sums, "--requests": requests, "--audit": audit, "--report": report}
+    given: dict[str, object] = {**sums, "--requests": requests, "--audit": audit, "--report": report}
     # What else a statistic of pairs has is not for the session's own task to refuse.
     given = given if requested is None else {"--statistic": statistic}
     _refuse_given({option: given[option] for option in given if option in own.refused}, own.refusal)
@@ -144,11 +184,12 @@ def party(
     results: list[Any] = []
 
     async def compute() -> Report | None:
-        member = Membership.load(session, name, key, role, loaded)
+        member = Membership.load(session, name, key, role, loaded, web)
         if serves:
             served = own.steps(loaded) if requests is None else requests
-            for line in await own.serve(host, role, served, results):
-                report_line(line)
+            async with metering.serving():
+                for line in await own.serve(host, role, served, results):
+                    report_line(line)
             return None
         if requested is not None:
             results.append(await statistics.take_part(requested, host, loaded))
@@ -169,6 +210,24 @@ def party(
     if results and all(written) and not (serves or as_json or events or ledger):
         console().print(UNCHARGED)
     raise typer.Exit(code or int(not all(written)))
+
+
+def _web_settings(
+    ca: Path | None,
+    ping: float | None,
+    certificate: Path | None,
+    certificate_key: Path | None,
+    behind: list[str] | None,
+) -> WebSettings | None:
+    """Return the settings of connections over HTTPS; None if none is given."""
+    seconds = PING_SECONDS if ping is None else ping
+    settings = WebSettings(ca, seconds, certificate, certificate_key, tuple(behind or ()))
+    return None if settings == WebSettings() else settings
+
+
+def _is_called(roster: Roster) -> bool:
+    """Tell whether parties call each other: there is no other member."""
+    return roster.aggregator is None and not roster.servers
 
 
 def _role(loaded: SessionFile, name: str, path: Path) -> Role:
