@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from smpc_dp.logs.audits.served_log import ServedLog as AsynchronousLog
     from smpc_dp.records.table import Source, Table
     from smpc_dp.session.planned import SessionPlan
+    from smpc_dp.session.session_state import StateFolder
     from smpc_dp.trees import Bounds
 
 __all__ = ["Session", "connect"]
@@ -162,6 +163,8 @@ class Session:
         on_event: OnEvent = ignore,
         role: MakeParty | None = None,
         table: Source | Table | None = None,
+        state: StateFolder | None = None,
+        counter: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Connect, and return a session that stays open until `close`, or the end of its `with` block.
 
@@ -179,6 +182,8 @@ class Session:
                     on_event=on_event,
                     role=role,
                     table=table,
+                    state=state,
+                    counter=counter,
                 )
             )
         except BaseException:

@@ -22,12 +22,14 @@ from smpc_dp.session.host import HostMember
 from smpc_dp.session.launcher import print_event, run_child
 from smpc_dp.session.member import Membership
 from smpc_dp.session.session_file import load_session
+from smpc_dp.session.session_state import check_can_save
 from smpc_dp.session.tasks import find_task, task_of
 from smpc_dp.session.tolerance import tolerances
 
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
     from smpc_dp.logs.audits.audit import Report
+    from smpc_dp.session.saved_session import SavedSessionState
     from smpc_dp.session.session_file import SessionFile
 
 Operation = Literal["sum", "average"]
@@ -89,6 +91,17 @@ def party(
     public_label: Annotated[
         int | None, typer.Option(help="Party: its public label, 0 or 1, where the statistic has them.")
     ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of this member's own, in no backup: started again after a kill, it goes on in its "
+            "request."
+        ),
+    ] = None,
+    counter: Annotated[
+        Path | None,
+        typer.Option(help="Folder that nothing ever sets back, with which --state goes on from any step."),
+    ] = None,
     audit: Annotated[
         Path | None,
         typer.Option(help="Party: fetch the log of a verifiable run, audit it, and keep it there."),
@@ -134,7 +147,6 @@ def party(
     watch: OnEvent = Reporting.watched(
         reporting, print_event if events else partial(_show, first, endless=endless)
     )
-    host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch, print_note)
     own = task_of(loaded)
     given = {**sums, "--requests": requests, "--audit": audit, "--report": report}
     # What else a statistic of pairs has is not for the session's own task to refuse.
@@ -142,6 +154,8 @@ def party(
     _refuse_given({option: given[option] for option in given if option in own.refused}, own.refusal)
     problems: list[str] = []
     results: list[Any] = []
+    kept = _open_state(session, loaded, name, key, state, counter, watch, is_sum=requested is None)
+    host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch, print_note, kept)
 
     async def compute() -> Report | None:
         member = Membership.load(session, name, key, role, loaded)
@@ -165,10 +179,44 @@ def party(
         finally:
             # Also after Ctrl-C: a result may be there before the connection has ended.
             written = [_deliver(result, name, role, out, as_json=as_json, quiet=events) for result in results]
+    if kept is not None:
+        # What could not be written was printed.
+        kept.answer_last()
+        kept.close()
     # What could not be written was printed as JSON: nothing is added to that.
     if results and all(written) and not (serves or as_json or events or ledger):
         console().print(UNCHARGED)
     raise typer.Exit(code or int(not all(written)))
+
+
+def _open_state(
+    session: Path,
+    loaded: SessionFile,
+    name: str,
+    key: Path | None,
+    state: Path | None,
+    counter: Path | None,
+    watch: OnEvent,
+    *,
+    is_sum: bool,
+) -> SavedSessionState | None:
+    """Open what the member keeps of its session; its results count as taken when they are printed.
+
+    `is_sum`: whether it takes part in a sum. Raises as `SavedSessionState`.
+    """
+    if state is None:
+        _refuse_given({"--counter": counter}, "is for --state")
+        return None
+    if not is_sum:
+        _refuse_given({"--state": state}, "is for sums and averages")
+    # Not at the top: most members keep nothing.
+    from smpc_dp.session.saved_session import SavedSessionState
+
+    check_can_save(loaded)
+    member = Membership.load(session, name, key, _role(loaded, name, session), loaded)
+    opened = SavedSessionState(member, state, counter, answers=False)
+    watch(Event(name, "warned", detail=opened.notice))
+    return opened
 
 
 def _role(loaded: SessionFile, name: str, path: Path) -> Role:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.engine.averaging import Averaging
-from smpc_dp.engine.session_protocol import Roles, SessionProtocol, corrupt_as_written
+from smpc_dp.engine.session_protocol import RECORDS, Roles, SessionProtocol, corrupt_as_written
 from smpc_dp.errors import ConfigIssue
 from smpc_dp.secagg.versions import AUDITED_VERSION, VERSION
 
@@ -54,6 +54,14 @@ def _aggregator(context: Context, parameters: SumParameters, *arguments: Any, **
     return run
 
 
+def _unsaved(parameters: Mapping[str, object], planned: SumParameters) -> str:
+    if RECORDS in parameters:
+        return "statistics of records are not saved yet"
+    if planned.has_checkers:
+        return "a total that some parties check for all is not saved yet"
+    return ""
+
+
 def _tables() -> Roles:
     from smpc_dp.secagg import states
 
@@ -73,6 +81,7 @@ PROTOCOLS = (
         audited={AUDITED_VERSION: _check},
         party=_party,
         aggregator=_aggregator,
+        unsaved=_unsaved,
         in_rounds=True,
         averaging=Averaging(settings=frozenset({"mechanism", "total"}), is_exact=True, check=_check_group),
         most_corrupt=corrupt_as_written,

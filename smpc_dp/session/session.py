@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from smpc_dp.session.connection import Connection
     from smpc_dp.session.member import Membership
     from smpc_dp.session.planned import SessionPlan
+    from smpc_dp.session.session_state import StateFolder
     from smpc_dp.trees import Bounds
 
 
@@ -61,6 +62,7 @@ class Session:
         ledger: Ledger | None = None,
         rows: ReadyRows | None = None,
     ) -> None:
+        self._state = connection.state
         self._requests = PartyRequests(membership, connection, on_event, ledger)
         self._rows = rows
         self._closed = False
@@ -78,6 +80,8 @@ class Session:
         on_event: OnEvent = ignore,
         role: MakeParty | None = None,
         table: Source | Table | None = None,
+        state: StateFolder | None = None,
+        counter: str | os.PathLike[str] | None = None,
     ) -> Session:
         """Connect as `connect` does, and return a session that stays open until `close`.
 
@@ -85,11 +89,16 @@ class Session:
         errors as of `connect`.
         """
         # Not at the top: a program that may connect does not yet pay for what a party needs.
-        from smpc_dp.session.opening import open_connection, prepare
+        from smpc_dp.session.opening import open_connection, open_state, prepare
 
         on_event = with_logging(on_event)
         membership, book, rows = await prepare(session, party, key, ledger, table)
-        connection = await open_connection(membership, on_event, listen_on, role)
+        opened = await open_state(membership, state, counter, on_event)
+        try:
+            connection = await open_connection(membership, on_event, listen_on, role, opened)
+        except BaseException:
+            opened.close()
+            raise
         return cls(membership, connection, on_event, book, rows)
 
     async def close(self) -> None:
@@ -98,7 +107,14 @@ class Session:
         self._closed = True
         if self._requests.evaluations is not None:
             await asyncio.to_thread(self._requests.evaluations.close)
-        await self._requests.connection.close()
+        try:
+            if await asyncio.to_thread(self._state.end_session):
+                # Without a goodbye: others wait for the process that goes on.
+                self._requests.connection.connections.abort()
+            else:
+                await self._requests.connection.close()
+        finally:
+            self._state.close()
 
     @property
     def closed(self) -> bool:
@@ -515,6 +531,9 @@ class Session:
         """Run the request of a registered task; arguments as of its `request`."""
         from smpc_dp.session.tasks import find_task
 
+        if self._state.saves:
+            reason = f"is for sums and averages: a request for '{task}' is not saved yet"
+            raise ConfigError.at("state", reason, ConfigCheck.UNSUPPORTED)
         return await find_task(task).request(self._requests, *arguments, **named)
 
     def compare(self, tree: Mapping[str, Any], structure: str, bounds: Bounds | None = None) -> str:
@@ -546,7 +565,7 @@ class Session:
 
         self.check_open()
         check_sums(self._requests, kind)
-        self._requests.take(number)
+        self._requests.take(number, label)
         return await run_encoded(self._requests, kind, EncodedVector(ring_vector.copy(), clipped), label)
 
 
@@ -561,6 +580,8 @@ async def connect(
     on_event: OnEvent = ignore,
     role: MakeParty | None = None,
     table: Source | Table | None = None,
+    state: StateFolder | None = None,
+    counter: str | os.PathLike[str] | None = None,
 ) -> AsyncIterator[Session]:
     """Connect `party` to the aggregator of a session file, over mutual TLS 1.3 pinned to its roster.
 
@@ -580,12 +601,19 @@ async def connect(
             deviates, for tests and demonstrations. For sessions with an aggregator.
         table: the rows of this party for `Session.statistics`, which take no time of others: they are read
             and summed before it connects.
+        state: a folder of this party's own, made if it is missing, in no backup: after the process ended at
+            any point, the same program goes on in its request and in the session. For secure sums. Each call
+            then has a `label` or a `number`, by which it is known again; `resumed` of the result says that an
+            earlier process began it. docs/guides/restore.md has an example.
+        counter: a folder that nothing ever sets back, outside of `state`, which exists. Without it a process
+            that ends after the participants of a request are attested is lost from that request.
 
     Raises:
         ConfigError: every fault of the session file, or its differences from the aggregator's; another
             party's ledger; more rows in `table` than `max_rows`: nobody learns more than that the party is
             absent.
-        LocalError: the key file or the ledger is missing or damaged, or others can read it.
+        LocalError: the key file or the ledger is missing or damaged, or others can read it; the state is used
+            by another process, was set back, or cannot be used.
         TimeoutFault, PeerFault: the aggregator, or enough of the others, cannot be reached, or has another
             key than in the roster.
     """
@@ -598,6 +626,8 @@ async def connect(
         on_event=on_event,
         role=role,
         table=table,
+        state=state,
+        counter=counter,
     )
     try:
         yield opened
