@@ -238,7 +238,8 @@ class SavedSessionState(SessionState):
         if row is None:
             return SavedRun.begin(run.role, run.member, run.state, saving), False
         self._check_retained(row)
-        return SavedRun.restore(run.role, run.member, saving), True
+        # A run whose first state alone is saved has not begun.
+        return SavedRun.restore(run.role, run.member, saving), row.position.counter > 0
 
     def answer(self, number: int) -> None:
         """See `SessionState.answer`; it is durable when the session is closed, or the next call begins."""
