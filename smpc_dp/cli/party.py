@@ -154,8 +154,8 @@ def party(
     _refuse_given({option: given[option] for option in given if option in own.refused}, own.refusal)
     problems: list[str] = []
     results: list[Any] = []
-    kept = _open_state(session, loaded, name, key, state, counter, watch, is_sum=requested is None)
-    host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch, print_note, kept)
+    opened = _open_state(session, loaded, name, key, state, counter, watch, is_sum=requested is None)
+    host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch, print_note, opened)
 
     async def compute() -> Report | None:
         member = Membership.load(session, name, key, role, loaded)
@@ -179,10 +179,10 @@ def party(
         finally:
             # Also after Ctrl-C: a result may be there before the connection has ended.
             written = [_deliver(result, name, role, out, as_json=as_json, quiet=events) for result in results]
-    if kept is not None:
+    if opened is not None:
         # What could not be written was printed.
-        kept.answer_last()
-        kept.close()
+        opened.answer_last()
+        opened.close()
     # What could not be written was printed as JSON: nothing is added to that.
     if results and all(written) and not (serves or as_json or events or ledger):
         console().print(UNCHARGED)

@@ -625,7 +625,7 @@ async def serve(
     membership.refuse_others("vector", "records")
     await membership.load_generators()
     on_event = with_logging(on_event)
-    kept = await open_state(membership, state, counter, on_event)
+    opened = await open_state(membership, state, counter, on_event)
     try:
         opening = open_aggregator(
             membership,
@@ -636,11 +636,11 @@ async def serve(
             kernels=kernels,
             role=role,
             is_endless=requests == 0,
-            state=kept,
+            state=opened,
         )
         return await serve_requests(membership, opening, requests)
     finally:
-        kept.close()
+        opened.close()
 
 
 async def serve_requests(

@@ -132,11 +132,14 @@ class Connection(ABC):
         """Tell an aggregator the reason before this party leaves the session."""
 
     async def close(self) -> None:
-        """Send queued messages, say goodbye and close."""
+        """Send queued messages, say goodbye and close; within a saved run without a goodbye."""
         try:
-            await self.connections.close()
+            # Others wait for the process that goes on.
+            if not await asyncio.to_thread(self.state.end_session):
+                await self.connections.close()
         finally:
             self.connections.abort()
+            self.state.close()
 
 
 class Waits:

@@ -74,6 +74,23 @@ async def open_state(
     return opened
 
 
+async def open_saved(
+    membership: Membership,
+    on_event: OnEvent,
+    listen_on: str | None,
+    role: MakeParty | None,
+    state: StateFolder | None,
+    counter: str | os.PathLike[str] | None,
+) -> Connection:
+    """Return a party's connection with what it keeps of its session; arguments and errors as of `connect`."""
+    opened = await open_state(membership, state, counter, on_event)
+    try:
+        return await open_connection(membership, on_event, listen_on, role, opened)
+    except BaseException:
+        opened.close()
+        raise
+
+
 async def open_connection(
     membership: Membership,
     on_event: OnEvent,

@@ -262,6 +262,13 @@ class SavedSessionState(SessionState):
         """See `SessionState.first_request`."""
         return self.number if self.is_under_way else self.number + 1
 
+    def skip_to(self, number: int) -> None:
+        """Record durably that an aggregator serves no request before this one."""
+        if number > self.number + 1:
+            self._requests.begin(self._scope, number - 1, "")
+            self.number = number - 1
+        self._end(number - 1)
+
     def last_request(self, count: int) -> int:
         """See `SessionState.last_request`: that of an earlier process, if it did not come to its end."""
         target = _number(self._stored().get(_TARGET))

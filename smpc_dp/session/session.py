@@ -89,16 +89,11 @@ class Session:
         errors as of `connect`.
         """
         # Not at the top: a program that may connect does not yet pay for what a party needs.
-        from smpc_dp.session.opening import open_connection, open_state, prepare
+        from smpc_dp.session.opening import open_saved, prepare
 
         on_event = with_logging(on_event)
         membership, book, rows = await prepare(session, party, key, ledger, table)
-        opened = await open_state(membership, state, counter, on_event)
-        try:
-            connection = await open_connection(membership, on_event, listen_on, role, opened)
-        except BaseException:
-            opened.close()
-            raise
+        connection = await open_saved(membership, on_event, listen_on, role, state, counter)
         return cls(membership, connection, on_event, book, rows)
 
     async def close(self) -> None:
@@ -107,14 +102,7 @@ class Session:
         self._closed = True
         if self._requests.evaluations is not None:
             await asyncio.to_thread(self._requests.evaluations.close)
-        try:
-            if await asyncio.to_thread(self._state.end_session):
-                # Without a goodbye: others wait for the process that goes on.
-                self._requests.connection.connections.abort()
-            else:
-                await self._requests.connection.close()
-        finally:
-            self._state.close()
+        await self._requests.connection.close()
 
     @property
     def closed(self) -> bool:

@@ -34,8 +34,22 @@ from smpc_dp.session.session_file import Timeouts
 
 PARTIES = ("alice", "bob", "carol", "dave")
 REQUESTS = 2
-EXACT: dict[str, object] = {"length": 2, "kind": "integer", "lower": 0, "upper": 100, "dropout": 0, "corrupt": 0}
-NOISY: dict[str, object] = {"length": 2, "lower": 0.0, "upper": 9.0, "precision": 0.1, "epsilon": 9.0, "delta": 1e-6}
+EXACT: dict[str, object] = {
+    "length": 2,
+    "kind": "integer",
+    "lower": 0,
+    "upper": 100,
+    "dropout": 0,
+    "corrupt": 0,
+}
+NOISY: dict[str, object] = {
+    "length": 2,
+    "lower": 0.0,
+    "upper": 9.0,
+    "precision": 0.1,
+    "epsilon": 9.0,
+    "delta": 1e-6,
+}
 KINDS: Mapping[str, Mapping[str, object]] = {
     "checked": EXACT,
     "exact": EXACT | {"total": "unchecked"},
@@ -76,7 +90,8 @@ class Ended:
     def went_on(self) -> bool:
         """Whether every party has every total, of the vectors of all."""
         return all(
-            [one.get("survivors") for one in lines] == [list(PARTIES)] * REQUESTS for lines in self.results.values()
+            [one.get("survivors") for one in lines] == [list(PARTIES)] * REQUESTS
+            for lines in self.results.values()
         )
 
     def check(self) -> None:
@@ -136,8 +151,8 @@ class Members:
             work: Callable[[str], Awaitable[None]] = self._serve if name == AGGREGATOR else self._compute
             asyncio.run(self._run(work(name)))
             code = 0
-        except BaseException as error:  # noqa: BLE001 - the process ends here, with whatever it ends
-            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        except BaseException as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         finally:
             os._exit(code)
 
@@ -239,12 +254,12 @@ def main() -> None:
     for seed in range(chosen.first, chosen.first + chosen.runs):
         folder = Path(tempfile.mkdtemp(dir=chosen.folder))
         ended = play(seed, folder, counter=not chosen.no_counter)
-        print(ended, flush=True)  # noqa: T201
+        print(ended, flush=True)
         ended.check()
         stopped += not ended.went_on
         if ended.went_on or not chosen.folder:
             shutil.rmtree(folder)
-    print(f"{chosen.runs - stopped} of {chosen.runs} went on")  # noqa: T201
+    print(f"{chosen.runs - stopped} of {chosen.runs} went on")
     sys.exit(int(stopped > 0 and not chosen.no_counter))
 
 
