@@ -195,6 +195,8 @@ class SavedSessionState(SessionState):
     def begin_call(self, number: int, operation: str, *, chosen: bool) -> int:
         """See `SessionState.begin_call`; the number is durable when this returns."""
         newest = self.number
+        if number < newest:
+            raise self._conflict(f"request {number} was given up, or answered: the newest is {newest}")
         row = self._store.find(self._scope, newest, self._member) if newest else None
         if number == newest and operation == self._operation:
             if row is None and not self.is_under_way:
@@ -407,7 +409,7 @@ class SavedSessionState(SessionState):
             return
         if (own / STATES).exists() or (own / REQUESTS).exists():
             raise LocalError(f"{own}: has states, and no file '{OWNER}' that says whose they are")
-        if counter is not None and (counter / REQUESTS).exists():
+        if counter is not None and _newest_in(counter / REQUESTS, self._scope):
             raise LocalError(f"{counter}: its states are not in {own}: they were lost or set back")
         owner = counted or _Owner(
             FORMAT, 1, self._scope.hex(), self._member, counter is not None, secrets.token_hex(16)
@@ -416,6 +418,11 @@ class SavedSessionState(SessionState):
         if counter is not None and counted is None:
             _write_owner(counter, owner)
         _write_owner(own, owner)
+
+
+def _newest_in(path: Path, scope: bytes) -> int:
+    """Return the number of the newest request in a file of requests, 0 without one."""
+    return Requests(path).last(scope).number if path.exists() else 0
 
 
 def _number(content: bytes | None) -> int:

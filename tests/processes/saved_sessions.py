@@ -1,7 +1,7 @@
 """Sessions with saved states whose members are killed at random times, and started again at once.
 
-`python -m tests.processes.saved_sessions --runs 100` plays so many seeded runs, and prints what became of each. Members are
-processes of their own, forked from this one, and ended by SIGKILL.
+`python -m tests.processes.saved_sessions --runs 100` plays so many seeded runs, and prints what became of
+each. Members are processes of their own, forked from this one, and ended by SIGKILL.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Members:
         )
 
     async def _compute(self, name: str) -> None:
-        """Take part in the requests whose results are not there yet, as a program that is started again does."""
+        """Take part in the requests whose results are not written yet, as a restarted program does."""
         ledger = {"ledger": self.ledger(name)} if self.kind == "noisy" else {}
         first = len(self.results(name)) + 1
         written = os.open(self.folder / f"{name}.results", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
