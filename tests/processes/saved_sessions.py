@@ -32,8 +32,7 @@ from smpc_dp.session import saved_session  # noqa: F401
 from smpc_dp.session.local import AGGREGATOR, create_local_session
 from smpc_dp.session.session_file import Timeouts
 
-PARTIES = ("alice", "bob", "carol", "dave")
-REQUESTS = 2
+NAMES = ("alice", "bob", "carol", "dave")
 EXACT: dict[str, object] = {
     "length": 2,
     "kind": "integer",
@@ -56,13 +55,13 @@ KINDS: Mapping[str, Mapping[str, object]] = {
     "noisy": NOISY,
 }
 TIMEOUTS = Timeouts(connect=20.0, step=10.0, gather=20.0)
-# Seconds within which members are killed, the most kills, and the time after which a run counts as hanging.
-SPAN, KILLS, LIMIT = 0.8, 3, 60.0
+# Seconds a request within which members are killed, the most kills, and when a run counts as hanging.
+SPAN, KILLS, LIMIT = 0.4, 3, 60.0
 
 
 def given(party: str, number: int) -> list[int]:
     """Return the vector of a party for a request."""
-    return [1 + PARTIES.index(party), number]
+    return [1 + NAMES.index(party), number]
 
 
 def expected(survivors: list[str], number: int) -> list[int]:
@@ -76,6 +75,8 @@ class Ended:
 
     seed: int
     kind: str
+    parties: tuple[str, ...]
+    requests: int
     results: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     kills: Counter[str] = field(default_factory=Counter)
     charges: dict[str, int] = field(default_factory=dict)
@@ -90,13 +91,13 @@ class Ended:
     def went_on(self) -> bool:
         """Whether every party has every total, of the vectors of all."""
         return all(
-            [one.get("survivors") for one in lines] == [list(PARTIES)] * REQUESTS
+            [one.get("survivors") for one in lines] == [[*self.parties]] * self.requests
             for lines in self.results.values()
         )
 
     def check(self) -> None:
         """Raise AssertionError for totals that differ, wrong ones, and wrong charges."""
-        for number in range(1, REQUESTS + 1):
+        for number in range(1, self.requests + 1):
             totals = [one for lines in self.results.values() for one in lines if one.get("request") == number]
             assert len({json.dumps([one["value"], one["survivors"]]) for one in totals}) <= 1, self
             for one in totals:
@@ -106,7 +107,7 @@ class Ended:
             got = [one["request"] for one in lines if "request" in one]
             assert got == sorted(set(got)), self
             # Nothing is released uncharged, nothing is charged twice.
-            assert self.kind != "noisy" or len(got) <= self.charges[name] <= REQUESTS, self
+            assert self.kind != "noisy" or len(got) <= self.charges[name] <= self.requests, self
 
     def __str__(self) -> str:
         killed = ", ".join(f"{name} {count}x" for name, count in self.kills.items()) or "nobody"
@@ -118,12 +119,13 @@ class Ended:
 class Members:
     """The processes of one session, in a folder."""
 
-    def __init__(self, folder: Path, kind: str, *, counter: bool) -> None:
-        self.folder, self.kind, self.counter = folder, kind, counter
-        self.path = create_local_session(folder, PARTIES, KINDS[kind], timeouts=TIMEOUTS)
-        for name in (AGGREGATOR, *PARTIES):
+    def __init__(self, folder: Path, ended: Ended, *, counter: bool) -> None:
+        self.folder, self.kind, self.counter = folder, ended.kind, counter
+        self.requests = ended.requests
+        self.path = create_local_session(folder, ended.parties, KINDS[self.kind], timeouts=TIMEOUTS)
+        for name in (AGGREGATOR, *ended.parties):
             (folder / f"{name}.counter").mkdir()
-        for name in PARTIES if kind == "noisy" else ():
+        for name in ended.parties if self.kind == "noisy" else ():
             Ledger.create(
                 self.ledger(name), party=name, dataset="d", relation="substitution", epsilon=99.0, delta=1e-4
             )
@@ -175,7 +177,7 @@ class Members:
         written = os.open(self.folder / f"{name}.results", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             async with smpc_dp.connect(self.path, party=name, **ledger, **self._media(name)) as session:
-                for number in range(first, REQUESTS + 1):
+                for number in range(first, self.requests + 1):
                     result = await session.sum(given(name, number), label=f"round {number}")
                     line = {
                         "request": number,
@@ -217,27 +219,27 @@ class Members:
         self.processes.clear()
 
 
-def play(seed: int, folder: Path, *, counter: bool = True) -> Ended:
+def play(seed: int, folder: Path, parties: int, requests: int, *, counter: bool) -> Ended:
     """Play one run: up to KILLS kills, of random members at random times; return what became of it."""
     drawn = random.Random(seed)
-    kind = drawn.choice([*KINDS])
-    members = Members(folder, kind, counter=counter)
-    ended, begun = Ended(seed, kind), time.monotonic()
-    times = sorted(drawn.uniform(0.0, SPAN) for _ in range(drawn.randint(1, KILLS)))
+    ended = Ended(seed, drawn.choice([*KINDS]), NAMES[:parties], requests)
+    members = Members(folder, ended, counter=counter)
+    begun, everyone = time.monotonic(), (AGGREGATOR, *ended.parties)
+    times = sorted(drawn.uniform(0.0, SPAN * requests) for _ in range(drawn.randint(1, KILLS)))
     try:
-        for name in (AGGREGATOR, *PARTIES):
+        for name in everyone:
             members.start(name)
         for at in times:
             time.sleep(max(0.0, begun + at - time.monotonic()))
-            name = drawn.choice([AGGREGATOR, *PARTIES])
+            name = drawn.choice(everyone)
             if name in members.processes and members.kill(name):
                 ended.kills[name] += 1
         members.wait()
     finally:
         members.end()
-    ended.results = {name: members.results(name) for name in PARTIES}
-    if kind == "noisy":
-        ended.charges = {name: len(Ledger.open(members.ledger(name)).entries()) for name in PARTIES}
+    ended.results = {name: members.results(name) for name in ended.parties}
+    if ended.kind == "noisy":
+        ended.charges = {name: len(Ledger.open(members.ledger(name)).entries()) for name in ended.parties}
     ended.seconds = time.monotonic() - begun
     return ended
 
@@ -247,13 +249,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--parties", type=int, default=len(NAMES), choices=range(3, len(NAMES) + 1))
+    parser.add_argument("--requests", type=int, default=2)
     parser.add_argument("--no-counter", action="store_true")
     parser.add_argument("--folder", help="where the members' files are, and stay where a run has stopped")
     chosen = parser.parse_args()
     stopped = 0
     for seed in range(chosen.first, chosen.first + chosen.runs):
         folder = Path(tempfile.mkdtemp(dir=chosen.folder))
-        ended = play(seed, folder, counter=not chosen.no_counter)
+        ended = play(seed, folder, chosen.parties, chosen.requests, counter=not chosen.no_counter)
         print(ended, flush=True)
         ended.check()
         stopped += not ended.went_on
