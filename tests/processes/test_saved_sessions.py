@@ -231,6 +231,26 @@ async def test_who_comes_back_after_the_end_of_a_request_is_sent_its_result(tmp_
         )
 
 
+async def test_a_call_that_reaches_nobody_goes_on_when_it_is_made_again(tmp_path: Path) -> None:
+    short = Timeouts(connect=1.0, step=20.0, gather=20.0)
+    async with scene(tmp_path, timeouts=short) as session:
+        session.watch = lambda event: session.cut() if event.step == "masked" else None
+        session.serve()
+        async with contextlib.AsyncExitStack() as stack:
+            parties = [await stack.enter_async_context(session.connect(name)) for name in PARTIES]
+            calls = (party.sum([1], label="round 1") for party in parties)
+            ended = await asyncio.gather(*calls, return_exceptions=True)
+            for error in ended:
+                assert isinstance(error, smpc_dp.TimeoutFault)
+                assert re.search("may be in a total|is in no total", str(error))
+            await session.stop()
+            session.watch = ignore
+            session.serve()
+            results = await asyncio.gather(*(party.sum([1], label="round 1") for party in parties))
+            assert values(results) == [4] * 4
+            assert all(result.resumed for result in results)
+
+
 async def test_who_comes_back_too_late_learns_whether_its_vector_may_be_in_a_total(tmp_path: Path) -> None:
     short = Timeouts(connect=20.0, step=1.5, gather=20.0)
     async with scene(tmp_path, timeouts=short) as session:
