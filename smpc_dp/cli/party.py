@@ -154,7 +154,7 @@ def party(
     _refuse_given({option: given[option] for option in given if option in own.refused}, own.refusal)
     problems: list[str] = []
     results: list[Any] = []
-    opened = _open_state(session, loaded, name, key, state, counter, watch, is_sum=requested is None)
+    opened = _open_state(session, loaded, name, key, state, counter, is_sum=requested is None)
     host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch, print_note, opened)
 
     async def compute() -> Report | None:
@@ -196,7 +196,6 @@ def _open_state(
     key: Path | None,
     state: Path | None,
     counter: Path | None,
-    watch: OnEvent,
     *,
     is_sum: bool,
 ) -> SavedSessionState | None:
@@ -215,7 +214,7 @@ def _open_state(
     check_can_save(loaded)
     member = Membership.load(session, name, key, _role(loaded, name, session), loaded)
     opened = SavedSessionState(member, state, counter, answers=False)
-    watch(Event(name, "warned", detail=opened.notice))
+    print_note(opened.notice)
     return opened
 
 

@@ -295,8 +295,8 @@ class RequestServer:
         run, timeouts = drive.run, self._membership.session.timeouts
         if run.step not in HELLOS:
             seconds = aggregator_step_seconds(run.state.matchings, timeouts)
-            # After a restart all parties connect first.
-            drive.timer.step(max(seconds, timeouts.connect) if self._is_first else seconds)
+            # After a restart all parties connect first; those that have wait less than PATIENCE steps.
+            drive.timer.step(2 * seconds if self._is_first else seconds)
             self._is_first = False
 
     async def _ask(self, drive: Drive) -> list[InboundEvent] | None:

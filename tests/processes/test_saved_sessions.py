@@ -341,6 +341,8 @@ async def test_an_aggregator_with_a_state_refuses_what_is_not_saved(tmp_path: Pa
         assert "'pairs', which is not saved yet" in failed
 
 
+@pytest.mark.long
+@pytest.mark.slow
 async def test_a_command_that_was_killed_goes_on(tmp_path: Path) -> None:
     """The same command again: its vector, and one request for all of its processes."""
     path = create_local_session(tmp_path, PARTIES, GIVEN, timeouts=TIMEOUTS)
