@@ -38,10 +38,11 @@ class SavedMembers:
 
         opened: dict[str, SavedSessionState] = {}
         try:
-            for one in session.roster:
-                key = default_key(path, one.name) if keys is None else keys / f"{one.name}.key"
-                member = Membership.load(path, one.name, key, one.role, session)
-                opened[one.name] = SavedSessionState(member, state / one.name, self._folder(one.name))
+            for entry in session.roster:
+                name = entry.name
+                key = default_key(path, name) if keys is None else keys / f"{name}.key"
+                member = Membership.load(path, name, key, entry.role, session)
+                opened[name] = SavedSessionState(member, state / name, self._folder(name))
             under_way = [one.number for one in opened.values() if one.is_under_way]
             self.number = max(under_way) if under_way else 1 + max(one.number for one in opened.values())
             if self._aggregator is not None:

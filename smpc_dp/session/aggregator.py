@@ -253,13 +253,14 @@ class RequestServer:
         `is_new`: whether no earlier process has begun it.
         """
         self._pool.admit_all()
-        held: Sequence[InboundEvent] | None = ()
+        held: Sequence[InboundEvent] = ()
         asks = self._drive.run.step in HELLOS
         if asks:
             async with self._drive.outcome():
-                held = await self._ask(self._drive)
-                if held is None:
+                asked = await self._ask(self._drive)
+                if asked is None:
                     return False
+                held = asked
                 await self._ban_culprits()
         if self.beside is not None and not self.beside.is_there:
             self._refuse_beside(self.beside, held, "which is not in this installation")

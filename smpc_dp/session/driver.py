@@ -187,8 +187,8 @@ class Drive:
     async def lose(self, *names: str) -> None:
         """Stop waiting for members that have no connection; a loss not taken yet is an inbound event."""
         pool = self.connections
-        absent = (name for name in names if not (self.saved and pool.is_cut(name)))
-        if absent := tuple(filter(pool.is_gone, absent)):
+        missing = (name for name in names if not (self.saved and pool.is_cut(name)))
+        if absent := tuple(filter(pool.is_gone, missing)):
             await self.act(events.PeersLost(absent))
 
     async def act(self, event: events.Event) -> Sequence[Envelope]:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from smpc_dp.wire.signing import Context
 
 OWNER, LOCK, REQUESTS, STATES, KEYS = "owner", "lock", "requests", "states", "keys"
-FORMAT = "smpc-dp state of a session"
+FORMAT: Literal["smpc-dp state of a session"] = "smpc-dp state of a session"
 MOST_OWNER = 1 << 12
 # Names in the file of requests, beside those of last results.
 _ENDED, _CHARGED, _TARGET, _EXCLUDED, _HELD = "/ended", "/charged", "/target", "/excluded/", "/held"
