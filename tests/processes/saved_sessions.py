@@ -162,7 +162,7 @@ class Members:
         await work
 
     def _media(self, name: str) -> dict[str, Any]:
-        media = {"state": self.folder / f"{name}.state"}
+        media: dict[str, Any] = {"state": self.folder / f"{name}.state"}
         return media | {"counter": self.folder / f"{name}.counter"} if self.counter else media
 
     async def _serve(self, name: str) -> None:
@@ -172,7 +172,7 @@ class Members:
 
     async def _compute(self, name: str) -> None:
         """Take part in the requests whose results are not written yet, as a restarted program does."""
-        ledger = {"ledger": self.ledger(name)} if self.kind == "noisy" else {}
+        ledger: dict[str, Any] = {"ledger": self.ledger(name)} if self.kind == "noisy" else {}
         first = len(self.results(name)) + 1
         written = os.open(self.folder / f"{name}.results", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:

@@ -19,6 +19,7 @@ import smpc_dp
 from smpc_dp.engine.codec import Codec
 from smpc_dp.engine.events import Start
 from smpc_dp.engine.registry import make_party
+from smpc_dp.engine.saved import SavedRun
 from smpc_dp.engine.seal import ATTESTED
 from smpc_dp.engine.store import Row
 from smpc_dp.errors import Check, Code, ConfigError, LocalError, PeerFault, PrivacyError
@@ -53,7 +54,7 @@ def member(path: Path) -> Membership:
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> dict[str, Path]:
+def folders(tmp_path: Path) -> dict[str, Any]:
     (tmp_path / "counter").mkdir()
     return {"folder": tmp_path / "state", "counter": tmp_path / "counter"}
 
@@ -74,7 +75,7 @@ def role(member: Membership, number: int, label: str, value: int = 4) -> tuple[A
     return make_party(context, member.parameters, member.identity, vector), vector
 
 
-def test_a_run_goes_on_in_the_next_process(member: Membership, folders: dict[str, Path]) -> None:
+def test_a_run_goes_on_in_the_next_process(member: Membership, folders: dict[str, Any]) -> None:
     first = SavedSessionState(member, **folders)
     hello = begun(first, member, 1, "a").resend()
     first.close()
@@ -84,10 +85,11 @@ def test_a_run_goes_on_in_the_next_process(member: Membership, folders: dict[str
     assert second.begin_call(1, "sum a", chosen=False) == 1
     run, resumed = second.party_run(*role(member, 1, "a"))
     assert resumed
+    assert isinstance(run, SavedRun)
     assert run.resend() == hello
 
 
-def test_a_run_whose_first_state_alone_is_saved_begins(member: Membership, folders: dict[str, Path]) -> None:
+def test_a_run_whose_first_state_alone_is_saved_begins(member: Membership, folders: dict[str, Any]) -> None:
     first = SavedSessionState(member, **folders)
     first.begin_call(1, "sum a", chosen=False)
     first.party_run(*role(member, 1, "a"))
@@ -97,7 +99,7 @@ def test_a_run_whose_first_state_alone_is_saved_begins(member: Membership, folde
     assert [one.step for one in run.handle(Start())] == ["hello"]
 
 
-def test_a_number_that_was_taken_is_that_of_the_call(member: Membership, folders: dict[str, Path]) -> None:
+def test_a_number_that_was_taken_is_that_of_the_call(member: Membership, folders: dict[str, Any]) -> None:
     first = SavedSessionState(member, **folders)
     first.begin_call(1, "sum a", chosen=False)
     first.close()
@@ -106,7 +108,7 @@ def test_a_number_that_was_taken_is_that_of_the_call(member: Membership, folders
     assert second.party_run(*role(member, 1, "a"))[1] is False
 
 
-def test_another_vector_is_refused(member: Membership, folders: dict[str, Path]) -> None:
+def test_another_vector_is_refused(member: Membership, folders: dict[str, Any]) -> None:
     first = SavedSessionState(member, **folders)
     begun(first, member, 1, "a")
     first.close()
@@ -115,7 +117,7 @@ def test_another_vector_is_refused(member: Membership, folders: dict[str, Path])
         second.party_run(*role(member, 1, "a", 5))
 
 
-def test_another_label_is_refused_while_a_run_is_open(member: Membership, folders: dict[str, Path]) -> None:
+def test_another_label_is_refused_while_a_run_is_open(member: Membership, folders: dict[str, Any]) -> None:
     first = SavedSessionState(member, **folders)
     begun(first, member, 1, "a")
     first.close()
@@ -130,7 +132,7 @@ def test_another_label_is_refused_while_a_run_is_open(member: Membership, folder
     assert not [*folders["counter"].glob("*.counter")]
 
 
-def test_what_was_answered_is_not_under_way(member: Membership, folders: dict[str, Path]) -> None:
+def test_what_was_answered_is_not_under_way(member: Membership, folders: dict[str, Any]) -> None:
     state = SavedSessionState(member, **folders)
     begun(state, member, 1, "a")
     state.answer(1)
@@ -143,7 +145,7 @@ def test_what_was_answered_is_not_under_way(member: Membership, folders: dict[st
     assert again.following(0) == 2
 
 
-def test_without_a_durable_end_it_is_under_way_again(member: Membership, folders: dict[str, Path]) -> None:
+def test_without_a_durable_end_it_is_under_way_again(member: Membership, folders: dict[str, Any]) -> None:
     state = SavedSessionState(member, **folders, answers=False)
     begun(state, member, 1, "a")
     state.answer(1)
@@ -157,7 +159,7 @@ def test_without_a_durable_end_it_is_under_way_again(member: Membership, folders
     assert not SavedSessionState(member, **folders).is_under_way
 
 
-def test_a_request_below_the_newest_one_is_never_begun(member: Membership, folders: dict[str, Path]) -> None:
+def test_a_request_below_the_newest_one_is_never_begun(member: Membership, folders: dict[str, Any]) -> None:
     state = SavedSessionState(member, **folders)
     begun(state, member, 3, "a")
     assert state.least(0) == 3
@@ -165,7 +167,7 @@ def test_a_request_below_the_newest_one_is_never_begun(member: Membership, folde
         state.begin_call(2, "sum a", chosen=True)
 
 
-def test_states_of_earlier_requests_are_removed(member: Membership, folders: dict[str, Path]) -> None:
+def test_states_of_earlier_requests_are_removed(member: Membership, folders: dict[str, Any]) -> None:
     state = SavedSessionState(member, **folders)
     for number in range(1, 6):
         begun(state, member, number, f"round {number}")
@@ -175,7 +177,7 @@ def test_states_of_earlier_requests_are_removed(member: Membership, folders: dic
     assert len([*folders["counter"].glob("*.counter")]) == 1
 
 
-def test_a_charge_is_counted_once(member: Membership, folders: dict[str, Path]) -> None:
+def test_a_charge_is_counted_once(member: Membership, folders: dict[str, Any]) -> None:
     state = SavedSessionState(member, **folders)
     for number in (1, 1, 2, 2):
         state.count_charge(number)
@@ -187,7 +189,7 @@ def test_a_charge_is_counted_once(member: Membership, folders: dict[str, Path]) 
     assert again.charged == 2
 
 
-def test_a_release_is_charged_to_the_ledger_once(tmp_path: Path, folders: dict[str, Path]) -> None:
+def test_a_release_is_charged_to_the_ledger_once(tmp_path: Path, folders: dict[str, Any]) -> None:
     member = Membership.load(create_local_session(tmp_path, PARTIES, NOISY), "alice")
     ledger = Ledger.create(
         tmp_path / "l", party="alice", dataset="d", relation="substitution", epsilon=99.0, delta=1e-3
@@ -202,7 +204,7 @@ def test_a_release_is_charged_to_the_ledger_once(tmp_path: Path, folders: dict[s
         saving.charge(bytes(32), b"another")
 
 
-def test_exclusions_outlive_the_process(path: Path, folders: dict[str, Path]) -> None:
+def test_exclusions_outlive_the_process(path: Path, folders: dict[str, Any]) -> None:
     member = Membership.load(path, "aggregator", role="aggregator")
     state = SavedSessionState(member, **folders)
     state.keep_exclusions({"bob": PeerFault("bob", "lied", Check.BAD_SIGNATURE)})
@@ -211,7 +213,7 @@ def test_exclusions_outlive_the_process(path: Path, folders: dict[str, Path]) ->
     assert (name, str(error)) == ("bob", str(PeerFault("bob", "lied", Check.BAD_SIGNATURE)))
 
 
-def test_a_command_of_an_aggregator_goes_on_with_what_is_left(path: Path, folders: dict[str, Path]) -> None:
+def test_a_command_of_an_aggregator_goes_on_with_what_is_left(path: Path, folders: dict[str, Any]) -> None:
     member = Membership.load(path, "aggregator", role="aggregator")
     state = SavedSessionState(member, **folders)
     assert state.last_request(5) == 5
@@ -232,7 +234,7 @@ def test_a_command_of_an_aggregator_goes_on_with_what_is_left(path: Path, folder
 # Folders
 
 
-def test_a_second_process_is_refused(member: Membership, folders: dict[str, Path]) -> None:
+def test_a_second_process_is_refused(member: Membership, folders: dict[str, Any]) -> None:
     state = SavedSessionState(member, **folders)
     with pytest.raises(LocalError, match=f"{folders['folder']}: another process uses this state of alice"):
         SavedSessionState(member, **folders)
@@ -242,7 +244,7 @@ def test_a_second_process_is_refused(member: Membership, folders: dict[str, Path
 
 @pytest.mark.parametrize("with_counter", [False, True])
 def test_a_state_of_another_member_is_refused(
-    path: Path, member: Membership, folders: dict[str, Path], with_counter: bool
+    path: Path, member: Membership, folders: dict[str, Any], with_counter: bool
 ) -> None:
     given = folders if with_counter else {"folder": folders["folder"]}
     SavedSessionState(member, **given).close()
@@ -251,7 +253,7 @@ def test_a_state_of_another_member_is_refused(
 
 
 def test_a_state_of_another_session_is_refused(
-    path: Path, member: Membership, folders: dict[str, Path]
+    path: Path, member: Membership, folders: dict[str, Any]
 ) -> None:
     SavedSessionState(member, **folders).close()
     path.write_text(path.read_text("utf-8").replace("upper = 9", "upper = 8"), "utf-8")
@@ -259,7 +261,7 @@ def test_a_state_of_another_session_is_refused(
         SavedSessionState(Membership.load(path, "alice"), **folders)
 
 
-def test_a_counter_that_is_gone_is_refused(member: Membership, folders: dict[str, Path]) -> None:
+def test_a_counter_that_is_gone_is_refused(member: Membership, folders: dict[str, Any]) -> None:
     state = SavedSessionState(member, **folders)
     begun(state, member, 1, "a")
     state.close()
@@ -271,7 +273,7 @@ def test_a_counter_that_is_gone_is_refused(member: Membership, folders: dict[str
         SavedSessionState(member, **folders)
 
 
-def test_a_state_that_is_gone_is_refused(member: Membership, folders: dict[str, Path]) -> None:
+def test_a_state_that_is_gone_is_refused(member: Membership, folders: dict[str, Any]) -> None:
     state = SavedSessionState(member, **folders)
     begun(state, member, 1, "a")
     state.close()
@@ -281,7 +283,7 @@ def test_a_state_that_is_gone_is_refused(member: Membership, folders: dict[str, 
 
 
 def test_a_crash_between_the_owners_of_both_folders_is_repaired(
-    member: Membership, folders: dict[str, Path]
+    member: Membership, folders: dict[str, Any]
 ) -> None:
     SavedSessionState(member, **folders).close()
     (folders["folder"] / OWNER).unlink()
@@ -290,7 +292,7 @@ def test_a_crash_between_the_owners_of_both_folders_is_repaired(
 
 
 def test_the_counter_of_another_state_is_refused(
-    tmp_path: Path, member: Membership, folders: dict[str, Path]
+    tmp_path: Path, member: Membership, folders: dict[str, Any]
 ) -> None:
     other = {"folder": tmp_path / "state 2", "counter": tmp_path / "counter 2"}
     other["counter"].mkdir()
@@ -302,7 +304,7 @@ def test_the_counter_of_another_state_is_refused(
 
 @pytest.mark.parametrize("with_counter", [False, True])
 def test_a_state_goes_on_with_or_without_a_counter_as_it_began(
-    member: Membership, folders: dict[str, Path], with_counter: bool
+    member: Membership, folders: dict[str, Any], with_counter: bool
 ) -> None:
     both, alone = folders, {"folder": folders["folder"]}
     SavedSessionState(member, **(both if with_counter else alone)).close()
@@ -316,7 +318,7 @@ def test_a_counter_within_the_state_is_refused(member: Membership, tmp_path: Pat
         SavedSessionState(member, tmp_path / "state", tmp_path / "state" / "counter")
 
 
-def test_a_newer_version_is_refused(member: Membership, folders: dict[str, Path]) -> None:
+def test_a_newer_version_is_refused(member: Membership, folders: dict[str, Any]) -> None:
     SavedSessionState(member, **folders).close()
     file = folders["folder"] / OWNER
     owner = json.loads(file.read_text("utf-8"))
@@ -328,7 +330,7 @@ def test_a_newer_version_is_refused(member: Membership, folders: dict[str, Path]
         SavedSessionState(member, **folders)
 
 
-def test_a_newer_version_of_the_store_is_refused(member: Membership, folders: dict[str, Path]) -> None:
+def test_a_newer_version_of_the_store_is_refused(member: Membership, folders: dict[str, Any]) -> None:
     state = SavedSessionState(member, **folders)
     begun(state, member, 1, "a")
     state.close()
@@ -338,7 +340,7 @@ def test_a_newer_version_of_the_store_is_refused(member: Membership, folders: di
         SavedSessionState(member, **folders)
 
 
-def test_requests_that_were_set_back_are_refused(member: Membership, folders: dict[str, Path]) -> None:
+def test_requests_that_were_set_back_are_refused(member: Membership, folders: dict[str, Any]) -> None:
     """Without a counter they lie beside the states: of these the newest tells."""
     alone = {"folder": folders["folder"]}
     state = SavedSessionState(member, **alone)
@@ -355,7 +357,7 @@ def test_requests_that_were_set_back_are_refused(member: Membership, folders: di
 
 
 def test_states_that_were_set_back_are_refused(
-    tmp_path: Path, member: Membership, folders: dict[str, Path]
+    tmp_path: Path, member: Membership, folders: dict[str, Any]
 ) -> None:
     """An answered request does not come back, nor an earlier state of one under way."""
     state = SavedSessionState(member, **folders)
@@ -378,7 +380,7 @@ def test_states_that_were_set_back_are_refused(
     assert state._attempts() == []
 
 
-def test_a_lost_run_is_given_up(member: Membership, folders: dict[str, Path]) -> None:
+def test_a_lost_run_is_given_up(member: Membership, folders: dict[str, Any]) -> None:
     alone = {"folder": folders["folder"]}
     state = SavedSessionState(member, **alone)
     begun(state, member, 1, "a")
@@ -396,7 +398,7 @@ def test_a_lost_run_is_given_up(member: Membership, folders: dict[str, Path]) ->
 
 
 def test_a_read_only_folder_is_named(
-    member: Membership, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    member: Membership, folders: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_arguments: object, **_named: object) -> int:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -414,7 +416,7 @@ def test_a_read_only_folder_is_named(
     ("number", "text"), [(errno.ENOLCK, "use a file system with locks"), (errno.EROFS, "cannot be locked")]
 )
 def test_a_file_system_without_locks_is_named(
-    member: Membership, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, number: int, text: str
+    member: Membership, folders: dict[str, Any], monkeypatch: pytest.MonkeyPatch, number: int, text: str
 ) -> None:
     def refuse(_descriptor: int, _operation: int) -> None:
         raise OSError(number, os.strerror(number))
@@ -425,7 +427,7 @@ def test_a_file_system_without_locks_is_named(
 
 
 def test_a_full_disk_loses_nothing(
-    member: Membership, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    member: Membership, folders: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = SavedSessionState(member, **folders)
     taken = state.begin_call(1, "sum a", chosen=False)
@@ -439,6 +441,7 @@ def test_a_full_disk_loses_nothing(
         with pytest.raises(LocalError, match="disk is full"):
             run.handle(Start())
         # Nothing of the step is sent.
+        assert isinstance(run, SavedRun)
         assert run.resend() == ()
     run, resumed = state.party_run(*role(member, taken, "a"))
     assert not resumed
