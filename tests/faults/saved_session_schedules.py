@@ -43,7 +43,7 @@ EXACT: dict[str, object] = {
     "length": 1,
     "kind": "integer",
     "lower": 0,
-    "upper": 99,
+    "upper": 9999,
     "dropout": 0,
     "corrupt": 0,
 }
