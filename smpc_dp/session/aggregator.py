@@ -42,7 +42,7 @@ from smpc_dp.session.opening import open_state
 from smpc_dp.session.operations import HELLOS, Operations, is_hello, leaving_error, small
 from smpc_dp.session.session_state import LostRunError, SessionState, StateFolder
 from smpc_dp.session.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
-from smpc_dp.wire.abort import LEAVE, QUIT
+from smpc_dp.wire.abort import LEAVE, QUIT, TEXTS
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 
@@ -125,7 +125,7 @@ class RequestServer:
         run = self._role(number)
         self._drive = Drive(number, run, self._pool, timer, self, self._on_event)
         try:
-            resumed = await asyncio.to_thread(self._state.restored_collection, run)
+            resumed = await asyncio.to_thread(self._restored, run)
         except LostRunError as error:
             await asyncio.to_thread(self._end, number)
             self._drive.notify("failed", error)
@@ -177,6 +177,17 @@ class RequestServer:
             last=self._last,
         )
         return run
+
+    def _restored(self, run: Run[Any]) -> Run[Any] | None:
+        """Return the role in a request as an earlier process has left it, None if it was not begun.
+
+        Raises LostRunError where that has nothing to go on with.
+        """
+        resumed = self._state.restored_collection(run)
+        if resumed is not None and resumed.finished and resumed.state.outcome is None:
+            reason = f"request {run.member.context.request} was stopped by an earlier process"
+            raise LostRunError(f"{run.name}: {reason}: {TEXTS[resumed.state.code]}")
+        return resumed
 
     @property
     def _is_skipping(self) -> bool:

@@ -270,6 +270,23 @@ async def test_who_comes_back_too_late_learns_whether_its_vector_may_be_in_a_tot
         )
 
 
+async def test_a_request_that_was_stopped_does_not_stop_the_next_process(tmp_path: Path) -> None:
+    short = Timeouts(connect=20.0, step=1.0, gather=20.0)
+    async with scene(tmp_path, timeouts=short) as session:
+        session.serve()
+        others = [asyncio.create_task(session.sum(name, "round 1")) for name in PARTIES[2:]]
+        crashes = (session.crash_at(name, "participants", "round 1") for name in PARTIES[:2])
+        await asyncio.gather(*crashes)
+        for error in await asyncio.gather(*others, return_exceptions=True):
+            assert isinstance(error, smpc_dp.TimeoutFault)
+        await session.stop()
+        session.serve()
+        for name in PARTIES[:2]:
+            with pytest.raises(smpc_dp.TimeoutFault, match="in no total"):
+                await session.sum(name, "round 1")
+        assert await session.everyone("round 2") == [EVERYONE] * 4
+
+
 async def test_a_party_that_was_away_is_shown_the_request(tmp_path: Path) -> None:
     """Its number is not moved by itself: a vector is for one request."""
     short = Timeouts(connect=3.0, step=20.0, gather=3.0)

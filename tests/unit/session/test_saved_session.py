@@ -10,12 +10,15 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.cli.saved_members import SavedMembers
 from smpc_dp.engine.codec import Codec
 from smpc_dp.engine.events import Start
 from smpc_dp.engine.registry import make_party
@@ -24,12 +27,14 @@ from smpc_dp.engine.seal import ATTESTED
 from smpc_dp.engine.store import Row
 from smpc_dp.errors import Check, Code, ConfigError, LocalError, PeerFault, PrivacyError
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.secagg.requests.vector_task import VectorTask
 from smpc_dp.secagg.states import PARTY
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import Membership
 from smpc_dp.session.saved_session import OWNER, SavedSessionState
 from smpc_dp.session.session_state import LostRunError
 from smpc_dp.wire.abort import TEXTS
+from tests import command
 
 PARTIES = ("alice", "bob", "carol")
 GIVEN: dict[str, object] = {"length": 1, "kind": "integer", "lower": 0, "upper": 9, "corrupt": 0}
@@ -481,6 +486,82 @@ async def test_other_sessions_refuse_a_state_by_name(
 async def test_a_counter_is_for_a_state(path: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="counter: is for a state"):
         await smpc_dp.Session.open(path, "alice", counter=tmp_path)
+
+
+def test_all_members_of_a_run_join_one_request(path: Path, tmp_path: Path, member: Membership) -> None:
+    """The one that is under way at any of them, or else the next one."""
+    media = (tmp_path / "states", tmp_path / "counters")
+    loaded = member.session
+
+    def options(name: str) -> dict[str, object]:
+        return SavedMembers(loaded, path, None, *media).options(name)
+
+    assert options("alice")["--number"] == 1
+    assert options("aggregator") == {
+        "--state": media[0] / "aggregator",
+        "--counter": media[1] / "aggregator",
+        "--number": None,
+    }
+    for number in (1, 2):
+        alice = SavedSessionState(member, media[0] / "alice", media[1] / "alice")
+        begun(alice, member, number, "")
+        alice.close()
+        # Bob has not begun it.
+        assert options("bob")["--number"] == number
+        alice = SavedSessionState(member, media[0] / "alice", media[1] / "alice")
+        alice.answer(number)
+        alice.answer_last()
+        alice.close()
+        assert options("bob")["--number"] == number + 1
+    serving = Membership.load(path, "aggregator", role="aggregator")
+    assert SavedSessionState(serving, media[0] / "aggregator", media[1] / "aggregator").first_request() == 3
+    assert SavedMembers(loaded, path, None, None, None).options("alice") == {}
+    with pytest.raises(ConfigError, match="is for --state"):
+        SavedMembers(loaded, path, None, None, media[1])
+
+
+class Late:
+    """A session whose others are at a later request."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int | None] = []
+
+    async def sum_encoded(self, *_arguments: object, number: int | None) -> str:
+        self.numbers.append(number)
+        if number != 5:
+            raise smpc_dp.OtherRequestError("alice", number or 0, "", 4, "", 5)
+        return "sum"
+
+
+@pytest.mark.parametrize("with_state", [True, False])
+async def test_a_command_with_a_state_joins_the_request_that_is_shown(
+    member: Membership, path: Path, folders: dict[str, Any], with_state: bool
+) -> None:
+    state = SavedSessionState(member, **folders) if with_state else None
+    host: Any = SimpleNamespace(state=state)
+    for number in (None, 1):
+        late: Any = Late()
+        if with_state and number is None:
+            assert await VectorTask()._sum(host, late, "sum", np.zeros(1, np.uint8), 0, number=None) == "sum"
+            assert late.numbers == [1, 5]
+            continue
+        # Without a state, or with a number, the caller says which request it is for.
+        with pytest.raises(smpc_dp.OtherRequestError):
+            await VectorTask()._sum(host, late, "sum", np.zeros(1, np.uint8), 0, number=number)
+        assert late.numbers == [number]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--counter", "c"], "--counter is for --state"),
+        (["--state", "s", "--statistic", "collision", "--epsilon", "1"], "--state is for sums and averages"),
+    ],
+)
+def test_options_of_a_state_go_together(path: Path, options: list[str], text: str) -> None:
+    done = command.smpc_dp("party", str(path), "--as", "alice", *options)
+    assert done.returncode != 0
+    assert text in " ".join(done.stderr.replace("│", " ").split())
 
 
 def test_codes_of_a_restored_end_are_texts() -> None:
