@@ -25,10 +25,14 @@ from typing import Any
 import smpc_dp
 
 # Loaded before the members are forked: each would import them for itself.
+from smpc_dp import generator_cache  # noqa: F401
 from smpc_dp.engine import saved_collector  # noqa: F401
 from smpc_dp.errors import SmpcError
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.session import saved_session  # noqa: F401
+from smpc_dp.privacy.mechanisms import distributed  # noqa: F401
+from smpc_dp.secagg import check, checkers, claim, noisy, protocol, states  # noqa: F401
+from smpc_dp.secagg.requests import vector_requests, vector_task  # noqa: F401
+from smpc_dp.session import aggregator, connection, opening, saved_session  # noqa: F401
 from smpc_dp.session.local import AGGREGATOR, create_local_session
 from smpc_dp.session.session_file import Timeouts
 

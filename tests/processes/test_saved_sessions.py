@@ -20,6 +20,7 @@ from smpc_dp.errors import Code
 from smpc_dp.session.events import Event, OnEvent, ignore
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.session_file import Timeouts
+from tests.faults.saved_session_schedules import without_syncs
 
 PARTIES = ("alice", "bob", "carol", "dave")
 GIVEN: dict[str, object] = {
@@ -33,6 +34,11 @@ GIVEN: dict[str, object] = {
 }
 EVERYONE = 1 + 2 + 3 + 4
 TIMEOUTS = Timeouts(connect=20.0, step=20.0, gather=20.0)
+
+
+@pytest.fixture(autouse=True)
+def _without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_syncs(monkeypatch)
 
 
 def killed(*options: str) -> str:
@@ -147,6 +153,7 @@ def values(results: list[Any]) -> list[int]:
     return [int(result.value[0]) for result in results]
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("step", ["start", "participants", "survivors", "result"])
 async def test_a_party_that_crashes_goes_on_with_its_stored_vector(tmp_path: Path, step: str) -> None:
     async with scene(tmp_path) as session:
@@ -166,6 +173,7 @@ async def test_a_party_that_crashes_goes_on_with_its_stored_vector(tmp_path: Pat
         assert "resumed" in str(result)
 
 
+@pytest.mark.thin(4)
 @pytest.mark.parametrize("step", ["hello", "advertise", "masked", "unmask"])
 async def test_an_aggregator_that_crashes_goes_on(tmp_path: Path, step: str) -> None:
     async with scene(tmp_path) as session:

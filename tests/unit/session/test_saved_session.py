@@ -35,6 +35,7 @@ from smpc_dp.session.saved_session import OWNER, SavedSessionState
 from smpc_dp.session.session_state import LostRunError
 from smpc_dp.wire.abort import TEXTS
 from tests import command
+from tests.faults.saved_session_schedules import without_syncs
 
 PARTIES = ("alice", "bob", "carol")
 GIVEN: dict[str, object] = {"length": 1, "kind": "integer", "lower": 0, "upper": 9, "corrupt": 0}
@@ -568,6 +569,11 @@ def test_codes_of_a_restored_end_are_texts() -> None:
     """A tombstone has a code of the closed list, which has a text."""
     assert {*Code} == {*TEXTS}
     assert all(TEXTS.values())
+
+
+@pytest.fixture(autouse=True)
+def _without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_syncs(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
