@@ -8,7 +8,8 @@ next one goes on. So do the parties and the aggregator, which writes its log in 
 network: it keeps each message until a process has handled it, and delivers the same bytes once. The counter
 of saved states is in a folder of its own. Without it (--no-counter) nothing is restored from a party's first
 `attest-*` on: from there on the party keeps one process, and is lost with it; the aggregator has a counter.
-docs/guides/restore.md has the limits. Run: python examples/one_process_per_message.py --seed 1; --runs 200
+protocols/saved-states/README.md has the limits. Run:
+python examples/one_process_per_message.py --seed 1; --runs 200
 takes the seeds 1 to 200; --protocol gopa-verifiable adds noise, and audits the log. Exits with 1 if a sum is
 wrong, an audit fails, or a run stops without naming the parties that were lost before it stopped.
 """

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from smpc_dp.logs.audits.served_log import ServedLog as AsynchronousLog
     from smpc_dp.records.table import Source, Table
     from smpc_dp.session.planned import SessionPlan
+    from smpc_dp.session.session_state import StateFolder
     from smpc_dp.trees import Bounds
     from smpc_dp.web_settings import WebSettings
 
@@ -164,6 +165,8 @@ class Session:
         role: MakeParty | None = None,
         table: Source | Table | None = None,
         web: WebSettings | None = None,
+        state: StateFolder | None = None,
+        counter: str | os.PathLike[str] | None = None,
     ) -> Self:
         """Connect, and return a session that stays open until `close`, or the end of its `with` block.
 
@@ -182,6 +185,8 @@ class Session:
                     role=role,
                     table=table,
                     web=web,
+                    state=state,
+                    counter=counter,
                 )
             )
         except BaseException:

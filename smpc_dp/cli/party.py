@@ -24,12 +24,14 @@ from smpc_dp.session.launcher import print_event, run_child
 from smpc_dp.session.member import Membership
 from smpc_dp.session.planned import tolerance_lines
 from smpc_dp.session.session_file import load_session
+from smpc_dp.session.session_state import check_can_save
 from smpc_dp.session.tasks import find_task, task_of
 from smpc_dp.web_settings import PING_SECONDS, WebSettings
 
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role, Roster
     from smpc_dp.logs.audits.audit import Report
+    from smpc_dp.session.saved_session import SavedSessionState
     from smpc_dp.session.session_file import SessionFile
 
 Operation = Literal["sum", "average"]
@@ -91,6 +93,17 @@ def party(
     public_label: Annotated[
         int | None, typer.Option(help="Party: its public label, 0 or 1, where the statistic has them.")
     ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of this member's own, in no backup: started again after a kill, it goes on in its "
+            "request."
+        ),
+    ] = None,
+    counter: Annotated[
+        Path | None,
+        typer.Option(help="Folder that nothing ever sets back, with which --state goes on from any step."),
+    ] = None,
     audit: Annotated[
         Path | None,
         typer.Option(help="Party: fetch the log of a verifiable run, audit it, and keep it there."),
@@ -143,19 +156,23 @@ def party(
     role = _role(loaded, name, session)
     serves = role != "party"
     sums = {"--operation": operation, "--weight": weight, "--clip": clip or None, "--number": number}
-    own_files = {"--ledger": ledger, "--audit": audit, "--report": report}
-    of_party = {"--input": vector, **sums, **own_files, "--ca": ca, "--ping": ping}
-    of_aggregator: dict[str, object] = {"--board": board, "--metrics": metrics}
-    if serves:
-        _refuse_given(of_party, f"is for parties, and '{name}' is the {role}")
-        if role == "server":
-            _refuse_given(of_aggregator, f"is for an aggregator, and '{name}' is a server")
-    else:
-        of_server = {"--requests": requests, "--listen": None if _is_called(loaded.roster) else listen}
-        https = {"--tls-certificate": certificate, "--tls-key": certificate_key, "--behind": behind}
-        _refuse_given(
-            {**of_aggregator, **of_server, **https}, f"is for the aggregator, and '{name}' is a party"
-        )
+    _refuse_for_others(
+        loaded,
+        name,
+        role,
+        party={
+            **sums,
+            "--input": vector,
+            "--ledger": ledger,
+            "--audit": audit,
+            "--report": report,
+            "--ca": ca,
+            "--ping": ping,
+        },
+        aggregator={"--board": board, "--metrics": metrics},
+        listening={"--requests": requests, "--listen": listen},
+        https={"--tls-certificate": certificate, "--tls-key": certificate_key, "--behind": behind},
+    )
     requested = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
     if requested is not None:
         _refuse_given(sums, "is for sums")
@@ -174,7 +191,6 @@ def party(
     metering = Metering(metrics)
     watch = metering.watched(loaded.digest, Reporting.watched(reporting, shown))
     web = _web_settings(ca, ping, certificate, certificate_key, behind)
-    host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch, print_note, web)
     own = task_of(loaded)
     given: dict[str, object] = {**sums, "--requests": requests, "--audit": audit, "--report": report}
     # What else a statistic of pairs has is not for the session's own task to refuse.
@@ -182,6 +198,10 @@ def party(
     _refuse_given({option: given[option] for option in given if option in own.refused}, own.refusal)
     problems: list[str] = []
     results: list[Any] = []
+    opened = _open_state(session, loaded, name, key, state, counter, is_sum=requested is None)
+    host = HostMember(
+        session, name, vector, key, listen, ledger, board, audit, watch, print_note, web, opened
+    )
 
     async def compute() -> Report | None:
         member = Membership.load(session, name, key, role, loaded, web)
@@ -206,10 +226,35 @@ def party(
         finally:
             # Also after Ctrl-C: a result may be there before the connection has ended.
             written = [_deliver(result, name, role, out, as_json=as_json, quiet=events) for result in results]
+    if opened is not None:
+        # What could not be written was printed.
+        opened.answer_last()
+        opened.close()
     # What could not be written was printed as JSON: nothing is added to that.
     if results and all(written) and not (serves or as_json or events or ledger):
         console().print(UNCHARGED)
     raise typer.Exit(code or int(not all(written)))
+
+
+def _refuse_for_others(
+    loaded: SessionFile,
+    name: str,
+    role: Role,
+    *,
+    party: dict[str, object],
+    aggregator: dict[str, object],
+    listening: dict[str, object],
+    https: dict[str, object],
+) -> None:
+    """Refuse the options that are for members of another role than `name` has."""
+    if role == "party":
+        called = {"--listen": None} if _is_called(loaded.roster) else {}
+        others = {**aggregator, **listening, **called, **https}
+        _refuse_given(others, f"is for the aggregator, and '{name}' is a party")
+    else:
+        _refuse_given(party, f"is for parties, and '{name}' is the {role}")
+    if role == "server":
+        _refuse_given(aggregator, f"is for an aggregator, and '{name}' is a server")
 
 
 def _web_settings(
@@ -228,6 +273,35 @@ def _web_settings(
 def _is_called(roster: Roster) -> bool:
     """Tell whether parties call each other: there is no other member."""
     return roster.aggregator is None and not roster.servers
+
+
+def _open_state(
+    session: Path,
+    loaded: SessionFile,
+    name: str,
+    key: Path | None,
+    state: Path | None,
+    counter: Path | None,
+    *,
+    is_sum: bool,
+) -> SavedSessionState | None:
+    """Open what the member keeps of its session; its results count as taken when they are printed.
+
+    `is_sum`: whether it takes part in a sum. Raises as `SavedSessionState`.
+    """
+    if state is None:
+        _refuse_given({"--counter": counter}, "is for --state")
+        return None
+    if not is_sum:
+        _refuse_given({"--state": state}, "is for sums and averages")
+    # Not at the top: most members keep nothing.
+    from smpc_dp.session.saved_session import SavedSessionState
+
+    check_can_save(loaded)
+    member = Membership.load(session, name, key, _role(loaded, name, session), loaded)
+    opened = SavedSessionState(member, state, counter, answers=False)
+    print_note(opened.notice)
+    return opened
 
 
 def _role(loaded: SessionFile, name: str, path: Path) -> Role:

@@ -17,6 +17,7 @@ from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.logs import log_options
 from smpc_dp.cli.party import Operation
 from smpc_dp.cli.reporting import Reporting, ReportPath, reported_below
+from smpc_dp.cli.saved_members import SavedMembers
 from smpc_dp.cli.statistics import plan_lines
 from smpc_dp.console.options import refuse_given
 from smpc_dp.console.output import UNCHARGED, check_can_write, console, deliver, report_error, report_line
@@ -52,6 +53,17 @@ def run(
     board: Annotated[
         Path | None, typer.Option(help="Folder for the log of a verifiable run or a statistic.")
     ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for a folder of each member, in no backup: started again after a kill, the run "
+            "goes on."
+        ),
+    ] = None,
+    counter: Annotated[
+        Path | None,
+        typer.Option(help="Folder, with one for each member, that nothing ever sets back; see party."),
+    ] = None,
     statistic: statistics.KernelName = None,
     field: statistics.Fields = None,
     epsilon: statistics.Epsilon = None,
@@ -85,7 +97,7 @@ def run(
     if own_task.without_ledgers and ledgers is None:
         raise ConfigError.at("--ledgers", own_task.without_ledgers, ConfigCheck.MISSING)
     if statistic is not None:
-        _refuse_given(sums, "is for sums, not for --statistic")
+        _refuse_given({**sums, "--state": state}, "is for sums, not for --statistic")
     else:
         _refuse_given({"--labels": labels}, "is for --statistic")
     wanted = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
@@ -113,6 +125,7 @@ def run(
             _check_ledgers(ledgers, parties)
             task.check_ledgers(loaded, ended.ledgers)
         _check_addresses(loaded)
+        saved = SavedMembers(loaded, session, keys, state, counter)
         with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
             outputs = {name: Path(scratch) / f"{name}.json" for name in task.writers(loaded)}
             own = {
@@ -122,11 +135,13 @@ def run(
                     *_given({"--operation": operation, "--weight": weight_of.get(name)}),
                     *(["--clip"] if clip else []),
                     *_given({"--ledger": None if ledgers is None else _ledger(ledgers, name)}),
+                    *_given(saved.options(name)),
                 ]
                 for name in parties
             }
             shared = [*log_options(context.obj), "party", str(session)]
             serving = _given({"--board": board, "--out": outputs.get(aggregator or "")})
+            serving += _given(saved.options(aggregator or ""))
             commands = _commands(shared, keys, aggregator, serving, servers, own)
             watch = ignore if reporting is None else reporting.watch
             logs = context.obj is not None

@@ -8,6 +8,7 @@ for all protocols, and are handled here.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
@@ -453,6 +454,12 @@ class CollectorRole:
         else:
             self._exclude(collector, state, party, error)
         return self._advance(collector, state)
+
+    def has_taken(self, collector: Collector[Any], state: CollectorState, envelope: Envelope) -> bool:
+        """Tell whether the very message was taken from its sender in this run."""
+        body_hash = hashlib.sha256(envelope.body).digest()
+        taken = state.inbox.seen.get((_number(collector, envelope.sender), envelope.step))
+        return taken == (body_hash, envelope.signature)
 
     def is_beside(self, envelope: Envelope) -> bool:
         """Tell whether a message is beside the steps, a part of work."""

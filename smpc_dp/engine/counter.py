@@ -70,6 +70,10 @@ class FileCounter:
                 )
             self._files.write(attempt, _Marked(1, after.number, after.digest))
 
+    def remove(self, attempt: bytes) -> None:
+        """Remove the entry of an attempt whose request is never restored again."""
+        self._files.remove(attempt)
+
 
 def _entry(result: _Marked | None) -> Entry | None:
     """Return the entry of a file's content."""

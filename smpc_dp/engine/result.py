@@ -317,6 +317,8 @@ class Result:
             of `value`, with the step and the bytes of each.
         clipped: how many of the caller's own values were clipped to the bounds (0 unless asked for).
         faults: what went wrong on the way without spoiling the result; each names a party.
+        resumed: whether an earlier process of this party began the request: its vector counts, also if this
+            call has another one.
     """
 
     # What has this result, by its name in `smpc_dp.session.tasks`: no field.
@@ -338,6 +340,7 @@ class Result:
     weighted: WeightedEncoding | None = None
     tree: Any = None
     leaves: tuple[Leaf, ...] = ()
+    resumed: bool = False
 
     @property
     def standard_error(self) -> float:
@@ -420,6 +423,7 @@ class Result:
         )
         lines = [f"{self.kind} over {survivors} of {survivors + absent} parties: {shown}"]
         missing = f"without: {', '.join(self.absent)}" if absent else "nobody was missing"
+        missing += "; resumed: with the vector of an earlier process" if self.resumed else ""
         faults = f"; faults: {len(self.faults)}" if self.faults else ""
         clipped = f"; {self.clipped} values of this party were clipped" if self.clipped else ""
         lines.append(missing + faults + clipped)
@@ -467,11 +471,14 @@ class Result:
         receipt: Receipt | None = None,
         distributions: Callable[[int, int], tuple[Part, ...]] | None = None,
         tree: Tree | None = None,
+        *,
+        resumed: bool = False,
     ) -> Result:
         """Return the "sum" or the "average" of an outcome; an average needs a positive weight.
 
         `value` and `fixed_point` are computed where they are first read. `distributions`: of the noise, as
-        `SumParameters.noise_distributions` gives them. `tree`: whose average is the result's tree.
+        `SumParameters.noise_distributions` gives them. `tree`: whose average is the result's tree. `resumed`:
+        as the attribute.
         """
         noise = outcome.noise
         encoding = outcome.encoding
@@ -511,6 +518,7 @@ class Result:
             noisy_weight=weighted is None and noise is not None and encoding.max_weight > 0,
             tree=restored,
             leaves=() if tree is None else tree.leaves,
+            resumed=resumed,
         )
 
     def to_json(self) -> dict[str, object]:
@@ -524,6 +532,7 @@ class Result:
             "survivors": list(self.survivors),
             "absent": list(self.absent),
             "clipped": self.clipped,
+            "resumed": self.resumed,
             "faults": list(self.faults),
             "standard_error": self.standard_error,
             "curator_standard_error": self.curator_standard_error,

@@ -154,7 +154,7 @@ class SavedRun(Run[R_co]):
         """
         row, secret, reason = _newest(member, saving)
         position = row.position
-        if not _is_retained(position.flags):
+        if not is_retained(position.flags):
             final = " or ".join(f"'{step}*'" for step in cls.final)
             raise LocalError(
                 f"{reason} is lost: without a counter no state is restored from {final} on, or after "
@@ -174,8 +174,8 @@ class SavedRun(Run[R_co]):
         return run
 
     @property
-    def _is_over(self) -> bool:
-        """Tell whether the end of the run is on disk."""
+    def is_over(self) -> bool:
+        """Whether the end of the run is on disk."""
         return bool(self._row.position.flags & OVER)
 
     def _resume_log(self, _lines: Sequence[bytes]) -> None:
@@ -191,14 +191,14 @@ class SavedRun(Run[R_co]):
 
     def resend(self) -> Sequence[Envelope]:
         """Return the messages of the newest state, to be sent once over each new connection."""
-        if self._broken or (self._failed and not self._is_over):
+        if self._broken or (self._failed and not self.is_over):
             return ()
         self._charge()
         return self._messages
 
     def finish(self) -> None:
         """Destroy the last key and the encrypted state, once the caller has the result."""
-        if not self._is_over or self._broken:
+        if not self.is_over or self._broken:
             raise LocalError(f"{self.name}: the run is not over")
         self._broken = self._failed = True
         _clean(_marked(self._row, self._saving), self._saving)
@@ -210,7 +210,7 @@ class SavedRun(Run[R_co]):
             self._state = state
             return ()
         # After an error the newest state is over, and not yet saved.
-        if self._is_over or (state is self._state and not messages and not state.over):
+        if self.is_over or (state is self._state and not messages and not state.over):
             return ()
         with self._writing():
             self._save(state, tuple(messages), event)
@@ -254,7 +254,7 @@ class SavedRun(Run[R_co]):
             flags=flags,
         )
         key, sealed = _new_key(), b""
-        if _is_retained(flags):
+        if is_retained(flags):
             lines = map(encode_line, state.unwritten)
             record = saving.codec.encode(state.restorable, messages, (committed, released), lines)
             sealed = seal_state(key.secret, position, record, _RANDOM)
@@ -366,7 +366,7 @@ def _check_counter(row: Row, saving: Saving, reason: str) -> None:
         )
 
 
-def _is_retained(flags: int) -> bool:
+def is_retained(flags: int) -> bool:
     """Tell whether a state can be restored."""
     return bool(flags & COUNTED) or not flags & ATTESTED
 

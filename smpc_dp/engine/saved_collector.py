@@ -102,7 +102,7 @@ class SavedCollection(SavedRun[R_co]):
     def _take(self, transition: Transition, event: events.Event) -> Sequence[Envelope]:
         before: CollectorState | PeerState[Any] = self.state
         state, messages = transition
-        if self._is_over or state.over or not _is_same_step(state, before):
+        if self.is_over or state.over or not _is_same_step(state, before):
             self._reports = 0
             return super()._take(transition, event)
         if state.count == before.count and not messages:

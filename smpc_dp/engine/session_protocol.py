@@ -244,6 +244,8 @@ class SessionProtocol:
         opened_once: a party's record, from its membership, of the requests that its rows may be in once;
             None where they may be in any number.
         party, aggregator: make the roles of one request; None where these are no chains of states.
+        unsaved: why the requests of a session cannot go on after the process of a member has ended, from
+            parameters as written and the checked parameters of a request; "" where they can. None: none can.
         in_rounds: whether another framework's rounds can carry its requests, a step of all parties in each.
         averaging: how learners average by it; None where they do not.
         audit: of its logs; None without logs.
@@ -272,6 +274,7 @@ class SessionProtocol:
     opened_once: Callable[[Any], OpenedOnce | None] = _any_number
     party: MakeParty | None = None
     aggregator: MakeAggregator | None = None
+    unsaved: Callable[[Written, Any], str] | None = None
     in_rounds: bool = False
     averaging: Averaging | None = None
     audit: Audit | None = None

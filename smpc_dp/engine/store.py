@@ -52,6 +52,8 @@ _IS_NEWEST = f"SELECT 1 FROM states WHERE {_MINE} AND digest = ?"  # noqa: S608
 _APPEND = "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)"
 _ENTRIES = f"SELECT number, sealed FROM inbox WHERE {_MINE} ORDER BY number"  # noqa: S608
 _CLEAR = f"DELETE FROM inbox WHERE {_MINE}"  # noqa: S608
+_REMOVE = f"DELETE FROM states WHERE {_MINE}"  # noqa: S608
+_ATTEMPTS = "SELECT request, attempt FROM states WHERE session = ? AND role = ? ORDER BY request"
 
 
 class Row(msgspec.Struct, frozen=True, dict=True):
@@ -168,3 +170,19 @@ class Store:
         if row.digest != digest:
             raise LocalError(f"{self.path}: the saved state of {role} in request {request} is damaged")
         return row
+
+    def attempts(self, session: bytes, role: str) -> list[tuple[int, bytes]]:
+        """Return request and name of every attempt of a role in a session, by request."""
+        if not self.path.exists():
+            return []
+        with open_database(self.path, _KIND) as connection:
+            return list(connection.execute(_ATTEMPTS, (session, role)))
+
+    def remove(self, session: bytes, request: int, role: str, attempt: bytes) -> None:
+        """Remove the row of an attempt whose request is never restored again, and the entries beside it."""
+        who = (session, request, role, attempt)
+        with open_database(self.path, _KIND) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(_CLEAR, who)
+            connection.execute(_REMOVE, who)
+            connection.execute("COMMIT")

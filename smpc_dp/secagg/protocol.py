@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.engine.averaging import Averaging
-from smpc_dp.engine.session_protocol import Roles, SessionProtocol, corrupt_as_written, with_earlier_defaults
+from smpc_dp.engine.session_protocol import (
+    RECORDS,
+    Roles,
+    SessionProtocol,
+    corrupt_as_written,
+    with_earlier_defaults,
+)
 from smpc_dp.errors import ConfigIssue
 from smpc_dp.secagg.versions import AUDITED_VERSION, EARLIER_VERSION, VERSION
 
@@ -61,6 +67,14 @@ def _aggregator(context: Context, parameters: SumParameters, *arguments: Any, **
     return run
 
 
+def _unsaved(parameters: Mapping[str, object], planned: SumParameters) -> str:
+    if RECORDS in parameters:
+        return "statistics of records are not saved yet"
+    if planned.has_checkers:
+        return "a total that some parties check for all is not saved yet"
+    return ""
+
+
 def _tables() -> Roles:
     from smpc_dp.secagg import states
 
@@ -80,6 +94,7 @@ PROTOCOLS = (
         audited={AUDITED_VERSION: _check_earlier},
         party=_party,
         aggregator=_aggregator,
+        unsaved=_unsaved,
         in_rounds=True,
         averaging=Averaging(settings=frozenset({"mechanism", "total"}), is_exact=True, check=_check_group),
         most_corrupt=functools.partial(corrupt_as_written, VERSION),

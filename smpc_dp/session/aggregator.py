@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -12,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from smpc_dp.engine import events
 from smpc_dp.engine.phases.key_graph import Watch
-from smpc_dp.engine.phases.last_results import SentResults
-from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.registry import make_aggregator
 from smpc_dp.engine.result import Outcome, Result
+from smpc_dp.engine.run import Run
 from smpc_dp.engine.session_protocol import MakeAggregator
 from smpc_dp.errors import (
     Code,
@@ -38,9 +38,11 @@ from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.session.exchange.states import Relayed
 from smpc_dp.session.member import Membership, aggregator_name, requests_of
+from smpc_dp.session.opening import open_state
 from smpc_dp.session.operations import HELLOS, Operations, is_hello, leaving_error, small
+from smpc_dp.session.session_state import LostRunError, SessionState, StateFolder
 from smpc_dp.session.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
-from smpc_dp.wire.abort import LEAVE
+from smpc_dp.wire.abort import LEAVE, QUIT, TEXTS
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 
@@ -69,8 +71,13 @@ class RequestServer:
         role: MakeAggregator = make_aggregator,
         *,
         is_endless: bool = False,
+        state: SessionState | None = None,
     ) -> None:
-        """`is_endless`: whether a request waits for parties, however long none is connected."""
+        """`is_endless`: whether a request waits for parties, however long none is connected.
+
+        `state`: what the aggregator keeps of its session.
+        """
+        self._state = state or SessionState()
         self._is_endless = is_endless
         self._membership = membership
         self._make = membership.maker(role)
@@ -81,12 +88,14 @@ class RequestServer:
         self._watch = watch
         # Groups of past requests: a late party is answered in the messages of its own protocol.
         self._groups: dict[int, Membership] = {}
-        self._culprits: dict[str, SmpcError] = {}
+        self._culprits: dict[str, SmpcError] = self._state.exclusions()
         self._judged = False
         # None while there are no certificates, and none can be made.
         self._convictions: ConvictedParties | None = None
-        self._fixed = FixedSurvivors()
-        self._last = SentResults(membership.random)
+        self._fixed = self._state.fixed(len(membership.session.roster.party_names))
+        self._last = self._state.sent(membership.random)
+        # The role in the last request, whose result is sent to those who come back.
+        self._earlier: Run[Any] | None = None
         self._asked = AskedRequests(membership.identity, SUM_HELLO)
         # What most parties asked for in the last request, and of which task, if it was not a sum.
         self.operation = ""
@@ -110,32 +119,38 @@ class RequestServer:
         requested = self._requested(number)
         self.beside = None
         self._asked.begin(requested.context(number), requested.parameters)
-        first = (number == 1 or (self._is_endless and self._is_first)) and requested.group is None
+        first = (number == 1 or (self._is_skipping and self._is_first)) and requested.group is None
         timer = StepTimer(self._membership.session.timeouts, first, is_endless=self._is_endless)
         await self._heed_certificates()
-        run = self._make(
-            requested.context(number),
-            requested.parameters,
-            self._membership.identity,
-            threads=min(2, os.cpu_count() or 1),
-            watch=self._watch,
-            board=self._board,
-            fixed=self._fixed,
-            last=self._last,
-        )
+        await asyncio.to_thread(self._state.keep_exclusions, self._culprits)
+        run = self._role(number)
         self._drive = Drive(number, run, self._pool, timer, self, self._on_event)
         try:
+            resumed = await asyncio.to_thread(self._restored, run)
+        except LostRunError as error:
+            await asyncio.to_thread(self._end, number)
+            self._drive.notify("failed", error)
+            return error
+        if resumed is not None:
+            self._drive.replace(resumed)
+        try:
             try:
-                if not await self._run():
+                if not await self._run(is_new=resumed is None):
                     return None
             finally:
                 # Those of an earlier process too.
                 await asyncio.to_thread(self._keep_convictions)
         except SmpcError as error:
+            is_over = self._drive.saved and self._drive.run.is_over
+            if self._state.saves and isinstance(error, LocalError) and self.beside is None and not is_over:
+                # What could not be saved is resumed by the next process.
+                raise
+            await asyncio.to_thread(self._end, number)
             if isinstance(error, PeerFault) and certificate_of(self._culprits.get(error.culprit)) is None:
                 self._culprits[error.culprit] = error
             return without_frames(error)
         outcome: Outcome | StatisticResult | Relayed = self._drive.run.result
+        await asyncio.to_thread(self._end, number)
         self._on_event(
             Event(
                 self._membership.name,
@@ -148,6 +163,49 @@ class RequestServer:
             )
         )
         return outcome
+
+    def _role(self, number: int) -> Run[Any]:
+        """Return the aggregator's role in a request for a sum."""
+        requested = self._requested(number)
+        run: Run[Any] = self._make(
+            requested.context(number),
+            requested.parameters,
+            self._membership.identity,
+            threads=min(2, os.cpu_count() or 1),
+            watch=self._watch,
+            board=self._board,
+            fixed=self._fixed,
+            last=self._last,
+        )
+        return run
+
+    def _restored(self, run: Run[Any]) -> Run[Any] | None:
+        """Return the role in a request as an earlier process has left it, None if it was not begun.
+
+        Raises LostRunError where that has nothing to go on with.
+        """
+        resumed = self._state.restored_collection(run)
+        if resumed is not None and resumed.finished and resumed.state.outcome is None:
+            reason = f"request {run.member.context.request} was stopped by an earlier process"
+            raise LostRunError(f"{run.name}: {reason}: {TEXTS[resumed.state.code]}")
+        return resumed
+
+    @property
+    def _is_skipping(self) -> bool:
+        """Whether parties connect to this process before its first request, whatever its number."""
+        return self._is_endless or self._state.saves
+
+    def resume_earlier(self, number: int) -> None:
+        """Restore the role in the request before this one, if its state is there, for its result."""
+        if number > 1:
+            with contextlib.suppress(LostRunError):
+                self._earlier = self._state.restored_collection(self._role(number - 1))
+
+    def _end(self, number: int) -> None:
+        """Destroy the states of requests before this one, and keep its role for those who come back."""
+        if self._drive.saved:
+            self._earlier = self._drive.run
+        self._state.end_collection(number)
 
     def _requested(self, number: int) -> Membership:
         """Return the membership of a request: that of its group, or the session's."""
@@ -201,16 +259,25 @@ class RequestServer:
         for name, fault in self._culprits.items():
             await self._drive.act(events.Conviction(name, fault))
 
-    async def _run(self) -> bool:
-        """Serve the request that has begun to its end; return False when no party is left."""
+    async def _run(self, *, is_new: bool) -> bool:
+        """Serve the request that has begun to its end; return False when no party is left.
+
+        `is_new`: whether no earlier process has begun it.
+        """
         self._pool.admit_all()
-        async with self._drive.outcome():
-            held = await self._ask(self._drive)
-            if held is None:
-                return False
-            await self._ban_culprits()
+        held: Sequence[InboundEvent] = ()
+        asks = self._drive.run.step in HELLOS
+        if asks:
+            async with self._drive.outcome():
+                asked = await self._ask(self._drive)
+                if asked is None:
+                    return False
+                held = asked
+                await self._ban_culprits()
         if self.beside is not None and not self.beside.is_there:
-            self._refuse_absent(self.beside, held)
+            self._refuse_beside(self.beside, held, "which is not in this installation")
+        if self.beside is not None and self._state.saves:
+            self._refuse_beside(self.beside, held, "which is not saved yet, and this aggregator has a state")
         if self.beside is not None:
             self._asked.drop()
             number, timer, member = self._drive.request, self._drive.timer, self._membership
@@ -219,6 +286,8 @@ class RequestServer:
             self._drive = Drive(number, run, self._pool, timer, self, self._on_event)
             self._drive.keep = self._keep_conviction
         drive = self._drive
+        if is_new and self._state.saves:
+            drive.replace(await asyncio.to_thread(self._state.begin_collection, drive.run))
         async with drive.outcome():
             if self.beside is not None:
                 if self._convictions is None:
@@ -227,8 +296,8 @@ class RequestServer:
             if longest := drive.run.role.longest(drive.run.member):
                 # A false statement is kept as evidence, whatever its length, and shown.
                 self._pool.hear(longest)
-            drive.held = held
-            if not held:
+            drive.held = [*held]
+            if asks and not held:
                 await drive.act(events.Deadline())
             await drive.loop()
             await asyncio.to_thread(self._board.close)
@@ -236,9 +305,12 @@ class RequestServer:
 
     async def begin_step(self, drive: Drive) -> None:
         """Set the time limit of the step; see `Holder.begin_step`."""
-        run = drive.run
+        run, timeouts = drive.run, self._membership.session.timeouts
         if run.step not in HELLOS:
-            drive.timer.step(aggregator_step_seconds(run.state.matchings, self._membership.session.timeouts))
+            seconds = aggregator_step_seconds(run.state.matchings, timeouts)
+            # After a restart all parties connect first; those that have wait less than PATIENCE steps.
+            drive.timer.step(2 * seconds if self._is_first else seconds)
+            self._is_first = False
 
     async def _ask(self, drive: Drive) -> list[InboundEvent] | None:
         """Wait until the operation of a request is clear; return the inbound events that came for it.
@@ -308,8 +380,8 @@ class RequestServer:
         asked = sorted((later for name, later in ahead if name in members), reverse=True)
         return max([number + 1, *asked[needed - 1 : needed]])
 
-    def _refuse_absent(self, beside: Beside, held: Sequence[InboundEvent]) -> NoReturn:
-        """Refuse all who ask where most ask for what is not in this installation; raise LocalError.
+    def _refuse_beside(self, beside: Beside, held: Sequence[InboundEvent], why: str) -> NoReturn:
+        """Refuse all who ask where most ask for what this process does not serve; raise LocalError.
 
         The role of a sum has no part in it: they could not read its farewell.
         """
@@ -320,7 +392,7 @@ class RequestServer:
         for hello in hellos.values():
             asked = None if hello.envelope is None else BESIDE.get(hello.envelope.step)
             self._pool.refuse_request(context if asked is None else asked.context(context), hello, Code.KIND)
-        error = LocalError(f"most parties ask for '{beside.task}', which is not in this installation")
+        error = LocalError(f"most parties ask for '{beside.task}', {why}")
         self._drive.notify("failed", error)
         raise error
 
@@ -376,6 +448,34 @@ class RequestServer:
         except SmpcError as error:
             self._pool.refused(inbound.peer, error)
 
+    def span(self, requests: int | None) -> tuple[int, int]:
+        """Return the first request that this process serves, and the last one, 0 without an end.
+
+        `requests`: as of `serve`.
+        """
+        first = self._state.first_request()
+        self.resume_earlier(first)
+        return first, self._state.last_request(requests) if requests else 0
+
+    async def end(self) -> None:
+        """Wait, where runs are saved, for survivors that lack the result; record that all are served."""
+        if not self._state.saves:
+            return
+        last, waiting = now() + self._membership.session.timeouts.step, set(self._survivors_away())
+        while waiting and (inbound := await self._pool.next(last)) is not None:
+            if inbound.envelope is not None:
+                await self._resend(self._drive, inbound, inbound.envelope)
+                waiting.discard(inbound.peer)
+        await asyncio.to_thread(self._state.end_command)
+
+    def _survivors_away(self) -> list[str]:
+        """Return the survivors of the last request that are not connected, and have not left."""
+        outcome = None if self._earlier is None else self._earlier.state.outcome
+        if outcome is None:
+            return []
+        known = self._pool.connections
+        return [name for name in outcome.survivors if name not in known or self._pool.is_cut(name)]
+
     async def linger(self) -> None:
         """Serve logs until no party has asked for a step time, or ten step times are over."""
         patience = self._membership.session.timeouts.step
@@ -402,11 +502,9 @@ class RequestServer:
         if is_log_request(inbound) or inbound.failure is not None:
             return None
         if envelope is None:
-            asks = run.step in HELLOS and inbound.peer in run.waiting_for
-            if asks and self._pool.is_live(inbound.peer):
-                return None
-            drive.notify_lost(inbound.peer)
-            return events.PeersLost((inbound.peer,))
+            return self._lost(drive, inbound)
+        if self._state.saves and await self._resend(drive, inbound, envelope):
+            return None
         if left := leaving_error(inbound, self._membership):
             return events.Conviction(inbound.peer, self._culprits.setdefault(inbound.peer, left))
         if inbound.request > drive.request:
@@ -427,6 +525,49 @@ class RequestServer:
             return events.PeersLost((inbound.peer,))
         other = self._leaves_other_kind(inbound, envelope)
         return events.PeersLost((inbound.peer,)) if other else events.Message(envelope)
+
+    def _lost(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
+        """Return the event of a lost connection, None where its party may go on over another one."""
+        asks = drive.run.step in HELLOS and inbound.peer in drive.run.waiting_for
+        if asks and self._pool.is_live(inbound.peer):
+            return None
+        drive.notify_lost(inbound.peer)
+        # Where runs are saved it has the time of the step to come back.
+        return None if drive.saved and not inbound.clean else events.PeersLost((inbound.peer,))
+
+    async def _resend(self, drive: Drive, inbound: InboundEvent, envelope: Envelope) -> bool:
+        """Send again, over a new connection, what the sender of its first message lacks.
+
+        Returns whether the message says nothing else.
+        """
+        number, connection, run = inbound.request, inbound.connection, drive.run
+        is_repeated = (
+            drive.saved and number == drive.request and run.role.has_taken(run.member, run.state, envelope)
+        )
+        if connection is None or number > drive.request or connection.answered >= number:
+            return is_repeated
+        connection.answered = number
+        if number < drive.request:
+            earlier = self._earlier
+            if earlier is None or earlier.member.context.request != number:
+                return self._refuse_past(drive, inbound, envelope)
+            run = earlier
+        elif not drive.saved:
+            return False
+        stored = [one for one in await asyncio.to_thread(run.resend) if one.receiver == inbound.peer]
+        if number < drive.request and not stored:
+            return self._refuse_past(drive, inbound, envelope)
+        self._pool.send(number, stored, excludes=number == drive.request)
+        return is_repeated or number < drive.request
+
+    def _refuse_past(self, drive: Drive, inbound: InboundEvent, envelope: Envelope) -> bool:
+        """Answer a message of a past request's run; return False for a hello, which is answered elsewhere."""
+        if is_hello(inbound):
+            return False
+        if envelope.step not in (LEAVE, QUIT):
+            context = self._requested(inbound.request).context(inbound.request)
+            self._pool.refuse_request(context, inbound, Code.PAST, drive.request)
+        return True
 
     def _leaves_other_kind(self, inbound: InboundEvent, envelope: Envelope) -> bool:
         """Tell whether a party has left a sum, and signed that, where others ask for a statistic.
@@ -449,7 +590,7 @@ def _has_signed(context: Context, envelope: Envelope) -> bool:
     return True
 
 
-async def serve(
+async def serve(  # noqa: PLR0913 - each can be left out
     session: str | os.PathLike[str],
     *,
     name: str | None = None,
@@ -462,6 +603,8 @@ async def serve(
     board: str | os.PathLike[str] | None = None,
     role: MakeAggregator = make_aggregator,
     web: WebSettings | None = None,
+    state: StateFolder | None = None,
+    counter: str | os.PathLike[str] | None = None,
 ) -> list[Result | RecordResult | StatisticResult | SmpcError]:
     """Run the aggregator of a session until `requests` are served.
 
@@ -481,6 +624,9 @@ async def serve(
         role: makes the aggregator's role in each request for a sum, in place of the protocol's own: an
             aggregator that deviates, for tests and demonstrations.
         web: settings of the HTTP server, where the aggregator's address is `wss://host/path`.
+        state, counter: folders as of `connect`: a process that is started again goes on with the request that
+            was under way, and serves those that are left of `requests`. It waits for a party whose connection
+            is lost until the time of the step is over.
 
     Returns:
         For each request its sum, its answers or its statistic, or the error that it ended with.
@@ -493,17 +639,23 @@ async def serve(
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator", web=web)
     membership.refuse_others("vector", "records")
     await membership.load_generators()
-    opening = open_aggregator(
-        membership,
-        listen_on,
-        logs=log_folder(membership, session, board),
-        on_event=with_logging(on_event),
-        watch=watch,
-        kernels=kernels,
-        role=role,
-        is_endless=requests == 0,
-    )
-    return await serve_requests(membership, opening, requests)
+    on_event = with_logging(on_event)
+    opened = await open_state(membership, state, counter, on_event)
+    try:
+        opening = open_aggregator(
+            membership,
+            listen_on,
+            logs=log_folder(membership, session, board),
+            on_event=on_event,
+            watch=watch,
+            kernels=kernels,
+            role=role,
+            is_endless=requests == 0,
+            state=opened,
+        )
+        return await serve_requests(membership, opening, requests)
+    finally:
+        opened.close()
 
 
 async def serve_requests(
@@ -514,9 +666,9 @@ async def serve_requests(
     """Serve requests for sums, and beside them; arguments and results as of `serve`."""
     results: list[Result | RecordResult | StatisticResult | SmpcError] = []
     following = membership.parameters
-    number = 1
     async with opening as server:
-        while not requests or number <= requests:
+        number, last = await asyncio.to_thread(server.span, requests)
+        while not last or number <= last:
             ended = await server.request(number)
             if ended is None:
                 break
@@ -531,6 +683,7 @@ async def serve_requests(
                 results.append(result)
         if membership.parameters.is_logged:
             await server.linger()
+        await server.end()
     return results
 
 
@@ -576,6 +729,7 @@ async def open_aggregator(
     kernels: Sequence[Kernel] = (),
     role: MakeAggregator = make_aggregator,
     is_endless: bool = False,
+    state: SessionState | None = None,
 ) -> AsyncIterator[RequestServer]:
     """Listen for the parties of a session, and close all connections at the end; arguments as of `serve`."""
     host, port = membership.address(listen_on)
@@ -583,7 +737,9 @@ async def open_aggregator(
     endpoint = membership.endpoint(aggregator=True)
     listener = await endpoint.listen(host, port, pool.welcome, pool.refused)
     try:
-        yield RequestServer(membership, pool, on_event, watch, kernels, logs, role, is_endless=is_endless)
+        yield RequestServer(
+            membership, pool, on_event, watch, kernels, logs, role, is_endless=is_endless, state=state
+        )
         await pool.close()
     finally:
         pool.abort()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
@@ -12,12 +13,11 @@ import numpy as np
 from smpc_dp.encoding import RingVector
 from smpc_dp.engine import events
 from smpc_dp.engine.phases.messages import START
-from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.registry import make_party
 from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.session_protocol import MakeParty
-from smpc_dp.errors import Check, Code, OtherRequestError, SmpcError, TimeoutFault, check_of
+from smpc_dp.errors import Check, Code, LocalError, OtherRequestError, SmpcError, TimeoutFault, check_of
 from smpc_dp.logs.seen import StoredRun
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.session.asked import ASKED, OwnRequest
@@ -26,13 +26,14 @@ from smpc_dp.session.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.session.deadline import PATIENCE, StepTimer, hello_seconds
 from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import OnEvent
-from smpc_dp.session.refusals import StoredResult, evidence_file
+from smpc_dp.session.refusals import evidence_file
 from smpc_dp.session.requests import AggregatorLostError, ends_session
+from smpc_dp.session.session_state import SessionState
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.interfaces import PeerEndpoint
 from smpc_dp.transport.sockets import pauses
 from smpc_dp.transport.tls import Contexts
-from smpc_dp.wire.abort import LEAVE, QUIT, abort_of
+from smpc_dp.wire.abort import LEAVE, QUIT, TEXTS, abort_of
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
     from smpc_dp.session.session_file import Timeouts
     from smpc_dp.session.tasks import Beside
 
+# Of a party's vector, in an error of a run that is saved.
+IN_TOTAL = "the run may have ended, and this party's vector may be in a total that others have"
+IN_NO_TOTAL = "this party's vector is in no total"
 SESSION_ENDED = "it has ended the session and serves no more requests"
 
 
@@ -52,18 +56,22 @@ class Connection(ABC):
     Attributes:
         membership: this member's session file and identity.
         connections: the connection pool.
+        state: what the party keeps of its session.
         check_total: whether the party adds up the total of the next request itself, if it is verifiable.
         ended: the role in the last request to an aggregator that succeeded.
         followed: the log of the last request, if it was verifiable and succeeded.
+        resumed: whether the last request went on with a saved run.
         contexts: the TLS contexts for evaluations with other parties of a session with an aggregator.
     """
 
     ended: Any = None
     followed: Followed | None = None
+    resumed = False
     contexts: Contexts | None = None
 
     def __init__(self, membership: Any, on_event: OnEvent, connections: ConnectionPool | None = None) -> None:
         self.membership = membership
+        self.state = SessionState()
         self.connections = connections or ConnectionPool(membership, on_event, aggregator=False)
         self._on_event = on_event
         self.check_total = True
@@ -124,11 +132,14 @@ class Connection(ABC):
         """Tell an aggregator the reason before this party leaves the session."""
 
     async def close(self) -> None:
-        """Send queued messages, say goodbye and close."""
+        """Send queued messages, say goodbye and close; within a saved run without a goodbye."""
         try:
-            await self.connections.close()
+            # Others wait for the process that goes on.
+            if not await asyncio.to_thread(self.state.end_session):
+                await self.connections.close()
         finally:
             self.connections.abort()
+            self.state.close()
 
 
 class Waits:
@@ -197,19 +208,31 @@ class AggregatorWaits(Waits):
         step = drive.run.step
         if inbound.clean and step == self.first:
             raise TimeoutFault({inbound.peer}, step, SESSION_ENDED)
-        if inbound.envelope is None and step == self.first and self._reconnect is not None:
-            if not drive.connections.is_live(inbound.peer):
-                drive.notify_lost(inbound.peer)
-                await asyncio.sleep(next(self._pauses))
-                await self._reconnect()
-                drive.begin_wait()
-                await drive.connections.post(drive.request, drive.hello)
+        may_resume = (drive.saved or step == self.first) and not inbound.clean
+        if inbound.envelope is None and may_resume and self._reconnect is not None:
+            await self._resume(drive, inbound.peer, self._reconnect)
             return None
         if inbound.request > drive.request:
             number = inbound.request
             reason = f"too late: the others are at request {number}"
             raise TimeoutFault({drive.run.name}, step, reason, code=Code.PAST, number=number)
         return await super().event_of(drive, inbound)
+
+    async def _resume(self, drive: Drive, peer: str, reconnect: Callable[[], Awaitable[None]]) -> None:
+        """Open a lost connection anew, and send again; a saved run is left as it is where nobody answers."""
+        if drive.connections.is_live(peer):
+            return
+        drive.notify_lost(peer)
+        try:
+            await asyncio.sleep(next(self._pauses))
+            await reconnect()
+        except SmpcError:
+            drive.suspended = drive.saved
+            raise
+        drive.begin_wait()
+        if drive.run.step != self.first:
+            drive.timer.step(self._later)
+        await drive.resend()
 
 
 class AggregatorConnection(Connection):
@@ -221,14 +244,19 @@ class AggregatorConnection(Connection):
         on_event: OnEvent,
         role: MakeParty | None = None,
         endpoint: PeerEndpoint | None = None,
+        state: SessionState | None = None,
     ) -> None:
-        """`role`: as of `connect`; `endpoint`: for connections to the aggregator after the first one too."""
+        """`role`: as of `connect`; `endpoint`: for connections to the aggregator after the first one too.
+
+        `state`: what the party keeps of its session.
+        """
         super().__init__(membership, on_event)
+        self.state = state or SessionState()
         self.contexts = None if endpoint is None else endpoint.contexts
         self._endpoint = endpoint
         self._role = role
-        self._fixed = FixedSurvivors()
-        self._last = StoredResult(
+        self._fixed = self.state.fixed(len(membership.session.roster.party_names))
+        self._last = self.state.held(
             evidence_file(membership.key_file, membership.name, membership.session.digest),
             membership.session.roster.keys[membership.aggregator],
         )
@@ -240,9 +268,13 @@ class AggregatorConnection(Connection):
         endpoint: PeerEndpoint,
         on_event: OnEvent,
         role: MakeParty | None = None,
+        state: SessionState | None = None,
     ) -> AggregatorConnection:
         """Connect to the aggregator; raises the errors of `dial`."""
-        connection = cls(membership, on_event, role, endpoint)
+        connection = cls(membership, on_event, role, endpoint, state)
+        if connection.state.is_under_way:
+            # What it has may be on disk; its request connects where it has to.
+            return connection
         try:
             await connection.reconnect()
         except BaseException:
@@ -287,27 +319,49 @@ class AggregatorConnection(Connection):
         """See `Connection.run`; a lost connection is opened anew if a `label` is given."""
         member = membership or self.membership
         reconnect = None if label is None or self._endpoint is None else self.reconnect
-        if reconnect is not None:
-            await reconnect()
         logged = member.parameters if member.parameters.is_logged else None
         # A run without a log must not replace the stored state of the session log.
         scope = member.context(request).scope
         retained = None if logged is None else StoredRun(member.runs_seen, scope)
         seen = NOTHING_SEEN if retained is None else retained.seen
         run = self._party(member, request, operation, ring_vector, seen)
+        run, self.resumed = await asyncio.to_thread(self.state.party_run, run, ring_vector)
         # The run forgets the vector, once it is masked.
         del ring_vector
         self.followed = None
         own = OwnRequest.of(member, request, operation, label)
         seconds = hello_seconds(self._timeouts, before), PATIENCE * self._timeouts.step
         waits = AggregatorWaits(*seconds, own, reconnect)
-        receipt = await self.drive(
-            request, run, waits, charge=charge, retained=retained, logged=logged
-        ).to_end()
+        options: dict[str, Any] = {"retained": retained, "logged": logged}
+        async with self._answered(request, run):
+            if reconnect is not None and run.state.outcome is None:
+                await reconnect()
+            drive = self.drive(request, run, waits, charge=charge, **options)
+            receipt = await drive.to_end(resumed=self.resumed)
+            if run.state.outcome is None:
+                reason = f"request {request} has ended for this party: {TEXTS[run.state.code]}"
+                raise TimeoutFault({run.name}, run.step, reason, code=run.state.code)
         self.ended = run
         if logged is not None:
             self.followed = run.state.followed
         return run.result, receipt
+
+    @contextlib.asynccontextmanager
+    async def _answered(self, request: int, run: Run[Any]) -> AsyncIterator[None]:
+        """Record that the caller has the result of a request, or its error.
+
+        The error of a saved run says whether its vector may be in a total that others have.
+        """
+        try:
+            yield
+        except (TimeoutFault, LocalError) as error:
+            if self.state.saves:
+                released = not run.releases.isdisjoint(run.state.progress.sent)
+                error.args = (f"{error}; {IN_TOTAL if released else IN_NO_TOTAL}",)
+            raise
+        finally:
+            if run.state.over and not await asyncio.to_thread(self.state.is_open, request):
+                self.state.answer(request)
 
     def drive(self, request: int, run: Run[Any], waits: Waits, **options: Any) -> Drive:
         """Return the drive of a role, with options of `Drive`.
@@ -315,11 +369,13 @@ class AggregatorConnection(Connection):
         Raises TimeoutFault if the connection is lost.
         """
         aggregator = self.membership.aggregator
-        if not self.live:
+        if not self.live and run.state.outcome is None:
             raise TimeoutFault({aggregator}, "hello", "the connection is lost")
         timer = StepTimer(self._timeouts, first=False)
         options |= {"peers": (aggregator,), "posts": True}
-        return Drive(request, run, self.connections, timer, waits, self._on_event, **options)
+        drive = Drive(request, run, self.connections, timer, waits, self._on_event, **options)
+        drive.saved = self.state.saves
+        return drive
 
     async def fetch(self, request: int, message: Envelope, step: str, seconds: float) -> bytes:
         """Send a message outside of runs and return the body of the answer; raises TimeoutFault."""

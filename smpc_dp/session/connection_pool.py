@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -38,13 +39,16 @@ class Connection:
 
     The first task ends when everything that was received, the loss of the channel included, was taken. A
     process that calls in the place of an earlier one knows nothing of the run under way: nothing is sent to
-    it before it is `heard`, when its first message is taken. `clean`: the peer has said goodbye.
+    it before it is `heard`, when its first message is taken. `clean`: the peer has said goodbye. `answered`:
+    the newest request whose stored messages were sent again over it. `lost`: when it ended.
     """
 
     channel: PeerChannel
     outbox: asyncio.Queue[tuple[Any, ...] | None]
     heard: bool
     clean: bool = False
+    answered: int = 0
+    lost: float = -math.inf
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
 
@@ -208,6 +212,7 @@ class ConnectionPool:
             name, peer = self._membership.name, channel.peer
             self._on_event(Event(name, "traffic", detail=peer, sent=sent, received=received))
         channel.abort()
+        connection.lost = now()
         await self.inbound.put(InboundEvent(channel.peer, clean=connection.clean))
         if not resumes:
             # The process that has asked for later requests is gone.
@@ -341,6 +346,13 @@ class ConnectionPool:
         """Tell whether a party is connected."""
         connection = self.connections.get(name)
         return connection is not None and connection.channel.live
+
+    def is_cut(self, name: str) -> bool:
+        """Tell whether a party has lost its connection within the last step's time, without a goodbye."""
+        connection = self.connections.get(name)
+        if connection is None or connection.channel.live or connection.clean:
+            return False
+        return now() < connection.lost + self._membership.session.timeouts.step
 
     def is_gone(self, name: str) -> bool:
         """Tell whether a party has no connection and nothing received over the last one is untaken."""

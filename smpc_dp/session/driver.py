@@ -51,9 +51,13 @@ class Drive:
         held: earlier inbound events, taken first.
         hello: the first messages of the role.
         keep: stores the evidence that the role has after an event, before anything is sent; or None.
+        saved: whether the role is saved: it charges its release itself, and members that are cut are waited
+            for.
+        suspended: whether an error of the holder leaves the run as it is, to be resumed.
     """
 
     keep: Callable[[events.Event], None] | None = None
+    saved = suspended = False
 
     def __init__(
         self,
@@ -94,12 +98,34 @@ class Drive:
         self._first = self._step = ""
         self._drained = self._declared = False
 
-    async def to_end(self) -> Receipt | None:
-        """Drive the role to its end; return the ledger's receipt. Raises the error that ended the run."""
+    async def to_end(self, *, resumed: bool = False) -> Receipt | None:
+        """Drive the role to its end; return the ledger's receipt. Raises the error that ended the run.
+
+        `resumed`: the role was restored.
+        """
         async with self.outcome():
-            self.hello = await self.act(events.Start())
+            if resumed:
+                await self.resend()
+            else:
+                self.hello = await self.act(events.Start())
             await self.loop()
-        return self._receipt
+        return self.run.receipt if self.saved else self._receipt
+
+    async def resend(self) -> None:
+        """Send what a new connection needs: the messages of a saved role's newest state, else the hello."""
+        messages = self.hello
+        if self.saved:
+            try:
+                messages = await asyncio.to_thread(self.run.resend)
+            except SmpcError as error:
+                self._farewell = self._driver.cancel(error)
+                raise
+        await self._send(messages)
+
+    def replace(self, run: Any) -> None:
+        """Drive the role as it is saved from now on."""
+        self.run = self._driver.run = run
+        self.saved = True
 
     @contextlib.asynccontextmanager
     async def outcome(self) -> AsyncIterator[None]:
@@ -108,7 +134,7 @@ class Drive:
             yield
         except SmpcError as error:
             await self._end_work()
-            farewell = self._driver.cancel(error) or self._farewell
+            farewell = () if self.suspended else self._driver.cancel(error) or self._farewell
             # A lost connection needs none.
             with contextlib.suppress(SmpcError):
                 await self._send(farewell)
@@ -160,7 +186,9 @@ class Drive:
 
     async def lose(self, *names: str) -> None:
         """Stop waiting for members that have no connection; a loss not taken yet is an inbound event."""
-        if absent := tuple(filter(self.connections.is_gone, names)):
+        pool = self.connections
+        missing = (name for name in names if not (self.saved and pool.is_cut(name)))
+        if absent := tuple(filter(pool.is_gone, missing)):
             await self.act(events.PeersLost(absent))
 
     async def act(self, event: events.Event) -> Sequence[Envelope]:
@@ -174,7 +202,11 @@ class Drive:
         releases = self.run.releases
         messages = await asyncio.to_thread(self._act, event)
         try:
-            if self._driver.error is None and any(envelope.step in releases for envelope in messages):
+            if (
+                self._driver.error is None
+                and not self.saved
+                and any(envelope.step in releases for envelope in messages)
+            ):
                 # The first message that depends on the data: charged when it exists, before it is sent.
                 await self.charge()
             if self._retained is not None:

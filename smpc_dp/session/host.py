@@ -12,6 +12,7 @@ from smpc_dp.session.events import OnEvent
 from smpc_dp.session.inputs import SUFFIXES, find_input
 from smpc_dp.session.planned import NoiseWarning, UnchargedWarning
 from smpc_dp.session.session import Session, connect
+from smpc_dp.session.session_state import SessionState
 from smpc_dp.web_settings import WebSettings
 
 
@@ -35,6 +36,8 @@ class HostMember:
     # Shows a line to this member alone.
     note: Callable[[str], None] = _ignore
     web: WebSettings | None = None
+    # What it keeps of its session, which whoever opened it closes; None: nothing.
+    state: SessionState | None = None
 
     def input_among(self, suffixes: Collection[str]) -> Path:
         """Return the file of its vector, record or data, by default one beside the session file.
@@ -60,4 +63,5 @@ class HostMember:
             listen_on=self.listen,
             on_event=self.watch,
             web=self.web,
+            state=self.state,
         )

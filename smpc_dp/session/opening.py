@@ -12,9 +12,10 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.guarantee import BUDGET
 from smpc_dp.session.charging import open_ledger
 from smpc_dp.session.connection import AggregatorConnection, Connection
-from smpc_dp.session.events import OnEvent
+from smpc_dp.session.events import Event, OnEvent
 from smpc_dp.session.member import Membership
 from smpc_dp.session.planned import UnchargedWarning, warn_of_noise
+from smpc_dp.session.session_state import SessionState, StateFolder
 from smpc_dp.session.tasks import task_of
 
 if TYPE_CHECKING:
@@ -51,13 +52,55 @@ async def prepare(
     return membership, book, await asyncio.to_thread(prepared_rows, table, membership)
 
 
+async def open_state(
+    membership: Membership,
+    state: StateFolder | None,
+    counter: str | os.PathLike[str] | None,
+    on_event: OnEvent,
+) -> SessionState:
+    """Return what a member keeps of its session, in a folder, or in memory without one.
+
+    Arguments and errors as of `connect`. The watcher is told what is restored.
+    """
+    if isinstance(state, SessionState):
+        return state
+    if state is None:
+        if counter is not None:
+            raise ConfigError.at("counter", "is for a state: give its folder too", ConfigCheck.MISSING)
+        return SessionState()
+    # Not at the top: most sessions are not saved.
+    from smpc_dp.session.saved_session import SavedSessionState
+
+    opened = await asyncio.to_thread(SavedSessionState, membership, state, counter)
+    on_event(Event(membership.name, "warned", detail=opened.notice))
+    return opened
+
+
+async def open_saved(
+    membership: Membership,
+    on_event: OnEvent,
+    listen_on: str | None,
+    role: MakeParty | None,
+    state: StateFolder | None,
+    counter: str | os.PathLike[str] | None,
+) -> Connection:
+    """Return a party's connection with what it keeps of its session; arguments and errors as of `connect`."""
+    opened = await open_state(membership, state, counter, on_event)
+    try:
+        return await open_connection(membership, on_event, listen_on, role, opened)
+    except BaseException:
+        opened.close()
+        raise
+
+
 async def open_connection(
     membership: Membership,
     on_event: OnEvent,
     listen_on: str | None = None,
     role: MakeParty | None = None,
+    state: SessionState | None = None,
 ) -> Connection:
-    """Return a party's connection; arguments and errors as of `connect`."""
+    """Return a party's connection; arguments and errors as of `connect`; `state`: None: in memory."""
     if role is not None and membership.session.roster.aggregator is None:
         raise ConfigError.at(
             "role", "is for sessions with an aggregator: here there is none", ConfigCheck.UNSUPPORTED
@@ -71,4 +114,4 @@ async def open_connection(
     if opened is not None:
         connection: Connection = await opened(membership, on_event, listen_on)
         return connection
-    return await AggregatorConnection.open(membership, membership.endpoint(), on_event, role)
+    return await AggregatorConnection.open(membership, membership.endpoint(), on_event, role, state)

@@ -62,8 +62,8 @@ class PartyRequests:
 
     Attributes:
         membership, connection, on_event, ledger: of the session.
+        state: what the party keeps of its session.
         number: of the last call.
-        charged: how many requests were charged.
         behind: the error of a call for an earlier request than the others'; None after another call.
         evaluations: those with other parties, closed with the session; None before the first.
     """
@@ -75,7 +75,10 @@ class PartyRequests:
         self.connection = connection
         self.on_event = on_event
         self.ledger = ledger
-        self.number = self.charged = 0
+        self.state = connection.state
+        self.state.charge_to(ledger, membership.event)
+        self.number = self.state.number
+        self._chosen = False
         self.behind: OtherRequestError | TimeoutFault | None = None
         self.evaluations: Any = None
 
@@ -98,20 +101,25 @@ class PartyRequests:
         if issues:
             raise ConfigError(issues)
 
-    def take(self, number: int | None) -> None:
-        """Take the number of a call; by default the next one.
+    def take(self, number: int | None, label: str = "") -> None:
+        """Take the number of a call; by default the next one, or that of a saved request that is under way.
 
         Raises ConfigError for a number that was taken; and without one where most others were at another
         request: a vector that was not made for that one must not be part of it.
         """
+        self._chosen = number is not None
         if number is None:
+            if self.state.saves and not label:
+                reason = f"{self.party}: with a state each call has a number, or a label, to be known again"
+                raise ConfigError.at("number", reason, ConfigCheck.MISSING)
             if self.behind is not None:
                 reason = f"{self.party}: say which request this is for: {self._following(self.behind)}"
                 raise ConfigError.at("number", reason, ConfigCheck.MISSING)
-            number = self.number + 1
+            number = self.state.following(self.number)
+        least = self.state.least(self.number)
         whole = isinstance(number, Integral) and not isinstance(number, bool)
-        if not whole or not self.number < number <= MOST_REQUESTS:
-            reason = f"{self.party}: must be a whole number above {self.number}, the last call's"
+        if not whole or not least <= number <= MOST_REQUESTS:
+            reason = f"{self.party}: must be a whole number above {least - 1}, the last call's"
             raise ConfigError.at("number", f"{reason}, is {number!r}", ConfigCheck.RANGE)
         self.number, self.behind = int(number), None
 
@@ -132,7 +140,8 @@ class PartyRequests:
         try:
             yield
         except SmpcError as error:
-            await self.connection.decline(self.number, error, beside=beside)
+            if not await asyncio.to_thread(self.state.is_open, self.number):
+                await self.connection.decline(self.number, error, beside=beside)
             raise
 
     async def outcome(
@@ -148,6 +157,9 @@ class PartyRequests:
         origin = origin_of(self.membership.session.protocol)
         operation = " ".join(part for part in (kind, label, planned, origin) if part)
 
+        self.number = await asyncio.to_thread(
+            partial(self.state.begin_call, self.number, operation, chosen=self._chosen)
+        )
         await self._check_budget()
         book = partial(charge_run, self.ledger, self.membership.event, self.number)
 
@@ -158,7 +170,8 @@ class PartyRequests:
             if opened is not None:
                 await asyncio.to_thread(opened.add, run_id)
             # Also of a request that fails later: it may have released what it was charged for.
-            self.charged += raised is None
+            if raised is None:
+                self.state.count_charge(self.number)
             return entry
 
         with self.noting_others():
@@ -198,7 +211,8 @@ class PartyRequests:
     async def _check_budget(self) -> None:
         """Leave a request beyond those that the session's budget is for; raises PrivacyError."""
         budget = self._budget()
-        if budget is None or self.charged < budget.requests:
+        state = self.state
+        if budget is None or state.charged < budget.requests or state.is_counted(self.number):
             return
         error = PrivacyError(
             f"epsilon is short: {self.party}: request {self.number} is refused: the session's budget, "
@@ -211,7 +225,7 @@ class PartyRequests:
         from smpc_dp.privacy.budget import spent_budget
 
         budget = self._budget()
-        return None if budget is None else spent_budget(budget, self.membership.event(), self.charged)
+        return None if budget is None else spent_budget(budget, self.membership.event(), self.state.charged)
 
     def notify_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:
         """Report the end of the last request."""

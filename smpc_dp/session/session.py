@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from smpc_dp.session.connection import Connection
     from smpc_dp.session.member import Membership
     from smpc_dp.session.planned import SessionPlan
+    from smpc_dp.session.session_state import StateFolder
     from smpc_dp.trees import Bounds
     from smpc_dp.web_settings import WebSettings
 
@@ -62,6 +63,7 @@ class Session:
         ledger: Ledger | None = None,
         rows: ReadyRows | None = None,
     ) -> None:
+        self._state = connection.state
         self._requests = PartyRequests(membership, connection, on_event, ledger)
         self._rows = rows
         self._closed = False
@@ -80,6 +82,8 @@ class Session:
         role: MakeParty | None = None,
         table: Source | Table | None = None,
         web: WebSettings | None = None,
+        state: StateFolder | None = None,
+        counter: str | os.PathLike[str] | None = None,
     ) -> Session:
         """Connect as `connect` does, and return a session that stays open until `close`.
 
@@ -87,11 +91,11 @@ class Session:
         errors as of `connect`.
         """
         # Not at the top: a program that may connect does not yet pay for what a party needs.
-        from smpc_dp.session.opening import open_connection, prepare
+        from smpc_dp.session.opening import open_saved, prepare
 
         on_event = with_logging(on_event)
         membership, book, rows = await prepare(session, party, key, ledger, table, web)
-        connection = await open_connection(membership, on_event, listen_on, role)
+        connection = await open_saved(membership, on_event, listen_on, role, state, counter)
         return cls(membership, connection, on_event, book, rows)
 
     async def close(self) -> None:
@@ -517,6 +521,9 @@ class Session:
         """Run the request of a registered task; arguments as of its `request`."""
         from smpc_dp.session.tasks import find_task
 
+        if self._state.saves:
+            reason = f"is for sums and averages: a request for '{task}' is not saved yet"
+            raise ConfigError.at("state", reason, ConfigCheck.UNSUPPORTED)
         return await find_task(task).request(self._requests, *arguments, **named)
 
     def compare(self, tree: Mapping[str, Any], structure: str, bounds: Bounds | None = None) -> str:
@@ -548,7 +555,7 @@ class Session:
 
         self.check_open()
         check_sums(self._requests, kind)
-        self._requests.take(number)
+        self._requests.take(number, label)
         return await run_encoded(self._requests, kind, EncodedVector(ring_vector.copy(), clipped), label)
 
 
@@ -564,6 +571,8 @@ async def connect(
     role: MakeParty | None = None,
     table: Source | Table | None = None,
     web: WebSettings | None = None,
+    state: StateFolder | None = None,
+    counter: str | os.PathLike[str] | None = None,
 ) -> AsyncIterator[Session]:
     """Connect `party` to the aggregator of a session file, over mutual TLS 1.3 pinned to its roster.
 
@@ -585,12 +594,19 @@ async def connect(
             and summed before it connects.
         web: settings of connections over HTTPS, such as a CA file, where the aggregator has an address
             `wss://host/path`. Proxies are those of `HTTPS_PROXY` and `NO_PROXY`.
+        state: a folder of this party's own, made if it is missing, in no backup: after the process ended at
+            any point, the same program goes on in its request and in the session. For secure sums. Each call
+            then has a `label` or a `number`, by which it is known again; `resumed` of the result says that an
+            earlier process began it. docs/guides/restore.md has an example.
+        counter: a folder that nothing ever sets back, outside of `state`, which exists. Without it a process
+            that ends after the participants of a request are attested is lost from that request.
 
     Raises:
         ConfigError: every fault of the session file, or its differences from the aggregator's; another
             party's ledger; more rows in `table` than `max_rows`: nobody learns more than that the party is
             absent.
-        LocalError: the key file or the ledger is missing or damaged, or others can read it.
+        LocalError: the key file or the ledger is missing or damaged, or others can read it; the state is used
+            by another process, was set back, or cannot be used.
         TimeoutFault, PeerFault: the aggregator, or enough of the others, cannot be reached, or has another
             key than in the roster.
     """
@@ -604,6 +620,8 @@ async def connect(
         role=role,
         table=table,
         web=web,
+        state=state,
+        counter=counter,
     )
     try:
         yield opened

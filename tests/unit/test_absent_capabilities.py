@@ -38,6 +38,7 @@ from smpc_dp.session.connection_pool import InboundEvent
 from smpc_dp.session.events import Event
 from smpc_dp.session.member import CERTIFICATES
 from smpc_dp.session.session_file import load_session, parse_session, write_session
+from smpc_dp.session.session_state import SessionState
 from smpc_dp.session.tasks import Beside
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
@@ -192,6 +193,7 @@ async def test_a_request_of_an_absent_capability_is_refused_in_its_own_context(a
     names: Any = {"names": ("alice",), "aggregator": "hub", "keys": {}}
     context = Context(protocol="secagg", version=2, session_digest=b"", request=1, **names)
     server.beside, server._groups, server._culprits = None, {}, {}
+    server._state = SessionState()
     server._membership = SimpleNamespace(context=lambda _: context)
     server._asked = SimpleNamespace(hear=lambda *_: None)
     server._pool = SimpleNamespace(

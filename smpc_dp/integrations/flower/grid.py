@@ -16,9 +16,9 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, SmpcEr
 from smpc_dp.integrations.flower.averages import EVALUATE, TRAIN, Answer, Average, SecureAverage
 from smpc_dp.integrations.flower.node import TRUSTED
 from smpc_dp.integrations.flower.records import answer_of, pack
-from smpc_dp.integrations.flower.requests import Requests
 from smpc_dp.integrations.flower.rounds import Aggregation, Traffic, losses_text, stopped
 from smpc_dp.session.member import aggregator_name
+from smpc_dp.session.stored_requests import Requests
 
 from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict  # isort: skip
 from flwr.serverapp import Grid, strategy as strategies  # isort: skip

@@ -33,10 +33,10 @@ from smpc_dp.engine.store import Store
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, LocalError, PrivacyError, SmpcError
 from smpc_dp.files import read_bounded
 from smpc_dp.integrations.flower.averages import EVALUATE, TRAIN, Answer, Average, SecureAverage
-from smpc_dp.integrations.flower.requests import Requests, StoredHeld, StoredSurvivors
 from smpc_dp.secagg.params import PRIVACY_KEYS
 from smpc_dp.session.charging import open_ledger
 from smpc_dp.session.member import default_key
+from smpc_dp.session.stored_requests import Requests, StoredHeld, StoredSurvivors
 from smpc_dp.values import decoded
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode_envelope, encode_envelope

@@ -57,7 +57,7 @@ async def request_vector(
     """Encode a vector and run one request."""
     check_label(label)
     check_sums(requests, kind)
-    requests.take(number)
+    requests.take(number, label)
     async with requests.declining():
         encoding = requests.membership.encoding
         encoded = EncodedVector(*encoding.encode(vector, party=requests.party, weight=weight, clip=clip))
@@ -79,7 +79,7 @@ async def request_tree(
 
     check_sums(requests)
     check_label(label, TREE_LABEL_LIMIT)
-    requests.take(number)
+    requests.take(number, label)
     encoding = requests.membership.encoding
     async with requests.declining():
         tree = flatten(given, encoding, party=requests.party, bounds=bounds, clip=clip)
@@ -99,4 +99,5 @@ async def run_encoded(
     planned = " ".join(part for part in (structure, requests.membership.parameters.planned()) if part)
     outcome, receipt = await requests.outcome(kind, vector, label, planned)
     distributions = requests.membership.parameters.noise_distributions
-    return Result.of(outcome, kind, vector.clipped, receipt, distributions, tree)
+    resumed = requests.connection.resumed
+    return Result.of(outcome, kind, vector.clipped, receipt, distributions, tree, resumed=resumed)

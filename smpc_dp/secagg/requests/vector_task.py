@@ -6,18 +6,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, OtherRequestError, SmpcError
 from smpc_dp.session.session_file import SessionFile, load_session
 from smpc_dp.session.tasks import GivenInputs, Json, Task
 
 if TYPE_CHECKING:
-    from smpc_dp.engine.result import Outcome
+    from smpc_dp.encoding import RingVector
+    from smpc_dp.engine.result import Outcome, Result
     from smpc_dp.identity.roster import Role
     from smpc_dp.logs.audits.audit import Report
     from smpc_dp.report.document import Section
     from smpc_dp.session.events import OnEvent
     from smpc_dp.session.host import HostMember
     from smpc_dp.session.member import Membership
+    from smpc_dp.session.session import Session
 
 # Of the interval of a sum or an average.
 LEVEL = 0.95
@@ -61,7 +63,7 @@ class VectorTask(Task):
         if role == "aggregator":
             from smpc_dp.session.aggregator import serve
 
-            served = await serve(host.session, **named, board=host.board, web=host.web)
+            served = await serve(host.session, **named, board=host.board, web=host.web, state=host.state)
         else:
             named["requests"] = requests or None
             served = await load_session(host.session).described.serving[role](host.session, **named)
@@ -103,9 +105,31 @@ class VectorTask(Task):
         async with host.connect() as opened:
             # Added at once: it is there, whatever the audit says.
             results.append(
-                await opened.sum_encoded(operation, ring_vector, clipped, number=options["--number"])
+                await self._sum(host, opened, operation, ring_vector, clipped, number=options["--number"])
             )
             return None if host.audit is None else await opened.log().audit(keep=host.audit)
+
+    async def _sum(
+        self,
+        host: HostMember,
+        opened: Session,
+        operation: Literal["sum", "average"],
+        ring_vector: RingVector,
+        clipped: int,
+        *,
+        number: int | None,
+    ) -> Result:
+        """Compute a sum; where it is saved, and no number is given, of the request that can be joined."""
+        following = number
+        if number is None and host.state is not None:
+            following = host.state.following(host.state.number)
+        while True:
+            try:
+                return await opened.sum_encoded(operation, ring_vector, clipped, number=following)
+            except OtherRequestError as error:
+                if number is not None or host.state is None:
+                    raise
+                following = error.next
 
     def read_numbers(self, stored: Json) -> Any:
         """Return the numbers of a stored sum or average."""

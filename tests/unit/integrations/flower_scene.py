@@ -14,9 +14,9 @@ from smpc_dp.engine.result import Outcome, Result
 from smpc_dp.errors import SmpcError
 from smpc_dp.integrations.flower.averages import TRAIN, Answer, Average, SecureAverage, task_of
 from smpc_dp.integrations.flower.node import Contribution, Node
-from smpc_dp.integrations.flower.requests import Requests
 from smpc_dp.integrations.flower.rounds import Aggregation
 from smpc_dp.session.local import create_local_session
+from smpc_dp.session.stored_requests import Requests
 
 PARTIES = ("alice", "bob", "carol", "dave")
 REAL: dict[str, object] = {

@@ -38,6 +38,7 @@ from smpc_dp.session.deadline import pair_seconds, pairs_seconds
 from smpc_dp.session.driver import Drive
 from smpc_dp.session.member import CERTIFICATES as FOLDER
 from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.session_state import SessionState
 from smpc_dp.session.tasks import BESIDE
 from smpc_dp.transport.blocking import Halt
 from smpc_dp.transport.channel import ChannelClosed
@@ -410,7 +411,7 @@ async def test_a_later_fault_does_not_take_the_place_of_a_conviction(
     none = dict.fromkeys(("group", "parameters", "identity"))
     of = SimpleNamespace(session=session, context=lambda _: None, **none)
     server._membership, server._make, server._groups = of, lambda *_, **__: role, {}
-    server._is_endless = False
+    server._is_endless, server._is_first, server._state = False, True, SessionState()
     server._watch = server._board = server._fixed = server._pool = server._on_event = None
     server._asked = SimpleNamespace(begin=lambda *_: None)
     faults = [PeerFault(name, "sent nonsense", Check.MALFORMED) for name in ("alice", "bob")]
@@ -418,7 +419,7 @@ async def test_a_later_fault_does_not_take_the_place_of_a_conviction(
     async def ready() -> None:
         return
 
-    async def run() -> bool:
+    async def run(**_: bool) -> bool:
         raise faults[-1]
 
     monkeypatch.setattr(server, "_heed_certificates", ready)

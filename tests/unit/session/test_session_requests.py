@@ -16,6 +16,7 @@ from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import Membership
 from smpc_dp.session.party_requests import MOST_REQUESTS
 from smpc_dp.session.session import Session
+from smpc_dp.session.session_state import SessionState
 from tests.unit.records.test_fit import FITS, SCHEMA, hospital
 
 PARTIES = ("alice", "bob", "carol", "dave")
@@ -32,8 +33,10 @@ class Failing:
 
     check_total = True
     contexts = object()
+    resumed = False
 
     def __init__(self, *errors: smpc_dp.SmpcError) -> None:
+        self.state = SessionState()
         self.asked: list[int] = []
         self.declined: list[int] = []
         self._errors = list(errors)

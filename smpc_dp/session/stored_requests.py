@@ -1,7 +1,7 @@
 """Numbers of the requests of a member's sessions, which only grow, and what they leave to later requests.
 
-These are the survivors of exact sums, and last results with the evidence of a refusal. A node keeps this file
-beside its counter of saved states, on a medium that is never set back.
+These are the survivors of exact sums, and last results with the evidence of a refusal. The file is kept
+beside the counter of saved states, on a medium that is never set back, where there is one.
 """
 
 from __future__ import annotations
@@ -71,6 +71,15 @@ class Requests:
             number = _last(connection, scope).number + 1
             _put(connection, scope, number, "")
         return number
+
+    def begin(self, scope: bytes, number: int, operation: str) -> None:
+        """Begin a request with its operation, durably; raise PrivacyError for an old number."""
+        with self._changing() as connection:
+            before = _last(connection, scope)
+            if number <= before.number:
+                reason = f"request {number} comes after request {before.number}: each number is for one sum"
+                raise PrivacyError(reason, code=Code.PAST)
+            _put(connection, scope, number, operation)
 
     def set_operation(self, scope: bytes, number: int, operation: str) -> None:
         """Store the operation of the newest request; raise PrivacyError if there is a newer one."""

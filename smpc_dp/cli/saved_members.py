@@ -1,0 +1,70 @@
+"""The folders in which all members of a run on this machine are saved, and the request that they join."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
+from smpc_dp.session.member import Membership, default_key
+from smpc_dp.session.session_file import SessionFile
+from smpc_dp.session.session_state import check_can_save
+
+
+class SavedMembers:
+    """Folders of the members, one for each in `state`, and in `counter`; made here.
+
+    Attributes:
+        number: of the request: the latest one that is under way at a member, or else the next one of all.
+    """
+
+    number: int | None = None
+
+    def __init__(
+        self, session: SessionFile, path: Path, keys: Path | None, state: Path | None, counter: Path | None
+    ) -> None:
+        """`keys`: the folder of keys; `state`: None: nothing is saved.
+
+        Raises ConfigError for a session that is not saved, and the errors of `SavedSessionState`.
+        """
+        self._state, self._counter = state, counter
+        self._aggregator = None if session.roster.aggregator is None else session.roster.aggregator.name
+        if state is None:
+            if counter is not None:
+                raise ConfigError.at("--counter", "is for --state", ConfigCheck.UNSUPPORTED)
+            return
+        check_can_save(session)
+        # Not at the top: most runs are not saved.
+        from smpc_dp.session.saved_session import SavedSessionState
+
+        opened: dict[str, SavedSessionState] = {}
+        try:
+            for entry in session.roster:
+                name = entry.name
+                key = default_key(path, name) if keys is None else keys / f"{name}.key"
+                member = Membership.load(path, name, key, entry.role, session)
+                opened[name] = SavedSessionState(member, state / name, self._folder(name))
+            under_way = [one.number for one in opened.values() if one.is_under_way]
+            self.number = max(under_way) if under_way else 1 + max(one.number for one in opened.values())
+            if self._aggregator is not None:
+                opened[self._aggregator].skip_to(self.number)
+        finally:
+            for one in opened.values():
+                one.close()
+
+    def options(self, name: str) -> dict[str, object]:
+        """Return the options of a member's command by their names, with None for what is not given."""
+        if self._state is None or not name:
+            return {}
+        number = None if name == self._aggregator else self.number
+        return {"--state": self._state / name, "--counter": self._folder(name), "--number": number}
+
+    def _folder(self, name: str) -> Path | None:
+        """Return the folder of a member's counter, made here."""
+        if self._counter is None:
+            return None
+        folder = self._counter / name
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LocalError(f"{folder}: cannot make the folder ({error.strerror})") from None
+        return folder

@@ -1,0 +1,477 @@
+"""State of a session in folders: what outlives the process of a member, and who may use it.
+
+Specification: protocols/saved-states/sessions.md.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import msgspec
+
+from smpc_dp.decoding import decode_json, decode_msgpack
+from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.counter import FileCounter
+from smpc_dp.engine.keyring import KeyRing
+from smpc_dp.engine.phases.last_results import Held, SentResults
+from smpc_dp.engine.phases.survivors import FixedSurvivors
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.saved import SavedRun, Saving, is_retained
+from smpc_dp.engine.saved_collector import SavedCollection
+from smpc_dp.engine.saved_inbox import SavedError
+from smpc_dp.engine.seal import OVER
+from smpc_dp.engine.store import Store
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
+from smpc_dp.files import read_bounded, replace_file
+from smpc_dp.session.member import Membership
+from smpc_dp.session.refusals import StoredResult
+from smpc_dp.session.session_state import LostRunError, SessionState, check_can_save
+from smpc_dp.session.stored_requests import Requests
+
+if TYPE_CHECKING:
+    from smpc_dp.crypto.randomness import Randomness
+    from smpc_dp.encoding import RingVector
+    from smpc_dp.engine.store import Row
+    from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.accountant.receipt import Receipt
+    from smpc_dp.wire.signing import Context
+
+OWNER, LOCK, REQUESTS, STATES, KEYS = "owner", "lock", "requests", "states", "keys"
+FORMAT: Literal["smpc-dp state of a session"] = "smpc-dp state of a session"
+MOST_OWNER = 1 << 12
+# Names in the file of requests, beside those of last results.
+_ENDED, _CHARGED, _TARGET, _EXCLUDED, _HELD = "/ended", "/charged", "/target", "/excluded/", "/held"
+
+
+class _Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Content of the file that says whose state is in a folder; `pair`: in both folders."""
+
+    format: Literal["smpc-dp state of a session"]
+    version: int
+    session: str
+    member: str
+    counter: bool
+    pair: str
+
+
+class SavedResult(StoredResult):
+    """Last result of a party, stored with its session."""
+
+    def __init__(self, path: Path, key: bytes, requests: Requests, scope: bytes) -> None:
+        super().__init__(path, key)
+        self._requests, self._scope = requests, scope
+        stored = requests.last_results(scope).get(_HELD)
+        self.held = None if stored is None else decode_msgpack(stored, Held)
+
+    def hold(self, held: Held) -> None:
+        """See `HeldResult.hold`."""
+        self._requests.keep_last_results(self._scope, {_HELD: msgspec.msgpack.encode(held)})
+        super().hold(held)
+
+
+class SavedSessionState(SessionState):
+    """State of one member of one session, locked against other processes until it is closed.
+
+    It reads and writes files: call it in a thread beside an event loop.
+    """
+
+    saves: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        membership: Membership,
+        folder: str | os.PathLike[str],
+        counter: str | os.PathLike[str] | None = None,
+        *,
+        answers: bool = True,
+    ) -> None:
+        """`answers`: whether a result counts as taken when the session is closed; else `answer_last` says so.
+
+        Raises:
+            ConfigError: the session's requests are not saved; a folder is of another session or member.
+            LocalError: a folder cannot be used, another process uses it, or it does not go with the other.
+        """
+        super().__init__()
+        check_can_save(membership.session)
+        self.folder, self.answers = Path(folder), answers
+        self.counter_folder = None if counter is None else Path(counter)
+        self._member, self._scope = membership.name, membership.session.digest
+        self._ledger: Ledger | None = None
+        self._event: Callable[[], Event] = membership.event
+        _make(self.folder)
+        _make(self.folder / KEYS)
+        self._lock: int | None = _locked(self.folder, membership.name)
+        try:
+            self._check_owner()
+            self._store, self._keys = Store(self.folder / STATES), KeyRing(self.folder / KEYS)
+            self._counter = None if self.counter_folder is None else FileCounter(self.counter_folder)
+            self._requests = Requests((self.counter_folder or self.folder) / REQUESTS)
+            self.number, self._operation = self._requests.last(self._scope)
+            stored = self._stored()
+            self._ended = _number(stored.get(_ENDED))
+            if _CHARGED in stored:
+                self._counted, self.charged = decode_msgpack(stored[_CHARGED], tuple[int, int])
+            # Of which request the caller of this process has the result.
+            self._answered = self._ended
+            self._check_requests()
+            # The newest two may still be asked for.
+            requests = sorted({request for request, _ in self._attempts()})
+            self._remove(requests[-2] - 1 if len(requests) > 1 else 0)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def notice(self) -> str:
+        """What a member is told first: what is restored, in one line."""
+        if self.counter_folder is not None:
+            return f"state in {self.folder}, counter in {self.counter_folder}: goes on from any step"
+        return (
+            f"state in {self.folder} without a counter: goes on until the participants of a request are "
+            "attested; a process that ends later is lost from that request"
+        )
+
+    # From one request to the next
+
+    def fixed(self, parties: int) -> FixedSurvivors:
+        """See `SessionState.fixed`."""
+        return self._requests.fixed(self._scope, parties)
+
+    def sent(self, random: Randomness) -> SentResults:  # noqa: ARG002 - of the operating system
+        """See `SessionState.sent`."""
+        return self._requests.sent(self._scope)
+
+    def held(self, path: Path, key: bytes) -> StoredResult:
+        """See `SessionState.held`."""
+        return SavedResult(path, key, self._requests, self._scope)
+
+    def exclusions(self) -> dict[str, SmpcError]:
+        """See `SessionState.exclusions`."""
+        return {
+            name.removeprefix(_EXCLUDED): decode_msgpack(content, SavedError).error()
+            for name, content in self._stored().items()
+            if name.startswith(_EXCLUDED)
+        }
+
+    def keep_exclusions(self, errors: Mapping[str, SmpcError]) -> None:
+        """See `SessionState.keep_exclusions`."""
+        known = self._stored()
+        added = {
+            _EXCLUDED + name: msgspec.msgpack.encode(SavedError.of(error))
+            for name, error in errors.items()
+            if _EXCLUDED + name not in known
+        }
+        if added:
+            self._keep(added)
+
+    # A party's calls
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the newest request has not ended, or its result was not taken."""
+        return self.number > max(self._ended, self._answered)
+
+    def following(self, number: int) -> int:  # noqa: ARG002 - the stored one counts
+        """See `SessionState.following`: a request that is under way, else the next one."""
+        return self.number if self.is_under_way else self.number + 1
+
+    def least(self, number: int) -> int:  # noqa: ARG002 - the stored one counts
+        """See `SessionState.least`: the newest request, which may be under way."""
+        return max(1, self.number)
+
+    def is_open(self, number: int) -> bool:
+        """See `SessionState.is_open`."""
+        row = self._store.find(self._scope, number, self._member)
+        return row is not None and not row.position.flags & OVER
+
+    def begin_call(self, number: int, operation: str, *, chosen: bool) -> int:
+        """See `SessionState.begin_call`; the number is durable when this returns."""
+        newest = self.number
+        if number < newest:
+            raise self._conflict(f"request {number} was given up, or answered: the newest is {newest}")
+        row = self._store.find(self._scope, newest, self._member) if newest else None
+        if number == newest and operation == self._operation:
+            if row is None and not self.is_under_way:
+                raise self._conflict(f"request {number} was answered, and its result is not there any more")
+            return number
+        if number == newest and (chosen or not (row is None or row.position.flags & OVER)):
+            state = "is under way" if self.is_under_way else "was"
+            raise self._conflict(
+                f"request {newest} {state} for '{self._operation}': ask for that, or give a later number"
+            )
+        if number == newest:
+            # Its result counts as taken.
+            number += 1
+        self._give_up(newest)
+        self._requests.begin(self._scope, number, operation)
+        self.number, self._operation = number, operation
+        return number
+
+    def _conflict(self, reason: str) -> ConfigError:
+        return ConfigError.at("number", f"{self._member}: {reason}", ConfigCheck.CONFLICT)
+
+    def _give_up(self, number: int) -> None:
+        """End a request for good: its run is over or abandoned, and its state is destroyed."""
+        if number:
+            self._end(number)
+            self._remove(number)
+
+    def count_charge(self, number: int) -> None:
+        """See `SessionState.count_charge`; it is durable when this returns."""
+        super().count_charge(number)
+        self._keep({_CHARGED: msgspec.msgpack.encode((self._counted, self.charged))})
+
+    def charge_to(self, ledger: Ledger | None, event: Callable[[], Event]) -> None:
+        """See `SessionState.charge_to`."""
+        self._ledger, self._event = ledger, event
+
+    def party_run(self, run: Run[Any], vector: RingVector) -> tuple[Run[Any], bool]:
+        """See `SessionState.party_run`."""
+        saving = self._saving(Codec.of_party(run.role), run.member.context.request, vector.tobytes())
+        row = self._row(run)
+        if row is None:
+            return SavedRun.begin(run.role, run.member, run.state, saving), False
+        self._check_retained(row)
+        # A run whose first state alone is saved has not begun.
+        return SavedRun.restore(run.role, run.member, saving), row.position.counter > 0
+
+    def answer(self, number: int) -> None:
+        """See `SessionState.answer`; it is durable when the session is closed, or the next call begins."""
+        self._answered = max(number, self._answered)
+
+    def end_session(self) -> bool:
+        """See `SessionState.end_session`."""
+        if self.answers:
+            self.answer_last()
+        return self.is_under_way and self.is_open(self.number)
+
+    def answer_last(self) -> None:
+        """Record durably that the caller has what this process has returned."""
+        if self._answered > self._ended:
+            self._end(self._answered)
+
+    # An aggregator's requests
+
+    def first_request(self) -> int:
+        """See `SessionState.first_request`."""
+        return self.number if self.is_under_way else self.number + 1
+
+    def skip_to(self, number: int) -> None:
+        """Record durably that an aggregator serves no request before this one."""
+        if number > self.number + 1:
+            self._requests.begin(self._scope, number - 1, "")
+            self.number = number - 1
+        self._end(number - 1)
+
+    def last_request(self, count: int) -> int:
+        """See `SessionState.last_request`: that of an earlier process, if it did not come to its end."""
+        target = _number(self._stored().get(_TARGET))
+        if target < self.first_request():
+            target = self.first_request() + count - 1
+            self._keep({_TARGET: msgspec.msgpack.encode(target)})
+        return target
+
+    def restored_collection(self, run: Run[Any]) -> Run[Any] | None:
+        """See `SessionState.restored_collection`."""
+        row = self._row(run)
+        if row is None:
+            return None
+        saving = self._saving(Codec.of_collector(run.role), run.member.context.request)
+        self._check_retained(row)
+        return SavedCollection.restore(run.role, run.member, saving)
+
+    def begin_collection(self, run: Run[Any]) -> Run[Any]:
+        """See `SessionState.begin_collection`."""
+        number = run.member.context.request
+        if number > self.number:
+            if self.number:
+                self._end(self.number)
+            self._requests.begin(self._scope, number, "")
+            self.number = number
+        saving = self._saving(Codec.of_collector(run.role), number)
+        return SavedCollection.begin(run.role, run.member, run.state, saving)
+
+    def end_collection(self, number: int) -> None:
+        """See `SessionState.end_collection`."""
+        self._answered = max(number, self._answered)
+        self._remove(number - 1)
+
+    def end_command(self) -> None:
+        """See `SessionState.end_command`."""
+        self._keep({_TARGET: msgspec.msgpack.encode(0)})
+        if self.answers:
+            self.answer_last()
+
+    def close(self) -> None:
+        """See `SessionState.close`."""
+        if self._lock is not None:
+            with suppress(OSError):
+                os.close(self._lock)
+            self._lock = None
+
+    # Media
+
+    def _row(self, run: Run[Any]) -> Row | None:
+        context: Context = run.member.context
+        return self._store.find(context.scope, context.request, run.name)
+
+    def _saving(self, codec: Codec, number: int, given: bytes = b"") -> Saving:
+        def charge(run_id: bytes, released: bytes) -> Receipt | None:
+            receipt = None
+            if self._ledger is not None:
+                label = f"request {number}: {released.hex()}"
+                receipt = self._ledger.charge(run_id, self._event(), label, resume=True)
+            # Also of a request that fails later: it may have released what it was charged for.
+            self.count_charge(number)
+            return receipt
+
+        return Saving(codec, self._store, self._keys, self._counter, input=given, charge=charge)
+
+    def _check_retained(self, row: Row) -> None:
+        """Give up a run that cannot be restored without a counter, and raise LostRunError."""
+        if is_retained(row.position.flags):
+            return
+        number = row.position.request
+        ended = "ended" if row.position.flags & OVER else "was under way"
+        self._give_up(number)
+        self._answered = max(number, self._answered)
+        raise LostRunError(
+            f"{self._member}: request {number} {ended} when the process ended, and is not restored without a "
+            "counter; the run may have ended, and its vector may be in a total that others have"
+        )
+
+    def _stored(self) -> dict[str, bytes]:
+        return self._requests.last_results(self._scope)
+
+    def _keep(self, contents: Mapping[str, bytes]) -> None:
+        self._requests.keep_last_results(self._scope, contents)
+
+    def _end(self, number: int) -> None:
+        """Record durably that a request has ended: nothing of it is restored any more."""
+        if number > self._ended:
+            self._keep({_ENDED: msgspec.msgpack.encode(number)})
+            self._ended = number
+
+    def _attempts(self) -> list[tuple[int, bytes]]:
+        return self._store.attempts(self._scope, self._member)
+
+    def _remove(self, number: int) -> None:
+        """Destroy the states of requests up to this number, which have ended."""
+        for request, attempt in self._attempts():
+            if request <= min(number, self._ended):
+                self._keys.remove(attempt)
+                if self._counter is not None:
+                    self._counter.remove(attempt)
+                self._store.remove(self._scope, request, self._member, attempt)
+
+    def _check_requests(self) -> None:
+        """Raise LocalError where a run is saved of a later request than the newest one."""
+        attempts = self._attempts()
+        if attempts and (newest := attempts[-1][0]) > self.number:
+            raise LocalError(
+                f"{self._requests.path}: is at request {self.number}, and a run of request {newest} is saved "
+                f"in {self._store.path}: the file was set back"
+            )
+
+    def _check_owner(self) -> None:
+        """Write whose state this is into empty folders; raise an error for folders of others."""
+        own, counter = self.folder, self.counter_folder
+        if counter is not None:
+            if not counter.is_dir():
+                reason = f"{counter} is no folder: make it once, on what is never restored"
+                raise ConfigError.at("counter", reason, ConfigCheck.MISSING)
+            if counter.resolve().is_relative_to(own.resolve()):
+                reason = f"{counter} is within {own}: set back with it, it counts nothing"
+                raise ConfigError.at("counter", reason, ConfigCheck.CONFLICT)
+        known, counted = _read_owner(own), None if counter is None else _read_owner(counter)
+        for folder, one in ((own, known), (counter, counted)):
+            if one is not None and (one.session, one.member) != (self._scope.hex(), self._member):
+                reason = (
+                    f"{folder} is of {one.member} in the session {one.session[:16]}…, here is {self._member} "
+                    f"in {self._scope.hex()[:16]}…: give another folder, or the session file of then"
+                )
+                raise ConfigError.at("state", reason, ConfigCheck.CONFLICT)
+        if known is not None:
+            if known.counter != (counter is not None):
+                begun = "with" if known.counter else "without"
+                reason = f"{own} was begun {begun} a counter, and goes on so alone"
+                raise ConfigError.at("counter", reason, ConfigCheck.CONFLICT)
+            if counter is not None and (counted is None or counted.pair != known.pair):
+                raise LocalError(f"{own}: its counter is not in {counter}: it was lost or set back")
+            return
+        if (own / STATES).exists() or (own / REQUESTS).exists():
+            raise LocalError(f"{own}: has states, and no file '{OWNER}' that says whose they are")
+        if counter is not None and _newest_in(counter / REQUESTS, self._scope):
+            raise LocalError(f"{counter}: its states are not in {own}: they were lost or set back")
+        owner = counted or _Owner(
+            FORMAT, 1, self._scope.hex(), self._member, counter is not None, secrets.token_hex(16)
+        )
+        # The counter's first: a process that ends in between finds it, and no state.
+        if counter is not None and counted is None:
+            _write_owner(counter, owner)
+        _write_owner(own, owner)
+
+
+def _newest_in(path: Path, scope: bytes) -> int:
+    """Return the number of the newest request in a file of requests, 0 without one."""
+    return Requests(path).last(scope).number if path.exists() else 0
+
+
+def _number(content: bytes | None) -> int:
+    return 0 if content is None else decode_msgpack(content, int)
+
+
+def _make(folder: Path) -> None:
+    """Make a folder of states and its folder of keys."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise LocalError(f"{folder}: cannot make the folder ({error.strerror})") from None
+
+
+def _locked(folder: Path, member: str) -> int:
+    """Return the descriptor of the folder's lock; raise LocalError if it cannot be had."""
+    path = folder / LOCK
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LocalError(f"{path}: cannot open the lock ({error.strerror})") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            raise LocalError(f"{folder}: another process uses this state of {member}") from None
+        reason = f"{folder}: cannot be locked ({error.strerror}): use a file system with locks"
+        raise LocalError(reason) from None
+    return descriptor
+
+
+def _read_owner(folder: Path) -> _Owner | None:
+    """Return whose state is in a folder, None if nobody's; raise LocalError for a damaged file."""
+    path = folder / OWNER
+    if not path.exists():
+        return None
+    try:
+        owner: _Owner = decode_json(read_bounded(path, "the owner of a state", MOST_OWNER), _Owner)
+    except msgspec.DecodeError:
+        raise LocalError(f"{path}: is damaged, or no state of a session") from None
+    if owner.version != 1:
+        raise LocalError(f"{path}: is a state of version {owner.version}; this release reads 1")
+    return owner
+
+
+def _write_owner(folder: Path, owner: _Owner) -> None:
+    content = msgspec.json.encode(owner)
+    try:
+        replace_file(folder / OWNER, lambda file: file.write(content), 0o600)
+    except OSError as error:
+        raise LocalError(f"{folder / OWNER}: cannot be written ({error.strerror})") from None

@@ -1,0 +1,594 @@
+"""The state of a session in folders: whose it is, who may use it, and which request a call goes on with."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import smpc_dp
+from smpc_dp.cli.saved_members import SavedMembers
+from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.events import Start
+from smpc_dp.engine.registry import make_party
+from smpc_dp.engine.saved import SavedRun
+from smpc_dp.engine.seal import ATTESTED
+from smpc_dp.engine.store import Row
+from smpc_dp.errors import Check, Code, ConfigError, LocalError, PeerFault, PrivacyError
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.secagg.requests.vector_task import VectorTask
+from smpc_dp.secagg.states import PARTY
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.member import Membership
+from smpc_dp.session.saved_session import OWNER, SavedSessionState
+from smpc_dp.session.session_state import LostRunError
+from smpc_dp.wire.abort import TEXTS
+from tests import command
+from tests.faults.saved_session_schedules import without_syncs
+
+PARTIES = ("alice", "bob", "carol")
+GIVEN: dict[str, object] = {"length": 1, "kind": "integer", "lower": 0, "upper": 9, "corrupt": 0}
+NOISY: dict[str, object] = {
+    "length": 1,
+    "lower": 0.0,
+    "upper": 9.0,
+    "precision": 3.0,
+    "epsilon": 10.0,
+    "delta": 1e-6,
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return create_local_session(tmp_path, PARTIES, GIVEN)
+
+
+@pytest.fixture
+def member(path: Path) -> Membership:
+    return Membership.load(path, "alice")
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[str, Any]:
+    (tmp_path / "counter").mkdir()
+    return {"folder": tmp_path / "state", "counter": tmp_path / "counter"}
+
+
+def begun(state: SavedSessionState, member: Membership, number: int, label: str, value: int = 4) -> Any:
+    """Begin a call, and return its run, which has said hello."""
+    taken = state.begin_call(number, f"sum {label}", chosen=False)
+    run, resumed = state.party_run(*role(member, taken, label, value))
+    if not resumed:
+        run.handle(Start())
+    return run
+
+
+def role(member: Membership, number: int, label: str, value: int = 4) -> tuple[Any, Any]:
+    """Return the role of a party and its vector."""
+    vector, _ = member.encoding.encode([value], party=member.name)
+    context = member.context(number, f"sum {label}")
+    return make_party(context, member.parameters, member.identity, vector), vector
+
+
+def test_a_run_goes_on_in_the_next_process(member: Membership, folders: dict[str, Any]) -> None:
+    first = SavedSessionState(member, **folders)
+    hello = begun(first, member, 1, "a").resend()
+    first.close()
+    second = SavedSessionState(member, **folders)
+    assert second.is_under_way
+    assert second.following(0) == 1
+    assert second.begin_call(1, "sum a", chosen=False) == 1
+    run, resumed = second.party_run(*role(member, 1, "a"))
+    assert resumed
+    assert isinstance(run, SavedRun)
+    assert run.resend() == hello
+
+
+def test_a_run_whose_first_state_alone_is_saved_begins(member: Membership, folders: dict[str, Any]) -> None:
+    first = SavedSessionState(member, **folders)
+    first.begin_call(1, "sum a", chosen=False)
+    first.party_run(*role(member, 1, "a"))
+    first.close()
+    run, resumed = SavedSessionState(member, **folders).party_run(*role(member, 1, "a"))
+    assert not resumed
+    assert [one.step for one in run.handle(Start())] == ["hello"]
+
+
+def test_a_number_that_was_taken_is_that_of_the_call(member: Membership, folders: dict[str, Any]) -> None:
+    first = SavedSessionState(member, **folders)
+    first.begin_call(1, "sum a", chosen=False)
+    first.close()
+    second = SavedSessionState(member, **folders)
+    assert second.begin_call(second.following(0), "sum a", chosen=False) == 1
+    assert second.party_run(*role(member, 1, "a"))[1] is False
+
+
+def test_another_vector_is_refused(member: Membership, folders: dict[str, Any]) -> None:
+    first = SavedSessionState(member, **folders)
+    begun(first, member, 1, "a")
+    first.close()
+    second = SavedSessionState(member, **folders)
+    with pytest.raises(LocalError, match="another input"):
+        second.party_run(*role(member, 1, "a", 5))
+
+
+def test_another_label_is_refused_while_a_run_is_open(member: Membership, folders: dict[str, Any]) -> None:
+    first = SavedSessionState(member, **folders)
+    begun(first, member, 1, "a")
+    first.close()
+    second = SavedSessionState(member, **folders)
+    for chosen in (False, True):
+        with pytest.raises(ConfigError, match="request 1 is under way for 'sum a'"):
+            second.begin_call(1, "sum b", chosen=chosen)
+    # A later number gives it up.
+    assert second.begin_call(2, "sum b", chosen=True) == 2
+    assert second._store.find(member.session.digest, 1, "alice") is None
+    assert not [*(folders["folder"] / "keys").glob("*.keys")]
+    assert not [*folders["counter"].glob("*.counter")]
+
+
+def test_what_was_answered_is_not_under_way(member: Membership, folders: dict[str, Any]) -> None:
+    state = SavedSessionState(member, **folders)
+    begun(state, member, 1, "a")
+    state.answer(1)
+    assert not state.is_under_way
+    assert state.following(0) == 2
+    state.end_session()
+    state.close()
+    again = SavedSessionState(member, **folders)
+    assert not again.is_under_way
+    assert again.following(0) == 2
+
+
+def test_without_a_durable_end_it_is_under_way_again(member: Membership, folders: dict[str, Any]) -> None:
+    state = SavedSessionState(member, **folders, answers=False)
+    begun(state, member, 1, "a")
+    state.answer(1)
+    state.end_session()
+    state.close()
+    again = SavedSessionState(member, **folders)
+    assert again.is_under_way
+    again.answer(1)
+    again.answer_last()
+    again.close()
+    assert not SavedSessionState(member, **folders).is_under_way
+
+
+def test_a_request_below_the_newest_one_is_never_begun(member: Membership, folders: dict[str, Any]) -> None:
+    state = SavedSessionState(member, **folders)
+    begun(state, member, 3, "a")
+    assert state.least(0) == 3
+    with pytest.raises(ConfigError, match="the newest is 3"):
+        state.begin_call(2, "sum a", chosen=True)
+
+
+def test_states_of_earlier_requests_are_removed(member: Membership, folders: dict[str, Any]) -> None:
+    state = SavedSessionState(member, **folders)
+    for number in range(1, 6):
+        begun(state, member, number, f"round {number}")
+        state.answer(number)
+    assert [request for request, _ in state._attempts()] == [5]
+    assert len([*(folders["folder"] / "keys").glob("*.keys")]) == 1
+    assert len([*folders["counter"].glob("*.counter")]) == 1
+
+
+def test_a_charge_is_counted_once(member: Membership, folders: dict[str, Any]) -> None:
+    state = SavedSessionState(member, **folders)
+    for number in (1, 1, 2, 2):
+        state.count_charge(number)
+    state.close()
+    again = SavedSessionState(member, **folders)
+    assert again.charged == 2
+    assert again.is_counted(2)
+    again.count_charge(2)
+    assert again.charged == 2
+
+
+def test_a_release_is_charged_to_the_ledger_once(tmp_path: Path, folders: dict[str, Any]) -> None:
+    member = Membership.load(create_local_session(tmp_path, PARTIES, NOISY), "alice")
+    ledger = Ledger.create(
+        tmp_path / "l", party="alice", dataset="d", relation="substitution", epsilon=99.0, delta=1e-3
+    )
+    state = SavedSessionState(member, **folders)
+    state.charge_to(ledger, member.event)
+    saving = state._saving(Codec.of_party(PARTY), 1)
+    for _ in range(2):
+        assert saving.charge(bytes(32), b"digest") is not None
+    assert len(ledger.entries()) == state.charged == 1
+    with pytest.raises(PrivacyError, match="was charged"):
+        saving.charge(bytes(32), b"another")
+
+
+def test_exclusions_outlive_the_process(path: Path, folders: dict[str, Any]) -> None:
+    member = Membership.load(path, "aggregator", role="aggregator")
+    state = SavedSessionState(member, **folders)
+    state.keep_exclusions({"bob": PeerFault("bob", "lied", Check.BAD_SIGNATURE)})
+    state.close()
+    [(name, error)] = SavedSessionState(member, **folders).exclusions().items()
+    assert (name, str(error)) == ("bob", str(PeerFault("bob", "lied", Check.BAD_SIGNATURE)))
+
+
+def test_a_command_of_an_aggregator_goes_on_with_what_is_left(path: Path, folders: dict[str, Any]) -> None:
+    member = Membership.load(path, "aggregator", role="aggregator")
+    state = SavedSessionState(member, **folders)
+    assert state.last_request(5) == 5
+    state._requests.begin(member.session.digest, 3, "")
+    state.close()
+    again = SavedSessionState(member, **folders)
+    assert (again.first_request(), again.last_request(5)) == (3, 5)
+    again.end_collection(3)
+    again.end_command()
+    again.close()
+    third = SavedSessionState(member, **folders)
+    assert (third.first_request(), third.last_request(5)) == (4, 8)
+    third.skip_to(7)
+    third.close()
+    assert SavedSessionState(member, **folders).first_request() == 7
+
+
+# Folders
+
+
+def test_a_second_process_is_refused(member: Membership, folders: dict[str, Any]) -> None:
+    state = SavedSessionState(member, **folders)
+    with pytest.raises(LocalError, match=f"{folders['folder']}: another process uses this state of alice"):
+        SavedSessionState(member, **folders)
+    state.close()
+    SavedSessionState(member, **folders)
+
+
+@pytest.mark.parametrize("with_counter", [False, True])
+def test_a_state_of_another_member_is_refused(
+    path: Path, member: Membership, folders: dict[str, Any], with_counter: bool
+) -> None:
+    given = folders if with_counter else {"folder": folders["folder"]}
+    SavedSessionState(member, **given).close()
+    with pytest.raises(ConfigError, match=r"is of alice in the session .*, here is bob"):
+        SavedSessionState(Membership.load(path, "bob"), **given)
+
+
+def test_a_state_of_another_session_is_refused(
+    path: Path, member: Membership, folders: dict[str, Any]
+) -> None:
+    SavedSessionState(member, **folders).close()
+    path.write_text(path.read_text("utf-8").replace("upper = 9", "upper = 8"), "utf-8")
+    with pytest.raises(ConfigError, match=f"{folders['folder']} is of alice in the session"):
+        SavedSessionState(Membership.load(path, "alice"), **folders)
+
+
+def test_a_counter_that_is_gone_is_refused(member: Membership, folders: dict[str, Any]) -> None:
+    state = SavedSessionState(member, **folders)
+    begun(state, member, 1, "a")
+    state.close()
+    shutil.rmtree(folders["counter"])
+    with pytest.raises(ConfigError, match="is no folder"):
+        SavedSessionState(member, **folders)
+    folders["counter"].mkdir()
+    with pytest.raises(LocalError, match=r"its counter is not in .*: it was lost or set back"):
+        SavedSessionState(member, **folders)
+
+
+def test_a_state_that_is_gone_is_refused(member: Membership, folders: dict[str, Any]) -> None:
+    state = SavedSessionState(member, **folders)
+    begun(state, member, 1, "a")
+    state.close()
+    shutil.rmtree(folders["folder"])
+    with pytest.raises(LocalError, match=r"its states are not in .*: they were lost or set back"):
+        SavedSessionState(member, **folders)
+
+
+def test_a_crash_between_the_owners_of_both_folders_is_repaired(
+    member: Membership, folders: dict[str, Any]
+) -> None:
+    SavedSessionState(member, **folders).close()
+    (folders["folder"] / OWNER).unlink()
+    SavedSessionState(member, **folders).close()
+    SavedSessionState(member, **folders).close()
+
+
+def test_the_counter_of_another_state_is_refused(
+    tmp_path: Path, member: Membership, folders: dict[str, Any]
+) -> None:
+    other = {"folder": tmp_path / "state 2", "counter": tmp_path / "counter 2"}
+    other["counter"].mkdir()
+    for one in (folders, other):
+        SavedSessionState(member, **one).close()
+    with pytest.raises(LocalError, match="its counter is not in"):
+        SavedSessionState(member, folders["folder"], other["counter"])
+
+
+@pytest.mark.parametrize("with_counter", [False, True])
+def test_a_state_goes_on_with_or_without_a_counter_as_it_began(
+    member: Membership, folders: dict[str, Any], with_counter: bool
+) -> None:
+    both, alone = folders, {"folder": folders["folder"]}
+    SavedSessionState(member, **(both if with_counter else alone)).close()
+    with pytest.raises(ConfigError, match=f"begun {'with' if with_counter else 'without'} a counter"):
+        SavedSessionState(member, **(alone if with_counter else both))
+
+
+def test_a_counter_within_the_state_is_refused(member: Membership, tmp_path: Path) -> None:
+    (tmp_path / "state" / "counter").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="it counts nothing"):
+        SavedSessionState(member, tmp_path / "state", tmp_path / "state" / "counter")
+
+
+def test_a_newer_version_is_refused(member: Membership, folders: dict[str, Any]) -> None:
+    SavedSessionState(member, **folders).close()
+    file = folders["folder"] / OWNER
+    owner = json.loads(file.read_text("utf-8"))
+    file.write_text(json.dumps(owner | {"version": 2}), "utf-8")
+    with pytest.raises(LocalError, match="is a state of version 2; this release reads 1"):
+        SavedSessionState(member, **folders)
+    file.write_text("{}", "utf-8")
+    with pytest.raises(LocalError, match="is damaged, or no state of a session"):
+        SavedSessionState(member, **folders)
+
+
+def test_a_newer_version_of_the_store_is_refused(member: Membership, folders: dict[str, Any]) -> None:
+    state = SavedSessionState(member, **folders)
+    begun(state, member, 1, "a")
+    state.close()
+    with sqlite3.connect(folders["folder"] / "states") as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(LocalError, match="version 99"):
+        SavedSessionState(member, **folders)
+
+
+def test_requests_that_were_set_back_are_refused(member: Membership, folders: dict[str, Any]) -> None:
+    """Without a counter they lie beside the states: of these the newest tells."""
+    alone = {"folder": folders["folder"]}
+    state = SavedSessionState(member, **alone)
+    begun(state, member, 1, "a")
+    state.close()
+    earlier = (folders["folder"] / "requests").read_bytes()
+    state = SavedSessionState(member, **alone)
+    state.answer(1)
+    begun(state, member, 2, "b")
+    state.close()
+    (folders["folder"] / "requests").write_bytes(earlier)
+    with pytest.raises(LocalError, match="is at request 1, and a run of request 2 is saved"):
+        SavedSessionState(member, **alone)
+
+
+def test_states_that_were_set_back_are_refused(
+    tmp_path: Path, member: Membership, folders: dict[str, Any]
+) -> None:
+    """An answered request does not come back, nor an earlier state of one under way."""
+    state = SavedSessionState(member, **folders)
+    begun(state, member, 1, "a")
+    state.close()
+    shutil.copytree(folders["folder"], tmp_path / "backup")
+    state = SavedSessionState(member, **folders)
+    state.answer(1)
+    begun(state, member, 2, "b")
+    state.close()
+    shutil.rmtree(folders["folder"])
+    shutil.copytree(tmp_path / "backup", folders["folder"])
+    state = SavedSessionState(member, **folders)
+    assert state.number == 2
+    with pytest.raises(ConfigError, match="number"):
+        # Its state is gone, and it is never begun a second time.
+        state.begin_call(1, "sum a", chosen=True)
+    assert state._store.find(member.session.digest, 1, "alice") is not None
+    state.begin_call(3, "sum c", chosen=True)
+    assert state._attempts() == []
+
+
+def test_a_lost_run_is_given_up(member: Membership, folders: dict[str, Any]) -> None:
+    alone = {"folder": folders["folder"]}
+    state = SavedSessionState(member, **alone)
+    begun(state, member, 1, "a")
+    state.close()
+    state = SavedSessionState(member, **alone)
+    row = state._row(role(member, 1, "a")[0])
+    assert row is not None
+    # As it is from `attest-participants` on.
+    attested = msgspec.structs.replace(row.position, flags=row.position.flags | ATTESTED)
+    state._store.swap(row, Row(attested, row.key, b""))
+    with pytest.raises(LostRunError, match="is not restored without a counter; the run may have ended"):
+        state.party_run(*role(member, 1, "a"))
+    assert not state.is_under_way
+    assert state.begin_call(state.following(0), "sum b", chosen=False) == 2
+
+
+def test_a_read_only_folder_is_named(
+    member: Membership, folders: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object, **_named: object) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with pytest.raises(LocalError, match=r"state/lock: cannot open the lock \(Read-only file system\)"):
+            SavedSessionState(member, **folders)
+    (folders["counter"] / "file").write_text("", "utf-8")
+    with pytest.raises(LocalError, match="cannot make the folder"):
+        SavedSessionState(member, folders["counter"] / "file" / "state")
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(errno.ENOLCK, "use a file system with locks"), (errno.EROFS, "cannot be locked")]
+)
+def test_a_file_system_without_locks_is_named(
+    member: Membership, folders: dict[str, Any], monkeypatch: pytest.MonkeyPatch, number: int, text: str
+) -> None:
+    def refuse(_descriptor: int, _operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(LocalError, match=text):
+        SavedSessionState(member, **folders)
+
+
+def test_a_full_disk_loses_nothing(
+    member: Membership, folders: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = SavedSessionState(member, **folders)
+    taken = state.begin_call(1, "sum a", chosen=False)
+    run, _ = state.party_run(*role(member, taken, "a"))
+    with monkeypatch.context() as patch:
+
+        def full(*_arguments: object) -> None:
+            raise LocalError("states: the saved states cannot be used (database or disk is full)")
+
+        patch.setattr("smpc_dp.engine.store.Store.swap", full)
+        with pytest.raises(LocalError, match="disk is full"):
+            run.handle(Start())
+        # Nothing of the step is sent.
+        assert isinstance(run, SavedRun)
+        assert run.resend() == ()
+    run, resumed = state.party_run(*role(member, taken, "a"))
+    assert not resumed
+    assert len(run.handle(Start())) == 1
+
+
+# Sessions
+
+
+@pytest.mark.parametrize(
+    ("protocol", "given", "why"),
+    [
+        ("gopa", NOISY, "'gopa' is not saved yet"),
+        (
+            "secagg",
+            {
+                "epsilon": 1.0,
+                "delta": 1e-6,
+                "records": {"max_rows": 9, "columns": {"age": {"lower": 0, "upper": 99}}},
+                "ask": ["mean(age)"],
+            },
+            "statistics of records are not saved yet",
+        ),
+    ],
+)
+async def test_other_sessions_refuse_a_state_by_name(
+    tmp_path: Path, protocol: str, given: dict[str, object], why: str
+) -> None:
+    path = create_local_session(tmp_path, PARTIES, given, protocol=protocol)
+    with pytest.raises(ConfigError, match=why):
+        await smpc_dp.Session.open(path, "alice", state=tmp_path / "state")
+    with pytest.raises(ConfigError, match=why):
+        await smpc_dp.serve(path, requests=1, state=tmp_path / "state")
+    assert not (tmp_path / "state").exists()
+
+
+async def test_a_counter_is_for_a_state(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="counter: is for a state"):
+        await smpc_dp.Session.open(path, "alice", counter=tmp_path)
+
+
+def test_all_members_of_a_run_join_one_request(path: Path, tmp_path: Path, member: Membership) -> None:
+    """The one that is under way at any of them, or else the next one."""
+    media = (tmp_path / "states", tmp_path / "counters")
+    loaded = member.session
+
+    def options(name: str) -> dict[str, object]:
+        return SavedMembers(loaded, path, None, *media).options(name)
+
+    assert options("alice")["--number"] == 1
+    assert options("aggregator") == {
+        "--state": media[0] / "aggregator",
+        "--counter": media[1] / "aggregator",
+        "--number": None,
+    }
+    for number in (1, 2):
+        alice = SavedSessionState(member, media[0] / "alice", media[1] / "alice")
+        begun(alice, member, number, "")
+        alice.close()
+        # Bob has not begun it.
+        assert options("bob")["--number"] == number
+        alice = SavedSessionState(member, media[0] / "alice", media[1] / "alice")
+        alice.answer(number)
+        alice.answer_last()
+        alice.close()
+        assert options("bob")["--number"] == number + 1
+    serving = Membership.load(path, "aggregator", role="aggregator")
+    assert SavedSessionState(serving, media[0] / "aggregator", media[1] / "aggregator").first_request() == 3
+    assert SavedMembers(loaded, path, None, None, None).options("alice") == {}
+    with pytest.raises(ConfigError, match="is for --state"):
+        SavedMembers(loaded, path, None, None, media[1])
+
+
+class Late:
+    """A session whose others are at a later request."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int | None] = []
+
+    async def sum_encoded(self, *_arguments: object, number: int | None) -> str:
+        self.numbers.append(number)
+        if number != 5:
+            raise smpc_dp.OtherRequestError("alice", number or 0, "", 4, "", 5)
+        return "sum"
+
+
+@pytest.mark.parametrize("with_state", [True, False])
+async def test_a_command_with_a_state_joins_the_request_that_is_shown(
+    member: Membership, path: Path, folders: dict[str, Any], with_state: bool
+) -> None:
+    state = SavedSessionState(member, **folders) if with_state else None
+    host: Any = SimpleNamespace(state=state)
+    for number in (None, 1):
+        late: Any = Late()
+        if with_state and number is None:
+            await VectorTask()._sum(host, late, "sum", np.zeros(1, np.uint8), 0, number=None)
+            assert late.numbers == [1, 5]
+            continue
+        # Without a state, or with a number, the caller says which request it is for.
+        with pytest.raises(smpc_dp.OtherRequestError):
+            await VectorTask()._sum(host, late, "sum", np.zeros(1, np.uint8), 0, number=number)
+        assert late.numbers == [number]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--counter", "c"], "--counter is for --state"),
+        (["--state", "s", "--statistic", "collision", "--epsilon", "1"], "--state is for sums and averages"),
+    ],
+)
+def test_options_of_a_state_go_together(path: Path, options: list[str], text: str) -> None:
+    done = command.smpc_dp("party", str(path), "--as", "alice", *options)
+    assert done.returncode != 0
+    assert text in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_codes_of_a_restored_end_are_texts() -> None:
+    """A tombstone has a code of the closed list, which has a text."""
+    assert {*Code} == {*TEXTS}
+    assert all(TEXTS.values())
+
+
+@pytest.fixture(autouse=True)
+def _without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_syncs(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Close what a test leaves open: locks end with their process."""
+    opened: list[SavedSessionState] = []
+    with pytest.MonkeyPatch.context() as patch:
+        made = SavedSessionState.__init__
+
+        def init(self: SavedSessionState, *arguments: Any, **named: Any) -> None:
+            opened.append(self)
+            made(self, *arguments, **named)
+
+        patch.setattr(SavedSessionState, "__init__", init)
+        yield
+    for one in opened:
+        if "_lock" in vars(one):
+            one.close()
