@@ -16,31 +16,30 @@ from smpc_dp.transport.endpoint import ATTEMPT_SECONDS, BACKUP, Endpoint
 from smpc_dp.transport.sockets import tune
 
 # What the system returns of a host: family, kind, protocol, name and address.
-Found = tuple[Any, Any, int, str, Any]
+AddressInfo = tuple[Any, Any, int, str, Any]
 
 
-async def find_addresses(host: str, port: int) -> list[Found]:
+async def find_addresses(host: str, port: int) -> list[AddressInfo]:
     """Return the addresses of a host; raise OSError for none, also where no answer comes in time."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(ATTEMPT_SECONDS):
         return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
-async def connect(addresses: Sequence[Found]) -> socket.socket:
+async def connect(addresses: Sequence[AddressInfo]) -> socket.socket:
     """Return a TCP connection to the first of these addresses that accepts one; raise the last OSError."""
-    loop, failed = asyncio.get_running_loop(), OSError("no address")
+    failed = OSError("no address")
     for family, kind, protocol, _, address in addresses:
-        sock = socket.socket(family, kind, protocol)
-        sock.setblocking(False)
-        try:
-            async with asyncio.timeout(ATTEMPT_SECONDS):
-                await loop.sock_connect(sock, address)
-        except BaseException as error:
-            sock.close()
-            if not isinstance(error, OSError):
-                raise
-            failed = error
-        else:
+        with contextlib.ExitStack() as stack:
+            sock = stack.enter_context(socket.socket(family, kind, protocol))
+            sock.setblocking(False)
+            try:
+                async with asyncio.timeout(ATTEMPT_SECONDS):
+                    await asyncio.get_running_loop().sock_connect(sock, address)
+            except OSError as error:
+                failed = error
+                continue
+            stack.pop_all()
             return sock
     raise failed
 
@@ -63,7 +62,7 @@ async def secure(endpoint: Endpoint, peer: str, sock: socket.socket) -> Channel:
     return endpoint.channel(peer, stream, transport)
 
 
-async def shown_certificate(addresses: Sequence[Found]) -> bytes | None:
+async def shown_certificate(addresses: Sequence[AddressInfo]) -> bytes | None:
     """Return the certificate that whoever answers shows, DER; None if there is none.
 
     For the description of an error: the connection shows no certificate of this member, and nothing is sent
@@ -82,9 +81,10 @@ async def shown_certificate(addresses: Sequence[Found]) -> bytes | None:
 
 async def _over_tls(sock: socket.socket, context: ssl.SSLContext) -> tuple[asyncio.Transport, Stream]:
     """Return transport and stream of a connection after the TLS handshake; close it on failure."""
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(sock.close)
         async with asyncio.timeout(ATTEMPT_SECONDS):
-            return await asyncio.get_running_loop().create_connection(
+            result = await asyncio.get_running_loop().create_connection(
                 Stream,
                 sock=sock,
                 ssl=context,
@@ -92,6 +92,16 @@ async def _over_tls(sock: socket.socket, context: ssl.SSLContext) -> tuple[async
                 ssl_handshake_timeout=ATTEMPT_SECONDS + BACKUP,
                 ssl_shutdown_timeout=CLOSE_SECONDS,
             )
-    except BaseException:
-        sock.close()
-        raise
+        stack.pop_all()
+    return result
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise OSError unless a process can bind `host`:`port` now; nobody can connect meanwhile."""
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    with socket.socket(family, kind, protocol) as sock:
+        # As a listener does: connections of an earlier process may not have timed out.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
