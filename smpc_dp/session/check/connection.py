@@ -8,8 +8,8 @@ import hashlib
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
 from smpc_dp.identity import certificate
@@ -37,9 +37,9 @@ class FailedCheck(Exception):
         self.check, self.text, self.todo = check, text, todo
 
 
-@dataclass(frozen=True)
+@dataclass
 class Inquirer:
-    """Checks the connection of this member to `peer`, at `address` in place of the roster's if it is given.
+    """Checks the connection of this member to `peer`, at `address` if it is given instead of the roster's.
 
     `file`: the name of the session file in advice.
     """
@@ -49,16 +49,12 @@ class Inquirer:
     peer: Member
     file: str
     address: str | None = None
+    _lines: list[Line] = field(default_factory=list)
 
-    async def lines(self) -> AsyncIterator[Line]:
-        """Yield the lines of the steps, to the first that does not pass."""
+    async def lines(self) -> list[Line]:
+        """Return the lines of the steps, to the first that does not pass."""
         try:
-            host, port = split_address(self.address or self.peer.address or "")
-            addresses = await self._resolve(host, port)
-            yield self._line("name", "ok", f"{host} is {_shown(addresses)}")
-            sock = await self._connect(host, port, addresses)
-            yield self._line("tcp", "ok", f"{host}:{port} accepts connections")
-            channel = await self._secure(sock, addresses)
+            channel = await self._open()
             try:
                 sent = time.time()
                 answer, error = await self._inquire(channel)
@@ -66,26 +62,33 @@ class Inquirer:
             finally:
                 channel.abort()
         except FailedCheck as failed:
-            if failed.check == "versions":
-                yield self._channel()
-            yield self._line(failed.check, "fix", failed.text, failed.todo)
-            return
-        yield self._channel()
-        protocol = f"{self.session.protocol} {self.session.version}"
-        yield self._line("versions", "ok", f"channel {handshake.VERSION}, {protocol}")
-        yield self._digest(answer, error)
-        yield self._clock(answer.clock, sent, received)
+            self._add(failed.check, "fix", failed.text, failed.todo)
+            return self._lines
+        self._add("versions", "ok", f"{self._versions} on both sides")
+        self._add_digest(answer, error)
+        self._add_clock(answer.clock, sent, received)
         if self.peer.name != self.endpoint.identity.name:
             there = "is connected there now" if answer.is_connected else "is not connected there now"
-            yield self._line("connection", "ok", f"'{self.endpoint.identity.name}' {there}")
+            self._add("connection", "ok", f"'{self.endpoint.identity.name}' {there}")
+        return self._lines
 
-    def _line(self, check: ConnectionCheck, state: State, text: str, todo: str = "") -> Line:
-        """Return a line of this connection."""
-        return Line(check, state, text, todo, self.peer.name)
+    async def _open(self) -> Channel:
+        """Return the channel before the hello; raise FailedCheck at the first step that does not pass."""
+        host, port = split_address(self.address or self.peer.address or "")
+        addresses = await self._resolve(host, port)
+        self._add("name", "ok", f"{host} is {_shown(addresses)}")
+        sock = await self._connect(host, port, addresses)
+        self._add("tcp", "ok", f"{host}:{port} accepts connections")
+        return await self._secure(sock, addresses)
 
-    def _channel(self) -> Line:
-        """Return the line of a channel whose two ends know each other's keys."""
-        return self._line("channel", "ok", f"'{self.peer.name}' has its key, {brief(self.peer.public_key)}")
+    def _add(self, check: ConnectionCheck, state: State, text: str, todo: str = "") -> None:
+        """Add a line of this connection."""
+        self._lines.append(Line(check, state, text, todo, self.peer.name))
+
+    @property
+    def _versions(self) -> str:
+        """Versions that the two ends must have in common."""
+        return f"channel {handshake.VERSION}, {self.session.protocol} {self.session.version}"
 
     async def _resolve(self, host: str, port: int) -> Sequence[AddressInfo]:
         """Return the addresses of the peer's host."""
@@ -192,11 +195,15 @@ class Inquirer:
 
     async def _inquire(self, channel: Channel) -> tuple[handshake.Answer, SmpcError | None]:
         """Return the peer's answer, and the error if the sessions differ."""
-        name = self.peer.name
+        name, has_key = self.peer.name, f"'{self.peer.name}' has its key, {brief(self.peer.public_key)}"
         roster = _SAME_ROSTER.format(file=self.file)
         try:
             async with asyncio.timeout(HELLO_SECONDS):
-                return await handshake.inquire(channel, self.endpoint.identity.name, self.endpoint.described)
+                result = await handshake.inquire(
+                    channel, self.endpoint.identity.name, self.endpoint.described
+                )
+            self._add("channel", "ok", has_key)
+            return result
         except TimeoutError:
             text, todo = (
                 f"no answer in {HELLO_SECONDS:g} s",
@@ -208,18 +215,20 @@ class Inquirer:
                 f"{roster} `smpc-dp --version` prints the release.",
             )
         except PeerFault as error:
+            self._add("channel", "ok", has_key)
             todo = "Install the same release on both hosts: `smpc-dp --version` prints it."
             raise FailedCheck("versions", f"'{name}' {error.reason}", todo) from None
         except SmpcError as error:
             text, todo = str(error), f"Look at the log of '{name}'."
         raise FailedCheck("channel", text, todo)
 
-    def _digest(self, answer: handshake.Answer, error: SmpcError | None) -> Line:
-        """Return the line of the session digests."""
+    def _add_digest(self, answer: handshake.Answer, error: SmpcError | None) -> None:
+        """Add the line of the session digests."""
         if error is None:
-            return self._line("digest", "ok", f"{brief(self.session.digest)} on both sides")
+            self._add("digest", "ok", f"{brief(self.session.digest)} on both sides")
+            return
         differences = str(error).replace(f"session file differs from that of '{self.peer.name}': ", "")
-        return self._line(
+        self._add(
             "digest",
             "fix",
             f"{self.session.digest.hex()} here, {answer.session_digest.hex()} there; {differences}",
@@ -227,14 +236,15 @@ class Inquirer:
             "wrong file.",
         )
 
-    def _clock(self, theirs: int, sent: float, received: float) -> Line:
-        """Return the line of the difference of the clocks, which is known to half the round trip."""
+    def _add_clock(self, theirs: int, sent: float, received: float) -> None:
+        """Add the line of the difference of the clocks, which is known to half the round trip."""
         ahead = round(500 * (sent + received)) - theirs
         doubt = max(0, round(500 * (received - sent)))
         if abs(ahead) - doubt <= CLOCK_MS:
-            return self._line("clock", "ok", f"{abs(ahead) / 1000:.1f} s apart (at most {doubt} ms of delay)")
+            self._add("clock", "ok", f"{abs(ahead) / 1000:.1f} s apart (at most {doubt} ms of delay)")
+            return
         which = "ahead of" if ahead > 0 else "behind"
-        return self._line(
+        self._add(
             "clock",
             "note",
             f"this host's clock is {_duration(abs(ahead))} {which} that of '{self.peer.name}'",

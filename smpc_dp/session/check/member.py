@@ -95,7 +95,7 @@ async def _port(host: Host, endpoint: Endpoint | None) -> Line:
     if host.member.role == "party" and host.session.topology != "direct":
         return Line("port", "note", line.text, "Right while this party runs. Otherwise: " + line.todo)
     own = Inquirer(endpoint, host.session, member, host.path.name, address)
-    states = {one.check: one async for one in own.lines()}
+    states = {one.check: one for one in await own.lines()}
     if (digest := states.get("digest")) is None:
         return line
     listens = f"{address}: '{member.name}' listens there"
@@ -108,8 +108,7 @@ async def _connection(host: Host, endpoint: Endpoint | None, peer: Member) -> li
     """Return the lines of the connection to a member, of which those after a fault are skipped."""
     lines: list[Line] = []
     if endpoint is not None:
-        inquirer = Inquirer(endpoint, host.session, peer, host.path.name)
-        lines = [line async for line in inquirer.lines()]
+        lines = await Inquirer(endpoint, host.session, peer, host.path.name).lines()
     checked = {line.check for line in lines}
     rest = [check for check in CONNECTION_CHECKS if check not in checked]
     return [*lines, *(Line(check, "skipped", SKIPPED, member=peer.name) for check in rest)]
