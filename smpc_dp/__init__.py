@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from smpc_dp.session.aggregator import serve
     from smpc_dp.session.session import Session, connect
     from smpc_dp.session.session_file import write_session
+    from smpc_dp.web_settings import WebSettings
 else:
     # Loaded at their first use: loading takes long, and the command line must catch Ctrl-C before it.
     _HOMES = {
@@ -50,6 +51,7 @@ else:
         "smpc_dp.logs.audits.audit_selection": ("CheckpointPolicy",),
         "smpc_dp.session.session": ("Session", "connect"),
         "smpc_dp.session.session_file": ("write_session",),
+        "smpc_dp.web_settings": ("WebSettings",),
     }
     _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -87,6 +89,7 @@ __all__ = [
     "StatisticResult",
     "TimeoutFault",
     "VerificationError",
+    "WebSettings",
     "__version__",
     "audit",
     "connect",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from smpc_dp.records.table import Source, Table
     from smpc_dp.session.planned import SessionPlan
     from smpc_dp.trees import Bounds
+    from smpc_dp.web_settings import WebSettings
 
 __all__ = ["Session", "connect"]
 
@@ -162,6 +163,7 @@ class Session:
         on_event: OnEvent = ignore,
         role: MakeParty | None = None,
         table: Source | Table | None = None,
+        web: WebSettings | None = None,
     ) -> Self:
         """Connect, and return a session that stays open until `close`, or the end of its `with` block.
 
@@ -179,6 +181,7 @@ class Session:
                     on_event=on_event,
                     role=role,
                     table=table,
+                    web=web,
                 )
             )
         except BaseException:

@@ -10,8 +10,9 @@ import typer
 
 from smpc_dp.console.output import print_json
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
+from smpc_dp.identity.address import check_address
 from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
-from smpc_dp.identity.roster import Role, split_address
+from smpc_dp.identity.roster import Role
 from smpc_dp.session.session_file import roster_entry
 
 
@@ -20,7 +21,11 @@ def keygen(
     out: Annotated[Path, typer.Option(help="Folder for NAME.key.")] = Path("keys"),
     role: Annotated[Role, typer.Option(help="Role in the printed entry.")] = "party",
     address: Annotated[
-        str | None, typer.Option(help="host:port in the printed entry; needed unless it is a party.")
+        str | None,
+        typer.Option(
+            help="host:port, or of an aggregator wss://host/path, in the printed entry; needed unless it is "
+            "a party."
+        ),
     ] = None,
     checkpoints: Annotated[
         bool,
@@ -84,6 +89,6 @@ def _check_address(role: Role, address: str | None) -> None:
             )
         return
     try:
-        split_address(address)
+        check_address(address, role)
     except ValueError as error:
         raise ConfigError.at("--address", str(error), ConfigCheck.FORMAT) from None

@@ -24,6 +24,7 @@ from smpc_dp.session.member import Membership
 from smpc_dp.session.session_file import load_session
 from smpc_dp.session.tasks import find_task, task_of
 from smpc_dp.session.tolerance import tolerances
+from smpc_dp.web_settings import PING_SECONDS, WebSettings
 
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role
@@ -93,6 +94,35 @@ def party(
         Path | None,
         typer.Option(help="Party: fetch the log of a verifiable run, audit it, and keep it there."),
     ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option(
+            help="Party, of an aggregator at wss://: certificates (PEM) to trust, beside the system's."
+        ),
+    ] = None,
+    ping: Annotated[
+        float | None,
+        typer.Option(
+            help=f"Party, of an aggregator at wss://: seconds between pings; default {PING_SECONDS:g}."
+        ),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-certificate",
+            help="Aggregator at wss:// that no balancer is before: its chain for HTTPS (PEM).",
+        ),
+    ] = None,
+    certificate_key: Annotated[
+        Path | None, typer.Option("--tls-key", help="The private key of --tls-certificate (PEM).")
+    ] = None,
+    behind: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Aggregator at wss://: address or network of a balancer, whose header X-Forwarded-For is "
+            "believed; may be given several times."
+        ),
+    ] = None,
     report: ReportPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     events: Annotated[bool, typer.Option("--events", hidden=True)] = False,
@@ -110,12 +140,13 @@ def party(
     sums |= {"--clip": clip or None, "--number": number}
     if serves:
         given = {"--input": vector, **sums, "--ledger": ledger, "--audit": audit, "--report": report}
-        _refuse_given(given, f"is for parties, and '{name}' is the {role}")
+        _refuse_given(given | {"--ca": ca, "--ping": ping}, f"is for parties, and '{name}' is the {role}")
         if role == "server":
             _refuse_given({"--board": board}, f"is for an aggregator, and '{name}' is a server")
     else:
         called = loaded.roster.aggregator is None and not loaded.roster.servers
         given = {"--requests": requests, "--board": board, "--listen": None if called else listen}
+        given |= {"--tls-certificate": certificate, "--tls-key": certificate_key, "--behind": behind}
         _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
     requested = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
     if requested is not None:
@@ -134,7 +165,8 @@ def party(
     watch: OnEvent = Reporting.watched(
         reporting, print_event if events else partial(_show, first, endless=endless)
     )
-    host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch, print_note)
+    web = _web_settings(ca, ping, certificate, certificate_key, behind)
+    host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch, print_note, web)
     own = task_of(loaded)
     given = {**sums, "--requests": requests, "--audit": audit, "--report": report}
     # What else a statistic of pairs has is not for the session's own task to refuse.
@@ -144,7 +176,7 @@ def party(
     results: list[Any] = []
 
     async def compute() -> Report | None:
-        member = Membership.load(session, name, key, role, loaded)
+        member = Membership.load(session, name, key, role, loaded, web)
         if serves:
             served = own.steps(loaded) if requests is None else requests
             for line in await own.serve(host, role, served, results):
@@ -169,6 +201,19 @@ def party(
     if results and all(written) and not (serves or as_json or events or ledger):
         console().print(UNCHARGED)
     raise typer.Exit(code or int(not all(written)))
+
+
+def _web_settings(
+    ca: Path | None,
+    ping: float | None,
+    certificate: Path | None,
+    certificate_key: Path | None,
+    behind: list[str] | None,
+) -> WebSettings | None:
+    """Return the settings of connections over HTTPS; None if none is given."""
+    seconds = PING_SECONDS if ping is None else ping
+    settings = WebSettings(ca, seconds, certificate, certificate_key, tuple(behind or ()))
+    return None if settings == WebSettings() else settings
 
 
 def _role(loaded: SessionFile, name: str, path: Path) -> Role:

@@ -21,6 +21,7 @@ from smpc_dp.cli.statistics import plan_lines
 from smpc_dp.console.options import refuse_given
 from smpc_dp.console.output import UNCHARGED, check_can_write, console, deliver, report_error, report_line
 from smpc_dp.errors import ConfigCheck, ConfigError, Issues, LocalError, SmpcError
+from smpc_dp.identity.address import is_web_address
 from smpc_dp.session.events import Event, OnEvent, ignore
 from smpc_dp.session.inputs import find_input, read_weights
 from smpc_dp.session.launcher import Launcher, ProcessOutcome, member_command, run_child
@@ -294,6 +295,9 @@ def _check_addresses(loaded: SessionFile) -> None:
     for member in roster:
         if member.address is None or (member.role == "party" and served):
             continue
+        if is_web_address(member.address):
+            reason = f"{member.name}: its address is wss://; on one machine members meet at host:port"
+            raise ConfigError.at("roster", reason, ConfigCheck.UNSUPPORTED)
         try:
             check_free(member.address)
         except LocalError as error:

@@ -20,6 +20,7 @@ from smpc_dp.session.launcher import run_child
 from smpc_dp.session.member import Membership
 from smpc_dp.session.planned import session_plan
 from smpc_dp.session.tasks import task_of
+from smpc_dp.web_settings import WebSettings
 
 if TYPE_CHECKING:
     from smpc_dp.records.record_result import RecordResult
@@ -36,6 +37,10 @@ def statistics(
     key: Annotated[Path | None, typer.Option(help="Identity file; default keys/NAME.key.")] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="Its privacy ledger, charged before anything of its rows leaves.")
+    ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option(help="Of an aggregator at wss://: certificates (PEM) to trust, beside the system's."),
     ] = None,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     simultaneous: Annotated[
@@ -59,8 +64,9 @@ def statistics(
     check_can_write(out)
     reporting = Reporting.of(report)
     watch = Reporting.watched(reporting, _show)
-    host = HostMember(session, name, table, key, None, ledger, None, None, watch, print_note)
-    membership = Membership.load(session, name, key)
+    web = None if ca is None else WebSettings(ca_file=ca)
+    host = HostMember(session, name, table, key, None, ledger, None, None, watch, print_note, web)
+    membership = Membership.load(session, name, key, web=web)
     results: list[RecordResult] = []
     problems: list[str] = []
     code = unwritten = 0

@@ -14,6 +14,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, VerificationError
 from smpc_dp.identity import certificate
+from smpc_dp.identity.address import check_address, is_web_address
 
 Role = Literal["party", "aggregator", "server"]
 ROLES: tuple[str, ...] = get_args(Role)
@@ -22,13 +23,12 @@ PUBLIC_KEY_BYTES = 32
 T = TypeVar("T")
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
-_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
-_IPV6 = re.compile(r"\[[0-9A-Fa-f:.]{2,45}\]")
 
 
 class Member(msgspec.Struct, frozen=True):
-    """Entry of the roster: `public_key` is Ed25519 (32 bytes), `certificate` DER, `address` `host:port`.
+    """Entry of the roster: `public_key` is Ed25519 (32 bytes), `certificate` DER.
 
+    `address`: `host:port`, or of an aggregator also `wss://host[:port]/path`; None: nobody dials the member.
     `checkpoint_key`: of an aggregator that signs checkpoints of its session logs, Ed25519; else None.
     """
 
@@ -55,16 +55,6 @@ def entry_of(member: Member) -> dict[str, object]:
 def is_name(name: str) -> bool:
     """Tell whether `name` has 1 to 63 of a-z, 0-9, '_', '.', '-', the first a letter or digit."""
     return _NAME.fullmatch(name) is not None
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Return host and port (1 to 65535) of `host:port` or `[ipv6]:port`; raise ValueError for other text."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not (_HOST.fullmatch(host) or _IPV6.fullmatch(host)):
-        raise ValueError(f"'{address}' is not of the form host:port")
-    if not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
-        raise ValueError(f"the port in '{address}' is not in 1 to 65535")
-    return host.strip("[]"), int(port)
 
 
 class Roster:
@@ -196,6 +186,7 @@ def check_members(members: Iterable[Member], *, requires_aggregator: bool = True
             issues += _repeated(f"{where}.address", addresses, member.address, position)
         if member.role == "aggregator":
             aggregators.append(member.name)
+    issues += _names_in_path(listed)
     if len(aggregators) > 1:
         issues.add_issue(
             "roster",
@@ -224,7 +215,7 @@ def check_member(where: str, member: Member) -> list[ConfigIssue]:
         )
     if member.address is not None:
         try:
-            split_address(member.address)
+            check_address(member.address, member.role)
         except ValueError as error:
             issues.add_issue(f"{where}.address", str(error), ConfigCheck.FORMAT)
     elif member.role in ("aggregator", "server"):
@@ -242,6 +233,18 @@ def check_member(where: str, member: Member) -> list[ConfigIssue]:
         except VerificationError as error:
             issues.add_issue(f"{where}.certificate", str(error), ConfigCheck.FORMAT)
     return issues + _check_checkpoint_key(where, member)
+
+
+def _names_in_path(listed: tuple[Member, ...]) -> Iterator[ConfigIssue]:
+    """Yield a fault for each address over HTTPS whose path names a member: others than members see it."""
+    names = {member.name for member in listed}
+    for position, member in enumerate(listed):
+        if member.address is None or not is_web_address(member.address):
+            continue
+        for segment in member.address.split("/")[3:]:
+            if segment in names:
+                reason = f"the path names '{segment}', and others than members see it: choose another"
+                yield ConfigIssue(f"roster[{position}].address", reason, ConfigCheck.CONFLICT)
 
 
 def _check_checkpoint_key(where: str, member: Member) -> list[ConfigIssue]:

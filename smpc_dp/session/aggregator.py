@@ -46,6 +46,7 @@ from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
     from smpc_dp.session.call_types import Kernel, StatisticResult
+    from smpc_dp.web_settings import WebSettings
 
 # After the last request logs are shown for at most so many step times: no party can keep an aggregator for
 # ever.
@@ -460,6 +461,7 @@ async def serve(
     kernels: Sequence[Kernel] = (),
     board: str | os.PathLike[str] | None = None,
     role: MakeAggregator = make_aggregator,
+    web: WebSettings | None = None,
 ) -> list[Result | RecordResult | StatisticResult | SmpcError]:
     """Run the aggregator of a session until `requests` are served.
 
@@ -478,6 +480,7 @@ async def serve(
             beside the session file.
         role: makes the aggregator's role in each request for a sum, in place of the protocol's own: an
             aggregator that deviates, for tests and demonstrations.
+        web: settings of the HTTP server, where the aggregator's address is `wss://host/path`.
 
     Returns:
         For each request its sum, its answers or its statistic, or the error that it ended with.
@@ -487,7 +490,7 @@ async def serve(
     """
     if requests is not None and requests < 0:
         raise ConfigError.at("requests", f"must be at least 0, is {requests}", ConfigCheck.RANGE)
-    membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
+    membership = Membership.load(session, name or aggregator_name(session), key, "aggregator", web=web)
     membership.refuse_others("vector", "records")
     await membership.load_generators()
     opening = open_aggregator(

@@ -12,6 +12,7 @@ from smpc_dp.session.events import OnEvent
 from smpc_dp.session.inputs import SUFFIXES, find_input
 from smpc_dp.session.planned import NoiseWarning, UnchargedWarning
 from smpc_dp.session.session import Session, connect
+from smpc_dp.web_settings import WebSettings
 
 
 def _ignore(_line: str) -> None:
@@ -33,6 +34,7 @@ class HostMember:
     watch: OnEvent
     # Shows a line to this member alone.
     note: Callable[[str], None] = _ignore
+    web: WebSettings | None = None
 
     def input_among(self, suffixes: Collection[str]) -> Path:
         """Return the file of its vector, record or data, by default one beside the session file.
@@ -57,4 +59,5 @@ class HostMember:
             ledger=self.ledger,
             listen_on=self.listen,
             on_event=self.watch,
+            web=self.web,
         )

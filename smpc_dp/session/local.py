@@ -12,11 +12,12 @@ from pathlib import Path
 
 from smpc_dp.engine.registry import find_protocol
 from smpc_dp.errors import LocalError
+from smpc_dp.identity.address import split_address
 from smpc_dp.identity.keys import Identity
-from smpc_dp.identity.roster import Role, split_address
+from smpc_dp.identity.roster import Role
 from smpc_dp.session.member import default_key
 from smpc_dp.session.session_file import Timeouts, write_session
-from smpc_dp.transport.endpoint import listening
+from smpc_dp.transport.accept_loop import listening
 
 __all__ = ["Timeouts", "create_local_session"]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.decoding import Buffer
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault
+from smpc_dp.identity.address import WebAddress, is_web_address, split_address
 from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
-from smpc_dp.identity.roster import split_address
 from smpc_dp.logs.seen import SUFFIX, SeenRuns
 from smpc_dp.session.room import check_room
 from smpc_dp.session.session_file import SessionFile, load_session
@@ -24,6 +24,7 @@ from smpc_dp.transport.endpoint import SMALL_BUDGET, Endpoint
 from smpc_dp.transport.framing import MAX_FRAME, InflightBudget
 from smpc_dp.transport.interfaces import PeerEndpoint
 from smpc_dp.transport.spool import SpoolFolder
+from smpc_dp.web_settings import DEFAULT, WebSettings
 from smpc_dp.wire.envelope import EVERYONE, Envelope
 from smpc_dp.wire.large_fields import LARGE
 from smpc_dp.wire.signing import Context, decode_envelope, envelope_buffers, group_operation
@@ -73,7 +74,8 @@ class Membership:
     """Checked session file and identity of the member that this process acts for.
 
     `parameters`: of the session's sums, as of `requests_of`. `group`: the parties of a group's request, in
-    roster order; None: all parties. `one_process`: the objects that the members of a simulation share.
+    roster order; None: all parties. `one_process`: the objects that the members of a simulation share. `web`:
+    settings of connections over HTTPS.
     """
 
     session: SessionFile
@@ -82,6 +84,7 @@ class Membership:
     key_file: Path
     group: tuple[str, ...] | None = None
     one_process: OneProcess | None = None
+    web: WebSettings = DEFAULT
 
     @classmethod
     def load(
@@ -91,6 +94,7 @@ class Membership:
         key: str | os.PathLike[str] | None = None,
         role: str = "party",
         loaded: SessionFile | None = None,
+        web: WebSettings | None = None,
     ) -> Membership:
         """Load session file and key; nothing is sent.
 
@@ -99,6 +103,7 @@ class Membership:
             name: the member; it must be in the roster, in this role.
             key: its identity file; by default `keys/NAME.key` beside the session file.
             loaded: the session file, where it has been read before.
+            web: settings of connections over HTTPS, where the aggregator has an address `wss://host/path`.
 
         Raises:
             ConfigError, LocalError: the file, the name or the key is wrong.
@@ -115,9 +120,14 @@ class Membership:
             raise ConfigError.at(
                 "roster", f"'{name}' is {member.role}, not {role}, in {path}", ConfigCheck.CONFLICT
             )
+        aggregator = session.roster.aggregator
+        served = aggregator is not None and is_web_address(aggregator.address or "")
+        if web is not None and not served:
+            reason = "settings of HTTPS are for an aggregator at wss://, which this session has not"
+            raise ConfigError.at("web", reason, ConfigCheck.CONFLICT)
         key_file = Path(key if key is not None else default_key(path, name))
         identity = load_identity(key_file, name, member.public_key, f"roster[{name}].public_key")
-        return cls(session, identity, parameters, key_file)
+        return cls(session, identity, parameters, key_file, web=web or DEFAULT)
 
     @property
     def name(self) -> str:
@@ -152,7 +162,10 @@ class Membership:
     def address(self, listen_on: str | None) -> tuple[str, int]:
         """Return host and port to bind, by default those of the roster; raise ConfigError for no address."""
         try:
-            return split_address(listen_on or self.session.roster.member(self.name).address or "")
+            address = self.session.roster.member(self.name).address or ""
+            if listen_on is None and is_web_address(address):
+                return WebAddress.parse(address)[:2]
+            return split_address(listen_on or address)
         except ValueError as error:
             raise ConfigError.at("listen_on", str(error), ConfigCheck.FORMAT) from None
 
@@ -182,6 +195,7 @@ class Membership:
             max_message=largest,
             budget=_budget(inflight, largest, others, timeouts.step, spools),
             small_budget=_budget(SMALL_BUDGET, min(largest, MAX_FRAME), others, timeouts.step),
+            web=self.web,
         )
 
     @property

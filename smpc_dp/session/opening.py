@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.records.requests.record_requests import ReadyRows
     from smpc_dp.records.table import Source, Table
+    from smpc_dp.web_settings import WebSettings
 
 
 async def prepare(
@@ -29,9 +30,10 @@ async def prepare(
     key: str | os.PathLike[str] | None,
     ledger: str | os.PathLike[str] | None,
     table: Source | Table | None,
+    web: WebSettings | None,
 ) -> tuple[Membership, Ledger | None, ReadyRows | None]:
     """Return a party's membership, ledger and rows, checked before it connects; errors as of `connect`."""
-    membership = Membership.load(session, party, key)
+    membership = Membership.load(session, party, key, web=web)
     await membership.load_generators()
     warn_of_noise(membership.session)
     if ledger is None and membership.session.parameters.keys() & {"epsilon", BUDGET}:

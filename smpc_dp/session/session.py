@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from smpc_dp.session.member import Membership
     from smpc_dp.session.planned import SessionPlan
     from smpc_dp.trees import Bounds
+    from smpc_dp.web_settings import WebSettings
 
 
 class Session:
@@ -78,6 +79,7 @@ class Session:
         on_event: OnEvent = ignore,
         role: MakeParty | None = None,
         table: Source | Table | None = None,
+        web: WebSettings | None = None,
     ) -> Session:
         """Connect as `connect` does, and return a session that stays open until `close`.
 
@@ -88,7 +90,7 @@ class Session:
         from smpc_dp.session.opening import open_connection, prepare
 
         on_event = with_logging(on_event)
-        membership, book, rows = await prepare(session, party, key, ledger, table)
+        membership, book, rows = await prepare(session, party, key, ledger, table, web)
         connection = await open_connection(membership, on_event, listen_on, role)
         return cls(membership, connection, on_event, book, rows)
 
@@ -561,6 +563,7 @@ async def connect(
     on_event: OnEvent = ignore,
     role: MakeParty | None = None,
     table: Source | Table | None = None,
+    web: WebSettings | None = None,
 ) -> AsyncIterator[Session]:
     """Connect `party` to the aggregator of a session file, over mutual TLS 1.3 pinned to its roster.
 
@@ -580,6 +583,8 @@ async def connect(
             deviates, for tests and demonstrations. For sessions with an aggregator.
         table: the rows of this party for `Session.statistics`, which take no time of others: they are read
             and summed before it connects.
+        web: settings of connections over HTTPS, such as a CA file, where the aggregator has an address
+            `wss://host/path`. Proxies are those of `HTTPS_PROXY` and `NO_PROXY`.
 
     Raises:
         ConfigError: every fault of the session file, or its differences from the aggregator's; another
@@ -598,6 +603,7 @@ async def connect(
         on_event=on_event,
         role=role,
         table=table,
+        web=web,
     )
     try:
         yield opened

@@ -13,7 +13,8 @@ from typing import Any
 
 from smpc_dp.crypto.tls import TlsConnection, TlsError
 from smpc_dp.errors import Check, LocalError, PeerFault, TimeoutFault
-from smpc_dp.identity.roster import Member, split_address
+from smpc_dp.identity.address import split_address
+from smpc_dp.identity.roster import Member
 from smpc_dp.transport import handshake, tls
 from smpc_dp.transport.blocking import BlockingChannel, BlockingStream, Halt
 from smpc_dp.transport.endpoint import ATTEMPT_SECONDS, Endpoint, address_of

@@ -12,7 +12,8 @@ from typing import Any
 from smpc_dp.errors import Check, PeerFault
 from smpc_dp.transport import tls
 from smpc_dp.transport.channel import CLOSE_SECONDS, Channel, Stream
-from smpc_dp.transport.endpoint import ATTEMPT_SECONDS, BACKUP, Endpoint
+from smpc_dp.transport.endpoint import ATTEMPT_SECONDS, Endpoint
+from smpc_dp.transport.listener import BACKUP
 from smpc_dp.transport.sockets import tune
 
 # What the system returns of a host: family, kind, protocol, name and address.

@@ -19,7 +19,8 @@ from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member, Roster
 from smpc_dp.transport import framing, handshake, tls
 from smpc_dp.transport.channel import Channel
-from smpc_dp.transport.endpoint import Endpoint, Listener, dial, listen
+from smpc_dp.transport.endpoint import Endpoint, dial, listen
+from smpc_dp.transport.listener import Listener
 from smpc_dp.wire.canonical_session import session_json
 
 SESSION: dict[str, object] = {"protocol": "secagg", "version": 1, "parameters": {"length": 10}}

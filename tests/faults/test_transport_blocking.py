@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from smpc_dp.capabilities.pairs.requests import pairwise
 from smpc_dp.capabilities.pairs.requests.pairwise import PairwiseMember, create_pairwise_session
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.identity.address import split_address
 from smpc_dp.identity.keys import Identity
-from smpc_dp.identity.roster import Roster, split_address
+from smpc_dp.identity.roster import Roster
 from smpc_dp.session.session_file import Timeouts
 from smpc_dp.transport import blocking, handshake
 from smpc_dp.transport import connect as connecting

@@ -293,7 +293,7 @@ async def test_dripping_frame(net: Net, outcome: ProcessOutcome) -> None:
 
 async def test_silent_strangers_do_not_keep_members_out(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("smpc_dp.transport.strangers.GRACE", 0.1)
-    monkeypatch.setattr("smpc_dp.transport.endpoint.HANDSHAKE_SECONDS", 3600)
+    monkeypatch.setattr("smpc_dp.transport.listener.HANDSHAKE_SECONDS", 3600)
     server = await net.listen(net.endpoint("agg", connect_timeout=3600, max_pending=4))
     strangers = [await net.raw(server.address) for _ in range(12)]
     await net.dial("alice", server.address)
@@ -305,7 +305,7 @@ async def test_500_idle_connections_do_not_keep_members_out(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Members that come after them are let in before the strangers' time is over."""
-    monkeypatch.setattr("smpc_dp.transport.endpoint.HANDSHAKE_SECONDS", 3600)
+    monkeypatch.setattr("smpc_dp.transport.listener.HANDSHAKE_SECONDS", 3600)
     server = await net.listen(net.endpoint("agg", connect_timeout=3600, max_pending=256))
     with contextlib.ExitStack() as stack:
         for _ in range(500):

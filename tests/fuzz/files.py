@@ -15,9 +15,10 @@ from smpc_dp.capabilities.learn.data import read_table
 from smpc_dp.engine.phases.last_results import check_contradiction
 from smpc_dp.errors import VerificationError
 from smpc_dp.identity import certificate
+from smpc_dp.identity.address import split_address
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.packed_roster import RosterPacker
-from smpc_dp.identity.roster import check_members, entry_of, is_name, split_address
+from smpc_dp.identity.roster import check_members, entry_of, is_name
 from smpc_dp.logs.audits.log_session import parse_session_text
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.gopa.graphs import read_edges

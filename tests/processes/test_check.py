@@ -29,8 +29,8 @@ from cryptography.x509.oid import NameOID
 
 import smpc_dp
 from smpc_dp.errors import Check
+from smpc_dp.identity.address import split_address
 from smpc_dp.identity.keys import Identity
-from smpc_dp.identity.roster import split_address
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.accountant.store import locked
 from smpc_dp.session.check import folders

@@ -17,7 +17,7 @@ from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.party import _show as show_event
 from smpc_dp.engine.phases.messages import ATTEST_TOTAL, PARTY_STEPS
 from smpc_dp.engine.result import Result
-from smpc_dp.identity.roster import split_address
+from smpc_dp.identity.address import split_address
 from smpc_dp.session import awaited
 from smpc_dp.session.events import Event
 from smpc_dp.session.local import create_local_session

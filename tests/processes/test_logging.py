@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from smpc_dp.identity.roster import split_address
+from smpc_dp.identity.address import split_address
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.session_file import Timeouts, load_session
 

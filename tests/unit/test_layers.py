@@ -47,7 +47,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"records"}),
     frozenset({"console", "privacy"}),
     frozenset({"identity", "trees"}),
-    frozenset({"executors", "generator_cache", "report", "seen", "settings"}),
+    frozenset({"executors", "generator_cache", "report", "seen", "settings", "web_settings"}),
     frozenset({"crypto", "database", "encoding", "files"}),
     frozenset({"ball", "box", "extensions", "fixed_point", "optional", "values"}),
     frozenset({"_core", "decoding", "errors", "platforms", "signals", "summary", "when_read"}),

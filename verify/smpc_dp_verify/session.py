@@ -25,6 +25,9 @@ VERIFIABLE = (BEFORE, 3, 4)
 # Keys of the parameters, and how deep their tables and arrays are within each other, at most.
 MOST_KEYS, MOST_DEPTH = 1000, 32
 HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]{2,45}\]")
+PATH = re.compile(
+    r"(?!(?:board|healthz|metrics|readyz)(?:/|$))[A-Za-z0-9_~-]{1,64}(?:/[A-Za-z0-9_~-]{1,64}){0,7}"
+)
 
 
 @dataclass(frozen=True)
@@ -72,20 +75,28 @@ def _roster(roster: list[dict[str, Any]]) -> tuple[dict[str, Ed25519PublicKey], 
         roles[member["role"]].append(name)
         check_certificate(read_value(member["certificate"], "base64"), name, key)
         required(member["role"] == "party" or "address" in member, "an address")
-        addresses += [_address(member["address"])] if "address" in member else []
+        if "address" in member:
+            addresses.append(_address(member["address"], member["role"]))
         if "checkpoint_key" in member:
             required(member["role"] == "aggregator", "a key of checkpoints")
             checkpoint_key = read_value(member["checkpoint_key"], "hash")
     required(len({*addresses}) == len(addresses), "two members of one address")
+    paths = [segment for text in addresses if text.startswith("wss://") for segment in text.split("/")[3:]]
+    required(keys.keys().isdisjoint(paths), "an address that names a member")
     required(len(roles["aggregator"]) == 1 and 0 < len(roles["party"]) <= MOST_PARTIES, "the roster")
     required(checkpoint_key not in keys.values(), "two members of one name or key")
     loaded = {name: Ed25519PublicKey.from_public_bytes(key) for name, key in keys.items()}
     return loaded, roles["party"], roles["aggregator"][0], checkpoint_key
 
 
-def _address(text: str) -> str:
-    """Return an address, host:port, or refuse it."""
-    host, colon, port = text.rpartition(":")
+def _address(text: str, role: str) -> str:
+    """Return an address, host:port or of an aggregator wss://host[:port]/path, or refuse it."""
+    listed = text
+    if text.startswith("wss://"):
+        server, _, path = text.removeprefix("wss://").partition("/")
+        required(role == "aggregator" and PATH.fullmatch(path) and not server.endswith(":443"), "an address")
+        listed = server if re.search(":[0-9]*$", server) else f"{server}:443"
+    host, colon, port = listed.rpartition(":")
     is_port = re.fullmatch("[0-9]{1,5}", port) and 1 <= int(port) <= 65_535
     required(colon and HOST.fullmatch(host) and is_port, "an address")
     return text

@@ -8,10 +8,11 @@ import os
 from collections.abc import Callable
 
 from smpc_dp.errors import LocalError, SmpcError
-from smpc_dp.identity.roster import split_address
+from smpc_dp.identity.address import split_address
 from smpc_dp.session.member import Membership
-from smpc_dp.transport.endpoint import Endpoint, Listener, dial
+from smpc_dp.transport.endpoint import Endpoint, dial
 from smpc_dp.transport.interfaces import PeerChannel, PeerListener
+from smpc_dp.transport.listener import Listener
 from smpc_dp.transport.tls import Contexts
 
 # Connections of strangers, so many at once and so often; seconds until the next ones.

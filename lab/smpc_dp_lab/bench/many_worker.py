@@ -24,7 +24,7 @@ from smpc_dp.engine.result import Result
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.session_protocol import MakeParty
 from smpc_dp.errors import LocalError, SmpcError
-from smpc_dp.identity.roster import split_address
+from smpc_dp.identity.address import split_address
 from smpc_dp.session.connection import AggregatorConnection, Connection
 from smpc_dp.session.events import Event
 from smpc_dp.session.member import Membership

@@ -218,6 +218,7 @@ class LearnerTask(Task):
             listen_on=host.listen,
             on_event=host.watch,
             board=host.board,
+            web=host.web,
         )
         return [f"request {request}: {reason}" for request, reason in failures.items()]
 
@@ -242,6 +243,7 @@ class LearnerTask(Task):
             key=host.key,
             ledger=host.ledger,
             on_event=host.watch,
+            web=host.web,
         )
         results.append(learned)
 

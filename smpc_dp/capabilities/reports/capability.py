@@ -108,6 +108,7 @@ class ReportTask(Task):
             listen_on=host.listen,
             on_event=host.watch,
             folder=host.board,
+            web=host.web,
         )
         results.append(estimate)
         return []

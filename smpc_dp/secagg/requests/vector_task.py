@@ -61,7 +61,7 @@ class VectorTask(Task):
         if role == "aggregator":
             from smpc_dp.session.aggregator import serve
 
-            served = await serve(host.session, **named, board=host.board)
+            served = await serve(host.session, **named, board=host.board, web=host.web)
         else:
             named["requests"] = requests or None
             served = await load_session(host.session).described.serving[role](host.session, **named)

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 
 from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
 from smpc_dp.identity import certificate
-from smpc_dp.identity.roster import Member, split_address
+from smpc_dp.identity.address import split_address
+from smpc_dp.identity.roster import Member
 from smpc_dp.session.check.lines import ConnectionCheck, Line, State, brief
 from smpc_dp.session.session_file import SessionFile
 from smpc_dp.transport import handshake
 from smpc_dp.transport.channel import Channel, ChannelClosed
-from smpc_dp.transport.endpoint import ATTEMPT_SECONDS, HELLO_SECONDS, Endpoint
+from smpc_dp.transport.endpoint import ATTEMPT_SECONDS, Endpoint
 from smpc_dp.transport.inquiry import AddressInfo, connect, find_addresses, secure, shown_certificate
+from smpc_dp.transport.listener import HELLO_SECONDS
 
 # Milliseconds by which clocks may differ without a note.
 CLOCK_MS = 60_000

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
-from smpc_dp.identity.roster import Member, split_address
+from smpc_dp.identity.address import split_address
+from smpc_dp.identity.roster import Member
 from smpc_dp.session.charging import open_ledger
 from smpc_dp.session.check.folders import folder_line
 from smpc_dp.session.check.lines import Line, brief

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from smpc_dp.errors import ConfigError
+from smpc_dp.identity.address import WebAddress, check_address, split_address
 from smpc_dp.identity.keys import Identity
-from smpc_dp.identity.roster import Member, Roster, split_address
+from smpc_dp.identity.roster import Member, Roster, check_members
 
 IDENTITIES = {
     name: Identity.from_seed(name, name.encode().ljust(32)) for name in ("zoe", "bob", "agg", "eve")
@@ -170,3 +171,66 @@ def test_good_address(address: str, expected: tuple[str, int]) -> None:
 def test_bad_address(address: str) -> None:
     with pytest.raises(ValueError, match="is not"):
         split_address(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("wss://hub.example.org/smpc", ("hub.example.org", 443, "/smpc")),
+        ("wss://192.0.2.7:8443/a/b-1/c~_", ("192.0.2.7", 8443, "/a/b-1/c~_")),
+        ("wss://[2001:db8::1]/x", ("2001:db8::1", 443, "/x")),
+        ("wss://[2001:db8::1]:444/x", ("2001:db8::1", 444, "/x")),
+    ],
+)
+def test_good_address_over_https(address: str, expected: tuple[str, int, str]) -> None:
+    parsed = WebAddress.parse(address)
+    assert parsed == expected
+    assert str(parsed) == address
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "ws://hub/smpc",
+        "WSS://hub/smpc",
+        "wss://hub",
+        "wss://hub/",
+        "wss://hub//smpc",
+        "wss://hub/smpc/",
+        "wss://hub/smpc?x=1",
+        "wss://hub/smpc#x",
+        "wss://hub/sm%70c",
+        "wss://hub/../smpc",
+        "wss://name:word@hub/smpc",
+        "wss://hub:443/smpc",
+        "wss://hub:0/smpc",
+        "wss://hub:/smpc",
+        "wss:///smpc",
+        "wss://hub/healthz",
+        "wss://hub/board/x",
+        "wss://hub/a/b/c/d/e/f/g/h/i",
+        "wss://hub/" + "a" * 65,
+        "wss://hub/smpc\n",
+    ],
+)
+def test_bad_address_over_https(address: str) -> None:
+    with pytest.raises(ValueError, match=r"'"):
+        WebAddress.parse(address)
+
+
+def test_only_an_aggregator_has_an_address_over_https() -> None:
+    check_address("wss://hub/smpc", "aggregator")
+    for role in ("party", "server"):
+        with pytest.raises(ValueError, match=f"is for an aggregator: a {role} is reached at host:port"):
+            check_address("wss://hub/smpc", role)
+
+
+def test_the_path_of_an_address_names_nobody() -> None:
+    members = [
+        Identity.generate("alice").entry(),
+        Identity.generate("hub").entry("aggregator", "wss://x/a/alice/hub"),
+    ]
+    issues = [str(issue) for issue in check_members(members)]
+    assert [issue.split("'")[1] for issue in issues] == ["alice", "hub"]
+    members[1] = Identity.generate("hub").entry("aggregator", "wss://alice.example.org/alice-1")
+    assert not check_members(members)

@@ -47,7 +47,9 @@ HEAVY = (
     "session.memory",
     "simulate",
 )
-FOREIGN = ("dp_accounting", "mpyc", "networkx", "scipy")
+# Packages of HTTP: for an address wss://, and for logs.
+WEB = ("prometheus_client", "starlette", "uvicorn", "websockets")
+FOREIGN = ("dp_accounting", "mpyc", "networkx", "scipy", *WEB)
 
 
 def test_what_is_heavy_exists() -> None:
@@ -122,5 +124,6 @@ def test_a_whole_sum_loads_no_capability(tmp_path: Path) -> None:
     assert not [name for name in loaded if name.startswith("smpc_dp.capabilities.")]
     # 9 MB of each process, and 3 MB of the aggregator's, which serves logs and audits none.
     assert not loaded & {"cryptography", "http.client", "urllib.request", "smpc_dp.logs.audits.audit"}
+    assert not loaded & {*WEB}
     # Nor anything of simulations, such as seeds.
     assert not [name for name in loaded if "memory" in name and name.startswith("smpc_dp.")]

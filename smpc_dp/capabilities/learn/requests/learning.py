@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.session.connection import Connection
+    from smpc_dp.web_settings import WebSettings
 
 __all__ = ["learn", "serve_learning"]
 
@@ -59,14 +60,16 @@ async def learn(
     key: str | os.PathLike[str] | None = None,
     ledger: str | os.PathLike[str] | None = None,
     on_event: OnEvent = ignore,
+    web: WebSettings | None = None,
 ) -> Learned:
     """Run one party of a session that learns, with the points in the file `data`.
 
     Args:
         session: path of a session file with protocol "learn".
         data: a table, one point a line, the label last; see `data.read_source`.
-        key, ledger, on_event: as for `connect`. Each average of private vectors that the party takes part in,
-            and each message or all together, is charged before anything that depends on its data leaves.
+        key, ledger, on_event, web: as for `connect`. Each average of private vectors that the party takes
+            part in, and each message or all together, is charged before anything that depends on its data
+            leaves.
 
     Raises:
         ConfigError: the session, the data or a rate that diverges.
@@ -75,7 +78,7 @@ async def learn(
         LocalError, TimeoutFault, PeerFault: as for `connect`.
     """
     on_event = with_logging(on_event)
-    membership = Membership.load(session, party, key)
+    membership = Membership.load(session, party, key, web=web)
     await membership.load_generators()
     parameters = learn_parameters(membership)
     table = await asyncio.to_thread(parameters.read, data, party)
@@ -243,6 +246,7 @@ async def serve_learning(
     on_event: OnEvent = ignore,
     board: str | os.PathLike[str] | None = None,
     begin_with: int | None = None,
+    web: WebSettings | None = None,
 ) -> dict[int, str]:
     """Run the aggregator of a session that learns, or one of its servers, to the end of its schedule.
 
@@ -254,7 +258,7 @@ async def serve_learning(
     """
     on_event = with_logging(on_event)
     role = "server" if name is not None and load_session(session).roster.servers else "aggregator"
-    membership = Membership.load(session, name or aggregator_name(session), key, role)
+    membership = Membership.load(session, name or aggregator_name(session), key, role, web=web)
     await membership.load_generators()
     on_shares = learn_parameters(membership).on_shares
     opening: AbstractAsyncContextManager[Any]

@@ -38,6 +38,7 @@ from smpc_dp.wire.signing import decode
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.session.connection import AggregatorConnection, Connection
+    from smpc_dp.web_settings import WebSettings
 
 __all__ = ["collect_reports"]
 
@@ -143,6 +144,7 @@ async def collect_reports(
     listen_on: str | None = None,
     on_event: OnEvent = ignore,
     folder: str | os.PathLike[str] | None = None,
+    web: WebSettings | None = None,
 ) -> ReportedEstimate | NamedCategories:
     """Collect reports as the analyst of a session, and return what all that are stored say.
 
@@ -152,13 +154,13 @@ async def collect_reports(
     Args:
         session: path of a session file with protocol "reports".
         folder: of received reports; by default `board` beside the session file.
-        name, key, listen_on, on_event: as of `serve`.
+        name, key, listen_on, on_event, web: as of `serve`.
 
     Raises:
         ConfigError: too few reports for an estimate, or none with names; those that came stay.
         LocalError: the key, the port or the folder.
     """
-    membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
+    membership = Membership.load(session, name or aggregator_name(session), key, "aggregator", web=web)
     parameters = report_parameters(membership)
     request = parameters.request(membership.session.roster)
     stored = StoredReports(Path(folder if folder is not None else Path(session).parent / "board"), request)

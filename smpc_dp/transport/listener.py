@@ -1,0 +1,225 @@
+"""A member's listener: from an accepted connection to a channel, one live channel for each other member."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import socket
+import ssl
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.roster import Roster
+from smpc_dp.transport import handshake, tls
+from smpc_dp.transport.accept_loop import AcceptLoop, OnRefused
+from smpc_dp.transport.channel import CLOSE_SECONDS, Channel, ChannelClosed, Stream, now
+from smpc_dp.transport.difference import DescribedSession
+from smpc_dp.transport.sockets import tune
+from smpc_dp.transport.strangers import HANDSHAKE_SECONDS, Strangers
+from smpc_dp.web_settings import WebSettings
+
+OnChannel = Callable[[Channel], object]
+# Yields the channel of a connection to the member that authenticates in time; cuts it on failure.
+Securing = AbstractAsyncContextManager[Channel]
+
+# Seconds from a member's certificate to the welcome; its connections in that time.
+HELLO_SECONDS = 30.0
+HELLOS = 4
+# Seconds between two pings to one member.
+PING_PAUSE = 10.0
+# asyncio has its own limit on the TLS handshake; this one is shorter.
+BACKUP = 1.0
+
+_LOG = logging.getLogger("smpc_dp.transport")
+
+
+class ListeningEndpoint(Protocol):
+    """Interface of a member's side of its channels, as its listener needs it: see `Endpoint`."""
+
+    @property
+    def identity(self) -> Identity: ...
+
+    @property
+    def roster(self) -> Roster: ...
+
+    @property
+    def session_digest(self) -> bytes: ...
+
+    @property
+    def described(self) -> DescribedSession: ...
+
+    @property
+    def contexts(self) -> tls.Contexts: ...
+
+    @property
+    def connect_timeout(self) -> float: ...
+
+    @property
+    def silence(self) -> float: ...
+
+    @property
+    def max_message(self) -> int: ...
+
+    @property
+    def max_pending(self) -> int: ...
+
+    @property
+    def web(self) -> WebSettings: ...
+
+    def channel(self, peer: str, stream: Stream, transport: asyncio.Transport) -> Channel:
+        """Return the channel of a connection whose TLS handshake is done."""
+        ...
+
+
+class Listener(ABC):
+    """Accepts the other members, one live channel each, until it is closed.
+
+    `on_channel` gets each channel, `on_refused` each connection that is not accepted; see `listen`.
+    """
+
+    def __init__(self, endpoint: ListeningEndpoint, on_channel: OnChannel, on_refused: OnRefused) -> None:
+        self._endpoint = endpoint
+        self._on_channel = on_channel
+        self._on_refused = on_refused
+        self._own = endpoint.roster.member(endpoint.identity.name)
+        self._live: dict[str, Channel] = {}
+        self._pinged: dict[str, float] = {}
+        self._greeting: Strangers[socket.socket] = Strangers(math.inf, HELLOS)
+
+    @property
+    @abstractmethod
+    def port(self) -> int:
+        """The port that is bound."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Stop accepting and drop connections that are not yet channels; channels stay open."""
+
+    async def admit(
+        self, connection: socket.socket, address: str, securing: Securing, accepting: AcceptLoop
+    ) -> None:
+        """Admit a connection that `accepting` has accepted, or report why not."""
+        who = address
+        try:
+            async with securing as channel:
+                who = channel.peer
+                accepting.authenticated(connection)
+                if (dropped := self._greeting.admit(connection, who, now())) is not None:
+                    accepting.drop(dropped)
+                async with asyncio.timeout(min(HELLO_SECONDS, self._endpoint.connect_timeout)):
+                    await self._hello(channel)
+        except TimeoutError:
+            self._on_refused(who, TimeoutFault({who}, "connect", "no hello in time"))
+        except (SmpcError, OSError) as error:
+            self._on_refused(who, as_fault(error, who))
+        finally:
+            self._greeting.remove(connection)
+
+    async def _hello(self, channel: Channel) -> None:
+        """Run the hello on a channel, and pass the channel on."""
+        endpoint, peer = self._endpoint, channel.peer
+        before = self._live.get(peer)
+        error = await handshake.answer_greeting(
+            channel,
+            self._own,
+            lambda: self._duplicate(peer),
+            endpoint.described,
+            is_connected=before is not None and before.live,
+        )
+        if error is not None:
+            if isinstance(error, handshake.InquiredError):
+                _LOG.info("%s: %s", self._own.name, error)
+            else:
+                self._on_refused(peer, error)
+            await channel.close()
+            return
+        # Nothing was awaited since the other's end: two connections in one name cannot both come this far.
+        self._live[peer] = channel
+        await handshake.welcome(channel, self._own, endpoint.session_digest)
+        channel.begin(endpoint.max_message)
+        self._on_channel(channel)
+
+    async def _duplicate(self, peer: str) -> handshake.Reason | None:
+        """Return the reason for refusing a second connection in the peer's name; None if there is no other.
+
+        The other one is pinged, and cut if it does not answer; if it does, the peer is told there that its
+        key is used twice.
+        """
+        old = self._live.get(peer)
+        if old is None or not old.live:
+            return None
+        if now() < self._pinged.get(peer, -math.inf) + PING_PAUSE:
+            return "busy"
+        self._pinged[peer] = now()
+        answered = await old.answers()
+        if answered is None:
+            return "busy"
+        if answered:
+            old.warn()
+            return "twice"
+        _LOG.info("%s: a connection that no longer answers is superseded by another one", peer)
+        old.abort()
+        return None
+
+
+class SocketListener(Listener):
+    """Listener at `host:port`: TLS over TCP."""
+
+    def __init__(
+        self, endpoint: ListeningEndpoint, sock: socket.socket, on_channel: OnChannel, on_refused: OnRefused
+    ) -> None:
+        super().__init__(endpoint, on_channel, on_refused)
+        self._accepting = AcceptLoop(
+            sock, endpoint.max_pending, self._serve, on_refused, endpoint.identity.name
+        )
+
+    @property
+    def port(self) -> int:
+        return self._accepting.port
+
+    async def close(self) -> None:
+        await self._accepting.close()
+
+    async def _serve(self, connection: socket.socket, address: str) -> None:
+        """Admit a connection, or report why not."""
+        await self.admit(connection, address, self._tls(connection, address), self._accepting)
+
+    @contextlib.asynccontextmanager
+    async def _tls(self, connection: socket.socket, address: str) -> AsyncIterator[Channel]:
+        """Yield a channel to the member that authenticates in time; cut it on failure."""
+        endpoint = self._endpoint
+        tune(connection, endpoint.silence)
+        limit = min(HANDSHAKE_SECONDS, endpoint.connect_timeout)
+        async with asyncio.timeout(limit):
+            transport, stream = await asyncio.get_running_loop().connect_accepted_socket(
+                Stream,
+                connection,
+                ssl=endpoint.contexts.server,
+                ssl_handshake_timeout=limit + BACKUP,
+                ssl_shutdown_timeout=CLOSE_SECONDS,
+            )
+        try:
+            peer = tls.authenticated(transport.get_extra_info("ssl_object"), endpoint.roster, address)
+            yield endpoint.channel(peer.name, stream, transport)
+        except BaseException:
+            transport.abort()
+            raise
+
+
+def as_fault(error: SmpcError | OSError, who: str) -> SmpcError:
+    """Return the error about a peer, for an error that no attempt can recover from."""
+    if isinstance(error, ChannelClosed):
+        return TimeoutFault({who}, "hello", str(error), code=Code.LOST)
+    if isinstance(error, SmpcError):
+        return error
+    if isinstance(error, ssl.SSLError):
+        return PeerFault(who, tls.describe(error), Check.TLS)
+    return PeerFault(
+        who, f"the connection broke during the TLS handshake ({error.strerror or error})", Check.TLS
+    )

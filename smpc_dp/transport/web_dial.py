@@ -1,0 +1,376 @@
+"""Dialling over HTTPS: the steps from an address to the byte stream that the channel's TLS runs over.
+
+Each step is a function that raises ConnectionError where a later attempt may succeed, and otherwise
+PeerFault, which blames the address: none of these steps authenticates a member. Both say what to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import re
+import socket
+import ssl
+import urllib.parse
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidStatus
+from websockets.http11 import Response
+from websockets.uri import parse_uri
+
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault
+from smpc_dp.identity.address import WebAddress
+from smpc_dp.transport.channel import CLOSE_SECONDS, Stream
+from smpc_dp.transport.listener import BACKUP
+from smpc_dp.transport.sockets import tune
+from smpc_dp.transport.tls import Contexts
+from smpc_dp.transport.websocket import MESSAGE_BYTES, WebSocketTransport, within
+from smpc_dp.web_settings import WebSettings
+
+# Bytes of the head of a proxy's answer.
+HEAD_BYTES = 1 << 14
+# Seconds for one TLS handshake with a proxy or a balancer.
+TLS_SECONDS = 15.0
+
+# X509 errors of the outer certificate, by OpenSSL's number: its time is not yet or no more, it is signed by
+# itself or its issuer is not known, or it is of another host or address.
+_NOT_YET, _EXPIRED = 9, 10
+_UNKNOWN = (2, 18, 19, 20, 21)
+_OTHER_HOST = (62, 64)
+
+_STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: [^\r\n]*)?\r\n")
+
+_LOG = logging.getLogger("smpc_dp.transport")
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """HTTP proxy that connections go through; the credentials of its URL are in no text."""
+
+    scheme: str
+    host: str
+    port: int
+    credentials: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The way to an address: directly, or through a proxy."""
+
+    address: WebAddress
+    proxy: Proxy | None
+
+    @property
+    def first(self) -> tuple[str, int]:
+        """Host and port that the connection is made to."""
+        return (self.proxy or self.address).host, (self.proxy or self.address).port
+
+
+def find_route(address: WebAddress) -> Route:
+    """Return the way to an address, by `HTTPS_PROXY` and `NO_PROXY`; raise ConfigError for a wrong URL."""
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    url = urllib.request.getproxies().get("https")
+    if not url or urllib.request.proxy_bypass(f"{host}:{address.port}"):
+        return Route(address, None)
+    return Route(address, _proxy(url))
+
+
+def _proxy(url: str) -> Proxy:
+    """Return the proxy of a URL."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError:
+        parts, port = urllib.parse.urlsplit(""), None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+        # Its text may hold a password.
+        reason = "is no URL of an HTTP proxy, as http://proxy.example.org:3128; SOCKS is not supported"
+        raise ConfigError.at("HTTPS_PROXY", reason, ConfigCheck.FORMAT)
+    credentials = None
+    if parts.username is not None:
+        name, password = urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
+        credentials = base64.b64encode(f"{name}:{password}".encode()).decode("ascii")
+    return Proxy(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), credentials)
+
+
+async def look_up(route: Route) -> Sequence[str]:
+    """Step 1: return the IP addresses of the host, or of the proxy."""
+    host, port = route.first
+    try:
+        entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        whose = "of the proxy in HTTPS_PROXY" if route.proxy else "of the aggregator's address"
+        raise ConnectionError(
+            f"the host name {host} {whose} is not found ({error.strerror}): check it, and this machine's DNS"
+        ) from None
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in entries))
+
+
+async def reach(route: Route, addresses: Sequence[str], context: ssl.SSLContext, silence: float) -> ProxyTalk:
+    """Step 2: return a connection to one of the addresses of the host, or of the proxy.
+
+    `context`: of the TLS with a proxy at `https://`; `silence` as of `tune`.
+    """
+    host, port = route.first
+    secured: dict[str, Any] = {}
+    if route.proxy is not None and route.proxy.scheme == "https":
+        secured = {"ssl": context, "server_hostname": host, "ssl_handshake_timeout": TLS_SECONDS}
+    reason = "no address"
+    for address in addresses:
+        try:
+            _, talk = await asyncio.get_running_loop().create_connection(ProxyTalk, address, port, **secured)
+        except ssl.SSLCertVerificationError as error:
+            fault = _certificate_fault(error, host, "the proxy's certificate")
+            raise PeerFault(str(route.proxy), fault, Check.TLS) from None
+        except OSError as error:
+            reason = error.strerror or str(error) or "no answer"
+            continue
+        tune(talk.transport.get_extra_info("socket"), silence)
+        return talk
+    named = f"the proxy {route.proxy} of HTTPS_PROXY" if route.proxy else f"{host}:{port}"
+    hint = "" if route.proxy else "; where only a proxy may go out, set HTTPS_PROXY"
+    raise ConnectionError(f"{named} does not accept a connection ({reason}){hint}")
+
+
+async def pass_proxy(route: Route, talk: ProxyTalk) -> None:
+    """Step 3: ask the proxy for a connection to the address; nothing without one."""
+    if route.proxy is None:
+        return
+    target = f"{route.address.host}:{route.address.port}"
+    if ":" in route.address.host:
+        target = f"[{route.address.host}]:{route.address.port}"
+    lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
+    if route.proxy.credentials is not None:
+        lines.append(f"Proxy-Authorization: Basic {route.proxy.credentials}")
+    head = await talk.ask("".join(f"{line}\r\n" for line in lines).encode("ascii") + b"\r\n")
+    status = _STATUS.match(head)
+    if status is None:
+        raise PeerFault(
+            str(route.proxy), "answers something else than HTTP: is HTTPS_PROXY right?", Check.MALFORMED
+        )
+    code = int(status[1])
+    if 200 <= code < 300:
+        return
+    if code >= 500:
+        raise ConnectionError(f"the proxy {route.proxy} does not reach {target} (status {code})")
+    todo = {
+        403: f"its rules forbid it: ask those who run it to allow CONNECT to {target}",
+        404: "is HTTPS_PROXY the address of a proxy?",
+        405: "is HTTPS_PROXY the address of a proxy?",
+        407: "it wants a name and a password: HTTPS_PROXY=http://NAME:PASSWORD@HOST:PORT",
+    }.get(code, "is HTTPS_PROXY right?")
+    raise PeerFault(
+        str(route.proxy), f"refuses the connection to {target} (status {code}): {todo}", Check.REFUSED
+    )
+
+
+async def secure(route: Route, talk: ProxyTalk, context: ssl.SSLContext) -> asyncio.Transport:
+    """Step 4: return the transport of the outer TLS with the host."""
+    host = route.address.host
+    shown = str(route.address)
+    try:
+        transport = await asyncio.get_running_loop().start_tls(
+            talk.transport,
+            talk,
+            context,
+            server_hostname=host,
+            ssl_handshake_timeout=TLS_SECONDS,
+            ssl_shutdown_timeout=CLOSE_SECONDS,
+        )
+    except ssl.SSLCertVerificationError as error:
+        raise PeerFault(
+            shown, _certificate_fault(error, host, "the certificate of its HTTPS server"), Check.TLS
+        ) from None
+    except ssl.SSLEOFError:
+        raise ConnectionError(f"{host} hangs up during the outer TLS handshake") from None
+    except ssl.SSLError as error:
+        reason = (error.reason or str(error)).replace("_", " ").lower()
+        raise PeerFault(
+            shown,
+            f"the outer TLS failed ({reason}): does HTTPS answer at {route.address.server}?",
+            Check.TLS,
+        ) from None
+    except OSError as error:
+        reason = error.strerror or str(error) or "end of file"
+        raise ConnectionError(f"the connection to {host} broke in the outer TLS ({reason})") from None
+    if transport is None:
+        raise ConnectionError(f"the connection to {host} broke in the outer TLS")
+    talk.transport = transport
+    return transport
+
+
+async def upgrade(route: Route, transport: asyncio.Transport, ping: float) -> WebSocketTransport:
+    """Step 5: return the byte stream in WebSocket messages; `ping` in seconds."""
+    uri = parse_uri(str(route.address))
+    stream = _Dialled(ClientProtocol(uri, max_size=MESSAGE_BYTES, logger=_LOG))
+    transport.set_protocol(stream)
+    stream.connection_made(transport)
+    try:
+        await stream.ask()
+    except BaseException:
+        stream.abort()
+        raise
+    stream.ping_every(ping)
+    return stream
+
+
+class WebDialler:
+    """Connects to an address over HTTPS, by all steps; raises ConfigError or LocalError for its settings."""
+
+    def __init__(
+        self, address: WebAddress, settings: WebSettings, contexts: Contexts, silence: float
+    ) -> None:
+        """`contexts`: of the channel's TLS; `silence` as of `tune`."""
+        self._route = find_route(address)
+        self._settings = settings
+        self._outer = settings.client_context()
+        self._contexts = contexts
+        self._silence = silence
+
+    async def __call__(self) -> tuple[asyncio.Transport, Stream]:
+        """Make one attempt."""
+        route = self._route
+        talk = await reach(route, await look_up(route), self._outer, self._silence)
+        try:
+            await pass_proxy(route, talk)
+            transport = await secure(route, talk, self._outer)
+            stream = await upgrade(route, transport, self._settings.ping)
+        except BaseException:
+            talk.transport.abort()
+            raise
+        return await within(stream, self._contexts.client, server_side=False, seconds=TLS_SECONDS + BACKUP)
+
+
+class ProxyTalk(asyncio.Protocol):
+    """Connection before its TLS, to a proxy or the host: at most one request, and the head of its answer."""
+
+    transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+        self._answer: asyncio.Future[bytes] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if isinstance(transport, asyncio.Transport):
+            self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        # What a proxy sends before it is asked, or after its head, is no HTTP: the host speaks second.
+        if self._answer is None or self._answer.done():
+            return
+        if self._received.endswith(b"\r\n\r\n") or len(self._received) > HEAD_BYTES:
+            self._answer.set_result(bytes(self._received))
+        elif b"\r\n\r\n" in self._received:
+            # A refusal has a body, which nobody reads.
+            self._answer.set_result(bytes(self._received.partition(b"\r\n\r\n")[0]) + b"\r\n\r\n")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            reason = "" if exc is None else f" ({exc})"
+            self._answer.set_exception(
+                ConnectionError(f"the proxy ends the connection instead of an answer{reason}")
+            )
+
+    async def ask(self, request: bytes) -> bytes:
+        """Send a request and return the head of its answer."""
+        self._answer = asyncio.get_running_loop().create_future()
+        self.transport.write(request)
+        return await self._answer
+
+
+class _Dialled(WebSocketTransport):
+    """Byte stream of a dialler."""
+
+    def __init__(self, client: ClientProtocol) -> None:
+        super().__init__(client)
+        self._client = client
+        self._shown = str(WebAddress(client.uri.host, client.uri.port, client.uri.path))
+        self._is_open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def ask(self) -> None:
+        """Ask the server for the upgrade; return when it is there."""
+        self._client.send_request(self._client.connect())
+        self._flush()
+        await self._is_open
+
+    def opened(self, response: Response) -> None:  # noqa: ARG002 - its errors are in `handshake_exc`
+        if self._client.handshake_exc is None:
+            self.pause_reading()
+            self._settle(None)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        error = self._client.handshake_exc
+        if isinstance(error, InvalidStatus):
+            self._settle(self._refusal(error.response))
+        elif error is not None:
+            self._settle(
+                PeerFault(
+                    self._shown,
+                    f"answers no WebSocket upgrade ({error}): another server is there, or a balancer that "
+                    "is not set to pass on WebSockets",
+                    Check.MALFORMED,
+                )
+            )
+
+    def lost(self, error: Exception | None) -> None:
+        reason = "" if error is None else f" ({error})"
+        self._settle(
+            ConnectionError(f"{self._shown} ends the connection instead of an answer to the upgrade{reason}")
+        )
+
+    def _settle(self, error: Exception | None) -> None:
+        """End the wait for the upgrade, once."""
+        if self._is_open.done():
+            return
+        if error is None:
+            self._is_open.set_result(None)
+        else:
+            self._is_open.set_exception(error)
+
+    def _refusal(self, response: Response) -> Exception:
+        """Return the error for an answer that is no upgrade."""
+        code = response.status_code
+        if code >= 500:
+            return ConnectionError(
+                f"{self._shown} answers with status {code}: a balancer that does not reach the aggregator, "
+                "which may not be running"
+            )
+        todo = {
+            200: "another server, or a page, is there: compare host and path with the aggregator's",
+            400: "a balancer or firewall takes the WebSocket headers away: it must pass on Upgrade",
+            401: "it wants a login, which this address has no room for",
+            403: "a firewall or balancer forbids it",
+            404: "nothing has this path there: compare it with the aggregator's address in its session file",
+            426: "a balancer or firewall takes the WebSocket headers away: it must pass on Upgrade",
+        }.get(code, "it is no aggregator")
+        if 300 <= code < 400:
+            where = "".join(response.headers.get_all("Location"))[:200]
+            todo = f"it redirects to {where!r}: redirects are not followed, write the final address"
+        return PeerFault(self._shown, f"refuses the upgrade with status {code}: {todo}", Check.REFUSED)
+
+
+def _certificate_fault(error: ssl.SSLCertVerificationError, host: str, whose: str) -> str:
+    """Return what is wrong with an outer certificate, and what to do."""
+    code = error.verify_code
+    if code == _EXPIRED:
+        return f"{whose} has expired: whoever runs {host} must renew it (or this machine's clock is wrong)"
+    if code == _NOT_YET:
+        return f"{whose} is not valid yet: is this machine's clock right?"
+    if code in _OTHER_HOST:
+        return f"{whose} is of another host than {host}: compare the address, or get one for {host}"
+    if code in _UNKNOWN:
+        return (
+            f"{whose} is signed by none that this machine trusts ({error.verify_message}): where a firewall "
+            "inspects TLS, or an organisation signs its own, name its CA file (--ca)"
+        )
+    return f"{whose} is refused ({error.verify_message})"

@@ -1,0 +1,297 @@
+"""HTTP server of an aggregator: sessions by the paths of their addresses, and pages (Starlette and uvicorn).
+
+uvicorn speaks HTTP/1.1 up to a page's answer or the upgrade; `websocket` takes over from there. Connections
+are accepted as those over TCP, and bounded alike: uvicorn alone would wait for a request for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request as PageRequest
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
+
+from smpc_dp.errors import TimeoutFault
+from smpc_dp.transport.accept_loop import AcceptLoop, OnRefused
+from smpc_dp.transport.channel import CLOSE_SECONDS, now
+from smpc_dp.transport.listener import BACKUP, as_fault
+from smpc_dp.transport.sockets import tune
+from smpc_dp.transport.strangers import HANDSHAKE_SECONDS, source_of
+from smpc_dp.transport.websocket import MESSAGE_BYTES, WebSocketTransport
+from smpc_dp.web_settings import Network, WebSettings, networks
+
+HEAD_BYTES = 1 << 14
+# Pages that are answered at a time; seconds for an answer, unless the page says more.
+MOST_ANSWERS = 16
+ANSWER_SECONDS = 10.0
+# Characters of a text that is the port behind an address in a header.
+_PORT = frozenset("0123456789")
+
+# Admits the byte stream of a connection, which comes from an address, to a session.
+Admit = Callable[["WebSocketTransport", socket.socket, str, AcceptLoop], Awaitable[None]]
+
+_LOG = logging.getLogger("smpc_dp.transport")
+
+
+class WebServer:
+    """HTTP server that listens from its creation on, until it is closed.
+
+    `sites` has by path what admits members to the session there.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        settings: WebSettings,
+        most: int,
+        silence: float,
+        on_refused: OnRefused,
+        label: str,
+    ) -> None:
+        """Arguments as of `AcceptLoop` and `tune`; raises LocalError for certificate files."""
+        self.sites: dict[str, Admit] = {}
+        self._on_refused = on_refused
+        self._silence = silence
+        self._proxies = networks(settings.proxies)
+        self._outer: dict[str, Any] = {}
+        if (context := settings.server_context()) is not None:
+            limits = {
+                "ssl_handshake_timeout": HANDSHAKE_SECONDS + BACKUP,
+                "ssl_shutdown_timeout": CLOSE_SECONDS,
+            }
+            self._outer = {"ssl": context, **limits}
+        self._config = Config(
+            _Pages(self),
+            http=_Http,
+            ws=_Upgrade,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            # It would believe the header of anyone at 127.0.0.1.
+            proxy_headers=False,
+            server_header=False,
+            date_header=False,
+            headers=[("Connection", "close")],
+            h11_max_incomplete_event_size=HEAD_BYTES,
+        )
+        self._config.load()
+        self._state = ServerState()
+        self._state.default_headers = self._config.encoded_headers
+        self.accepting = AcceptLoop(sock, most, self._serve, on_refused, label, self._source)
+
+    @property
+    def port(self) -> int:
+        """The port that is bound."""
+        return self.accepting.port
+
+    async def close(self) -> None:
+        """Stop accepting, and drop connections that are no channels; channels stay open."""
+        await self.accepting.close()
+
+    async def _serve(self, connection: socket.socket, address: str) -> None:
+        """Answer a page, or admit a connection to a session."""
+        loop = asyncio.get_running_loop()
+        tune(connection, self._silence)
+        call = Call(self, connection, address)
+        try:
+            async with asyncio.timeout(HANDSHAKE_SECONDS) as limit:
+                call.limit = limit
+                await loop.connect_accepted_socket(
+                    lambda: _Http(self._config, self._state, {"call": call}, loop), connection, **self._outer
+                )
+                admitted = await call.upgraded
+        except TimeoutError:
+            self._on_refused(call.address, TimeoutFault({call.address}, "connect", "no request in time"))
+            return
+        except OSError as error:
+            self._on_refused(call.address, as_fault(error, call.address))
+            return
+        finally:
+            call.end()
+        if admitted is not None:
+            admit, stream = admitted
+            await admit(stream, connection, call.address, self.accepting)
+
+    def _source(self, host: str, port: int) -> str:
+        """Return the source of a connection; those of a proxy come from many, and each counts alone."""
+        return f"{host}:{port}" if self.is_proxy(host) else source_of(host)
+
+    def is_proxy(self, host: str) -> bool:
+        """Tell whether an address is that of a proxy of the settings."""
+        return _is_in(host, self._proxies)
+
+
+class Call:
+    """One connection to the server, from its first byte to a page's answer or its upgrade.
+
+    `address` names it in errors: by the header of a proxy, once the head of the request has come.
+    """
+
+    def __init__(self, server: WebServer, connection: socket.socket, address: str) -> None:
+        self.server = server
+        self.address = address
+        self.limit: asyncio.Timeout | None = None
+        self.transport: asyncio.Transport | None = None
+        self.upgraded: asyncio.Future[tuple[Admit, WebSocketTransport] | None] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self._connection = connection
+
+    def settle(self, result: tuple[Admit, WebSocketTransport] | None) -> None:
+        """Set what the connection has become: None where it has ended."""
+        if not self.upgraded.done():
+            self.upgraded.set_result(result)
+
+    def end(self) -> None:
+        """Cut the connection unless it was upgraded."""
+        upgraded = self.upgraded.done() and not self.upgraded.cancelled() and self.upgraded.result()
+        if self.transport is not None and not upgraded:
+            self.transport.abort()
+
+    def take_header(self, values: Iterable[str]) -> None:
+        """Count the connection for the address in the header of a proxy of the settings."""
+        host = self.transport.get_extra_info("peername")[0] if self.transport is not None else ""
+        if not self.server.is_proxy(host):
+            return
+        named = _forwarded(values, self.server.is_proxy)
+        if named is not None:
+            self.address = named
+        self.server.accepting.comes_from(self._connection, source_of(named or host))
+
+    def answer(self, seconds: float) -> None:
+        """Begin the answer of a page, which has so many seconds; the connection counts as no stranger's."""
+        self.server.accepting.authenticated(self._connection)
+        if self.limit is not None:
+            self.limit.reschedule(now() + seconds)
+
+
+class _Http(H11Protocol):
+    """uvicorn's HTTP/1.1 for one request, up to its upgrade."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        # Not that of uvicorn, which another server in this process may have set up.
+        self.logger = _LOG
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if isinstance(transport, asyncio.Transport):
+            self.app_state["call"].transport = transport
+            super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.app_state["call"].settle(None)
+
+
+class _Upgrade(WebSocketTransport):
+    """Byte stream of a listener; uvicorn makes it for a request to upgrade."""
+
+    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:  # noqa: ARG002
+        self._server = ServerProtocol(max_size=MESSAGE_BYTES, logger=_LOG)
+        super().__init__(self._server)
+        self._call: Call = app_state["call"]
+
+    def requested(self, request: Request) -> None:
+        """Accept the upgrade where a session has the path."""
+        self._call.take_header(request.headers.get_all("X-Forwarded-For"))
+        admit = self._call.server.sites.get(request.path)
+        if admit is None:
+            self._server.send_response(self._server.reject(404, "no session has this path\n"))
+            return
+        response = self._server.accept(request)
+        self._server.send_response(response)
+        if response.status_code == 101:
+            self.pause_reading()
+            self._call.settle((admit, self))
+
+    def lost(self, error: Exception | None) -> None:  # noqa: ARG002 - TLS is told
+        self._call.settle(None)
+
+
+class _Pages:
+    """ASGI application of the pages; at most MOST_ANSWERS at a time."""
+
+    def __init__(self, server: WebServer) -> None:
+        self._server = server
+        self._answering = 0
+        self._app = Starlette(
+            routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz)],
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        call: Call = scope["state"]["call"]
+        headers = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
+        call.take_header(headers)
+        call.answer(ANSWER_SECONDS)
+        if self._answering >= MOST_ANSWERS:
+            await PlainTextResponse("too many requests at once\n", 503)(scope, receive, send)
+            return
+        self._answering += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._answering -= 1
+
+    async def _healthz(self, _request: PageRequest) -> Response:
+        """Say that this process answers."""
+        return PlainTextResponse("ok\n")
+
+    async def _readyz(self, _request: PageRequest) -> Response:
+        """Say whether members can connect."""
+        if self._server.sites:
+            return PlainTextResponse("ready\n")
+        return PlainTextResponse("no session is served\n", 503)
+
+
+def _forwarded(values: Iterable[str], is_proxy: Callable[[str], bool]) -> str | None:
+    """Return the last address of `X-Forwarded-For` that is none of a proxy; None if there is none."""
+    for entry in reversed(",".join(values).split(",")):
+        host = _bare(entry.strip())
+        if host is None:
+            return None
+        if not is_proxy(host):
+            return host
+    return None
+
+
+def _bare(entry: str) -> str | None:
+    """Return the IP address of an entry, which may have a port; None for other text."""
+    host, colon, port = entry.rpartition(":")
+    for text in (entry, host if colon and port and _PORT.issuperset(port) else ""):
+        with contextlib.suppress(ValueError):
+            return str(ipaddress.ip_address(text.removeprefix("[").removesuffix("]")))
+    return None
+
+
+def _is_in(host: str, listed: tuple[Network, ...]) -> bool:
+    """Tell whether an address is in one of these networks."""
+    if not listed:
+        return False
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return any(address in network for network in listed)

@@ -1,0 +1,180 @@
+"""Sessions of real processes over HTTPS: through a proxy, and what ends TLS and cuts idle connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import smpc_dp
+from smpc_dp.errors import ConfigError
+from smpc_dp.session.events import Event
+from smpc_dp.session.local import free_port
+from smpc_dp.session.session_file import Timeouts, load_session
+from tests.outer_certificates import Authority
+from tests.relays import ConnectProxy, Relay
+from tests.web_sessions import create_web_session
+
+PARTIES = ("alice", "bob", "carol")
+GIVEN: dict[str, object] = {
+    "length": 3,
+    "kind": "integer",
+    "lower": 0,
+    "upper": 100,
+    "dropout": 0.0,
+    "corrupt": 0.0,
+}
+VECTORS = {"alice": [1, 2, 3], "bob": [10, 20, 30], "carol": [50, 60, 7]}
+SUM = [61, 82, 40]
+TIMEOUTS = Timeouts(connect=60.0, step=30.0, gather=60.0)
+WAIT = 300.0
+
+
+@pytest.fixture(autouse=True)
+def no_proxy_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def start(*arguments: str | Path, **environment: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "smpc_dp",
+        *map(str, arguments),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, **environment},
+    )
+
+
+async def end(process: asyncio.subprocess.Process) -> str:
+    """Return what a process has printed, once it has ended without error."""
+    out, errors = await asyncio.wait_for(process.communicate(), WAIT)
+    assert process.returncode == 0, errors.decode()
+    return out.decode()
+
+
+async def test_parties_behind_a_proxy_get_their_sum(tmp_path: Path) -> None:
+    """Nobody between them sees a name, a message, or the end of one."""
+    authority, listened = Authority(tmp_path), free_port()
+    async with (
+        Relay(listened, authority.sign("localhost"), forwarded="192.0.2.7").open() as balancer,
+        ConnectProxy().open() as proxy,
+    ):
+        path = create_web_session(tmp_path, PARTIES, GIVEN, balancer.port, timeouts=TIMEOUTS)
+        served = await start(
+            "party", path, "--as", "aggregator", "--listen", f"127.0.0.1:{listened}", "--behind", "127.0.0.1"
+        )
+        parties = []
+        for name, vector in VECTORS.items():
+            file = tmp_path / f"{name}.json"
+            file.write_text(json.dumps(vector))
+            options = ("--input", file, "--operation", "sum", "--json", "--ca", authority.file)
+            parties.append(await start("party", path, "--as", name, *options, HTTPS_PROXY=proxy.url))
+        for process in parties:
+            assert json.loads(await end(process))["value"] == SUM
+        await end(served)
+    assert proxy.targets == [f"localhost:{balancer.port}"] * len(PARTIES)
+    seen = bytes(balancer.sent + balancer.received + proxy.seen)
+    for hidden in (b"alice", b"bob", b"carol", b"aggregator", b"secagg", b"smpc-dp", b"hello", b"masked"):
+        assert hidden not in seen
+
+
+@contextlib.asynccontextmanager
+async def serving(path: Path, port: int, events: list[Event]) -> AsyncIterator[None]:
+    served = asyncio.create_task(
+        smpc_dp.serve(path, requests=0, listen_on=f"127.0.0.1:{port}", on_event=events.append)
+    )
+    try:
+        yield
+    finally:
+        served.cancel()
+        await asyncio.gather(served, return_exceptions=True)
+
+
+async def test_parties_come_back_after_a_balancer_has_cut_them(tmp_path: Path) -> None:
+    """It cuts what is idle, as with pings that are too rare; the next request opens the connection anew."""
+    authority, listened = Authority(tmp_path), free_port()
+    rare = smpc_dp.WebSettings(ca_file=authority.file, ping=3600.0)
+    events: list[Event] = []
+    async with Relay(listened, authority.sign("localhost"), idle=1.0).open() as balancer:
+        path = create_web_session(tmp_path, PARTIES, GIVEN, balancer.port, timeouts=TIMEOUTS)
+        async with serving(path, listened, events), contextlib.AsyncExitStack() as stack:
+            sessions = [
+                await stack.enter_async_context(smpc_dp.connect(path, party=name, web=rare))
+                for name in PARTIES
+            ]
+            for _ in range(2):
+                results = await asyncio.wait_for(
+                    asyncio.gather(
+                        *(session.sum(VECTORS[name]) for name, session in zip(PARTIES, sessions, strict=True))
+                    ),
+                    WAIT,
+                )
+                assert [result.value.tolist() for result in results] == [SUM] * 3
+                before = balancer.cut
+                while balancer.cut == before:
+                    await asyncio.sleep(0.1)
+        assert balancer.connections > len(PARTIES)
+
+
+async def test_an_aggregator_that_starts_late_behind_its_balancer_is_waited_for(tmp_path: Path) -> None:
+    """Status 502 until it is there."""
+    authority, listened = Authority(tmp_path), free_port()
+    web = smpc_dp.WebSettings(ca_file=authority.file)
+    async with Relay(listened, authority.sign("localhost")).open() as balancer:
+        path = create_web_session(tmp_path, PARTIES, GIVEN, balancer.port, timeouts=TIMEOUTS)
+
+        async def take_part(name: str) -> list[int]:
+            async with smpc_dp.connect(path, party=name, web=web) as session:
+                return list((await session.sum(VECTORS[name])).value.tolist())
+
+        parties = [asyncio.create_task(take_part(name)) for name in PARTIES]
+        while balancer.connections < 2 * len(PARTIES):
+            await asyncio.sleep(0.05)
+        async with serving(path, listened, []):
+            assert await asyncio.wait_for(asyncio.gather(*parties), WAIT) == [SUM] * 3
+
+
+async def test_an_aggregator_may_end_the_outer_tls_itself(tmp_path: Path) -> None:
+    authority, port = Authority(tmp_path), free_port()
+    certificate, key = authority.sign("localhost")
+    path = create_web_session(tmp_path, PARTIES, GIVEN, port, timeouts=TIMEOUTS)
+    options = ("--tls-certificate", certificate, "--tls-key", key)
+    served = await start("party", path, "--as", "aggregator", *options)
+    web = smpc_dp.WebSettings(ca_file=authority.file)
+
+    async def take_part(name: str) -> list[int]:
+        async with smpc_dp.connect(path, party=name, web=web) as session:
+            return list((await session.sum(VECTORS[name])).value.tolist())
+
+    assert await asyncio.wait_for(asyncio.gather(*map(take_part, PARTIES)), WAIT) == [SUM] * 3
+    await end(served)
+
+
+async def test_settings_of_https_are_refused_where_there_is_none(tmp_path: Path) -> None:
+    path = create_web_session(tmp_path, PARTIES, GIVEN, 8443)
+    text = path.read_text().replace("wss://localhost:8443/smpc", "127.0.0.1:8443")
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="an aggregator at wss://, which this session has not"):
+        await smpc_dp.Session.open(path, "alice", web=smpc_dp.WebSettings())
+
+
+async def test_a_run_on_one_machine_refuses_the_address_by_name(tmp_path: Path) -> None:
+    path = create_web_session(tmp_path, PARTIES, GIVEN, 8443)
+    assert load_session(path).roster.aggregator is not None
+    for name, vector in VECTORS.items():
+        (tmp_path / "inputs").mkdir(exist_ok=True)
+        (tmp_path / "inputs" / f"{name}.json").write_text(json.dumps(vector))
+    process = await start("run", path)
+    _, errors = await asyncio.wait_for(process.communicate(), WAIT)
+    assert process.returncode
+    assert "on one machine members meet at host:port" in " ".join(errors.decode().split())
