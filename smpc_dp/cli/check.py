@@ -15,6 +15,7 @@ from rich.table import Column, Table
 from smpc_dp.console.output import console, print_json
 from smpc_dp.session.check.lines import Line
 from smpc_dp.session.check.member import check_member
+from smpc_dp.web_settings import WebSettings
 
 _STYLES = {"ok": "", "note": "yellow", "fix": "red"}
 
@@ -34,6 +35,12 @@ def check(
         Path | None,
         typer.Option(help="Aggregator: folder for logs; default board beside the session file."),
     ] = None,
+    ca: Annotated[
+        Path | None,
+        typer.Option(
+            help="Party, of an aggregator at wss://: certificates (PEM) to trust, beside the system's."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check files, folders and connections of one member.
@@ -41,7 +48,10 @@ def check(
     Says what to do where something is wrong. Calls the aggregator, or whom else this member calls, and asks
     whether it would be welcome: it joins no request, charges nothing, and disturbs no process of the member.
     """
-    lines = asyncio.run(check_member(session, name, key=key, listen=listen, ledger=ledger, board=board))
+    web = None if ca is None else WebSettings(ca)
+    lines = asyncio.run(
+        check_member(session, name, key=key, listen=listen, ledger=ledger, board=board, web=web)
+    )
     faults = sum(line.state == "fix" for line in lines)
     if as_json:
         print_json({"member": name, "ok": not faults, "lines": [msgspec.to_builtins(line) for line in lines]})

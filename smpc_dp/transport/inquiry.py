@@ -7,7 +7,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smpc_dp.errors import Check, PeerFault
 from smpc_dp.transport import tls
@@ -15,6 +15,9 @@ from smpc_dp.transport.channel import CLOSE_SECONDS, Channel, Stream
 from smpc_dp.transport.endpoint import ATTEMPT_SECONDS, Endpoint
 from smpc_dp.transport.listener import BACKUP
 from smpc_dp.transport.sockets import tune
+
+if TYPE_CHECKING:
+    from smpc_dp.transport.websocket import WebSocketTransport
 
 # What the system returns of a host: family, kind, protocol, name and address.
 AddressInfo = tuple[Any, Any, int, str, Any]
@@ -51,9 +54,20 @@ async def secure(endpoint: Endpoint, peer: str, sock: socket.socket) -> Channel:
     Raises PeerFault if another member answers, ssl.SSLError if none of the roster does, OSError.
     """
     transport, stream = await _over_tls(sock, endpoint.contexts.client)
+    tune(sock, endpoint.silence)
+    return _channel(endpoint, peer, transport, stream)
+
+
+async def secure_within(endpoint: Endpoint, peer: str, below: WebSocketTransport) -> Channel:
+    """Return the channel to `peer` within a byte stream in WebSocket messages; errors as of `secure`."""
+    transport, stream = await _within(below, endpoint.contexts.client)
+    return _channel(endpoint, peer, transport, stream)
+
+
+def _channel(endpoint: Endpoint, peer: str, transport: asyncio.Transport, stream: Stream) -> Channel:
+    """Return the channel of a connection after its TLS handshake, if it is to `peer`."""
     try:
-        tune(sock, endpoint.silence)
-        where = "the address of '" + peer + "'"
+        where = f"the address of '{peer}'"
         result = tls.authenticated(transport.get_extra_info("ssl_object"), endpoint.roster, where)
         if result.name != peer:
             raise PeerFault(where, f"'{result.name}' answers there", Check.OTHER_MEMBER)
@@ -69,15 +83,39 @@ async def shown_certificate(addresses: Sequence[AddressInfo]) -> bytes | None:
     For the description of an error: the connection shows no certificate of this member, and nothing is sent
     over it.
     """
+    with contextlib.suppress(OSError):
+        return _certificate(await _over_tls(await connect(addresses), _unverified()))
+    return None
+
+
+async def certificate_within(below: WebSocketTransport) -> bytes | None:
+    """Return the certificate that whoever answers in WebSocket messages shows; see `shown_certificate`."""
+    with contextlib.suppress(OSError):
+        return _certificate(await _within(below, _unverified()))
+    return None
+
+
+def _unverified() -> ssl.SSLContext:
+    """Return a context that takes any certificate and shows none."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with contextlib.suppress(OSError):
-        sock = await connect(addresses)
-        transport, _ = await _over_tls(sock, context)
-        shown: bytes | None = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        transport.abort()
-        return shown
-    return None
+    return context
+
+
+def _certificate(connection: tuple[asyncio.Transport, Stream]) -> bytes | None:
+    """Return the certificate of the other end, and cut the connection."""
+    shown: bytes | None = connection[0].get_extra_info("ssl_object").getpeercert(binary_form=True)
+    connection[0].abort()
+    return shown
+
+
+async def _within(below: WebSocketTransport, context: ssl.SSLContext) -> tuple[asyncio.Transport, Stream]:
+    """Return transport and stream of TLS in WebSocket messages after its handshake."""
+    # Not at the top: most sessions need no HTTP.
+    from smpc_dp.transport.websocket import within
+
+    async with asyncio.timeout(ATTEMPT_SECONDS):
+        return await within(below, context, server_side=False, seconds=ATTEMPT_SECONDS + BACKUP)
 
 
 async def _over_tls(sock: socket.socket, context: ssl.SSLContext) -> tuple[asyncio.Transport, Stream]:

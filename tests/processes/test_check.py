@@ -43,6 +43,9 @@ from smpc_dp.session.session_file import Timeouts, load_session, write_session
 from smpc_dp.transport import handshake, inquiry, tls
 from smpc_dp.transport.interfaces import PeerListener
 from tests.command import smpc_dp as command
+from tests.outer_certificates import Authority
+from tests.relays import ConnectProxy, Relay
+from tests.web_sessions import create_web_session
 
 PARTIES = ("alice", "bob", "carol")
 COUNTS: dict[str, object] = {"length": 1, "kind": "integer", "lower": 0, "upper": 100}
@@ -57,10 +60,10 @@ def path(tmp_path: Path) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def serving(path: Path, events: list[Event] | None = None) -> AsyncIterator[list[Event]]:
+async def serving(path: Path, listen_on: str | None = None) -> AsyncIterator[list[Event]]:
     """Serve the session of `path`, without end; yield the aggregator's events once it listens."""
-    reported: list[Event] = [] if events is None else events
-    task = asyncio.create_task(smpc_dp.serve(path, requests=0, on_event=reported.append))
+    reported: list[Event] = []
+    task = asyncio.create_task(smpc_dp.serve(path, requests=0, listen_on=listen_on, on_event=reported.append))
     try:
         async with asyncio.timeout(60.0):
             # It listens before its first step.
@@ -541,6 +544,134 @@ async def test_an_aggregator_that_has_stopped(path: Path, monkeypatch: pytest.Mo
         line = one(await check_member(path, "alice"), "channel")
     assert line.text == "no answer in 0.5 s"
     assert "look at its log" in line.todo
+
+
+# The way over HTTPS.
+
+
+class Web(NamedTuple):
+    """A session at `wss://`: its file, the balancer and the proxy before its aggregator, and certificates."""
+
+    path: Path
+    port: int
+    balancer: Relay
+    proxy: ConnectProxy
+    authority: Authority
+
+    async def lines(self, **options: Any) -> list[Line]:
+        settings = {"web": smpc_dp.WebSettings(self.authority.file)} | options
+        return await check_member(self.path, "alice", **settings)
+
+
+@pytest.fixture
+async def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Web]:
+    for name in ("HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    authority, port = Authority(tmp_path), free_port()
+    balancer = Relay(port, authority.sign("localhost"))
+    async with balancer.open(), ConnectProxy().open() as proxy:
+        path = create_web_session(tmp_path, PARTIES, PARAMETERS, balancer.port, timeouts=TIMEOUTS)
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        yield Web(path, port, balancer, proxy, authority)
+
+
+async def test_a_party_that_reaches_an_aggregator_over_https_has_nothing_to_fix(web: Web) -> None:
+    async with serving(web.path, listen_on=f"127.0.0.1:{web.port}") as events:
+        lines = await web.lines()
+        assert {event.kind for event in events} == {"step"}
+        port = one(
+            await check_member(
+                web.path,
+                "aggregator",
+                listen=f"127.0.0.1:{web.port}",
+                web=smpc_dp.WebSettings(web.authority.file),
+            ),
+            "port",
+        )
+    assert [line.check for line in lines[3:]] == [
+        *("name", "tcp", "proxy", "outer TLS", "upgrade", "channel"),
+        *("versions", "digest", "clock", "connection"),
+    ]
+    assert {line.state for line in lines} == {"ok"}
+    assert web.proxy.targets[0] == f"localhost:{web.balancer.port}"
+    assert "lets connections to localhost" in one(lines, "proxy").text
+    assert port.state == "ok"
+
+
+async def fails(site: Web, check: str, text: str, todo: str, **options: Any) -> None:
+    lines = await site.lines(**options)
+    [line] = [line for line in lines if line.state == "fix"]
+    assert line.check == check
+    assert text in line.text
+    assert todo in line.todo
+    assert lines[-1].state == "skipped"
+
+
+async def test_a_wrong_proxy(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{free_port()}")
+    await fails(web, "tcp", "of HTTPS_PROXY does not accept a connection", "Correct HTTPS_PROXY")
+    monkeypatch.setenv("HTTPS_PROXY", "http://no-such-proxy.invalid:3128")
+    await fails(web, "name", "no-such-proxy.invalid of the proxy in HTTPS_PROXY", "Correct HTTPS_PROXY")
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1080")
+    await fails(web, "proxy", "SOCKS is not supported", "Correct HTTPS_PROXY")
+    # An HTTPS server is no proxy.
+    monkeypatch.setenv("HTTPS_PROXY", web.proxy.url)
+    web.proxy.answer = b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n"
+    await fails(web, "proxy", "is HTTPS_PROXY the address of a proxy?", "let CONNECT to localhost:")
+    web.proxy.answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
+    await fails(web, "proxy", "its rules forbid it", "let CONNECT to localhost:")
+    web.proxy.answer = b"220 mail.example.org\r\n\r\n"
+    await fails(web, "proxy", "something else than HTTP", "Correct HTTPS_PROXY")
+
+
+@pytest.mark.parametrize(
+    ("host", "first", "last", "text"),
+    [
+        ("localhost", -3.0, -1.0, "has expired: whoever runs localhost must renew it"),
+        ("localhost", 1.0, 2.0, "is not valid yet: is this machine's clock right?"),
+        ("other.example.org", -1.0, 1.0, "is of another host than localhost"),
+    ],
+    ids=["expired", "clock off by a day", "another host"],
+)
+async def test_a_wrong_outer_certificate(
+    tmp_path: Path, web: Web, host: str, first: float, last: float, text: str
+) -> None:
+    other = Relay(web.port, web.authority.sign(host, first=first, last=last))
+    async with other.open():
+        path = create_web_session(tmp_path / "other", PARTIES, PARAMETERS, other.port, timeouts=TIMEOUTS)
+        await fails(web._replace(path=path), "outer TLS", text, "renews or corrects its certificate")
+
+
+async def test_certificates_that_are_not_trusted(web: Web, tmp_path: Path) -> None:
+    await fails(web, "outer TLS", "signed by none that this machine trusts", "--ca", web=None)
+    missing = smpc_dp.WebSettings(tmp_path / "none.pem")
+    await fails(web, "outer TLS", "cannot read the CA certificates", "--ca", web=missing)
+
+
+async def test_a_wrong_path_and_a_server_that_is_not_started(web: Web, tmp_path: Path) -> None:
+    await fails(web, "upgrade", "which may not be running", "must be running")
+    other = create_web_session(
+        tmp_path / "other", PARTIES, PARAMETERS, web.balancer.port, path="/elsewhere", timeouts=TIMEOUTS
+    )
+    async with serving(web.path, listen_on=f"127.0.0.1:{web.port}"):
+        await fails(
+            web._replace(path=other), "upgrade", "nothing has this path there", "Compare host and path"
+        )
+
+
+async def test_another_aggregator_at_the_path(web: Web, tmp_path: Path) -> None:
+    other = create_web_session(tmp_path / "other", PARTIES, PARAMETERS, web.balancer.port, timeouts=TIMEOUTS)
+    met = load_session(web.path).roster.member("aggregator").public_key.hex()
+    async with serving(web.path, listen_on=f"127.0.0.1:{web.port}"):
+        await fails(
+            web._replace(path=other), "channel", f"a 'aggregator' with the key {met} answers", "--show"
+        )
+
+
+def test_certificates_are_for_an_aggregator_at_wss(path: Path) -> None:
+    result = command("check", str(path), "--as", "alice", "--ca", "ca.pem")
+    assert result.returncode == 1
+    assert "--ca: is for an aggregator at wss://" in result.stderr
 
 
 # Members that listen.

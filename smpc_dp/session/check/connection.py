@@ -8,19 +8,28 @@ import hashlib
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
 from smpc_dp.identity import certificate
-from smpc_dp.identity.address import split_address
+from smpc_dp.identity.address import WebAddress, is_web_address, split_address
 from smpc_dp.identity.roster import Member
-from smpc_dp.session.check.lines import ConnectionCheck, Line, State, brief
+from smpc_dp.session.check.lines import ConnectionCheck, FailedCheck, Line, State, brief
+from smpc_dp.session.check.web import WebWay
 from smpc_dp.session.session_file import SessionFile
 from smpc_dp.transport import handshake
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import ATTEMPT_SECONDS, Endpoint
-from smpc_dp.transport.inquiry import AddressInfo, connect, find_addresses, secure, shown_certificate
+from smpc_dp.transport.inquiry import (
+    AddressInfo,
+    connect,
+    find_addresses,
+    secure,
+    secure_within,
+    shown_certificate,
+)
 from smpc_dp.transport.listener import HELLO_SECONDS
 
 # Milliseconds by which clocks may differ without a note.
@@ -29,14 +38,6 @@ CLOCK_MS = 60_000
 _SAME_ROSTER = (
     "Compare the digests that `smpc-dp roster {file}` prints on both hosts, and take the same file on both."
 )
-
-
-class FailedCheck(Exception):
-    """A step of a connection has failed; `check`, `text` and `todo` as of a line."""
-
-    def __init__(self, check: ConnectionCheck, text: str, todo: str) -> None:
-        super().__init__(text)
-        self.check, self.text, self.todo = check, text, todo
 
 
 @dataclass
@@ -76,12 +77,23 @@ class Inquirer:
 
     async def _open(self) -> Channel:
         """Return the channel before the hello; raise FailedCheck at the first step that does not pass."""
-        host, port = split_address(self.address or self.peer.address or "")
+        address = self.address or self.peer.address or ""
+        if is_web_address(address):
+            return await self._open_web(WebAddress.parse(address))
+        host, port = split_address(address)
         addresses = await self._resolve(host, port)
         self._add("name", "ok", f"{host} is {_shown(addresses)}")
         sock = await self._connect(host, port, addresses)
         self._add("tcp", "ok", f"{host}:{port} accepts connections")
-        return await self._secure(sock, addresses)
+        return await self._secure(
+            secure(self.endpoint, self.peer.name, sock), partial(shown_certificate, addresses)
+        )
+
+    async def _open_web(self, address: WebAddress) -> Channel:
+        """Return the channel through WebSocket messages; see `_open`."""
+        way = WebWay(address, self.endpoint)
+        stream = await way.open(lambda check, text: self._add(check, "ok", text))
+        return await self._secure(secure_within(self.endpoint, self.peer.name, stream), way.shown_certificate)
 
     def _add(self, check: ConnectionCheck, state: State, text: str, todo: str = "") -> None:
         """Add a line of this connection."""
@@ -133,11 +145,16 @@ class Inquirer:
             )
         raise FailedCheck("tcp", text, todo)
 
-    async def _secure(self, sock: socket.socket, addresses: Sequence[AddressInfo]) -> Channel:
-        """Return the channel, after mutual TLS with the roster's keys."""
+    async def _secure(
+        self, securing: Awaitable[Channel], shown: Callable[[], Awaitable[bytes | None]]
+    ) -> Channel:
+        """Return the channel, after mutual TLS with the roster's keys.
+
+        `shown` returns the certificate of whoever answers, for the text of an error.
+        """
         name = self.peer.name
         try:
-            return await secure(self.endpoint, name, sock)
+            return await securing
         except PeerFault as error:
             if error.check is not Check.OTHER_MEMBER:
                 raise FailedCheck("channel", error.reason, "Report this: another TLS answers.") from None
@@ -146,7 +163,7 @@ class Inquirer:
                 f"Correct the address of '{name}' in the session file, or where its host forwards this port.",
             )
         except ssl.SSLCertVerificationError:
-            raise self._stranger(await shown_certificate(addresses)) from None
+            raise self._stranger(await shown()) from None
         except (ssl.SSLEOFError, ConnectionError):
             text, todo = (
                 "the connection ends during the TLS handshake",
@@ -188,11 +205,17 @@ class Inquirer:
         shows = (
             "no certificate" if shown is None else f"certificate SHA-256 {hashlib.sha256(shown).hexdigest()}"
         )
+        if is_web_address(self.address or self.peer.address or ""):
+            todo = f"The path leads elsewhere: compare it with the one that '{name}' has in its session file."
+        else:
+            todo = (
+                f"A web server, or a proxy that ends TLS, has this address: the session file must have the "
+                f"host and port where '{name}' itself listens."
+            )
         return FailedCheck(
             "channel",
             f"someone who is no member of the session answers ({shows})",
-            f"A web server, or a proxy that ends TLS, has this address: the session file must have the host "
-            f"and port where '{name}' itself listens.",
+            todo,
         )
 
     async def _inquire(self, channel: Channel) -> tuple[handshake.Answer, SmpcError | None]:

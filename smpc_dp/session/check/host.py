@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
-from smpc_dp.identity.address import split_address
+from smpc_dp.identity.address import WebAddress, is_web_address, split_address
 from smpc_dp.identity.roster import Member
 from smpc_dp.session.charging import open_ledger
 from smpc_dp.session.check.folders import folder_line
@@ -21,10 +21,11 @@ from smpc_dp.session.session_file import SessionFile
 from smpc_dp.session.tasks import task_of
 from smpc_dp.transport.inquiry import check_port
 from smpc_dp.transport.tls import check_clock
+from smpc_dp.web_settings import WebSettings
 
 _PORTS = {
     errno.EADDRNOTAVAIL: "This host has no such address. Behind NAT or in a container give --listen "
-    "0.0.0.0:{port}.",
+    "0.0.0.0:{port}, behind a web server on this host --listen 127.0.0.1:8000.",
     errno.EACCES: "Ports below 1024 are for root: take another one, or give the process the capability "
     "CAP_NET_BIND_SERVICE.",
 }
@@ -45,6 +46,7 @@ class Host:
     listen: str | None = None
     ledger: Path | None = None
     board: Path | None = None
+    web: WebSettings | None = None
 
     @property
     def key_file(self) -> Path:
@@ -53,7 +55,9 @@ class Host:
 
     def membership(self) -> Membership:
         """Return the membership; errors as of `Membership.load`."""
-        return Membership.load(self.path, self.member.name, self.key, self.member.role, self.session)
+        return Membership.load(
+            self.path, self.member.name, self.key, self.member.role, self.session, self.web
+        )
 
     def lines(self) -> Iterator[Line]:
         """Yield the lines but for that of the port."""
@@ -78,7 +82,8 @@ class Host:
         """
         address = self.listen or self.member.address or ""
         try:
-            host, port = split_address(address)
+            is_web = self.listen is None and is_web_address(address)
+            host, port = WebAddress.parse(address)[:2] if is_web else split_address(address)
         except ValueError as error:
             raise ConfigError.at("--listen", str(error), ConfigCheck.FORMAT) from None
         try:

@@ -11,10 +11,19 @@ State = Literal["ok", "note", "fix", "skipped"]
 HostCheck = Literal[
     "session", "clock", "key", "key folder", "ledger folder", "ledger", "logs", "temporary files", "port"
 ]
-ConnectionCheck = Literal["name", "tcp", "channel", "versions", "digest", "clock", "connection"]
-CONNECTION_CHECKS: tuple[ConnectionCheck, ...] = get_args(ConnectionCheck)
+ConnectionCheck = Literal[
+    "name", "tcp", "proxy", "outer TLS", "upgrade", "channel", "versions", "digest", "clock", "connection"
+]
+# Of an address `wss://host/path` alone.
+HTTPS_CHECKS = frozenset({"proxy", "outer TLS", "upgrade"})
 
 SKIPPED = "not checked: correct the lines above first"
+
+
+def connection_checks(*, is_web: bool) -> list[ConnectionCheck]:
+    """Return the checks of a connection, in their order; `is_web`: to an address `wss://host/path`."""
+    checks: tuple[ConnectionCheck, ...] = get_args(ConnectionCheck)
+    return [check for check in checks if is_web or check not in HTTPS_CHECKS]
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -33,6 +42,14 @@ class Line(msgspec.Struct, frozen=True):
     text: str
     todo: str = ""
     member: str = ""
+
+
+class FailedCheck(Exception):
+    """A step of a connection has failed; `check`, `text` and `todo` as of a line."""
+
+    def __init__(self, check: ConnectionCheck, text: str, todo: str) -> None:
+        super().__init__(text)
+        self.check, self.text, self.todo = check, text, todo
 
 
 def brief(content: bytes) -> str:

@@ -6,12 +6,14 @@ import asyncio
 from pathlib import Path
 
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
+from smpc_dp.identity.address import is_web_address
 from smpc_dp.identity.roster import Member
 from smpc_dp.session.check.connection import Inquirer
 from smpc_dp.session.check.host import Host
-from smpc_dp.session.check.lines import CONNECTION_CHECKS, SKIPPED, Line, brief
+from smpc_dp.session.check.lines import SKIPPED, Line, brief, connection_checks
 from smpc_dp.session.session_file import SessionFile, load_session
 from smpc_dp.transport.endpoint import Endpoint
+from smpc_dp.web_settings import DEFAULT, WebSettings
 
 
 async def check_member(
@@ -22,6 +24,7 @@ async def check_member(
     listen: str | None = None,
     ledger: Path | None = None,
     board: Path | None = None,
+    web: WebSettings | None = None,
 ) -> list[Line]:
     """Return the lines of a member's check; nobody is counted as present for it, and nothing is charged.
 
@@ -34,7 +37,11 @@ async def check_member(
         return [_unusable(path, str(issue)) for issue in error.issues]
     except LocalError as error:
         return [_unusable(path, str(error))]
-    host = Host(path, session, _member_of(session, name, path), key, listen, ledger, board)
+    aggregator = session.roster.aggregator
+    if web is not None and not is_web_address((aggregator and aggregator.address) or ""):
+        reason = "is for an aggregator at wss://, which this session has not"
+        raise ConfigError.at("--ca", reason, ConfigCheck.CONFLICT)
+    host = Host(path, session, _member_of(session, name, path), key, listen, ledger, board, web)
     terms = f"{session.protocol} {session.version}, {len(session.roster)} members"
     text = f"{path}: {terms}, digest {brief(session.digest)}"
     lines = [Line("session", "ok", text), *await asyncio.to_thread(lambda: [*host.lines()])]
@@ -83,6 +90,7 @@ def _endpoint(host: Host) -> Endpoint:
         roster=session.roster,
         session_digest=session.digest,
         session=session.canonical,
+        web=host.web or DEFAULT,
     )
 
 
@@ -91,11 +99,14 @@ async def _port(host: Host, endpoint: Endpoint | None) -> Line:
     line, is_used = await asyncio.to_thread(host.port)
     if not is_used or endpoint is None:
         return line
-    address, member = host.listen or host.member.address, host.member
-    if host.member.role == "party" and host.session.topology != "direct":
+    member = host.member
+    if member.role == "party" and host.session.topology != "direct":
         return Line("port", "note", line.text, "Right while this party runs. Otherwise: " + line.todo)
+    # Behind a web server the listener itself speaks no TLS: it is called as others call it.
+    address = None if is_web_address(member.address or "") else host.listen
     own = Inquirer(endpoint, host.session, member, host.path.name, address)
     states = {one.check: one for one in await own.lines()}
+    address = host.listen or member.address
     if (digest := states.get("digest")) is None:
         return line
     listens = f"{address}: '{member.name}' listens there"
@@ -110,5 +121,6 @@ async def _connection(host: Host, endpoint: Endpoint | None, peer: Member) -> li
     if endpoint is not None:
         lines = await Inquirer(endpoint, host.session, peer, host.path.name).lines()
     checked = {line.check for line in lines}
-    rest = [check for check in CONNECTION_CHECKS if check not in checked]
+    checks = connection_checks(is_web=is_web_address(peer.address or ""))
+    rest = [check for check in checks if check not in checked]
     return [*lines, *(Line(check, "skipped", SKIPPED, member=peer.name) for check in rest)]
