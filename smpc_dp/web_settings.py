@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 import ssl
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 
@@ -30,6 +31,8 @@ class WebSettings:
         certificate, certificate_key: of an aggregator that ends the outer TLS itself: the files (PEM) of its
             chain and its private key. By default it listens for plain HTTP, behind what ends TLS.
         proxies: of an aggregator: addresses or networks whose header `X-Forwarded-For` it believes.
+        server: of an aggregator: the HTTP server that sessions of one process share, which then has these
+            settings; by default each listens alone.
 
     Raises ConfigError with every fault.
     """
@@ -39,6 +42,7 @@ class WebSettings:
     certificate: Path | None = None
     certificate_key: Path | None = None
     proxies: tuple[str, ...] = ()
+    server: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not LEAST_PING <= self.ping <= MOST_PING:

@@ -50,6 +50,7 @@ COMMANDS: Mapping[str, Listed] = {
     "check": Listed("Check files, folders and connections of one member.", "smpc_dp.cli.check"),
     "run": Listed("Run a whole session on this machine.", "smpc_dp.cli.run"),
     "party": Listed("Run one member of a session on this host.", "smpc_dp.cli.party"),
+    "serve": Listed("Serve several sessions in one process, until it is stopped.", "smpc_dp.cli.serve"),
     "statistics": Listed("Take part in statistics of records, as one party.", "smpc_dp.cli.statistics"),
     "audit": Listed(
         "Check the log of a verifiable run or of a pairwise statistic, a party's result, or a certificate.",

@@ -12,6 +12,7 @@ import typer
 
 from smpc_dp.cli import statistic as statistics
 from smpc_dp.cli.member import exit_code, reported_member
+from smpc_dp.cli.metering import Metering
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.cli.statistics import plan_lines
 from smpc_dp.console.options import refuse_given
@@ -27,7 +28,7 @@ from smpc_dp.session.tolerance import tolerances
 from smpc_dp.web_settings import PING_SECONDS, WebSettings
 
 if TYPE_CHECKING:
-    from smpc_dp.identity.roster import Role
+    from smpc_dp.identity.roster import Role, Roster
     from smpc_dp.logs.audits.audit import Report
     from smpc_dp.session.session_file import SessionFile
 
@@ -123,6 +124,12 @@ def party(
             "believed; may be given several times."
         ),
     ] = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65535, help="Aggregator: port of this machine for Prometheus, at /metrics; 0: any."
+        ),
+    ] = None,
     report: ReportPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     events: Annotated[bool, typer.Option("--events", hidden=True)] = False,
@@ -135,19 +142,20 @@ def party(
     loaded = load_session(session)
     role = _role(loaded, name, session)
     serves = role != "party"
-    given: dict[str, object]
-    sums: dict[str, object] = {"--operation": operation, "--weight": weight}
-    sums |= {"--clip": clip or None, "--number": number}
+    sums = {"--operation": operation, "--weight": weight, "--clip": clip or None, "--number": number}
+    own_files = {"--ledger": ledger, "--audit": audit, "--report": report}
+    of_party = {"--input": vector, **sums, **own_files, "--ca": ca, "--ping": ping}
+    of_aggregator: dict[str, object] = {"--board": board, "--metrics": metrics}
     if serves:
-        given = {"--input": vector, **sums, "--ledger": ledger, "--audit": audit, "--report": report}
-        _refuse_given(given | {"--ca": ca, "--ping": ping}, f"is for parties, and '{name}' is the {role}")
+        _refuse_given(of_party, f"is for parties, and '{name}' is the {role}")
         if role == "server":
-            _refuse_given({"--board": board}, f"is for an aggregator, and '{name}' is a server")
+            _refuse_given(of_aggregator, f"is for an aggregator, and '{name}' is a server")
     else:
-        called = loaded.roster.aggregator is None and not loaded.roster.servers
-        given = {"--requests": requests, "--board": board, "--listen": None if called else listen}
-        given |= {"--tls-certificate": certificate, "--tls-key": certificate_key, "--behind": behind}
-        _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
+        of_server = {"--requests": requests, "--listen": None if _is_called(loaded.roster) else listen}
+        https = {"--tls-certificate": certificate, "--tls-key": certificate_key, "--behind": behind}
+        _refuse_given(
+            {**of_aggregator, **of_server, **https}, f"is for the aggregator, and '{name}' is a party"
+        )
     requested = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
     if requested is not None:
         _refuse_given(sums, "is for sums")
@@ -162,13 +170,13 @@ def party(
     check_can_write(out, audit)
     first = [] if requested is not None else [*map(str, tolerances(loaded)), *plan_lines(loaded)]
     reporting = Reporting.of(report)
-    watch: OnEvent = Reporting.watched(
-        reporting, print_event if events else partial(_show, first, endless=endless)
-    )
+    shown: OnEvent = print_event if events else partial(_show, first, endless=endless)
+    metering = Metering(metrics)
+    watch = metering.watched(loaded.digest, Reporting.watched(reporting, shown))
     web = _web_settings(ca, ping, certificate, certificate_key, behind)
     host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch, print_note, web)
     own = task_of(loaded)
-    given = {**sums, "--requests": requests, "--audit": audit, "--report": report}
+    given: dict[str, object] = {**sums, "--requests": requests, "--audit": audit, "--report": report}
     # What else a statistic of pairs has is not for the session's own task to refuse.
     given = given if requested is None else {"--statistic": statistic}
     _refuse_given({option: given[option] for option in given if option in own.refused}, own.refusal)
@@ -179,8 +187,9 @@ def party(
         member = Membership.load(session, name, key, role, loaded, web)
         if serves:
             served = own.steps(loaded) if requests is None else requests
-            for line in await own.serve(host, role, served, results):
-                report_line(line)
+            async with metering.serving():
+                for line in await own.serve(host, role, served, results):
+                    report_line(line)
             return None
         if requested is not None:
             results.append(await statistics.take_part(requested, host, loaded))
@@ -214,6 +223,11 @@ def _web_settings(
     seconds = PING_SECONDS if ping is None else ping
     settings = WebSettings(ca, seconds, certificate, certificate_key, tuple(behind or ()))
     return None if settings == WebSettings() else settings
+
+
+def _is_called(roster: Roster) -> bool:
+    """Tell whether parties call each other: there is no other member."""
+    return roster.aggregator is None and not roster.servers
 
 
 def _role(loaded: SessionFile, name: str, path: Path) -> Role:

@@ -101,6 +101,16 @@ def ignore(_event: Event) -> None:
     """Watch nothing."""
 
 
+def both(first: OnEvent, second: OnEvent) -> OnEvent:
+    """Return a watcher that calls both."""
+
+    def watch(event: Event) -> None:
+        first(event)
+        second(event)
+
+    return watch
+
+
 def with_logging(on_event: OnEvent) -> OnEvent:
     """Return a watcher that logs each event of one member but traffic before it calls `on_event`.
 

@@ -119,16 +119,17 @@ async def listen(
     _check_loop()
     # In a thread, and before anybody can call: it takes long for many members.
     await asyncio.to_thread(lambda: endpoint.contexts.server)
+    address = endpoint.roster.member(endpoint.identity.name).address
+    if address is not None and is_web_address(address):
+        # Not at the top: most sessions need no HTTP.
+        from smpc_dp.transport.web_listener import listen_over_https
+
+        path = WebAddress.parse(address).path
+        return await listen_over_https(endpoint, host, port, path, on_channel, on_refused)
     sock = await asyncio.to_thread(listening, host, port)
     sock.setblocking(False)
     _LOG.info("%s: listens on %s:%d", endpoint.identity.name, host, sock.getsockname()[1])
-    address = endpoint.roster.member(endpoint.identity.name).address
-    if address is None or not is_web_address(address):
-        return SocketListener(endpoint, sock, on_channel, on_refused)
-    # Not at the top: most sessions need no HTTP.
-    from smpc_dp.transport.web_listener import WebListener
-
-    return WebListener(endpoint, sock, WebAddress.parse(address), on_channel, on_refused)
+    return SocketListener(endpoint, sock, on_channel, on_refused)
 
 
 def _check_loop() -> None:

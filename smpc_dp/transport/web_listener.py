@@ -7,45 +7,57 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator
 
-from smpc_dp.identity.address import WebAddress
 from smpc_dp.transport import tls
 from smpc_dp.transport.accept_loop import AcceptLoop, OnRefused
 from smpc_dp.transport.channel import Channel
 from smpc_dp.transport.listener import BACKUP, Listener, ListeningEndpoint, OnChannel
 from smpc_dp.transport.strangers import HANDSHAKE_SECONDS
-from smpc_dp.transport.web_server import WebServer
+from smpc_dp.transport.web_server import WebServer, open_server
 from smpc_dp.transport.websocket import WebSocketTransport, within
 
 
 class WebListener(Listener):
-    """Listener with an HTTP server of its own."""
+    """Listener at a path of an HTTP server."""
 
     def __init__(
         self,
         endpoint: ListeningEndpoint,
-        sock: socket.socket,
-        address: WebAddress,
+        server: WebServer,
+        path: str,
         on_channel: OnChannel,
         on_refused: OnRefused,
+        *,
+        is_shared: bool,
     ) -> None:
+        """`is_shared`: whether the server goes on after the listener."""
         super().__init__(endpoint, on_channel, on_refused)
-        self._server = WebServer(
-            sock, endpoint.web, endpoint.max_pending, endpoint.silence, on_refused, endpoint.identity.name
-        )
-        self._server.sites[address.path] = self._take
+        self._server = server
+        self._path = path
+        self._is_shared = is_shared
+        self._admitting: set[socket.socket] = set()
+        server.add(path, self._take)
 
     @property
     def port(self) -> int:
         return self._server.port
 
     async def close(self) -> None:
-        await self._server.close()
+        if not self._is_shared:
+            await self._server.close()
+            return
+        self._server.remove(self._path)
+        for connection in self._admitting:
+            self._server.accepting.drop(connection)
 
     async def _take(
         self, stream: WebSocketTransport, connection: socket.socket, address: str, accepting: AcceptLoop
     ) -> None:
         """Admit a connection that was upgraded, or report why not."""
-        await self.admit(connection, address, self._within(stream, address), accepting)
+        self._admitting.add(connection)
+        try:
+            await self.admit(connection, address, self._within(stream, address), accepting)
+        finally:
+            self._admitting.discard(connection)
 
     @contextlib.asynccontextmanager
     async def _within(self, stream: WebSocketTransport, address: str) -> AsyncIterator[Channel]:
@@ -62,3 +74,30 @@ class WebListener(Listener):
         except BaseException:
             transport.abort()
             raise
+
+
+async def listen_over_https(
+    endpoint: ListeningEndpoint,
+    host: str,
+    port: int,
+    path: str,
+    on_channel: OnChannel,
+    on_refused: OnRefused,
+) -> WebListener:
+    """Listen at a path of the server of the settings, or else of an own one at `host`:`port`.
+
+    Arguments and errors as of `listen`; ConfigError when another session has the path.
+    """
+    shared: WebServer | None = endpoint.web.server
+    server = shared
+    if server is None:
+        server = await open_server(
+            host,
+            port,
+            endpoint.web,
+            endpoint.max_pending,
+            endpoint.silence,
+            on_refused,
+            endpoint.identity.name,
+        )
+    return WebListener(endpoint, server, path, on_channel, on_refused, is_shared=shared is not None)

@@ -11,7 +11,7 @@ import contextlib
 import ipaddress
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -25,8 +25,8 @@ from uvicorn.server import ServerState
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
-from smpc_dp.errors import TimeoutFault
-from smpc_dp.transport.accept_loop import AcceptLoop, OnRefused
+from smpc_dp.errors import ConfigCheck, ConfigError, TimeoutFault
+from smpc_dp.transport.accept_loop import AcceptLoop, OnRefused, listening
 from smpc_dp.transport.channel import CLOSE_SECONDS, now
 from smpc_dp.transport.listener import BACKUP, as_fault
 from smpc_dp.transport.sockets import tune
@@ -50,7 +50,7 @@ _LOG = logging.getLogger("smpc_dp.transport")
 class WebServer:
     """HTTP server that listens from its creation on, until it is closed.
 
-    `sites` has by path what admits members to the session there.
+    Sessions are added by the paths of their addresses.
     """
 
     def __init__(
@@ -61,9 +61,15 @@ class WebServer:
         silence: float,
         on_refused: OnRefused,
         label: str,
+        pages: Sequence[Route] = (),
     ) -> None:
-        """Arguments as of `AcceptLoop` and `tune`; raises LocalError for certificate files."""
-        self.sites: dict[str, Admit] = {}
+        """Arguments as of `AcceptLoop` and `tune`; raises LocalError for certificate files.
+
+        `pages`: beside `/healthz` and `/readyz`.
+        """
+        self._sites: dict[str, Admit] = {}
+        # Paths of sessions that are not served at the moment.
+        self._expected: set[str] = set()
         self._on_refused = on_refused
         self._silence = silence
         self._proxies = networks(settings.proxies)
@@ -75,7 +81,7 @@ class WebServer:
             }
             self._outer = {"ssl": context, **limits}
         self._config = Config(
-            _Pages(self),
+            _Pages(self, pages),
             http=_Http,
             ws=_Upgrade,
             lifespan="off",
@@ -97,6 +103,38 @@ class WebServer:
     def port(self) -> int:
         """The port that is bound."""
         return self.accepting.port
+
+    def expect(self, path: str) -> None:
+        """Ask whoever calls at a path to come again later, while no session is there."""
+        self._expected.add(path)
+
+    def forget(self, path: str) -> None:
+        """Expect no session at a path any more."""
+        self._expected.discard(path)
+
+    def refusal(self, path: str) -> tuple[int, str]:
+        """Return status and text of the answer at a path where no session is served."""
+        return (503, "not served yet\n") if path in self._expected else (404, "no session has this path\n")
+
+    def add(self, path: str, admit: Admit) -> None:
+        """Admit members to a session at a path; raise ConfigError if another session has it."""
+        if path in self._sites:
+            reason = f"another session is served at the path {path} already"
+            raise ConfigError.at("address", reason, ConfigCheck.DUPLICATE)
+        self._sites[path] = admit
+
+    def remove(self, path: str) -> None:
+        """Admit nobody at a path any more."""
+        self._sites.pop(path, None)
+
+    def site(self, path: str) -> Admit | None:
+        """Return what admits members at a path; None where no session is."""
+        return self._sites.get(path)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether members can connect to a session."""
+        return bool(self._sites)
 
     async def close(self) -> None:
         """Stop accepting, and drop connections that are no channels; channels stay open."""
@@ -133,6 +171,28 @@ class WebServer:
     def is_proxy(self, host: str) -> bool:
         """Tell whether an address is that of a proxy of the settings."""
         return _is_in(host, self._proxies)
+
+
+async def open_server(
+    host: str,
+    port: int,
+    settings: WebSettings,
+    most: int,
+    silence: float,
+    on_refused: OnRefused,
+    label: str,
+    pages: Sequence[Route] = (),
+) -> WebServer:
+    """Return a server that listens at `host`:`port`; else as `WebServer` and `listening`."""
+    sock = await asyncio.to_thread(listening, host, port)
+    sock.setblocking(False)
+    try:
+        server = WebServer(sock, settings, most, silence, on_refused, label, pages)
+    except BaseException:
+        sock.close()
+        raise
+    _LOG.info("%s: listens on %s:%d for HTTP", label, host, server.port)
+    return server
 
 
 class Call:
@@ -214,9 +274,9 @@ class _Upgrade(WebSocketTransport):
     def requested(self, request: Request) -> None:
         """Accept the upgrade where a session has the path."""
         self._call.take_header(request.headers.get_all("X-Forwarded-For"))
-        admit = self._call.server.sites.get(request.path)
+        admit = self._call.server.site(request.path)
         if admit is None:
-            self._server.send_response(self._server.reject(404, "no session has this path\n"))
+            self._server.send_response(self._server.reject(*self._call.server.refusal(request.path)))
             return
         response = self._server.accept(request)
         self._server.send_response(response)
@@ -231,11 +291,11 @@ class _Upgrade(WebSocketTransport):
 class _Pages:
     """ASGI application of the pages; at most MOST_ANSWERS at a time."""
 
-    def __init__(self, server: WebServer) -> None:
+    def __init__(self, server: WebServer, pages: Sequence[Route]) -> None:
         self._server = server
         self._answering = 0
         self._app = Starlette(
-            routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz)],
+            routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz), *pages],
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -259,7 +319,7 @@ class _Pages:
 
     async def _readyz(self, _request: PageRequest) -> Response:
         """Say whether members can connect."""
-        if self._server.sites:
+        if self._server.is_ready:
             return PlainTextResponse("ready\n")
         return PlainTextResponse("no session is served\n", 503)
 

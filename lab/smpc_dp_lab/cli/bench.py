@@ -281,6 +281,22 @@ def session(
 
 
 @app.command()
+def wss(
+    runs: Runs = 3,
+    parties: Annotated[int, typer.Option(help="How many parties.")] = 10,
+    length: Annotated[int, typer.Option(help="Coordinates of a vector.")] = 1_000_000,
+    as_json: Json = False,
+) -> None:
+    """Measure channels over HTTPS.
+
+    The same secure sum with the aggregator at host:port, at wss://, and behind a relay that ends TLS.
+    """
+    from smpc_dp_lab.bench.wss import run_wss_bench
+
+    _show("sums", as_json, lambda show: run_wss_bench(runs, show, parties=parties, length=length))
+
+
+@app.command()
 def many(
     parties: Annotated[
         list[int] | None,
