@@ -19,8 +19,14 @@ DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 PROGRAM = "/opt/smpc-dp/bin/smpc-dp"
 # What the units take from their instance and from the files of their environment.
-VARIABLES = {"%i": "7", "${MEMBER}": "alice", " $OPTIONS": " --listen 127.0.0.1:8000"}
-OF_PARTY = {**VARIABLES, " $OPTIONS": " --clip"}
+VARIABLES = {
+    "%i": "7",
+    "${MEMBER}": "alice",
+    "${LISTEN}": "127.0.0.1:8001",
+    "$CONNECTION": "--ca ca.pem",
+    "$OPTIONS": "--behind 127.0.0.1",
+}
+OF_PARTY = VARIABLES | {"$OPTIONS": "--clip"}
 
 
 def unit_commands(unit: str, text: str) -> Iterator[list[str]]:
