@@ -13,6 +13,7 @@ import typer
 from rich.table import Column, Table
 
 from smpc_dp.console.output import console, print_json
+from smpc_dp.session.check.host import HostOptions
 from smpc_dp.session.check.lines import Line
 from smpc_dp.session.check.member import check_member
 from smpc_dp.web_settings import WebSettings
@@ -31,6 +32,12 @@ def check(
     ledger: Annotated[
         Path | None, typer.Option(help="Party: its privacy ledger; nothing is charged.")
     ] = None,
+    state: Annotated[
+        Path | None, typer.Option(help="Folder of this member's saved states, as of party.")
+    ] = None,
+    counter: Annotated[
+        Path | None, typer.Option(help="Folder of the counter of --state, as of party.")
+    ] = None,
     board: Annotated[
         Path | None,
         typer.Option(help="Aggregator: folder for logs; default board beside the session file."),
@@ -48,10 +55,8 @@ def check(
     Says what to do where something is wrong. Calls the aggregator, or whom else this member calls, and asks
     whether it would be welcome: it joins no request, charges nothing, and disturbs no process of the member.
     """
-    web = None if ca is None else WebSettings(ca)
-    lines = asyncio.run(
-        check_member(session, name, key=key, listen=listen, ledger=ledger, board=board, web=web)
-    )
+    options = HostOptions(key, listen, ledger, state, counter, board, None if ca is None else WebSettings(ca))
+    lines = asyncio.run(check_member(session, name, options))
     faults = sum(line.state == "fix" for line in lines)
     if as_json:
         print_json({"member": name, "ok": not faults, "lines": [msgspec.to_builtins(line) for line in lines]})

@@ -34,6 +34,7 @@ from smpc_dp.identity.keys import Identity
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.accountant.store import locked
 from smpc_dp.session.check import folders
+from smpc_dp.session.check.host import HostOptions
 from smpc_dp.session.check.lines import Line
 from smpc_dp.session.check.member import check_member
 from smpc_dp.session.events import Event
@@ -91,6 +92,10 @@ async def until_refused(events: list[Event]) -> None:
             await asyncio.sleep(0.02)
 
 
+async def checked(path: Path, name: str, **options: Any) -> list[Line]:
+    return await check_member(path, name, HostOptions(**options))
+
+
 def one(lines: list[Line], name: str) -> Line:
     """Return the line of a check that has a fault, or else the last one."""
     those = [line for line in lines if line.check == name]
@@ -102,7 +107,7 @@ def one(lines: list[Line], name: str) -> Line:
 
 async def test_a_party_that_can_take_part_has_nothing_to_fix(path: Path) -> None:
     async with serving(path) as events:
-        lines = await check_member(path, "alice")
+        lines = await checked(path, "alice")
         assert {event.kind for event in events} == {"step"}
     assert [line.check for line in lines] == [
         *("session", "key", "key folder"),
@@ -233,7 +238,7 @@ async def test_faults_of_a_host_say_what_to_do(
     path: Path, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case.change(path, monkeypatch)
-    lines = await check_member(path, "alice")
+    lines = await checked(path, "alice")
     line = one(lines, case.check)
     assert line.state == "fix"
     assert case.text in line.text
@@ -246,11 +251,11 @@ async def test_faults_of_a_host_say_what_to_do(
 async def test_a_session_file_with_faults_has_a_line_for_each(tmp_path: Path) -> None:
     path = tmp_path / "session.toml"
     path.write_text('protocol = "secagg"\nversion = 7\n[parameters]\nlength = 0\n')
-    lines = await check_member(path, "alice")
+    lines = await checked(path, "alice")
     assert [(line.check, line.state) for line in lines] == [("session", "fix")] * len(lines)
     assert len(lines) >= 2
     assert all("smpc-dp roster" in line.todo for line in lines)
-    [line] = await check_member(tmp_path / "none.toml", "alice")
+    [line] = await checked(tmp_path / "none.toml", "alice")
     assert "No such file" in line.text
 
 
@@ -267,7 +272,7 @@ async def test_a_ledger_is_looked_at_and_not_charged(path: Path, tmp_path: Path)
         )
 
     async def line() -> Line:
-        return one(await check_member(noisy, "alice", ledger=book), "ledger")
+        return one(await checked(noisy, "alice", ledger=book), "ledger")
 
     create(2.0)
     before = book.read_bytes()
@@ -283,10 +288,43 @@ async def test_a_ledger_is_looked_at_and_not_charged(path: Path, tmp_path: Path)
     assert "smpc-dp ledger create" in (await line()).todo
     [folder] = [
         line
-        for line in await check_member(path, "alice", ledger=tmp_path / "none" / "alice.ledger")
+        for line in await checked(path, "alice", ledger=tmp_path / "none" / "alice.ledger")
         if line.check == "ledger folder"
     ]
     assert (folder.state, folder.todo) == ("fix", f"Make it: mkdir -m 700 {tmp_path / 'none'}")
+
+
+async def test_the_folder_of_saved_states(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, counter = tmp_path / "alice.state", tmp_path / "alice.counter"
+
+    async def lines() -> list[Line]:
+        result = await checked(path, "alice", state=folder, counter=counter)
+        return [line for line in result if line.check in ("state", "counter")]
+
+    # A session makes its state; the folder of the counter is made by whoever knows that nothing sets it back.
+    assert [line.state for line in await lines()] == ["ok", "fix"]
+    assert not folder.exists()
+    folder.mkdir()
+    counter.mkdir()
+    assert [line.state for line in await lines()] == ["ok", "ok"]
+    owner = {"format": "smpc-dp state of a session", "version": 1, "member": "alice"}
+    (folder / "owner").write_text(json.dumps(owner | {"session": load_session(path).digest.hex()}))
+    with (folder / "lock").open("w") as lock:
+        folders.fcntl.flock(lock, folders.fcntl.LOCK_EX)
+        assert [line.state for line in await lines()] == ["ok", "note", "ok"]
+    assert [line.state for line in await lines()] == ["ok", "ok"]
+    for other in ({"session": "0" * 64}, {"member": "bob", "session": load_session(path).digest.hex()}):
+        (folder / "owner").write_text(json.dumps(owner | other))
+        _, fault, _ = await lines()
+        assert fault.state == "fix"
+        assert "for this session alone" in fault.todo
+    (folder / "owner").write_text("nothing")
+    _, fault, _ = await lines()
+    assert fault.state == "fix"
+    failing(errno.EROFS)(path, monkeypatch)
+    assert "Read-only file system" in (await lines())[0].text
 
 
 # Faults of the connection.
@@ -306,14 +344,14 @@ def at(path: Path, address: str) -> Path:
 
 
 async def test_a_host_without_an_address(path: Path) -> None:
-    line = one(await check_member(at(path, "no-such-host.invalid:7100"), "alice"), "name")
+    line = one(await checked(at(path, "no-such-host.invalid:7100"), "alice"), "name")
     assert line.state == "fix"
     assert "no-such-host.invalid has no address here" in line.text
     assert "getent hosts no-such-host.invalid" in line.todo
 
 
 async def test_a_server_that_is_not_started(path: Path) -> None:
-    line = one(await check_member(path, "alice"), "tcp")
+    line = one(await checked(path, "alice"), "tcp")
     assert line.state == "fix"
     assert "nothing listens at this port" in line.text
     assert "smpc-dp party session.toml --as aggregator --requests 0" in line.todo
@@ -331,7 +369,7 @@ async def test_a_port_that_is_closed(path: Path, monkeypatch: pytest.MonkeyPatch
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(address)
-        lines = await check_member(at(path, f"127.0.0.1:{address[1]}"), "alice")
+        lines = await checked(at(path, f"127.0.0.1:{address[1]}"), "alice")
     line = one(lines, "tcp")
     assert line.state == "fix"
     assert "does not answer in" in line.text
@@ -343,7 +381,7 @@ async def test_an_address_without_a_route(path: Path, monkeypatch: pytest.Monkey
         raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
 
     monkeypatch.setattr("smpc_dp.session.check.connection.connect", refuse)
-    line = one(await check_member(path, "alice"), "tcp")
+    line = one(await checked(path, "alice"), "tcp")
     assert "Network is unreachable" in line.text
     assert "VPN" in line.todo
 
@@ -369,7 +407,7 @@ async def test_another_member_at_the_address(tmp_path: Path) -> None:
     # bob's process has the address that the aggregator has in alice's file: it shows its own key.
     listener = await listening_as(swapped, "bob")
     try:
-        line = one(await check_member(path, "alice"), "channel")
+        line = one(await checked(path, "alice"), "channel")
     finally:
         await listener.close()
     assert line.state == "fix"
@@ -384,7 +422,7 @@ async def test_the_key_that_was_met_is_shown(path: Path) -> None:
     other.save(default_key(path, "aggregator"))
     entry = other.entry("aggregator", load_session(path).roster.member("aggregator").address)
     async with serving(edited(path, members={"aggregator": entry})):
-        line = one(await check_member(path, "alice"), "channel")
+        line = one(await checked(path, "alice"), "channel")
     assert mine.exists()
     assert line.state == "fix"
     expected = load_session(path).roster.member("aggregator").public_key.hex()
@@ -445,7 +483,7 @@ async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 
 async def test_a_web_server_at_the_address(path: Path, tmp_path: Path) -> None:
     async with answering(hang_up, self_signed(tmp_path)) as address:
-        line = one(await check_member(at(path, address), "alice"), "channel")
+        line = one(await checked(at(path, address), "alice"), "channel")
     assert "no member of the session answers (certificate SHA-256 " in line.text
     assert "a proxy that ends TLS" in line.todo
 
@@ -464,7 +502,7 @@ async def test_other_services_at_the_address(
 ) -> None:
     monkeypatch.setattr(inquiry, "ATTEMPT_SECONDS", 2.0)
     async with answering(answer) as address:
-        line = one(await check_member(at(path, address), "alice"), "channel")
+        line = one(await checked(at(path, address), "alice"), "channel")
     assert line.state == "fix"
     assert text in line.text
     assert todo in line.todo
@@ -473,7 +511,7 @@ async def test_other_services_at_the_address(
 async def test_another_session_file_shows_both_digests_and_what_differs(path: Path) -> None:
     other = edited(path, parameters={"upper": 99})
     async with serving(path) as events:
-        lines = await check_member(other, "alice")
+        lines = await checked(other, "alice")
         await until_refused(events)
     line = one(lines, "digest")
     assert line.state == "fix"
@@ -490,7 +528,7 @@ async def test_a_roster_with_another_key_of_this_member(path: Path) -> None:
     key = path.with_name("new.key")
     new.save(key)
     async with serving(path):
-        line = one(await check_member(other, "alice", key=key), "channel")
+        line = one(await checked(other, "alice", key=key), "channel")
     assert line.state == "fix"
     assert "hangs up: its roster has another key of this member" in line.text
     assert "Compare the digests that `smpc-dp roster edited.toml` prints on both hosts" in line.todo
@@ -502,7 +540,7 @@ async def test_another_version_of_the_channel(path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(handshake, "_verdict", refuse)
     async with serving(path):
-        lines = await check_member(path, "alice")
+        lines = await checked(path, "alice")
     line = one(lines, "versions")
     assert line.state == "fix"
     assert "it speaks another protocol or version" in line.text
@@ -513,9 +551,10 @@ async def test_another_version_of_the_channel(path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("seconds", "state", "text"),
     [
-        (0.0, "ok", "0.0 s apart"),
-        (50.0, "ok", "50.0 s apart"),
-        (86_400.0, "note", "1.0 days behind that of 'aggregator'"),
+        (0.0, "ok", " s apart"),
+        (30.0, "ok", " s apart"),
+        # Not at the half of a digit: what is shown is the middle of the round trip.
+        (88_000.0, "note", "1.0 days behind that of 'aggregator'"),
         (-7_200.0, "note", "2.0 hours ahead of that of 'aggregator'"),
     ],
 )
@@ -524,7 +563,7 @@ async def test_a_clock_that_is_off(
 ) -> None:
     monkeypatch.setattr(handshake, "time", SimpleNamespace(time=lambda: time.time() + seconds))
     async with serving(path):
-        lines = await check_member(path, "alice")
+        lines = await checked(path, "alice")
     line = one(lines, "clock")
     assert line.state == state
     assert text in line.text
@@ -541,7 +580,7 @@ async def test_an_aggregator_that_has_stopped(path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(handshake, "answer_greeting", wait)
     async with serving(path):
-        line = one(await check_member(path, "alice"), "channel")
+        line = one(await checked(path, "alice"), "channel")
     assert line.text == "no answer in 0.5 s"
     assert "look at its log" in line.todo
 
@@ -560,7 +599,7 @@ class Web(NamedTuple):
 
     async def lines(self, **options: Any) -> list[Line]:
         settings = {"web": smpc_dp.WebSettings(self.authority.file)} | options
-        return await check_member(self.path, "alice", **settings)
+        return await checked(self.path, "alice", **settings)
 
 
 @pytest.fixture
@@ -580,7 +619,7 @@ async def test_a_party_that_reaches_an_aggregator_over_https_has_nothing_to_fix(
         lines = await web.lines()
         assert {event.kind for event in events} == {"step"}
         port = one(
-            await check_member(
+            await checked(
                 web.path,
                 "aggregator",
                 listen=f"127.0.0.1:{web.port}",
@@ -679,13 +718,13 @@ def test_certificates_are_for_an_aggregator_at_wss(path: Path) -> None:
 
 async def test_the_port_of_an_aggregator(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inquiry, "ATTEMPT_SECONDS", 2.0)
-    line = one(await check_member(path, "aggregator"), "port")
+    line = one(await checked(path, "aggregator"), "port")
     assert (line.state, line.text.partition(": ")[2]) == ("ok", "no process listens there yet")
     async with serving(path) as events:
-        line = one(await check_member(path, "aggregator"), "port")
+        line = one(await checked(path, "aggregator"), "port")
         assert line.state == "ok"
         assert "'aggregator' listens there" in line.text
-        line = one(await check_member(edited(path, parameters={"upper": 99}), "aggregator"), "port")
+        line = one(await checked(edited(path, parameters={"upper": 99}), "aggregator"), "port")
         assert line.state == "fix"
         assert "'aggregator' listens there: " in line.text
         assert "parameters.upper: 99 here, 100 there" in line.text
@@ -693,35 +732,35 @@ async def test_the_port_of_an_aggregator(path: Path, monkeypatch: pytest.MonkeyP
         await until_refused(events)
     address = load_session(path).roster.member("aggregator").address or ""
     with socket.create_server(split_address(address)):
-        line = one(await check_member(path, "aggregator"), "port")
+        line = one(await checked(path, "aggregator"), "port")
     assert line.state == "fix"
     assert "Address already in use" in line.text
-    line = one(await check_member(path, "aggregator", listen="192.0.2.7:7100"), "port")
+    line = one(await checked(path, "aggregator", listen="192.0.2.7:7100"), "port")
     assert "--listen 0.0.0.0:7100" in line.todo
-    assert one(await check_member(path, "aggregator", listen=f"0.0.0.0:{free_port()}"), "port").state == "ok"
+    assert one(await checked(path, "aggregator", listen=f"0.0.0.0:{free_port()}"), "port").state == "ok"
 
 
 async def test_the_folders_of_an_aggregator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logged = {"length": 1, "lower": 0.0, "upper": 1.0, "epsilon": 9.0, "delta": 1e-3, "verifiable": True}
     path = create_local_session(tmp_path, PARTIES, logged, protocol="gopa")
-    line = one(await check_member(path, "aggregator"), "logs")
+    line = one(await checked(path, "aggregator"), "logs")
     assert line.state == "ok"
     assert not (tmp_path / "board").exists()
     (tmp_path / "board").write_text("a file")
-    line = one(await check_member(path, "aggregator"), "logs")
+    line = one(await checked(path, "aggregator"), "logs")
     assert (line.state, "is no folder" in line.text) == ("fix", True)
     large = create_local_session(tmp_path / "large", PARTIES, PARAMETERS | {"length": 1_000_000})
     monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
-    line = one(await check_member(large, "aggregator"), "temporary files")
+    line = one(await checked(large, "aggregator"), "temporary files")
     assert line.state == "fix"
     assert "TMPDIR" in line.todo
 
 
 async def test_servers_and_direct_parties_call_those_that_listen(tmp_path: Path) -> None:
     servers = create_local_session(tmp_path / "servers", PARTIES, COUNTS, protocol="mpyc")
-    lines = await check_member(servers, "alice")
+    lines = await checked(servers, "alice")
     assert {line.member for line in lines} == {"", "server1", "server2", "server3"}
-    lines = await check_member(servers, "server2")
+    lines = await checked(servers, "server2")
     assert {line.member for line in lines} == {"", "server1", "server3"}
     direct = create_local_session(
         tmp_path / "direct",
@@ -729,8 +768,8 @@ async def test_servers_and_direct_parties_call_those_that_listen(tmp_path: Path)
         {"length": 1, "lower": 0.0, "upper": 1.0, "epsilon": 9.0, "delta": 1e-3, "topology": "direct"},
         protocol="gopa",
     )
-    assert {line.member for line in await check_member(direct, "carol")} == {"", "alice", "bob"}
-    lines = await check_member(direct, "alice")
+    assert {line.member for line in await checked(direct, "carol")} == {"", "alice", "bob"}
+    lines = await checked(direct, "alice")
     assert {line.member for line in lines} == {""}
     assert one(lines, "port").state == "ok"
 
@@ -754,11 +793,11 @@ async def test_checks_disturb_neither_a_waiting_party_nor_a_running_session(path
         # alice waits for a sum that only alice asks for.
         waiting = asyncio.create_task(summed(alice))
         for _ in range(3):
-            line = one(await check_member(path, "alice"), "connection")
+            line = one(await checked(path, "alice"), "connection")
             assert (line.state, line.text) == ("ok", "'alice' is connected there now")
         # Checks of a party that is not there do not make it present.
         for _ in range(3):
-            line = one(await check_member(path, "bob"), "connection")
+            line = one(await checked(path, "bob"), "connection")
             assert line.text == "'bob' is not connected there now"
         assert not waiting.done()
         others = [await stack.enter_async_context(smpc_dp.connect(path, party=name)) for name in PARTIES[1:]]
@@ -782,7 +821,7 @@ async def check_again(path: Path) -> int:
     with contextlib.suppress(asyncio.CancelledError):
         while True:
             for name in PARTIES[:2]:
-                lines = await check_member(path, name)
+                lines = await checked(path, name)
                 assert not any(line.state == "fix" for line in lines)
                 count += 1
     return count

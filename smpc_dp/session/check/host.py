@@ -9,7 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from smpc_dp.decoding import decode_json
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
+from smpc_dp.files import read_bounded
 from smpc_dp.identity.address import WebAddress, is_web_address, split_address
 from smpc_dp.identity.roster import Member
 from smpc_dp.session.charging import open_ledger
@@ -34,29 +38,49 @@ _PORT = (
     "session file of all members."
 )
 
+# Files in a folder of saved states: whose it is, and the lock of the process that uses it.
+STATE_OWNER, STATE_LOCK = "owner", "lock"
+MOST_OWNER = 4096
+
+
+class _StateOwner(msgspec.Struct):
+    """Whose saved states are in a folder; other fields are not looked at."""
+
+    session: str
+    member: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostOptions:
+    """Files, folders and addresses of a member, as the options of `smpc-dp party` name them."""
+
+    key: Path | None = None
+    listen: str | None = None
+    ledger: Path | None = None
+    state: Path | None = None
+    counter: Path | None = None
+    board: Path | None = None
+    web: WebSettings | None = None
+
 
 @dataclass(frozen=True)
 class Host:
-    """What is checked of a member's host; the files are those of the options of `smpc-dp party`."""
+    """What is checked of the host of a member."""
 
     path: Path
     session: SessionFile
     member: Member
-    key: Path | None = None
-    listen: str | None = None
-    ledger: Path | None = None
-    board: Path | None = None
-    web: WebSettings | None = None
+    options: HostOptions
 
     @property
     def key_file(self) -> Path:
         """The member's identity file."""
-        return self.key or default_key(self.path, self.member.name)
+        return self.options.key or default_key(self.path, self.member.name)
 
     def membership(self) -> Membership:
         """Return the membership; errors as of `Membership.load`."""
         return Membership.load(
-            self.path, self.member.name, self.key, self.member.role, self.session, self.web
+            self.path, self.member.name, self.options.key, self.member.role, self.session, self.options.web
         )
 
     def lines(self) -> Iterator[Line]:
@@ -69,9 +93,15 @@ class Host:
         yield key
         yield folder_line("key folder", self.key_file.absolute().parent)
         yield from self._evidence()
-        if self.ledger is not None:
-            yield folder_line("ledger folder", self.ledger.absolute().parent)
-            yield self._ledger(self.ledger)
+        ledger, state, counter = self.options.ledger, self.options.state, self.options.counter
+        if ledger is not None:
+            yield folder_line("ledger folder", ledger.absolute().parent)
+            yield self._ledger(ledger)
+        if state is not None:
+            yield folder_line("state", state, is_made=True)
+            yield from self._state(state)
+        if counter is not None:
+            yield folder_line("counter", counter)
         if self.member.role == "aggregator" and key.state == "ok":
             yield from self._aggregator_folders()
 
@@ -80,9 +110,9 @@ class Host:
 
         Raises ConfigError for an address to listen on that is none.
         """
-        address = self.listen or self.member.address or ""
+        address = self.options.listen or self.member.address or ""
         try:
-            is_web = self.listen is None and is_web_address(address)
+            is_web = self.options.listen is None and is_web_address(address)
             host, port = WebAddress.parse(address)[:2] if is_web else split_address(address)
         except ValueError as error:
             raise ConfigError.at("--listen", str(error), ConfigCheck.FORMAT) from None
@@ -150,10 +180,29 @@ class Host:
         affords = ", and affords a request" if task.has_vectors else ""
         return Line("ledger", "ok", f"{path}: the ledger of '{self.member.name}'{affords}")
 
+    def _state(self, folder: Path) -> Iterator[Line]:
+        """Yield the lines about saved states that are in their folder already."""
+        name = self.member.name
+        if (path := folder / STATE_OWNER).exists():
+            try:
+                owner = decode_json(read_bounded(path, "the owner of a state", MOST_OWNER), _StateOwner)
+            except (LocalError, msgspec.DecodeError) as error:
+                text = str(error) if isinstance(error, LocalError) else f"{path}: is no owner of a state"
+                yield Line("state", "fix", text, "Name a folder of this member's own.")
+                return
+            if (owner.session, owner.member) != (self.session.digest.hex(), name):
+                text = f"{folder}: is of '{owner.member}' in the session {owner.session[:16]}…"
+                todo = f"Name a folder of '{name}' for this session alone; a new one is made at the start."
+                yield Line("state", "fix", text, todo)
+        if _is_locked(folder / STATE_LOCK):
+            todo = f"Right while '{name}' runs; two processes with one state are refused."
+            yield Line("state", "note", f"{folder}: another process has its lock", todo)
+
     def _aggregator_folders(self) -> Iterator[Line]:
         """Yield the lines of the folders that an aggregator alone has."""
         if self.session.is_logged:
-            yield folder_line("logs", self.board or self.path.absolute().parent / "board", is_made=True)
+            board = self.options.board or self.path.absolute().parent / "board"
+            yield folder_line("logs", board, is_made=True)
         try:
             self.membership().endpoint(aggregator=True)
         except LocalError as error:

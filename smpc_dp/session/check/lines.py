@@ -9,7 +9,17 @@ import msgspec
 State = Literal["ok", "note", "fix", "skipped"]
 # Of this host, and of the connection to each member that this one calls, in the order of a check.
 HostCheck = Literal[
-    "session", "clock", "key", "key folder", "ledger folder", "ledger", "logs", "temporary files", "port"
+    "session",
+    "clock",
+    "key",
+    "key folder",
+    "ledger folder",
+    "ledger",
+    "state",
+    "counter",
+    "logs",
+    "temporary files",
+    "port",
 ]
 ConnectionCheck = Literal[
     "name", "tcp", "proxy", "outer TLS", "upgrade", "channel", "versions", "digest", "clock", "connection"

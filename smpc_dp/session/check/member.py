@@ -9,27 +9,17 @@ from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.identity.address import is_web_address
 from smpc_dp.identity.roster import Member
 from smpc_dp.session.check.connection import Inquirer
-from smpc_dp.session.check.host import Host
+from smpc_dp.session.check.host import Host, HostOptions
 from smpc_dp.session.check.lines import SKIPPED, Line, brief, connection_checks
 from smpc_dp.session.session_file import SessionFile, load_session
 from smpc_dp.transport.endpoint import Endpoint
-from smpc_dp.web_settings import DEFAULT, WebSettings
+from smpc_dp.web_settings import DEFAULT
 
 
-async def check_member(
-    path: Path,
-    name: str,
-    *,
-    key: Path | None = None,
-    listen: str | None = None,
-    ledger: Path | None = None,
-    board: Path | None = None,
-    web: WebSettings | None = None,
-) -> list[Line]:
+async def check_member(path: Path, name: str, options: HostOptions) -> list[Line]:
     """Return the lines of a member's check; nobody is counted as present for it, and nothing is charged.
 
-    Arguments as the options of `smpc-dp party`. Raises ConfigError for a name that is not in the roster, and
-    an address to listen on that is none.
+    Raises ConfigError for a name that is not in the roster, and for options that do not fit the session.
     """
     try:
         session = await asyncio.to_thread(load_session, path)
@@ -38,10 +28,10 @@ async def check_member(
     except LocalError as error:
         return [_unusable(path, str(error))]
     aggregator = session.roster.aggregator
-    if web is not None and not is_web_address((aggregator and aggregator.address) or ""):
+    if options.web is not None and not is_web_address((aggregator and aggregator.address) or ""):
         reason = "is for an aggregator at wss://, which this session has not"
         raise ConfigError.at("--ca", reason, ConfigCheck.CONFLICT)
-    host = Host(path, session, _member_of(session, name, path), key, listen, ledger, board, web)
+    host = Host(path, session, _member_of(session, name, path), options)
     terms = f"{session.protocol} {session.version}, {len(session.roster)} members"
     text = f"{path}: {terms}, digest {brief(session.digest)}"
     lines = [Line("session", "ok", text), *await asyncio.to_thread(lambda: [*host.lines()])]
@@ -90,7 +80,7 @@ def _endpoint(host: Host) -> Endpoint:
         roster=session.roster,
         session_digest=session.digest,
         session=session.canonical,
-        web=host.web or DEFAULT,
+        web=host.options.web or DEFAULT,
     )
 
 
@@ -103,10 +93,10 @@ async def _port(host: Host, endpoint: Endpoint | None) -> Line:
     if member.role == "party" and host.session.topology != "direct":
         return Line("port", "note", line.text, "Right while this party runs. Otherwise: " + line.todo)
     # Behind a web server the listener itself speaks no TLS: it is called as others call it.
-    address = None if is_web_address(member.address or "") else host.listen
+    address = None if is_web_address(member.address or "") else host.options.listen
     own = Inquirer(endpoint, host.session, member, host.path.name, address)
     states = {one.check: one for one in await own.lines()}
-    address = host.listen or member.address
+    address = host.options.listen or member.address
     if (digest := states.get("digest")) is None:
         return line
     listens = f"{address}: '{member.name}' listens there"
