@@ -426,7 +426,7 @@ async def test_the_key_that_was_met_is_shown(path: Path) -> None:
     assert mine.exists()
     assert line.state == "fix"
     expected = load_session(path).roster.member("aggregator").public_key.hex()
-    assert line.text == f"a 'aggregator' with the key {other.public_key.hex()} answers, not {expected}"
+    assert line.text == f"'aggregator' answers with the key {other.public_key.hex()}, not {expected}"
     assert "smpc-dp keygen aggregator --show" in line.todo
 
 
@@ -703,7 +703,7 @@ async def test_another_aggregator_at_the_path(web: Web, tmp_path: Path) -> None:
     met = load_session(web.path).roster.member("aggregator").public_key.hex()
     async with serving(web.path, listen_on=f"127.0.0.1:{web.port}"):
         await fails(
-            web._replace(path=other), "channel", f"a 'aggregator' with the key {met} answers", "--show"
+            web._replace(path=other), "channel", f"'aggregator' answers with the key {met}, not ", "--show"
         )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
+from smpc_dp.errors import Check, ConfigError, PeerFault, SmpcError, VerificationError
 from smpc_dp.identity import certificate
 from smpc_dp.identity.address import WebAddress, is_web_address, split_address
 from smpc_dp.identity.roster import Member
@@ -62,6 +62,8 @@ class Inquirer:
                 sent = time.time()
                 answer, error = await self._inquire(channel)
                 received = time.time()
+                # What was shown of this session must still reach the peer.
+                await channel.close()
             finally:
                 channel.abort()
         except FailedCheck as failed:
@@ -198,7 +200,7 @@ class Inquirer:
         if key is not None:
             return FailedCheck(
                 "channel",
-                f"a '{name}' with the key {key.hex()} answers, not {self.peer.public_key.hex()}",
+                f"'{name}' answers with the key {key.hex()}, not {self.peer.public_key.hex()}",
                 f"Ask the owner of '{name}', on a way that you trust, what `smpc-dp keygen {name} --show` "
                 "prints there. If it is the key above, all members need a session file with that entry.",
             )
@@ -252,7 +254,8 @@ class Inquirer:
         if error is None:
             self._add("digest", "ok", f"{brief(self.session.digest)} on both sides")
             return
-        differences = str(error).replace(f"session file differs from that of '{self.peer.name}': ", "")
+        issues = [issue.reason for issue in error.issues] if isinstance(error, ConfigError) else [str(error)]
+        differences = "; ".join(issues)
         self._add(
             "digest",
             "fix",
