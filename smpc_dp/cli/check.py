@@ -12,6 +12,7 @@ import msgspec
 import typer
 from rich.table import Column, Table
 
+import smpc_dp
 from smpc_dp.console.output import console, print_json
 from smpc_dp.session.check.host import HostOptions
 from smpc_dp.session.check.lines import Line
@@ -59,11 +60,13 @@ def check(
     lines = asyncio.run(check_member(session, name, options))
     faults = sum(line.state == "fix" for line in lines)
     if as_json:
-        print_json({"member": name, "ok": not faults, "lines": [msgspec.to_builtins(line) for line in lines]})
+        rows = [msgspec.to_builtins(line) for line in lines]
+        print_json({"member": name, "release": smpc_dp.__version__, "ok": not faults, "lines": rows})
     else:
         out = console()
         out.print(_table(lines))
-        out.print(f"{name}: {f'{faults} to fix' if faults else 'nothing to fix'}")
+        verdict = f"{faults} to fix" if faults else "nothing to fix"
+        out.print(f"smpc-dp {smpc_dp.__version__}, {name}: {verdict}")
     raise typer.Exit(int(faults > 0))
 
 

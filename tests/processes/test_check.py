@@ -128,7 +128,7 @@ async def test_the_command_prints_a_table_or_json_and_exits_by_what_is_to_fix(pa
 
     async with serving(path):
         code, table = await run("--as", "alice")
-        assert (code, table.splitlines()[-1]) == (0, "alice: nothing to fix")
+        assert (code, table.splitlines()[-1]) == (0, f"smpc-dp {smpc_dp.__version__}, alice: nothing to fix")
         code, printed = await run("--as", "aggregator", "--json")
         lines = json.loads(printed)["lines"]
         assert (code, json.loads(printed)["ok"], lines[-1]["check"]) == (0, True, "port")
@@ -136,6 +136,7 @@ async def test_the_command_prints_a_table_or_json_and_exits_by_what_is_to_fix(pa
     code, printed = await run("--as", "alice", "--json")
     report = json.loads(printed)
     assert (code, report["member"], report["ok"]) == (1, "alice", False)
+    assert report["release"] == smpc_dp.__version__
     states = {line["check"]: line["state"] for line in report["lines"]}
     assert states["tcp"] == "fix"
     assert {states[check] for check in ("channel", "versions", "digest", "clock", "connection")} == {
@@ -144,7 +145,7 @@ async def test_the_command_prints_a_table_or_json_and_exits_by_what_is_to_fix(pa
     code, table = await run("--as", "alice")
     assert code == 1
     assert "nothing listens at this port" in " ".join(table.replace("│", " ").split())
-    assert table.splitlines()[-1] == "alice: 1 to fix"
+    assert table.splitlines()[-1].endswith(", alice: 1 to fix")
 
 
 def test_an_unknown_member_and_a_wrong_address_are_errors_of_the_call(path: Path) -> None:
