@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -33,7 +34,6 @@ from smpc_dp.identity.address import split_address
 from smpc_dp.identity.keys import Identity
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.accountant.store import locked
-from smpc_dp.session.check import folders
 from smpc_dp.session.check.host import HostOptions
 from smpc_dp.session.check.lines import Line
 from smpc_dp.session.check.member import check_member
@@ -194,11 +194,11 @@ def without_locks(_path: Path, patch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    patch.setattr(folders.fcntl, "flock", refuse)
+    patch.setattr(fcntl, "flock", refuse)
 
 
 def nearly_full(_path: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(folders.shutil, "disk_usage", lambda _: SimpleNamespace(free=(1 << 20)))
+    patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=(1 << 20)))
 
 
 def evidence(path: Path, _patch: pytest.MonkeyPatch) -> None:
@@ -313,7 +313,7 @@ async def test_the_folder_of_saved_states(
     owner = {"format": "smpc-dp state of a session", "version": 1, "member": "alice"}
     (folder / "owner").write_text(json.dumps(owner | {"session": load_session(path).digest.hex()}))
     with (folder / "lock").open("w") as lock:
-        folders.fcntl.flock(lock, folders.fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         assert [line.state for line in await lines()] == ["ok", "note", "ok"]
     assert [line.state for line in await lines()] == ["ok", "ok"]
     for other in ({"session": "0" * 64}, {"member": "bob", "session": load_session(path).digest.hex()}):

@@ -108,10 +108,9 @@ class Site:
                 environment={"HTTPS_PROXY": f"http://{self.proxies[name]}:3128", **off(name)},
                 pipes=True,
             )
-        clocks = await asyncio.gather(*(self.read(name) for name in PARTIES))
-        ahead = {
-            name: clock["clock"] - clocks[0]["clock"] for name, clock in zip(PARTIES, clocks, strict=True)
-        }
+        started = await self.sums()
+        clocks = [float(str(party["clock"])) for party in started]
+        ahead = {name: clock - clocks[0] for name, clock in zip(PARTIES, clocks, strict=True)}
         assert ahead["carol"] > 3000
         assert ahead["dave"] < -3000
 
@@ -220,6 +219,15 @@ class Site:
             assert entry is not None
             entry.write(f"{1 + PARTIES.index(name)}\n".encode())
 
+    async def ask_until(self, step: str) -> None:
+        """Let all parties take part in the next sum; return when the aggregator is at a step of it."""
+        log = self.folder / "aggregator.log"
+        before = log.stat().st_size
+        self.ask()
+        async with asyncio.timeout(60.0):
+            while f"{AGGREGATOR}: {step}: ".encode() not in log.read_bytes()[before:]:
+                await asyncio.sleep(0.02)
+
     async def sums(self, *names: str) -> list[dict[str, object]]:
         """Return what parties, by default all, have of the next sum."""
         return [*await asyncio.gather(*(self.read(name) for name in names or PARTIES))]
@@ -279,10 +287,9 @@ async def test_sessions_survive_what_networks_do(tmp_path: Path) -> None:
         # The aggregator, between two requests and killed within one.
         await place.start_aggregator()
         await place.check_whole()
-        place.ask()
-        await asyncio.sleep(8 * DELAY)
+        await place.ask_until("deal")
         await place.start_aggregator(signal.SIGKILL)
-        # The run has begun, and ends with an error that names the aggregator.
+        # The run has begun for all, and ends with an error that names the aggregator.
         for result in await place.sums():
             assert AGGREGATOR in str(result["error"])
         await place.check_whole()
