@@ -67,9 +67,10 @@ class WebAddress(NamedTuple):
             raise ValueError(f"the path in '{address}' begins with '{segments[0]}', a page of the server")
         bare = ":" not in server.rpartition("]")[2]
         host, port = split_address(f"{server}:{HTTPS_PORT}" if bare else server)
-        if not bare and port == HTTPS_PORT:
-            raise ValueError(f"the port in '{address}' is that of wss://: leave it out")
-        return cls(host, port, f"/{rest}")
+        result = cls(host, port, f"/{rest}")
+        if str(result) != address:
+            raise ValueError(f"'{address}' is written '{result}'")
+        return result
 
 
 def check_address(address: str, role: str) -> None:

@@ -54,11 +54,9 @@ class Metrics:
     def watch(self, session: str) -> OnEvent:
         """Return a watcher that counts the events of a session with this label."""
         begun: dict[int, float] = {}
-        live, connected, refused = (
-            metric.labels(session) for metric in (self._live, self._connected, self._refused)
-        )
-        lost, number, waiting = (
-            metric.labels(session) for metric in (self._lost, self._number, self._waiting)
+        live, number, waiting = (gauge.labels(session) for gauge in (self._live, self._number, self._waiting))
+        connected, refused, lost = (
+            counter.labels(session) for counter in (self._connected, self._refused, self._lost)
         )
 
         def count(event: Event) -> None:

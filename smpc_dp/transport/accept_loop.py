@@ -69,13 +69,15 @@ class AcceptLoop:
         self._strangers.remove(connection)
 
     def comes_from(self, connection: socket.socket, source: str) -> None:
-        """Count a connection for another source, which a proxy has told."""
-        self._strangers.remove(connection)
-        self._drop(self._strangers.admit(connection, source, now()))
+        """Count a connection for another source, which a proxy has told; nothing once it is dropped."""
+        if connection in self._pending:
+            self._strangers.remove(connection)
+            self._drop(self._strangers.admit(connection, source, now()))
 
     def drop(self, connection: socket.socket) -> None:
-        """Drop a connection for a newer one."""
-        self._pending[connection].cancel("dropped for a newer connection")
+        """Drop a connection for a newer one; nothing once it is a channel or dropped."""
+        if connection in self._pending:
+            self._pending[connection].cancel("dropped for a newer connection")
 
     def _drop(self, dropped: socket.socket | None) -> None:
         """Drop the connection that `Strangers` names, if it names one."""

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import math
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import InitVar, dataclass, field
+from typing import Protocol
 
 from smpc_dp.errors import Check, Code, ConfigCheck, ConfigError, LocalError, PeerFault, TimeoutFault
 from smpc_dp.identity.address import WebAddress, is_web_address, split_address
@@ -143,10 +144,37 @@ def _check_loop() -> None:
         )
 
 
-# Connects, and returns the transport and the stream of TLS with whoever is there.
+class Dialler(Protocol):
+    """Connects to an address, in several attempts; `step`: what the one under way waits for."""
+
+    @property
+    def step(self) -> str: ...
+
+    async def attempt(self) -> tuple[asyncio.Transport, Stream]:
+        """Return the transport and the stream of TLS with whoever is there."""
+        ...
 
 
-Connect = Callable[[], Awaitable[tuple[asyncio.Transport, Stream]]]
+class SocketDialler:
+    """Connects to `host:port`: TLS over TCP."""
+
+    step = ""
+
+    def __init__(self, endpoint: Endpoint, host: str, port: int) -> None:
+        self._endpoint, self._host, self._port = endpoint, host, port
+
+    async def attempt(self) -> tuple[asyncio.Transport, Stream]:
+        """Make one attempt."""
+        transport, stream = await asyncio.get_running_loop().create_connection(
+            Stream,
+            self._host,
+            self._port,
+            ssl=self._endpoint.contexts.client,
+            ssl_handshake_timeout=ATTEMPT_SECONDS + BACKUP,
+            ssl_shutdown_timeout=CLOSE_SECONDS,
+        )
+        tune(transport.get_extra_info("socket"), self._endpoint.silence)
+        return transport, stream
 
 
 async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Channel:
@@ -160,14 +188,14 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
     """
     _check_loop()
     target = address if address is not None else address_of(endpoint.roster, peer)
-    connect = _connector(endpoint, target)
+    dialler = _dialler(endpoint, target)
     _LOG.debug("%s: calls %s at %s", endpoint.identity.name, peer, target)
-    last, hangups, pause = "no answer", 0, pauses()
+    last, hangups, pause = "", 0, pauses()
     try:
         async with asyncio.timeout(endpoint.connect_timeout):
             while True:
                 try:
-                    return await _attempt(endpoint, peer, target, connect)
+                    return await _attempt(endpoint, peer, target, dialler)
                 except ssl.SSLEOFError:
                     last = "hangs up during the TLS handshake"
                 except ssl.SSLError as error:
@@ -182,45 +210,38 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
                 except handshake.Busy as error:
                     last = str(error)
                 except OSError as error:
-                    last = error.strerror or str(error) or "no answer"
+                    # Without a text the time of the attempt was over.
+                    last = error.strerror or str(error) or _silence(dialler)
                 _LOG.debug("%s: %s is not reached yet: %s", endpoint.identity.name, peer, last)
                 await asyncio.sleep(next(pause))
     except TimeoutError:
-        detail = f"{target} not reached in {endpoint.connect_timeout} s: {last}"
+        detail = f"{target} not reached in {endpoint.connect_timeout} s: {last or _silence(dialler)}"
         raise TimeoutFault({peer}, "connect", detail) from None
 
 
-def _connector(endpoint: Endpoint, target: str) -> Connect:
+def _silence(dialler: Dialler) -> str:
+    """Return what an attempt has ended with whose time was over."""
+    return f"no answer: it waited for {dialler.step}" if dialler.step else "no answer"
+
+
+def _dialler(endpoint: Endpoint, target: str) -> Dialler:
     """Return what connects to an address; raise ConfigError for a text that is none."""
     try:
-        if is_web_address(target):
-            # Not at the top: most sessions need no HTTP.
-            from smpc_dp.transport.web_dial import WebDialler
-
-            return WebDialler(WebAddress.parse(target), endpoint.web, endpoint.contexts, endpoint.silence)
-        host, port = split_address(target)
+        if not is_web_address(target):
+            return SocketDialler(endpoint, *split_address(target))
+        address = WebAddress.parse(target)
     except ValueError as error:
         raise ConfigError(str(error), ConfigCheck.FORMAT) from None
+    # Not at the top: most sessions need no HTTP.
+    from smpc_dp.transport.web_dial import WebDialler
 
-    async def connect() -> tuple[asyncio.Transport, Stream]:
-        transport, stream = await asyncio.get_running_loop().create_connection(
-            Stream,
-            host,
-            port,
-            ssl=endpoint.contexts.client,
-            ssl_handshake_timeout=ATTEMPT_SECONDS + BACKUP,
-            ssl_shutdown_timeout=CLOSE_SECONDS,
-        )
-        tune(transport.get_extra_info("socket"), endpoint.silence)
-        return transport, stream
-
-    return connect
+    return WebDialler(address, endpoint.web, endpoint.contexts, endpoint.silence)
 
 
-async def _attempt(endpoint: Endpoint, peer: str, target: str, connect: Connect) -> Channel:
+async def _attempt(endpoint: Endpoint, peer: str, target: str, dialler: Dialler) -> Channel:
     """Make one attempt to open a channel."""
     async with asyncio.timeout(ATTEMPT_SECONDS):
-        transport, stream = await connect()
+        transport, stream = await dialler.attempt()
     try:
         secured = transport.get_extra_info("ssl_object")
         result = tls.authenticated(secured, endpoint.roster, target)

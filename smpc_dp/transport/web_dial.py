@@ -223,7 +223,10 @@ async def upgrade(route: Route, transport: asyncio.Transport, ping: float) -> We
 
 
 class WebDialler:
-    """Connects to an address over HTTPS, by all steps; raises ConfigError or LocalError for its settings."""
+    """Connects to an address over HTTPS, by all steps; raises ConfigError or LocalError for its settings.
+
+    `step`: what the attempt under way waits for.
+    """
 
     def __init__(
         self, address: WebAddress, settings: WebSettings, contexts: Contexts, silence: float
@@ -234,15 +237,24 @@ class WebDialler:
         self._outer = settings.client_context()
         self._contexts = contexts
         self._silence = silence
+        self.step = ""
 
-    async def __call__(self) -> tuple[asyncio.Transport, Stream]:
+    async def attempt(self) -> tuple[asyncio.Transport, Stream]:
         """Make one attempt."""
         route = self._route
-        talk = await reach(route, await look_up(route), self._outer, self._silence)
+        first = "{}:{}".format(*route.first)
+        self.step = f"the addresses of {route.first[0]}"
+        addresses = await look_up(route)
+        self.step = f"a connection to {first}"
+        talk = await reach(route, addresses, self._outer, self._silence)
         try:
+            self.step = f"the answer of the proxy {route.proxy}"
             await pass_proxy(route, talk)
+            self.step = f"the outer TLS with {route.address.server}"
             transport = await secure(route, talk, self._outer)
+            self.step = f"the answer of {route.address} to the upgrade"
             stream = await upgrade(route, transport, self._settings.ping)
+            self.step = f"the TLS of the member at {route.address}"
         except BaseException:
             talk.transport.abort()
             raise

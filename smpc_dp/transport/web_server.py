@@ -25,7 +25,7 @@ from uvicorn.server import ServerState
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
-from smpc_dp.errors import ConfigCheck, ConfigError, TimeoutFault
+from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError, TimeoutFault
 from smpc_dp.transport.accept_loop import AcceptLoop, OnRefused, listening
 from smpc_dp.transport.channel import CLOSE_SECONDS, now
 from smpc_dp.transport.listener import BACKUP, as_fault
@@ -62,11 +62,14 @@ class WebServer:
         on_refused: OnRefused,
         label: str,
         pages: Sequence[Route] = (),
+        *,
+        seconds: float | None = None,
     ) -> None:
         """Arguments as of `AcceptLoop` and `tune`; raises LocalError for certificate files.
 
-        `pages`: beside `/healthz` and `/readyz`.
+        `pages`: beside `/healthz` and `/readyz`; `seconds`: for a request, by default HANDSHAKE_SECONDS.
         """
+        self._seconds = seconds
         self._sites: dict[str, Admit] = {}
         # Paths of sessions that are not served at the moment.
         self._expected: set[str] = set()
@@ -146,7 +149,9 @@ class WebServer:
         tune(connection, self._silence)
         call = Call(self, connection, address)
         try:
-            async with asyncio.timeout(HANDSHAKE_SECONDS) as limit:
+            async with asyncio.timeout(
+                HANDSHAKE_SECONDS if self._seconds is None else self._seconds
+            ) as limit:
                 call.limit = limit
                 await loop.connect_accepted_socket(
                     lambda: _Http(self._config, self._state, {"call": call}, loop), connection, **self._outer
@@ -296,6 +301,7 @@ class _Pages:
         self._answering = 0
         self._app = Starlette(
             routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz), *pages],
+            exception_handlers={SmpcError: _failed},
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -322,6 +328,22 @@ class _Pages:
         if self._server.is_ready:
             return PlainTextResponse("ready\n")
         return PlainTextResponse("no session is served\n", 503)
+
+
+def answer_within(request: PageRequest, seconds: float) -> None:
+    """Let the answer of a page take so many seconds from now."""
+    call: Call = request.scope["state"]["call"]
+    call.answer(seconds)
+
+
+def no_such_page() -> Response:
+    """Return the answer where nothing is."""
+    return PlainTextResponse("Not Found", 404)
+
+
+async def _failed(_request: PageRequest, _error: Exception) -> Response:
+    """Return the answer where a page cannot be made; its error stays on this machine."""
+    return PlainTextResponse("Internal Server Error", 500)
 
 
 def _forwarded(values: Iterable[str], is_proxy: Callable[[str], bool]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import json
@@ -15,7 +16,7 @@ from smpc_dp.capabilities.learn.data import read_table
 from smpc_dp.engine.phases.last_results import check_contradiction
 from smpc_dp.errors import VerificationError
 from smpc_dp.identity import certificate
-from smpc_dp.identity.address import split_address
+from smpc_dp.identity.address import SCHEME, WebAddress, split_address
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.packed_roster import RosterPacker
 from smpc_dp.identity.roster import check_members, entry_of, is_name
@@ -137,11 +138,12 @@ def _certificate(content: bytes) -> bytes:
 def _address(content: bytes) -> None:
     text = content.decode("utf-8", "replace")
     is_name(text)
-    try:
+    with contextlib.suppress(ValueError):
         _, port = split_address(text)
-    except ValueError:
-        return
-    assert 1 <= port <= 65_535
+        assert 1 <= port <= 65_535
+    with contextlib.suppress(ValueError):
+        address = WebAddress.parse(f"{SCHEME}{text}")
+        assert str(address) == f"{SCHEME}{text}"
 
 
 def _identity(content: bytes) -> None:

@@ -21,6 +21,7 @@ from smpc_dp.session.events import Event
 from smpc_dp.session.local import free_port
 from smpc_dp.session.many_sessions import HostedSession, find_sessions, serve_sessions
 from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.tasks import task_of
 from smpc_dp.web_settings import WebSettings
 from tests.outer_certificates import Authority
 from tests.relays import Relay
@@ -114,13 +115,12 @@ async def test_a_session_that_waits_or_fails_does_not_stop_another(
     """One waits for its last party, one cannot be served at first, one fails by an error of the program."""
     sessions, _ = find_sessions(hosted.folder)
     failures = {"two": 2, "three": 100}
-    real = many_sessions.task_of
 
     class Failing:
         """The task of a session, which fails a few times."""
 
         def __init__(self, session: HostedSession) -> None:
-            self._task, self._name = real(session.loaded), session.name
+            self._task, self._name = task_of(session.loaded), session.name
 
         async def serve(self, *arguments: object) -> list[str]:
             if failures.get(self._name, 0):

@@ -126,6 +126,27 @@ async def test_parties_come_back_after_a_balancer_has_cut_them(tmp_path: Path) -
         assert balancer.connections > len(PARTIES)
 
 
+async def test_an_aggregator_is_started_again_behind_its_balancer(tmp_path: Path) -> None:
+    authority, listened = Authority(tmp_path), free_port()
+    web = smpc_dp.WebSettings(ca_file=authority.file)
+    async with Relay(listened, authority.sign("localhost")).open() as balancer:
+        path = create_web_session(tmp_path, PARTIES, GIVEN, balancer.port, timeouts=TIMEOUTS)
+        async with contextlib.AsyncExitStack() as stack:
+            sessions: list[smpc_dp.Session] = []
+            for _ in range(2):
+                async with serving(path, listened, []):
+                    if not sessions:
+                        opening = (smpc_dp.Session.open(path, name, web=web) for name in PARTIES)
+                        sessions += await asyncio.gather(*opening)
+                    calls = (
+                        session.sum(VECTORS[name]) for name, session in zip(PARTIES, sessions, strict=True)
+                    )
+                    results = await asyncio.wait_for(asyncio.gather(*calls), WAIT)
+                    assert [result.value.tolist() for result in results] == [SUM] * 3
+            for session in sessions:
+                stack.push_async_callback(session.close)
+
+
 async def test_an_aggregator_that_starts_late_behind_its_balancer_is_waited_for(tmp_path: Path) -> None:
     """Status 502 until it is there."""
     authority, listened = Authority(tmp_path), free_port()

@@ -75,7 +75,6 @@ EXCEPTIONS: dict[str, str] = {
     "roll_back": "to undo: the policy of GOPA on dropout",
     "FileNotFoundError": "Python's",
     "ModuleNotFoundError": "Python's",
-    "NOT_FOUND": "http.HTTPStatus",
     "BlockSizeUser": "a trait of the crate cipher",
     "LineEnding": "a type of the crate der",
 }

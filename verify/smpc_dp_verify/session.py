@@ -94,7 +94,8 @@ def _address(text: str, role: str) -> str:
     listed = text
     if text.startswith("wss://"):
         server, _, path = text.removeprefix("wss://").partition("/")
-        required(role == "aggregator" and PATH.fullmatch(path) and not server.endswith(":443"), "an address")
+        one_form = not re.search(":(?:443|0[0-9]*)$", server)
+        required(role == "aggregator" and PATH.fullmatch(path) and one_form, "an address")
         listed = server if re.search(":[0-9]*$", server) else f"{server}:443"
     host, colon, port = listed.rpartition(":")
     is_port = re.fullmatch("[0-9]{1,5}", port) and 1 <= int(port) <= 65_535

@@ -1,26 +1,29 @@
 """Serves a log that grows, with its pages, over plain HTTP: read-only, without cookies, no other origin.
 
-Each connection is answered by a thread of this process, which only reads: a run never waits for a viewer.
+Answers are made in threads, which only read: a run never waits for a viewer.
 """
 
 from __future__ import annotations
 
 import re
-import select
-import socket
-import threading
 import time
 import urllib.parse
-from collections.abc import Callable
-from http import HTTPStatus
+from collections.abc import AsyncIterator, Callable
 from importlib.resources import files
 from pathlib import Path
 
-from smpc_dp.errors import LocalError, SmpcError
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from smpc_dp.errors import LocalError
 from smpc_dp.logs.audits.log_page import MOST_RECEIPT, LogPages
+from smpc_dp.logs.audits.log_server import HEADERS, LogServer
 from smpc_dp.logs.audits.log_watch import LogWatch
-from smpc_dp.logs.serve import BoardServer, LogHandler
 from smpc_dp.report.pages import style_source
+from smpc_dp.transport.web_server import answer_within, no_such_page
 
 # Streams of events at a time, and seconds of one: browsers open the next one by themselves.
 MOST_STREAMS, STREAM_SECONDS = 8, 600.0
@@ -29,13 +32,14 @@ LOOK_SECONDS, TAKE_SECONDS = 1.0, 10.0
 # Bytes of a posted receipt, each of its own up to three.
 _MOST_BODY = 3 * MOST_RECEIPT
 _MOST_FIELDS = 4
-_ENTRY = re.compile(r"/entry/([1-9][0-9]{0,11})(\.json)?")
+_ENTRY = re.compile(r"([1-9][0-9]{0,11})(\.json)?")
 _NUMBER = re.compile(r"[1-9][0-9]{0,11}")
 _POLICY = (
     f"default-src 'none'; style-src {style_source()}; script-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {
+    **HEADERS,
     "Content-Security-Policy": _POLICY,
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -44,8 +48,8 @@ _HEADERS = {
 }
 
 
-class LogPageServer(BoardServer):
-    """HTTP server of a log, or of the newest log of a folder, and of its pages; see `BoardServer`.
+class LogPageServer(LogServer):
+    """HTTP server of a log, or of the newest log of a folder, and of its pages; see `LogServer`.
 
     `watch` audits the log meanwhile.
     """
@@ -54,7 +58,7 @@ class LogPageServer(BoardServer):
         super().__init__(watch.path, host, port, **limits)
         self.watch = watch
         self.pages = LogPages(watch, self.url.removesuffix("/board.jsonl"))
-        self.streams = threading.BoundedSemaphore(MOST_STREAMS)
+        self._streams = 0
 
     def log_path(self) -> Path:
         """Return the path of the newest log."""
@@ -63,130 +67,129 @@ class LogPageServer(BoardServer):
             raise LocalError(f"{self.path}: has no log yet")
         return run.path
 
+    def routes(self) -> list[Route]:
+        """Return what is answered at which path."""
+        return [
+            Route("/parties", self._parties),
+            Route("/entries", self._entries),
+            Route("/receipt", self._receipt),
+            Route("/receipt", self._find_receipt, methods=["POST"]),
+            Route("/entry/{number}", self._entry),
+            Route("/page.js", self._script),
+            Route("/session-log.jsonl", self._session_log),
+            Route("/checkpoint", self._checkpoint),
+            Route("/events", self._events),
+            *super().routes(),
+        ]
 
-class _PageHandler(LogHandler):
-    """Handler of one HTTP request for a page."""
+    async def describe(self, request: Request) -> Response:
+        """Answer with the first page to who asks for one, else with a description of the log."""
+        if "text/html" not in request.headers.get("Accept", ""):
+            return await super().describe(request)
+        return await _page(lambda: self.pages.overview(request.headers.get("Host", "")))
 
-    server: LogPageServer
+    async def _parties(self, request: Request) -> Response:
+        given = _fields(request.url.query)
+        return await _page(lambda: self.pages.parties(_first(given), given.get("name", "")))
 
-    def answer(self, *, body: bool) -> None:
-        """Send the answer to a GET or, without its body, to a HEAD."""
-        path, _, query = self.path.partition("?")
-        given = _fields(query) if len(query) < 1024 else {}
-        first = int(given["from"]) if _NUMBER.fullmatch(given.get("from", "")) else 1
-        pages = self.server.pages
-        plain: dict[str, Callable[[], str]] = {
-            "/parties": lambda: pages.parties(first, given.get("name", "")),
-            "/entries": lambda: pages.entries(first),
-            "/receipt": pages.receipt,
-        }
-        try:
-            if path == "/" and "text/html" in self.headers.get("Accept", ""):
-                self._send_page(pages.overview(self.headers.get("Host", "")), body=body)
-            elif path in plain:
-                self._send_page(plain[path](), body=body)
-            elif (entry := _ENTRY.fullmatch(path)) is not None:
-                self._send_entry(int(entry[1]), line=entry[2] is not None, body=body)
-            elif path == "/page.js":
-                content = files("smpc_dp.report").joinpath("templates", "board.js").read_bytes()
-                self._send(content, "text/javascript; charset=utf-8", body=body)
-            elif path in ("/session-log.jsonl", "/checkpoint"):
-                self._send_beside("jsonl" if path.endswith("jsonl") else "checkpoint", body=body)
-            elif path == "/events" and body:
-                self._stream()
-            else:
-                super().answer(body=body)
-        except SmpcError:
-            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
+    async def _entries(self, request: Request) -> Response:
+        return await _page(lambda: self.pages.entries(_first(_fields(request.url.query))))
 
-    def do_POST(self) -> None:  # noqa: N802 - a name of http.server
+    async def _receipt(self, _request: Request) -> Response:
+        return await _page(self.pages.receipt)
+
+    async def _find_receipt(self, request: Request) -> Response:
         """Find a receipt; it is not stored."""
-        length = self.headers.get("Content-Length", "")
-        if self.path != "/receipt":
-            self.send_error(HTTPStatus.NOT_IMPLEMENTED)
-        elif not _NUMBER.fullmatch(length):
-            self.send_error(HTTPStatus.LENGTH_REQUIRED)
-        elif int(length) > _MOST_BODY:
-            self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        else:
-            content = self.rfile.read(int(length)).decode("ascii", "replace")
-            try:
-                page = self.server.pages.receipt(_fields(content).get("receipt", ""))
-            except SmpcError:
-                self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
-            else:
-                self._send_page(page, body=True)
+        length = request.headers.get("Content-Length", "")
+        if not _NUMBER.fullmatch(length):
+            return PlainTextResponse("Length Required", 411)
+        if int(length) > _MOST_BODY:
+            return PlainTextResponse("Content Too Large", 413)
+        # As long as its header says: HTTP/1.1 has no other body of this request.
+        content = (await request.body()).decode("ascii", "replace")
+        return await _page(lambda: self.pages.receipt(_fields(content).get("receipt", "")))
 
-    def _send_entry(self, number: int, *, line: bool, body: bool) -> None:
-        """Send the page of an entry, or its line."""
-        pages = self.server.pages
-        if line:
-            content, _ = pages.line(number)
-            if content is not None:
-                self._send(content + b"\n", "application/json", body=body)
-                return
-        else:
-            page = pages.entry(number)
-            if page is not None:
-                self._send_page(page, body=body)
-                return
-        self.send_error(HTTPStatus.NOT_FOUND)
+    async def _entry(self, request: Request) -> Response:
+        """Answer with the page of an entry, or its line."""
+        asked = _ENTRY.fullmatch(request.path_params["number"])
+        if asked is None:
+            return no_such_page()
+        number = int(asked[1])
+        if asked[2] is not None:
+            line, _ = await run_in_threadpool(self.pages.line, number)
+            return no_such_page() if line is None else _answer(line + b"\n", "application/json")
+        page = await run_in_threadpool(self.pages.entry, number)
+        return no_such_page() if page is None else _html(page)
 
-    def _send_beside(self, kind: str, *, body: bool) -> None:
-        """Send the session log, or its checkpoint, which stand beside the log."""
-        path = self.server.pages.beside(kind)
-        if path is None:
-            self.send_error(HTTPStatus.NOT_FOUND)
-            return
-        self.send_lines(
-            path, "application/jsonl" if kind == "jsonl" else "text/plain; charset=utf-8", body=body
-        )
+    async def _script(self, _request: Request) -> Response:
+        content = files("smpc_dp.report").joinpath("templates", "board.js").read_bytes()
+        return _answer(content, "text/javascript")
 
-    def _send_page(self, page: str, *, body: bool) -> None:
-        self._send(page.encode("utf-8", "replace"), "text/html; charset=utf-8", body=body)
+    async def _session_log(self, request: Request) -> Response:
+        return await self._send_beside(request, "jsonl", "application/jsonl")
 
-    def _send(self, content: bytes, kind: str, *, body: bool) -> None:
-        self.send_head(kind, len(content), _HEADERS)
-        if body:
-            self.wfile.write(content)
+    async def _checkpoint(self, request: Request) -> Response:
+        return await self._send_beside(request, "checkpoint", "text/plain")
 
-    def _stream(self) -> None:
-        """Send an event for each change, at most as fast as they are taken; then end."""
-        if not self.server.streams.acquire(blocking=False):
-            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE)
-            return
-        try:
-            self.limit(TAKE_SECONDS)
-            self.send_response(HTTPStatus.OK)
-            for name, value in {"Content-Type": "text/event-stream", **_HEADERS}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self._send_events()
-        finally:
-            self.server.streams.release()
+    async def _send_beside(self, request: Request, kind: str, media: str) -> Response:
+        """Answer with the session log, or its checkpoint, which stand beside the log."""
+        path = await run_in_threadpool(self.pages.beside, kind)
+        return no_such_page() if path is None else await self.send_lines(request, path, media)
 
-    def _send_events(self) -> None:
-        watch, known = self.server.watch, -1
-        end = time.monotonic() + STREAM_SECONDS
-        while time.monotonic() < end and not watch.stopped and not self._has_left():
+    async def _events(self, request: Request) -> Response:
+        """Answer with an event for each change, at most as fast as they are taken."""
+        if request.method == "HEAD":
+            return no_such_page()
+        if self._streams >= MOST_STREAMS:
+            return PlainTextResponse("Service Unavailable", 503)
+        self._streams += 1
+        return _Stream(self._changes(request), self._end_stream)
+
+    def _end_stream(self) -> None:
+        self._streams -= 1
+
+    async def _changes(self, request: Request) -> AsyncIterator[str]:
+        known, end = -1, time.monotonic() + STREAM_SECONDS
+        while time.monotonic() < end and not self.watch.stopped:
             # An event that is not taken in time ends the stream.
-            self.limit(LOOK_SECONDS + TAKE_SECONDS)
-            version = watch.wait(known, LOOK_SECONDS)
+            answer_within(request, LOOK_SECONDS + TAKE_SECONDS)
+            version = await run_in_threadpool(self.watch.wait, known, LOOK_SECONDS)
             if version != known:
                 known = version
-                self.wfile.write(f"event: change\ndata: {version}\n\n".encode())
-                self.wfile.flush()
+                yield f"event: change\ndata: {version}\n\n"
 
-    def _has_left(self) -> bool:
-        """Tell whether the viewer has closed the connection: its place is for the next one."""
-        readable, _, _ = select.select([self.connection], [], [], 0)
+
+class _Stream(StreamingResponse):
+    """Answer with events, whose place is free when the viewer has left, however that ends."""
+
+    def __init__(self, events: AsyncIterator[str], on_end: Callable[[], None]) -> None:
+        super().__init__(events, headers={**_HEADERS, "Content-Type": "text/event-stream"})
+        self._on_end = on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer."""
         try:
-            return bool(readable) and not self.connection.recv(1, socket.MSG_PEEK)
-        except OSError:
-            return True
+            await super().__call__(scope, receive, send)
+        finally:
+            self._on_end()
 
 
-LogPageServer.handler = _PageHandler
+async def _page(make: Callable[[], str]) -> Response:
+    """Return the answer with a page, which is made in a thread."""
+    return _html(await run_in_threadpool(make))
+
+
+def _html(page: str) -> Response:
+    return _answer(page.encode("utf-8", "replace"), "text/html")
+
+
+def _answer(content: bytes, media: str) -> Response:
+    return Response(content, headers=_HEADERS, media_type=media)
+
+
+def _first(given: dict[str, str]) -> int:
+    """Return the number of the first row to show."""
+    return int(given["from"]) if _NUMBER.fullmatch(given.get("from", "")) else 1
 
 
 def _fields(text: str) -> dict[str, str]:

@@ -203,6 +203,7 @@ def test_good_address_over_https(address: str, expected: tuple[str, int, str]) -
         "wss://hub/../smpc",
         "wss://name:word@hub/smpc",
         "wss://hub:443/smpc",
+        "wss://hub:08443/smpc",
         "wss://hub:0/smpc",
         "wss://hub:/smpc",
         "wss:///smpc",

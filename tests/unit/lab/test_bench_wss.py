@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from smpc_dp.errors import ConfigError
@@ -24,5 +26,6 @@ def test_each_way_is_measured_beside_host_and_port() -> None:
 
 @pytest.mark.parametrize("changed", [{"runs": 0}, {"parties": 2}, {"length": 0}])
 def test_numbers_out_of_range_are_refused(changed: dict[str, int]) -> None:
+    given: dict[str, Any] = {"runs": 1, "parties": 3, "length": 1} | changed
     with pytest.raises(ConfigError, match="must be"):
-        run_wss_bench(**{"runs": 1, "parties": 3, "length": 1} | changed)
+        run_wss_bench(**given)

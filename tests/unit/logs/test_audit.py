@@ -26,8 +26,8 @@ from smpc_dp.errors import ConfigError, LocalError, TimeoutFault
 from smpc_dp.logs.audits import audit as runtime
 from smpc_dp.logs.audits.audit import audit, audit_stream
 from smpc_dp.logs.audits.audit_selection import read_session_log
+from smpc_dp.logs.audits.log_server import LogServer
 from smpc_dp.logs.audits.log_session import LogSession, parse_session_text
-from smpc_dp.logs.serve import BoardServer
 from smpc_dp.session.memory.simulated_run import RememberingVerifier
 from smpc_dp.wire.signing import Context
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
@@ -311,8 +311,8 @@ def test_bad_arguments(log: Path) -> None:
 
 
 def test_over_http(log: Path) -> None:
-    with BoardServer(log) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    with LogServer(log) as server:
+        thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
             assert audit(server.url).code == 3

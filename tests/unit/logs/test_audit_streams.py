@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
 from smpc_dp import files
 from smpc_dp.errors import LocalError
 from smpc_dp.logs import log_source
 from smpc_dp.logs.audits.audit import Report, audit, audit_stream
-from smpc_dp.logs.serve import BoardServer
+from smpc_dp.logs.audits.log_server import LogServer
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import execute, honest
 from tests.audits import ONE
@@ -100,12 +102,23 @@ def test_a_named_pipe(read_twice: bytes, tmp_path: Path) -> None:
     writer.join()
 
 
+class CountingServer(LogServer):
+    """Counts the requests for its log."""
+
+    requests = 0
+
+    async def send_log(self, request: Request) -> Response:
+        self.requests += 1
+        return await super().send_log(request)
+
+
 def test_a_url_is_fetched_once(read_twice: bytes, tmp_path: Path) -> None:
     log = tmp_path / "board.jsonl"
     log.write_bytes(read_twice)
-    with BoardServer(log) as server:
-        # It answers one request and no more.
-        thread = threading.Thread(target=server.handle_request)
+    with CountingServer(log) as server:
+        thread = threading.Thread(target=server.serve_forever)
         thread.start()
         check(audit(server.url))
+        server.shutdown()
         thread.join()
+        assert server.requests == 1

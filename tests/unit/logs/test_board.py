@@ -22,12 +22,14 @@ import pytest
 from smpc_dp.errors import Check, LocalError, PeerFault, VerificationError
 from smpc_dp.files import replace_file
 from smpc_dp.logs import log as board
-from smpc_dp.logs import serve
+from smpc_dp.logs.audits import log_server
+from smpc_dp.logs.audits.log_server import LogServer
 from smpc_dp.logs.board import BoardFolder
 from smpc_dp.logs.log import Chain, Entry, Header, encode_line
 from smpc_dp.logs.reader import BadLog, LogReader
-from smpc_dp.logs.serve import MAX_REQUESTS, BoardServer
 from smpc_dp.logs.store import Store, is_begun, is_store
+from smpc_dp.transport.strangers import STRANGERS
+from smpc_dp.transport.web_server import MOST_ANSWERS
 
 FIELDS: dict[str, Any] = {
     "session": "{}",
@@ -337,9 +339,12 @@ def test_a_reader_leaves_the_journal_of_a_crash_as_it_is(tmp_path: Path) -> None
 
 # the server
 
+# Connections of one address that have made no request.
+PLACES = STRANGERS // 2
+
 
 @pytest.fixture(params=["store", "lines"])
-def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[BoardServer, bytes]]:
+def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[LogServer, bytes]]:
     header, entries = a_log()
     path = tmp_path / "run.board"
     if request.param == "store":
@@ -347,15 +352,15 @@ def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Boa
             store.append(entries)
     else:
         path.write_bytes(text_of(header, entries))
-    with BoardServer(path) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    with LogServer(path) as server:
+        thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server, text_of(header, entries)
         server.shutdown()
         thread.join()
 
 
-def request(server: BoardServer, path: str, method: str = "GET") -> tuple[int, bytes]:
+def request(server: LogServer, path: str, method: str = "GET") -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=100)
     try:
         connection.request(method, path)
@@ -365,7 +370,7 @@ def request(server: BoardServer, path: str, method: str = "GET") -> tuple[int, b
         connection.close()
 
 
-def test_the_server_gives_the_log_and_nothing_else(served: tuple[BoardServer, bytes]) -> None:
+def test_the_server_gives_the_log_and_nothing_else(served: tuple[LogServer, bytes]) -> None:
     server, log = served
     assert server.url.endswith("/board.jsonl")
     assert request(server, "/board.jsonl") == (200, log)
@@ -374,27 +379,25 @@ def test_the_server_gives_the_log_and_nothing_else(served: tuple[BoardServer, by
     for path in ("/../etc/passwd", "/run.board", "/board.jsonl?x", "/%2e%2e/run.board"):
         assert request(server, path)[0] == 404
     for method in ("POST", "PUT", "DELETE"):
-        assert request(server, "/board.jsonl", method)[0] == 501
+        assert request(server, "/board.jsonl", method)[0] == 405
 
 
 def test_the_server_needs_a_board(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match="no such board"):
-        BoardServer(tmp_path / "none")
+        LogServer(tmp_path / "none")
 
 
-def opened(server: BoardServer, sent: bytes = b"") -> socket.socket:
+def opened(server: LogServer, sent: bytes = b"") -> socket.socket:
     raw = socket.create_connection(("127.0.0.1", server.server_port), timeout=100)
     raw.sendall(sent)
     return raw
 
 
 @contextlib.contextmanager
-def serving(
-    path: Path, request_seconds: float = 100.0, answer_seconds: float = 100.0
-) -> Iterator[BoardServer]:
+def serving(path: Path, request_seconds: float = 100.0, answer_seconds: float = 100.0) -> Iterator[LogServer]:
     seconds = {"request_seconds": request_seconds, "answer_seconds": answer_seconds}
-    with BoardServer(path, "127.0.0.1", 0, **seconds) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    with LogServer(path, "127.0.0.1", 0, **seconds) as server:
+        thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
             yield server
@@ -410,7 +413,7 @@ def test_clients_that_drip_are_hung_up_on(tmp_path: Path) -> None:
     path.write_bytes(text_of(header, entries))
     with serving(path, request_seconds=3.0) as server:
         begun = time.monotonic()
-        dripping = [opened(server, b"GET /board") for _ in range(MAX_REQUESTS)]
+        dripping = [opened(server, b"GET /board") for _ in range(PLACES)]
         while time.monotonic() < begun + 0.3:
             for raw in dripping:
                 raw.sendall(b"x")
@@ -428,12 +431,12 @@ def test_clients_that_drip_are_hung_up_on(tmp_path: Path) -> None:
 
 
 def test_a_client_that_does_not_read_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve, "LEAST_RATE", 1 << 40)
+    monkeypatch.setattr(log_server, "LEAST_RATE", 1 << 40)
     path = tmp_path / "run.jsonl"
     with path.open("wb") as file:
         file.truncate(64 << 20)
     with serving(path, answer_seconds=0.3) as server:
-        waiting = [opened(server, b"GET /board.jsonl HTTP/1.0\r\n\r\n") for _ in range(MAX_REQUESTS)]
+        waiting = [opened(server, b"GET /board.jsonl HTTP/1.0\r\n\r\n") for _ in range(MOST_ANSWERS)]
         time.sleep(1.0)
         assert request(server, "/")[0] == 200
         for raw in waiting:

@@ -70,7 +70,7 @@ def receipt_of(run: RecordedRun, name: str) -> LogReceipt:
 @contextlib.contextmanager
 def serving(path: Path, session: str | None = None) -> Iterator[LogPageServer]:
     with LogPageServer(watch := LogWatch(path, session)) as server, watch:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
             yield server
@@ -86,7 +86,8 @@ def answered(
     try:
         connection.request(method, path, body, {"Accept": "text/html", **headers})
         answer = connection.getresponse()
-        return answer.status, dict(answer.headers), answer.read().decode()
+        headers = {name.title(): value for name, value in answer.headers.items()}
+        return answer.status, headers, answer.read().decode()
     finally:
         connection.close()
 
@@ -213,9 +214,10 @@ def test_another_receipt_is_not_found(ended: LogPageServer, text: Callable[[], s
 
 def test_what_is_posted_is_bounded(ended: LogPageServer) -> None:
     assert answered(ended, "/receipt", "POST", "", **{"Content-Length": str(1 << 30)})[0] == 413
-    assert answered(ended, "/receipt", "POST", "", **{"Content-Length": "-1"})[0] == 411
+    assert answered(ended, "/receipt", "POST", "", **{"Content-Length": "-1"})[0] == 400
+    assert answered(ended, "/receipt", "POST")[0] == 411
     for path in ("/", "/board.jsonl", "/parties"):
-        assert answered(ended, path, "POST", "x=1")[0] == 501
+        assert answered(ended, path, "POST", "x=1")[0] == 405
     # With too many fields none is read.
     assert "Party" in shown(ended, "/parties?name=no&" + "a=1&" * 9)
     status, _, page = answered(ended, "/receipt", "POST", "receipt=%7B%7D&" + "a=1&" * 9)
