@@ -54,11 +54,15 @@ def off(name: str) -> dict[str, str]:
 
 @dataclass
 class Site:
-    """The aggregator's host, with the web server `front`, the proxy and five parties."""
+    """The aggregator's host, with the web server `front`, the proxy and five parties.
+
+    `password`: NAME:PASSWORD that the proxy wants.
+    """
 
     hosts: Hosts
     folder: Path
     front: str
+    password: str = ""
     authority: Authority = field(init=False)
     outside: str = ""
     proxies: dict[str, str] = field(default_factory=dict)
@@ -105,7 +109,7 @@ class Site:
                     str(self.authority.file),
                     str(PING),
                 ),
-                environment={"HTTPS_PROXY": f"http://{self.proxies[name]}:3128", **off(name)},
+                environment={"HTTPS_PROXY": self.proxy_of(name), **off(name)},
                 pipes=True,
             )
         started = await self.sums()
@@ -113,6 +117,10 @@ class Site:
         ahead = {name: clock - clocks[0] for name, clock in zip(PARTIES, clocks, strict=True)}
         assert ahead["carol"] > 3000
         assert ahead["dave"] < -3000
+
+    def proxy_of(self, name: str) -> str:
+        """Return the URL of the proxy as a party has it."""
+        return f"http://{self.password}{'@' if self.password else ''}{self.proxies[name]}:3128"
 
     def _write_session(self) -> None:
         members = []
@@ -189,6 +197,7 @@ class Site:
             await self.hosts.stop(self.proxy)
         command = (service("proxy"), "--hostname", "0.0.0.0", "--port", "3128", "--num-workers", "1")  # noqa: S104
         options = ("--num-acceptors", "1", "--log-level", "w", "--data-dir", str(self.folder / "proxy"))
+        options += ("--basic-auth", self.password) if self.password else ()
         names = f"{self.outside} {HOST}"
         self.proxy = await self.hosts.start("edge", *command, *options, names=names, log="proxy.log")
 
@@ -258,7 +267,7 @@ class Site:
             name,
             *(sys.executable, "-m", "smpc_dp", "check", str(self.session), "--as", name, "--json"),
             *("--ca", str(self.authority.file)),
-            environment={"HTTPS_PROXY": f"http://{self.proxies[name]}:3128", **off(name), **environment},
+            environment={"HTTPS_PROXY": self.proxy_of(name), **off(name), **environment},
             pipes=True,
             log="check.log",
         )
@@ -267,10 +276,10 @@ class Site:
 
 
 @contextlib.asynccontextmanager
-async def site(folder: Path, front: str) -> AsyncIterator[Site]:
+async def site(folder: Path, front: str, password: str = "") -> AsyncIterator[Site]:
     hosts = Hosts(folder)
     try:
-        result = Site(hosts, folder, front)
+        result = Site(hosts, folder, front, password)
         await result.start()
         yield result
     finally:
@@ -324,14 +333,18 @@ async def test_sessions_survive_what_networks_do(tmp_path: Path) -> None:
         check_bytes(place)
 
 
-async def test_the_same_through_caddy(tmp_path: Path) -> None:
-    async with site(tmp_path, "caddy") as place:
+async def test_the_same_through_caddy_and_a_proxy_with_a_password(tmp_path: Path) -> None:
+    async with site(tmp_path, "caddy", "hospital:secret") as place:
         await place.check_whole()
         await place.start_aggregator()
         await place.check_whole()
         await place.reload_front()
         await asyncio.sleep(1.5)
         await place.check_again()
+        code, lines = await place.check("alice", HTTPS_PROXY=f"http://{place.proxies['alice']}:3128")
+        [line] = [line for line in lines if line["state"] == "fix"]
+        assert (code, line["check"]) == (1, "proxy")
+        assert "it wants a name and a password" in line["text"]
         check_bytes(place)
 
 
