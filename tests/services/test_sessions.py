@@ -196,8 +196,8 @@ class Site:
         if self.proxy is not None:
             await self.hosts.stop(self.proxy)
         command = (service("proxy"), "--hostname", "0.0.0.0", "--port", "3128", "--num-workers", "1")  # noqa: S104
-        options = ("--num-acceptors", "1", "--log-level", "w", "--data-dir", str(self.folder / "proxy"))
-        options += ("--basic-auth", self.password) if self.password else ()
+        options = ["--num-acceptors", "1", "--log-level", "w", "--data-dir", str(self.folder / "proxy")]
+        options += ["--basic-auth", self.password] if self.password else []
         names = f"{self.outside} {HOST}"
         self.proxy = await self.hosts.start("edge", *command, *options, names=names, log="proxy.log")
 
