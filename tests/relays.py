@@ -21,7 +21,8 @@ class Relay:
 
     `certificate`: files of a certificate and key, to end TLS; None: TCP as it is. `forwarded`: added as
     header `X-Forwarded-For` to the first request of a connection. `change`: of the bytes from a client, given
-    with their number so far. `idle`: seconds without a byte after which a connection is cut.
+    with their number so far. `idle`: seconds without a byte after which a connection is cut; `delay`: seconds
+    by which each way is slower.
     """
 
     target: int
@@ -29,6 +30,7 @@ class Relay:
     forwarded: str = ""
     change: Callable[[bytes, int], bytes] | None = None
     idle: float | None = None
+    delay: float = 0.0
     port: int = 0
     sent: bytearray = field(default_factory=bytearray)
     received: bytearray = field(default_factory=bytearray)
@@ -89,6 +91,7 @@ class Relay:
                 if not content:
                     break
                 seen += content
+                await asyncio.sleep(self.delay)
                 writer.write(content if change is None else change(content, count))
                 count += len(content)
                 await writer.drain()

@@ -88,8 +88,8 @@ class WebServer:
             http=_Http,
             ws=_Upgrade,
             lifespan="off",
+            # The logs of uvicorn may be those of another server in this process.
             log_config=None,
-            access_log=False,
             # It would believe the header of anyone at 127.0.0.1.
             proxy_headers=False,
             server_header=False,
@@ -255,8 +255,8 @@ class _Http(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        # Not that of uvicorn, which another server in this process may have set up.
         self.logger = _LOG
+        self.access_log = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if isinstance(transport, asyncio.Transport):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import logging
 import re
 import socket
 import ssl
@@ -465,6 +466,17 @@ async def test_another_path_is_not_found(web: WebNet, request_head: bytes) -> No
     web.lead_to(web.own_port)
 
 
+async def test_the_logs_of_another_server_in_the_process_stay_as_they_are(web: WebNet) -> None:
+    logger, handler = logging.getLogger("uvicorn.access"), logging.NullHandler()
+    logger.addHandler(handler)
+    try:
+        await web.serve(tls=False)
+        assert logger.handlers == [handler]
+        assert logger.propagate
+    finally:
+        logger.removeHandler(handler)
+
+
 async def test_pages_say_whether_the_server_is_there(web: WebNet) -> None:
     await web.serve(tls=False)
 
@@ -580,6 +592,8 @@ async def test_what_a_balancer_changes_ends_the_channel(
         # The handshakes and the hello take less.
         balancer.change = changed_after(20_000, change)
         mine, theirs = await web_pair(web, server)
+        # What is dropped at the end of all bytes is only late.
+        theirs.frame_timeout = 2.0
 
         async def send() -> None:
             for number in range(100):
@@ -590,9 +604,9 @@ async def test_what_a_balancer_changes_ends_the_channel(
                 assert bytes(await theirs.receive()) == bytes([number]) * 1000
 
         sending = asyncio.create_task(send())
-        with pytest.raises(ChannelClosed) as ended:
+        with pytest.raises((ChannelClosed, TimeoutFault)) as ended:
             await asyncio.wait_for(receive(), WAIT)
-        assert not ended.value.clean
+        assert not (isinstance(ended.value, ChannelClosed) and ended.value.clean)
         assert not theirs.live
         await asyncio.gather(sending, return_exceptions=True)
 

@@ -82,7 +82,8 @@ async def test_parties_behind_a_proxy_get_their_sum(tmp_path: Path) -> None:
         for process in parties:
             assert json.loads(await end(process))["value"] == SUM
         await end(served)
-    assert proxy.targets == [f"localhost:{balancer.port}"] * len(PARTIES)
+    # Whoever came before the aggregator listened has called again.
+    assert {*proxy.targets} == {f"localhost:{balancer.port}"}
     seen = bytes(balancer.sent + balancer.received + proxy.seen)
     for hidden in (b"alice", b"bob", b"carol", b"aggregator", b"secagg", b"smpc-dp", b"hello", b"masked"):
         assert hidden not in seen
@@ -145,6 +146,21 @@ async def test_an_aggregator_is_started_again_behind_its_balancer(tmp_path: Path
                     assert [result.value.tolist() for result in results] == [SUM] * 3
             for session in sessions:
                 stack.push_async_callback(session.close)
+
+
+async def test_a_round_trip_of_200_ms_only_takes_longer(tmp_path: Path) -> None:
+    authority, listened = Authority(tmp_path), free_port()
+    web = smpc_dp.WebSettings(ca_file=authority.file)
+    async with Relay(listened, authority.sign("localhost"), delay=0.1).open() as balancer:
+        path = create_web_session(tmp_path, PARTIES, GIVEN, balancer.port, timeouts=TIMEOUTS)
+
+        async def take_part(name: str) -> list[int]:
+            async with smpc_dp.connect(path, party=name, web=web) as session:
+                return list((await session.sum(VECTORS[name])).value.tolist())
+
+        async with serving(path, listened, []):
+            assert await asyncio.wait_for(asyncio.gather(*map(take_part, PARTIES)), WAIT) == [SUM] * 3
+        assert balancer.connections >= len(PARTIES)
 
 
 async def test_an_aggregator_that_starts_late_behind_its_balancer_is_waited_for(tmp_path: Path) -> None:
