@@ -194,6 +194,7 @@ class Host:
                 text = f"{folder}: is of '{owner.member}' in the session {owner.session[:16]}…"
                 todo = f"Name a folder of '{name}' for this session alone; a new one is made at the start."
                 yield Line("state", "fix", text, todo)
+                return
         if _is_locked(folder / STATE_LOCK):
             todo = f"Right while '{name}' runs; two processes with one state are refused."
             yield Line("state", "note", f"{folder}: another process has its lock", todo)
