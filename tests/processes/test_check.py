@@ -37,7 +37,7 @@ from smpc_dp.privacy.accountant.store import locked
 from smpc_dp.session.check.host import HostOptions
 from smpc_dp.session.check.lines import Line
 from smpc_dp.session.check.member import check_member
-from smpc_dp.session.events import Event
+from smpc_dp.session.events import Event, Kind
 from smpc_dp.session.local import create_local_session, free_port
 from smpc_dp.session.member import Membership, default_key
 from smpc_dp.session.session_file import Timeouts, load_session, write_session
@@ -86,9 +86,9 @@ def edited(path: Path, **changes: Any) -> Path:
     return other
 
 
-async def until_refused(events: list[Event]) -> None:
+async def until_reported(events: list[Event], kind: Kind, times: int = 1) -> None:
     async with asyncio.timeout(60.0):
-        while not any(event.kind == "refused" for event in events):
+        while sum(event.kind == kind for event in events) < times:
             await asyncio.sleep(0.02)
 
 
@@ -513,7 +513,7 @@ async def test_another_session_file_shows_both_digests_and_what_differs(path: Pa
     other = edited(path, parameters={"upper": 99})
     async with serving(path) as events:
         lines = await checked(other, "alice")
-        await until_refused(events)
+        await until_reported(events, "refused")
     line = one(lines, "digest")
     assert line.state == "fix"
     mine, theirs = load_session(other).digest.hex(), load_session(path).digest.hex()
@@ -730,7 +730,7 @@ async def test_the_port_of_an_aggregator(path: Path, monkeypatch: pytest.MonkeyP
         assert "'aggregator' listens there: " in line.text
         assert "parameters.upper: 99 here, 100 there" in line.text
         assert "same session file" in line.todo
-        await until_refused(events)
+        await until_reported(events, "refused")
     address = load_session(path).roster.member("aggregator").address or ""
     with socket.create_server(split_address(address)):
         line = one(await checked(path, "aggregator"), "port")
@@ -809,6 +809,8 @@ async def test_checks_disturb_neither_a_waiting_party_nor_a_running_session(path
             totals += await asyncio.gather(*map(summed, (alice, *others)))
         assert totals == [6] * 15
         checks = await finish(checking)
+        # A party has its total before the aggregator says that the request is done.
+        await until_reported(events, "done", 5)
         events, reported = [*events], [*reported]
     assert checks > 0
     assert Counter(event.detail for event in events if event.kind == "connected") == Counter(PARTIES)
