@@ -21,7 +21,7 @@ CLIPPY_OTHER := CARGO_FEATURE_NO_NEON=1 cargo clippy --locked --package smpc-cor
 
 CAPABILITIES := $(notdir $(patsubst %/capability.py,%,$(wildcard smpc_dp/capabilities/*/capability.py)))
 
-.PHONY: demo wheel test test-torch test-flower test-all test-without fuzz timing mutants check lint types setup lock clean tools
+.PHONY: demo wheel test test-torch test-flower test-services test-all test-without fuzz timing mutants check lint types setup lock clean tools
 
 demo: $(READY)
 	$(BIN)/smpc-dp demo
@@ -57,6 +57,15 @@ test-flower: $(READY) .venv-flower/.installed
 .venv-flower/.installed: requirements/flower.lock | tools
 	$(PYTHON) -m venv .venv-flower
 	.venv-flower/bin/python -m pip install --quiet --require-hashes --requirement requirements/flower.lock
+	@touch $@
+
+# Sessions through a proxy and a web server, between network namespaces: as root, on Linux, with nginx and faketime.
+test-services: $(READY) .venv-services/.installed
+	SMPC_DP_SERVICES=$(CURDIR)/.venv-services/bin $(BIN)/python -m pytest tests/services
+
+.venv-services/.installed: requirements/services.lock | tools
+	$(PYTHON) -m venv .venv-services
+	.venv-services/bin/python -m pip install --quiet --require-hashes --requirement requirements/services.lock
 	@touch $@
 
 test-all: TESTED := --all
@@ -126,6 +135,8 @@ lock: $(READY)
 	  --strip-extras --upgrade --output-file=requirements/torch.lock pyproject.toml requirements/torch.in
 	$(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --no-emit-find-links --no-emit-index-url \
 	  --strip-extras --upgrade --output-file=requirements/flower.lock pyproject.toml requirements/flower.in
+	$(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --no-emit-find-links --no-emit-index-url \
+	  --strip-extras --upgrade --output-file=requirements/services.lock requirements/services.in
 	cargo update
 
 clean:

@@ -47,6 +47,7 @@ COMMANDS: Mapping[str, Listed] = {
     "demo": Listed("Show the main job on real data, on this machine.", "smpc_dp.cli.demo"),
     "keygen": Listed("Make a new identity and print its roster entry.", "smpc_dp.cli.keygen"),
     "roster": Listed("Check a session file and print who takes part.", "smpc_dp.cli.roster"),
+    "check": Listed("Check files, folders and connections of one member.", "smpc_dp.cli.check"),
     "run": Listed("Run a whole session on this machine.", "smpc_dp.cli.run"),
     "party": Listed("Run one member of a session on this host.", "smpc_dp.cli.party"),
     "serve": Listed("Serve several sessions in one process, until it is stopped.", "smpc_dp.cli.serve"),

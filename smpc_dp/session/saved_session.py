@@ -391,7 +391,7 @@ class SavedSessionState(SessionState):
             if counter.resolve().is_relative_to(own.resolve()):
                 reason = f"{counter} is within {own}: set back with it, it counts nothing"
                 raise ConfigError.at("counter", reason, ConfigCheck.CONFLICT)
-        known, counted = _read_owner(own), None if counter is None else _read_owner(counter)
+        known, counted = read_owner(own), None if counter is None else read_owner(counter)
         for folder, one in ((own, known), (counter, counted)):
             if one is not None and (one.session, one.member) != (self._scope.hex(), self._member):
                 reason = (
@@ -455,7 +455,7 @@ def _locked(folder: Path, member: str) -> int:
     return descriptor
 
 
-def _read_owner(folder: Path) -> _Owner | None:
+def read_owner(folder: Path) -> _Owner | None:
     """Return whose state is in a folder, None if nobody's; raise LocalError for a damaged file."""
     path = folder / OWNER
     if not path.exists():

@@ -95,7 +95,7 @@ class Acceptor:
                     stream.wait(endpoint.frame_timeout)
                     self._refuse_others(endpoint, peer, stream)
                     return channel
-            except ChannelClosed:
+            except (ChannelClosed, handshake.InquiredError):
                 # Its caller may have called again.
                 continue
             except TimeoutFault:

@@ -204,7 +204,8 @@ def accept_blocking(
                     raise PeerFault(
                         result.name, f"connects to '{own.name}', which waits for others", Check.OTHER_MEMBER
                     )
-                channels[result.name] = exchange_hello(stream, answer(endpoint, stream, own))
+                with contextlib.suppress(handshake.InquiredError):
+                    channels[result.name] = exchange_hello(stream, answer(endpoint, stream, own))
     except BaseException:
         for channel in channels.values():
             channel.close()

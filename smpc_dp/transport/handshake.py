@@ -2,16 +2,19 @@
 
 Under TLS 1.3 a client finishes its handshake before the server has checked its certificate. So the client
 greets, and has a channel only once it is welcomed. Two members with differing session files refuse each
-other; each describes its session to the other, so that both can name the differences.
+other; each describes its session to the other, so that both can name the differences. A client that inquires
+in the place of its greeting is told the verdict and the listener's clock, and has no channel.
 """
 
 from __future__ import annotations
 
 import hmac
+import time
 from collections.abc import Awaitable, Callable
-from typing import Literal, Protocol, TypeVar
+from typing import Annotated, Literal, Protocol, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from smpc_dp.decoding import Buffer
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PeerFault, SmpcError
@@ -21,6 +24,8 @@ from smpc_dp.transport.difference import COMPARE_SECONDS, MAX_DESCRIPTION, Descr
 PROTOCOL = "smpc-dp"
 VERSION = 3
 MAX_GREETING = 4096
+# The end of the year 9999, in milliseconds since 1970.
+MAX_CLOCK = 253_402_300_799_999
 
 Reason = Literal["protocol", "name", "addressee", "session", "busy", "twice"]
 DuplicateCheck = Callable[[], Awaitable[Reason | None]]
@@ -45,6 +50,10 @@ T = TypeVar("T")
 
 class Busy(SmpcError):
     """The peer cannot accept a connection now; a later attempt may succeed."""
+
+
+class InquiredError(SmpcError):
+    """The client has only inquired, and was answered: it gets no channel."""
 
 
 class HelloChannel(Protocol):
@@ -73,6 +82,10 @@ class Greeting(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     session_digest: bytes
 
 
+class Inquiry(Greeting, frozen=True, array_like=True, forbid_unknown_fields=True, tag="inquiry"):
+    """Client to server, in the place of a greeting: whether one would be welcomed; opens no channel."""
+
+
 class Welcome(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="welcome"):
     """Server to client: the channel is open."""
 
@@ -87,14 +100,29 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     session: bytes
 
 
+class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="answer"):
+    """Server to client, after an inquiry.
+
+    `clock`: the server's, in milliseconds since 1970, UTC; `is_connected`: whether another connection of the
+    client is live. If the digests differ a `Refusal` follows.
+    """
+
+    name: str
+    session_digest: bytes
+    clock: Annotated[int, Meta(ge=0, le=MAX_CLOCK)]
+    is_connected: bool
+
+
 class OwnSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="session"):
     """Client to server, after a refusal because the sessions differ: the client's session is described."""
 
     session: bytes
 
 
-_GREETING = msgspec.msgpack.Decoder(Greeting)
-_ANSWER: msgspec.msgpack.Decoder[Welcome | Refusal] = msgspec.msgpack.Decoder(Welcome | Refusal)
+_FIRST: msgspec.msgpack.Decoder[Greeting | Inquiry] = msgspec.msgpack.Decoder(Greeting | Inquiry)
+_VERDICT: msgspec.msgpack.Decoder[Welcome | Refusal] = msgspec.msgpack.Decoder(Welcome | Refusal)
+_ANSWER: msgspec.msgpack.Decoder[Answer | Refusal] = msgspec.msgpack.Decoder(Answer | Refusal)
+_REFUSAL = msgspec.msgpack.Decoder(Refusal)
 _OWN_SESSION = msgspec.msgpack.Decoder(OwnSession)
 
 
@@ -108,41 +136,68 @@ async def greet(channel: HelloChannel, name: str, session: DescribedSession) -> 
     peer = channel.peer
     channel.max_message = MAX_DESCRIPTION + MAX_GREETING
     await _send(channel, Greeting(PROTOCOL, VERSION, name, peer, session.digest))
-    answer = _decode(await channel.receive(), _ANSWER, peer)
+    answer = _decode(await channel.receive(), _VERDICT, peer)
     if isinstance(answer, Refusal):
         if answer.reason == "busy":
             raise Busy(f"{peer}: {_WORDS['busy']}")
-        if answer.reason != "session":
-            raise PeerFault(peer, f"refuses us ({name}): {_WORDS[answer.reason]}", Check.REFUSED)
-        theirs = answer.session
-        await _send(channel, OwnSession(await channel.aside(session.description)))
-        raise await channel.aside(lambda: _differing(peer, session, theirs))
+        raise await _refused(channel, name, session, answer)
     if answer.name != peer or not hmac.compare_digest(answer.session_digest, session.digest):
         raise PeerFault(
             peer, f"welcomes us as '{answer.name}', or to another session than ours", Check.BAD_HELLO
         )
 
 
+async def inquire(
+    channel: HelloChannel, name: str, session: DescribedSession
+) -> tuple[Answer, SmpcError | None]:
+    """Run the client of an inquiry; return the answer, and the error if the sessions differ.
+
+    Errors otherwise as of `greet`.
+    """
+    peer = channel.peer
+    channel.max_message = MAX_DESCRIPTION + MAX_GREETING
+    await _send(channel, Inquiry(PROTOCOL, VERSION, name, peer, session.digest))
+    answer = _decode(await channel.receive(), _ANSWER, peer)
+    if isinstance(answer, Refusal):
+        raise await _refused(channel, name, session, answer)
+    if answer.name != peer:
+        raise PeerFault(peer, f"answers as '{answer.name}'", Check.BAD_HELLO)
+    if hmac.compare_digest(answer.session_digest, session.digest):
+        return answer, None
+    refusal = _decode(await channel.receive(), _REFUSAL, peer)
+    return answer, await _refused(channel, name, session, refusal)
+
+
 async def answer_greeting(
-    channel: HelloChannel, own: Member, duplicate: DuplicateCheck, session: DescribedSession
+    channel: HelloChannel,
+    own: Member,
+    duplicate: DuplicateCheck,
+    session: DescribedSession,
+    *,
+    is_connected: bool = False,
 ) -> SmpcError | None:
     """Run the server of the hello, up to the verdict; return None when the client is to be welcomed.
 
     `channel.peer` is the member whose certificate the client has shown; `duplicate` is called last and
-    returns the reason, if any, against a channel beside another one in the client's name. Returns the error
-    when the client has been refused, and raises the errors of `Channel.send` and `receive`.
+    returns the reason, if any, against a channel beside another one in the client's name; `is_connected`:
+    whether there is such a channel. Returns the error when the client has been refused, or has only inquired
+    (`InquiredError`), and raises the errors of `Channel.send` and `receive`.
     """
     peer = channel.peer
     channel.max_message = MAX_GREETING
-    greeting = _decode(await channel.receive(), _GREETING, peer)
+    greeting = _decode(await channel.receive(), _FIRST, peer)
     channel.max_message = MAX_DESCRIPTION + MAX_GREETING
     reason, detail, check = _verdict(greeting, own, peer)
+    if reason is None and isinstance(greeting, Inquiry):
+        await _send(channel, Answer(own.name, session.digest, round(1000 * time.time()), is_connected))
     if reason is None and not hmac.compare_digest(greeting.session_digest, session.digest):
         await _send(channel, Refusal("session", await channel.aside(session.description)))
         if session.admits(peer):
             theirs = _decode(await channel.receive(), _OWN_SESSION, peer).session
             session.errors[peer] = await channel.aside(lambda: _differing(peer, session, theirs))
         return session.errors.get(peer) or _not_compared(peer)
+    if reason is None and isinstance(greeting, Inquiry):
+        return InquiredError(f"{peer}: inquires")
     if reason is None and (reason := await duplicate()) is not None:
         detail, check = _DUPLICATES[reason], Check.SECOND_CONNECTION
     if reason is not None:
@@ -164,7 +219,7 @@ def _verdict(greeting: Greeting, own: Member, peer: str) -> tuple[Reason | None,
     if greeting.name != peer:
         reason = f"claims to be {greeting.name[:63]!r} with the certificate of '{peer}'"
         return "name", reason, Check.BAD_HELLO
-    if peer == own.name:
+    if peer == own.name and not isinstance(greeting, Inquiry):
         return (
             "name",
             "calls us with our own certificate: two processes act for one member, or its key has leaked",
@@ -173,6 +228,17 @@ def _verdict(greeting: Greeting, own: Member, peer: str) -> tuple[Reason | None,
     if greeting.to != own.name:
         return "addressee", f"wants to reach {greeting.to[:63]!r}, we are '{own.name}'", Check.BAD_HELLO
     return None, "", Check.REFUSED
+
+
+async def _refused(
+    channel: HelloChannel, name: str, session: DescribedSession, refusal: Refusal
+) -> SmpcError:
+    """Return the error for a refusal; if the sessions differ, describe this one and compare them."""
+    peer, theirs = channel.peer, refusal.session
+    if refusal.reason != "session":
+        return PeerFault(peer, f"refuses us ({name}): {_WORDS[refusal.reason]}", Check.REFUSED)
+    await _send(channel, OwnSession(await channel.aside(session.description)))
+    return await channel.aside(lambda: _differing(peer, session, theirs))
 
 
 def _differing(peer: str, session: DescribedSession, described: bytes) -> SmpcError:

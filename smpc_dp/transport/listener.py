@@ -124,11 +124,19 @@ class Listener(ABC):
     async def _hello(self, channel: Channel) -> None:
         """Run the hello on a channel, and pass the channel on."""
         endpoint, peer = self._endpoint, channel.peer
+        before = self._live.get(peer)
         error = await handshake.answer_greeting(
-            channel, self._own, lambda: self._duplicate(peer), endpoint.described
+            channel,
+            self._own,
+            lambda: self._duplicate(peer),
+            endpoint.described,
+            is_connected=before is not None and before.live,
         )
         if error is not None:
-            self._on_refused(peer, error)
+            if isinstance(error, handshake.InquiredError):
+                _LOG.info("%s: %s", self._own.name, error)
+            else:
+                self._on_refused(peer, error)
             await channel.close()
             return
         # Nothing was awaited since the other's end: two connections in one name cannot both come this far.

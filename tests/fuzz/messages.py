@@ -285,6 +285,8 @@ def targets() -> list[Target]:
     sets = (everyone, pack_set([1, 5, 19], PARTIES), pack_set([], PARTIES), pack_set(range(2, 20), PARTIES))
     hello = bytes(32)
     greeting = handshake.Greeting("smpc-dp", 3, "alice", "bob", hello)
+    inquiry = handshake.Inquiry("smpc-dp", 3, "alice", "bob", hello)
+    inquired = handshake.Answer("bob", hello, 1_700_000_000_000, is_connected=True)
     answers = (
         handshake.Welcome("bob", hello),
         handshake.Refusal("session", b"{}"),
@@ -302,8 +304,9 @@ def targets() -> list[Target]:
     return [
         *_messages(),
         Target("envelope", _in_views(_envelope), _ENVELOPES, "msgpack"),
-        Target("hello.greeting", _hello("_GREETING"), (pack(greeting),), "msgpack"),
-        Target("hello.answer", _hello("_ANSWER"), tuple(map(pack, answers)), "msgpack"),
+        Target("hello.greeting", _hello("_FIRST"), (pack(greeting), pack(inquiry)), "msgpack"),
+        Target("hello.answer", _hello("_VERDICT"), tuple(map(pack, answers)), "msgpack"),
+        Target("hello.inquired", _hello("_ANSWER"), (pack(inquired), pack(answers[1])), "msgpack"),
         Target("hello.session", _hello("_OWN_SESSION"), (pack(handshake.OwnSession(session)),), "msgpack"),
         Target("hello.difference", _shown_session, (session, described), "msgpack"),
         Target("frames", _frames, (frames, framing.HEADER.pack(0, framing.BYE), frames * 2), cost=8),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import threading
@@ -14,10 +15,12 @@ from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.transport import acceptor as lobbies
-from smpc_dp.transport import connect
+from smpc_dp.transport import connect, handshake
 from smpc_dp.transport.acceptor import MAX_EACH, Acceptor, call
 from smpc_dp.transport.blocking import BlockingChannel, Halt
 from smpc_dp.transport.endpoint import Endpoint
+from smpc_dp.transport.inquiry import connect as connect_to
+from smpc_dp.transport.inquiry import find_addresses, secure
 
 PATIENCE = 20.0
 
@@ -99,6 +102,23 @@ def test_a_later_call_does_not_take_the_place_of_one_that_answers(
     claimed = [record.getMessage() for record in caplog.records]
     assert "alice: two connections of bob are live: its key is used twice" in claimed
     assert "alice says that our key is used twice: another process has called in our name" in claimed
+
+
+def test_an_inquiry_is_answered_and_the_call_behind_it_is_claimed(pair: Pair) -> None:
+    async def inquire() -> handshake.Answer:
+        endpoint, (host, port) = pair.ends["bob"], pair.acceptor._server.getsockname()
+        channel = await secure(endpoint, "alice", await connect_to(await find_addresses(host, port)))
+        answer, error = await handshake.inquire(channel, "bob", endpoint.described)
+        channel.abort()
+        assert error is None
+        return answer
+
+    asked = pair._pool.submit(asyncio.run, inquire())
+    with pair.acceptor._inbound:
+        assert pair.acceptor._inbound.wait_for(lambda: pair.waiting() == 1, 60.0)
+    call = pair.calls()
+    talk(pair.claim(), call.result())
+    assert asked.result().name == "alice"
 
 
 def test_a_call_that_has_gone_makes_room_for_the_next(pair: Pair) -> None:

@@ -1,0 +1,1 @@
+"""A dry run of a member's connection: `smpc-dp check`."""

@@ -1,0 +1,116 @@
+"""The check of one member: of its host, then of its connection to each member that it calls."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
+from smpc_dp.identity.address import is_web_address
+from smpc_dp.identity.roster import Member
+from smpc_dp.session.check.connection import Inquirer
+from smpc_dp.session.check.host import Host, HostOptions
+from smpc_dp.session.check.lines import SKIPPED, Line, brief, connection_checks
+from smpc_dp.session.session_file import SessionFile, load_session
+from smpc_dp.transport.endpoint import Endpoint
+from smpc_dp.web_settings import DEFAULT
+
+
+async def check_member(path: Path, name: str, options: HostOptions) -> list[Line]:
+    """Return the lines of a member's check; nobody is counted as present for it, and nothing is charged.
+
+    Raises ConfigError for a name that is not in the roster, and for options that do not fit the session.
+    """
+    try:
+        session = await asyncio.to_thread(load_session, path)
+    except ConfigError as error:
+        return [_unusable(path, str(issue)) for issue in error.issues]
+    except LocalError as error:
+        return [_unusable(path, str(error))]
+    aggregator = session.roster.aggregator
+    if options.web is not None and not is_web_address((aggregator and aggregator.address) or ""):
+        reason = "is for an aggregator at wss://, which this session has not"
+        raise ConfigError.at("--ca", reason, ConfigCheck.CONFLICT)
+    host = Host(path, session, _member_of(session, name, path), options)
+    terms = f"{session.protocol} {session.version}, {len(session.roster)} members"
+    text = f"{path}: {terms}, digest {brief(session.digest)}"
+    lines = [Line("session", "ok", text), *await asyncio.to_thread(lambda: [*host.lines()])]
+    can_call = all(line.state != "fix" for line in lines if line.check in ("key", "clock"))
+    endpoint = _endpoint(host) if can_call else None
+    if host.member.address is not None:
+        lines.append(await _port(host, endpoint))
+    connections = [_connection(host, endpoint, peer) for peer in called_members(session, host.member)]
+    for result in await asyncio.gather(*connections):
+        lines += result
+    return lines
+
+
+def called_members(session: SessionFile, member: Member) -> list[Member]:
+    """Return the members whom this one calls when it begins; evaluations of two parties call later."""
+    roster = session.roster
+    if session.topology == "aggregator" and roster.aggregator not in (None, member):
+        return [other for other in roster if other == roster.aggregator]
+    if session.topology == "servers":
+        return [server for server in roster.servers if server != member]
+    if session.topology == "direct":
+        return list(roster.parties[: roster.parties.index(member)])
+    return []
+
+
+def _member_of(session: SessionFile, name: str, path: Path) -> Member:
+    """Return the entry of a member; raise ConfigError if the roster has none of this name."""
+    names = [member.name for member in session.roster]
+    if name not in names:
+        reason = f"{name!r} is not in the roster of {path}: {', '.join(names[:20])}"
+        raise ConfigError.at("--as", reason, ConfigCheck.UNKNOWN_NAME)
+    return session.roster.member(name)
+
+
+def _unusable(path: Path, fault: str) -> Line:
+    """Return the line about a session file that cannot be used."""
+    todo = f"Correct it, for all members alike: `smpc-dp roster {path}` must print them."
+    return Line("session", "fix", fault, todo)
+
+
+def _endpoint(host: Host) -> Endpoint:
+    """Return the member's endpoint for inquiries."""
+    session = host.session
+    return Endpoint(
+        identity=host.membership().identity,
+        roster=session.roster,
+        session_digest=session.digest,
+        session=session.canonical,
+        web=host.options.web or DEFAULT,
+    )
+
+
+async def _port(host: Host, endpoint: Endpoint | None) -> Line:
+    """Return the line of the member's port: fine too if a process of this member has it."""
+    line, is_used = await asyncio.to_thread(host.port)
+    if not is_used or endpoint is None:
+        return line
+    member = host.member
+    if member.role == "party" and host.session.topology != "direct":
+        return Line("port", "note", line.text, "Right while this party runs. Otherwise: " + line.todo)
+    # Behind a web server the listener itself speaks no TLS: it is called as others call it.
+    address = None if is_web_address(member.address or "") else host.options.listen
+    own = Inquirer(endpoint, host.session, member, host.path.name, address)
+    states = {one.check: one for one in await own.lines()}
+    address = host.options.listen or member.address
+    if (digest := states.get("digest")) is None:
+        return line
+    listens = f"{address}: '{member.name}' listens there"
+    if digest.state == "ok":
+        return Line("port", "ok", f"{listens}, with this session file")
+    return Line("port", "fix", f"{listens}: {digest.text}", digest.todo)
+
+
+async def _connection(host: Host, endpoint: Endpoint | None, peer: Member) -> list[Line]:
+    """Return the lines of the connection to a member, of which those after a fault are skipped."""
+    lines: list[Line] = []
+    if endpoint is not None:
+        lines = await Inquirer(endpoint, host.session, peer, host.path.name).lines()
+    checked = {line.check for line in lines}
+    checks = connection_checks(is_web=is_web_address(peer.address or ""))
+    rest = [check for check in checks if check not in checked]
+    return [*lines, *(Line(check, "skipped", SKIPPED, member=peer.name) for check in rest)]
