@@ -9,7 +9,7 @@ import pytest
 
 from smpc_dp.engine.registry import session_protocol
 from smpc_dp.errors import ConfigError
-from smpc_dp.privacy.secagg_plan import default_corrupt, default_dropout, plan_secagg
+from smpc_dp.privacy.secagg_plan import default_corrupt, default_dropout, part_of, plan_secagg
 
 PAGE = Path(__file__).parents[3] / "docs" / "proofs" / "secagg-plan.md"
 ROWS = [
@@ -57,6 +57,42 @@ def test_the_table_is_what_sessions_have(row: list[str]) -> None:
         *map(str, (plan.max_corrupt, plan.quorum, plan.threshold, plan.min_honest_in_sum)),
         *(str(each) if each >= plan.quorum else f"**{each}**" for each in left),
     ]
+
+
+def by_inequalities(parties: int, lost: int, corrupt: int) -> tuple[int, int]:
+    """Return the smallest quorum that the conditions permit, and the largest threshold of a complete graph."""
+    quorums = [q for q in range(parties - lost + 1) if 2 * q > parties + corrupt]
+    thresholds = [t for t in range(parties - lost) if 2 * t > parties - 1 + corrupt]
+    return min(quorums), max(thresholds)
+
+
+@pytest.mark.parametrize(("protocol", "parameters"), [("secagg", SUM), ("secagg", NOISY), ("gopa", NOISY)])
+def test_quorums_and_thresholds_are_those_of_the_inequalities(
+    protocol: str, parameters: dict[str, object]
+) -> None:
+    """Up to 64 parties, of which everyone is everyone's neighbour, in both versions."""
+    before, today = sorted(session_protocol(protocol).versions)
+    for parties in range(3, 65):
+        lost = max(parties // 10, parties >= 5)
+        for version, corrupt in ((before, parties // 10), (today, max(parties // 10, 1))):
+            plan = planned(protocol, parameters, parties, version).plan
+            assert (plan.max_dropouts, plan.max_corrupt) == (lost, corrupt)
+            assert (plan.quorum, plan.threshold) == by_inequalities(parties, lost, corrupt)
+
+
+@pytest.mark.parametrize("parties", [3, 4, 5, 9, 10, 11])
+def test_without_an_aggregator_one_party_counts_as_corrupt_in_any_version(parties: int) -> None:
+    before, today = sorted(session_protocol("gopa").versions)
+    for version, corrupt in ((before, parties // 10), (today, 1)):
+        direct = planned("gopa", NOISY | {"topology": "direct"}, parties, version)
+        assert direct.plan.max_corrupt == corrupt
+        assert direct.quorum == by_inequalities(parties, direct.plan.max_dropouts, 1)[0]
+
+
+def test_the_default_of_many_parties_is_a_tenth_of_them() -> None:
+    for parties in (10, 11, 19, 20, 101, 9_999, 10_000, 10_001, 65_535, 1_000_000):
+        assert part_of(parties, default_corrupt(parties)) == parties // 10
+    assert [part_of(parties, default_corrupt(parties)) for parties in range(1, 12)] == [0, 0, *[1] * 9]
 
 
 def test_the_quorum_grows_with_odd_numbers_of_parties_below_ten() -> None:
