@@ -60,7 +60,7 @@ def test_the_table_is_what_sessions_have(row: list[str]) -> None:
 
 
 def by_inequalities(parties: int, lost: int, corrupt: int) -> tuple[int, int]:
-    """Return the smallest quorum that the conditions permit, and the largest threshold of a complete graph."""
+    """Return the smallest quorum, and the largest threshold of a complete graph, that the bounds permit."""
     quorums = [q for q in range(parties - lost + 1) if 2 * q > parties + corrupt]
     thresholds = [t for t in range(parties - lost) if 2 * t > parties - 1 + corrupt]
     return min(quorums), max(thresholds)
