@@ -161,11 +161,33 @@ def test_verifiable_averages_say_what_leaves_no_quorum(parameters: dict[str, obj
     assert not [note for note in before if note.startswith("exclusions")]
 
 
-def test_exclusions_that_leave_no_quorum_by_themselves_are_said_without_losses() -> None:
+@pytest.mark.parametrize("corrupt", [None, 0.0, 0.1, 0.2, 0.34])
+@pytest.mark.parametrize("dropout", [0.0, 0.1, 0.2])
+def test_the_fewest_exclusions_that_leave_no_quorum_are_said(corrupt: float | None, dropout: float) -> None:
+    """Of all numbers of excluded and lost parties that a plan has, up to 24 parties."""
+    given = NOISY | {"verifiable": True, "dropout": dropout}
+    given |= {} if corrupt is None else {"corrupt": corrupt}
+    for parties in range(6, 25, 3):
+        checked = planned("gopa", given, parties)
+        quorum, lost = checked.plan.quorum, checked.plan.max_dropouts
+        failing = [n for n in range(1, max(checked.plan.max_corrupt, 1) + 1) if parties - n - lost < quorum]
+        said = [note.partition(": ")[2] for note in checked.notes if note.startswith("exclusions")]
+        assert len(said) == bool(failing)
+        if failing:
+            gone = "one party is" if failing[0] == 1 else f"{failing[0]} parties are"
+            more = f" and {lost} lost" if lost else ""
+            left = parties - failing[0] - lost
+            assert said == [
+                f"a request fails where {gone} excluded for a false statement{more}: {left} of {parties} are "
+                f"left, and {quorum} must sign"
+            ]
+
+
+def test_of_more_exclusions_the_fewest_are_said() -> None:
     given = NOISY | {"verifiable": True, "corrupt": 0.34, "dropout": 0.1}
     checked = planned("gopa", given, 12)
     assert (checked.plan.max_corrupt, checked.plan.max_dropouts) == (4, 1)
-    wrong = "exclusions: a request fails where 4 parties are excluded for a false statement"
+    wrong = "exclusions: a request fails where 3 parties are excluded for a false statement and 1 lost"
     assert checked.notes[-1] == f"{wrong}: 8 of 12 are left, and 9 must sign"
 
 
