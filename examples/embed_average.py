@@ -2,7 +2,8 @@
 
 Each party keeps its rows; what leaves it is a masked vector. The five lines that matter are marked.
 A party whose process is started anew adds nothing until it has the others' model. The session below needs all
-parties in each round; with `same_survivors = false` and a larger `dropout` the others go on without one.
+parties in each round; with `same_survivors = false`, `dropout = 0.25` and `corrupt = 0.0` the others go on
+without one.
 Run: python examples/embed_average.py
 """
 

@@ -15,7 +15,7 @@ from smpc_dp.report.document import Section, Sentences, section
 from smpc_dp.report.sections import number
 from smpc_dp.report.table import Table
 from smpc_dp.session.launcher import ProcessOutcome
-from smpc_dp.session.planned import total_notes
+from smpc_dp.session.planned import total_notes, version_notes
 from smpc_dp.session.session_file import SessionFile
 from smpc_dp.session.tasks import Task
 from smpc_dp.session.tolerance import tolerances
@@ -150,5 +150,5 @@ def asked_section(session: SessionFile, *, compared: bool) -> list[Section]:
     heading = "What the members agreed on" if compared else "What the session file asks"
     known = ": all members have compared it." if compared else "."
     digest = f"Session digest {session.digest.hex()}{known}"
-    sentences = (protocol, digest, *tolerated, *total_notes(session))
+    sentences = (protocol, digest, *tolerated, *version_notes(session), *total_notes(session))
     return section("asked", heading, [Sentences(sentences), table])

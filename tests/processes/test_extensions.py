@@ -161,6 +161,17 @@ class ExactAverager:
 
 
 @pytest.mark.usefixtures("installed")
+def test_the_defaults_of_a_protocol_are_those_of_its_version() -> None:
+    """Also where sums of this release have others: a digest that stays has a plan that stays."""
+    given = {key: value for key, value in SUM.items() if key != "corrupt"}
+    checked, faults = checker_of("unanimous", 1)(given, 5)
+    assert not faults
+    assert (checked.plan.max_dropouts, checked.plan.max_corrupt, checked.quorum) == (0, 0, 3)
+    checked, _ = checker_of("unanimous", 1)(given | {"corrupt": 0.2}, 5)
+    assert checked.plan.max_corrupt == 1
+
+
+@pytest.mark.usefixtures("installed")
 def test_the_learner_averages_means() -> None:
     checked, faults = check_learn(MEAN, 4)
     assert checked is not None, faults

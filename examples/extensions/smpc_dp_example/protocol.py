@@ -46,8 +46,9 @@ def check(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[UnanimousParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table, which has the keys that all sums have."""
-    # The default is to tolerate no loss.
-    checked, _, issues = own.check_sum(own.SumSettings, parameters, parties, protocol=NAME, loss=0.0)
+    # Defaults of a version never change, those of `own` may: so version 1 has its own. It tolerates no loss.
+    given = {"corrupt": 0.1, **parameters}
+    checked, _, issues = own.check_sum(own.SumSettings, given, parties, protocol=NAME, loss=0.0)
     if checked is None:
         return None, issues
     return UnanimousParameters(encoding=checked.encoding, plan=checked.plan), issues

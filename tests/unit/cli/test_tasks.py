@@ -106,6 +106,17 @@ def test_a_report_says_whose_word_the_total_is(more: dict[str, Any], said: str, 
     assert f"Total over 3 parties: {plan.notes[0].removeprefix('total: ')}." == total
 
 
+@pytest.mark.parametrize(("version", "notes"), [(3, []), (2, ["Version 2 of 'secagg' has the defaults of"])])
+def test_a_report_says_that_a_session_has_earlier_defaults(
+    version: int, notes: list[str], tmp_path: Path
+) -> None:
+    path = create_local_session(tmp_path, PARTIES, SUM)
+    path.write_text(path.read_text("utf-8").replace("version = 3", f"version = {version}"), "utf-8")
+    [asked] = asked_section(load_session(path), compared=True)
+    texts = next(one.texts for one in asked.blocks if isinstance(one, Sentences))
+    assert [text.partition(" an earlier")[0] for text in texts if text.startswith("Version")] == notes
+
+
 def test_a_report_says_it_of_the_groups_of_a_learner(tmp_path: Path) -> None:
     session = load_session(create_local_session(tmp_path, NAMES, GROUPS, protocol="learn"))
     [asked] = asked_section(session, compared=True)

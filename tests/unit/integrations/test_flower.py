@@ -358,18 +358,26 @@ def crooked(scene: Scene, dropouts: int) -> None:
     scene.server = SecureAverage(changed, scene.server.metrics)
 
 
-def test_a_server_that_alters_terms_gets_no_vector(tmp_path: Path) -> None:
-    """Its session file has another bound; the nodes' own files are as they were."""
+@pytest.mark.parametrize(
+    ("version", "upper", "reason"),
+    [(3, 9.0, "several leaves differ"), (2, 8.0, "0 of 4 parties are left")],
+    ids=["bound", "version"],
+)
+def test_a_server_that_alters_terms_gets_no_vector(
+    version: int, upper: float, reason: str, tmp_path: Path
+) -> None:
+    """Its session file has another bound or version; the nodes' own files are as they were."""
     scene = Scene(tmp_path, LOSING)
     session = load_session(scene.session)
     altered = tmp_path / "altered.toml"
     members = [scene.server.membership.session.roster.aggregator, *session.roster.parties]
-    parameters = {**session.parameters, "upper": 9.0}
-    write_session(altered, "secagg", session.version, parameters, [one for one in members if one is not None])
+    parameters = {**session.parameters, "upper": upper}
+    assert (version, parameters) != (session.version, session.parameters)
+    write_session(altered, "secagg", version, parameters, [one for one in members if one is not None])
     scene.server = SecureAverage.load(
         Average(str(altered), scene.metrics), "aggregator", tmp_path / "keys" / "aggregator.key", "aggregator"
     )
-    with pytest.raises(SmpcError, match="several leaves differ"):
+    with pytest.raises(SmpcError, match=reason):
         scene.execute()
     assert set(steps(scene)) <= {m.HELLO, LEAVE}
 

@@ -9,7 +9,7 @@ import pytest
 
 from smpc_dp.engine.registry import session_protocol
 from smpc_dp.errors import ConfigError
-from smpc_dp.privacy.secagg_plan import default_corrupt, default_dropout, plan_secagg
+from smpc_dp.privacy.secagg_plan import default_corrupt, default_dropout, part_of, plan_secagg
 
 PAGE = Path(__file__).parents[3] / "docs" / "proofs" / "secagg-plan.md"
 ROWS = [
@@ -57,6 +57,42 @@ def test_the_table_is_what_sessions_have(row: list[str]) -> None:
         *map(str, (plan.max_corrupt, plan.quorum, plan.threshold, plan.min_honest_in_sum)),
         *(str(each) if each >= plan.quorum else f"**{each}**" for each in left),
     ]
+
+
+def by_inequalities(parties: int, lost: int, corrupt: int) -> tuple[int, int]:
+    """Return the smallest quorum, and the largest threshold of a complete graph, that the bounds permit."""
+    quorums = [q for q in range(parties - lost + 1) if 2 * q > parties + corrupt]
+    thresholds = [t for t in range(parties - lost) if 2 * t > parties - 1 + corrupt]
+    return min(quorums), max(thresholds)
+
+
+@pytest.mark.parametrize(("protocol", "parameters"), [("secagg", SUM), ("secagg", NOISY), ("gopa", NOISY)])
+def test_quorums_and_thresholds_are_those_of_the_inequalities(
+    protocol: str, parameters: dict[str, object]
+) -> None:
+    """Up to 64 parties, of which everyone is everyone's neighbour, in both versions."""
+    before, today = sorted(session_protocol(protocol).versions)
+    for parties in range(3, 65):
+        lost = max(parties // 10, parties >= 5)
+        for version, corrupt in ((before, parties // 10), (today, max(parties // 10, 1))):
+            plan = planned(protocol, parameters, parties, version).plan
+            assert (plan.max_dropouts, plan.max_corrupt) == (lost, corrupt)
+            assert (plan.quorum, plan.threshold) == by_inequalities(parties, lost, corrupt)
+
+
+@pytest.mark.parametrize("parties", [3, 4, 5, 9, 10, 11])
+def test_without_an_aggregator_one_party_counts_as_corrupt_in_any_version(parties: int) -> None:
+    before, today = sorted(session_protocol("gopa").versions)
+    for version, corrupt in ((before, parties // 10), (today, 1)):
+        direct = planned("gopa", NOISY | {"topology": "direct"}, parties, version)
+        assert direct.plan.max_corrupt == corrupt
+        assert direct.quorum == by_inequalities(parties, direct.plan.max_dropouts, 1)[0]
+
+
+def test_the_default_of_many_parties_is_a_tenth_of_them() -> None:
+    for parties in (10, 11, 19, 20, 101, 9_999, 10_000, 10_001, 65_535, 1_000_000):
+        assert part_of(parties, default_corrupt(parties)) == parties // 10
+    assert [part_of(parties, default_corrupt(parties)) for parties in range(1, 12)] == [0, 0, *[1] * 9]
 
 
 def test_the_quorum_grows_with_odd_numbers_of_parties_below_ten() -> None:
@@ -125,11 +161,33 @@ def test_verifiable_averages_say_what_leaves_no_quorum(parameters: dict[str, obj
     assert not [note for note in before if note.startswith("exclusions")]
 
 
-def test_exclusions_that_leave_no_quorum_by_themselves_are_said_without_losses() -> None:
+@pytest.mark.parametrize("corrupt", [None, 0.0, 0.1, 0.2, 0.34])
+@pytest.mark.parametrize("dropout", [0.0, 0.1, 0.2])
+def test_the_fewest_exclusions_that_leave_no_quorum_are_said(corrupt: float | None, dropout: float) -> None:
+    """Of all numbers of excluded and lost parties that a plan has, up to 24 parties."""
+    given = NOISY | {"verifiable": True, "dropout": dropout}
+    given |= {} if corrupt is None else {"corrupt": corrupt}
+    for parties in range(6, 25, 3):
+        checked = planned("gopa", given, parties)
+        quorum, lost = checked.plan.quorum, checked.plan.max_dropouts
+        failing = [n for n in range(1, max(checked.plan.max_corrupt, 1) + 1) if parties - n - lost < quorum]
+        said = [note.partition(": ")[2] for note in checked.notes if note.startswith("exclusions")]
+        assert len(said) == bool(failing)
+        if failing:
+            gone = "one party is" if failing[0] == 1 else f"{failing[0]} parties are"
+            more = f" and {lost} lost" if lost else ""
+            left = parties - failing[0] - lost
+            assert said == [
+                f"a request fails where {gone} excluded for a false statement{more}: {left} of {parties} are "
+                f"left, and {quorum} must sign"
+            ]
+
+
+def test_of_more_exclusions_the_fewest_are_said() -> None:
     given = NOISY | {"verifiable": True, "corrupt": 0.34, "dropout": 0.1}
     checked = planned("gopa", given, 12)
     assert (checked.plan.max_corrupt, checked.plan.max_dropouts) == (4, 1)
-    wrong = "exclusions: a request fails where 4 parties are excluded for a false statement"
+    wrong = "exclusions: a request fails where 3 parties are excluded for a false statement and 1 lost"
     assert checked.notes[-1] == f"{wrong}: 8 of 12 are left, and 9 must sign"
 
 

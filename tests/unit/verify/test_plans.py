@@ -59,10 +59,14 @@ def without(names: Iterable[str], *long: str) -> list[Any]:
 def planned(name: str) -> tuple[VerifiableParameters, Session]:
     parties, change = SESSIONS[name]
     given = {key: value for key, value in (GIVEN | change).items() if value is not None}
-    parameters, issues = check_parameters(given, parties)
+    parameters, issues = checker_of("gopa", 5)(given, parties)
     assert isinstance(parameters, VerifiableParameters), issues
+    return parameters, described(5, given, parties)
+
+
+def described(version: int, given: dict[str, Any], parties: int) -> Session:
     names = [f"party-{number}" for number in range(parties)]
-    return parameters, Session(bytes(32), "gopa", 4, given, {}, names, "relay", None)
+    return Session(bytes(32), "gopa", version, given, {}, names, "relay", None)
 
 
 def second(session: Session, own: int, pair: int) -> Terms:
@@ -187,9 +191,31 @@ def planned_records(name: str) -> tuple[VerifiableRecordParameters, Session, str
     given = BASE | more | {"records": records}
     parameters, issues = checker_of("gopa", 4)(given, parties)
     assert isinstance(parameters, VerifiableRecordParameters), issues
-    names = [f"party-{number}" for number in range(parties)]
     asked = f"{parameters.operations[0]} {parameters.planned()}"
-    return parameters, Session(bytes(32), "gopa", 4, given, {}, names, "relay", None), asked
+    return parameters, described(4, given, parties), asked
+
+
+FEW_ROWS: dict[str, Any] = {"records": AGE, "ask": ["count"]}
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("parties", [3, 5, 9])
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [("average", GIVEN | {"precision": 0.5}), ("statistics", BASE | FEW_ROWS)],
+    ids=["vectors", "records"],
+)
+def test_both_plan_a_version_with_its_default_of_corrupt(
+    asked: str, given: dict[str, Any], parties: int, version: int
+) -> None:
+    checked, issues = checker_of("gopa", version)(given, parties)
+    assert not issues
+    if "records" in given:
+        asked = checked.operations[0]
+    terms = read_terms(described(version, given, parties), 1, f"{asked} {checked.planned()}")
+    corrupt, lost = int(version == 5), int(parties >= 5)
+    assert (terms.corrupt, terms.lost) == (corrupt, lost)
+    assert (checked.plan.max_corrupt, checked.plan.max_dropouts) == (corrupt, lost)
 
 
 @pytest.mark.thin(4)

@@ -103,17 +103,16 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def _quorum_notes(self) -> tuple[str, ...]:
-        """Exclusions, and losses beside them, that leave fewer parties than the quorum; empty for none."""
-        plan, excluded = self.plan, max(self.plan.max_corrupt, 1)
-        without = plan.parties - excluded
-        left = without if without < plan.quorum else without - plan.max_dropouts
-        if left >= plan.quorum:
+        """The fewest exclusions that leave no quorum beside the planned losses; empty where c is less."""
+        plan = self.plan
+        excluded = plan.parties - plan.max_dropouts - plan.quorum + 1
+        if excluded > max(plan.max_corrupt, 1):
             return ()
         gone = "one party is" if excluded == 1 else f"{excluded} parties are"
-        more = f" and {plan.max_dropouts} lost" if left < without else ""
+        more = f" and {plan.max_dropouts} lost" if plan.max_dropouts else ""
         return (
-            f"exclusions: a request fails where {gone} excluded for a false statement{more}: {left} of "
-            f"{plan.parties} are left, and {plan.quorum} must sign",
+            f"exclusions: a request fails where {gone} excluded for a false statement{more}: "
+            f"{plan.quorum - 1} of {plan.parties} are left, and {plan.quorum} must sign",
         )
 
     @property
