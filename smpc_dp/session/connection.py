@@ -361,7 +361,7 @@ class AggregatorConnection(Connection):
             raise
         finally:
             if run.state.over and not await asyncio.to_thread(self.state.is_open, request):
-                self.state.answer(request)
+                self.state.answer(request, with_result=run.state.outcome is not None)
 
     def drive(self, request: int, run: Run[Any], waits: Waits, **options: Any) -> Drive:
         """Return the drive of a role, with options of `Drive`.

@@ -121,6 +121,7 @@ class SavedSessionState(SessionState):
                 self._counted, self.charged = decode_msgpack(stored[_CHARGED], tuple[int, int])
             # Of which request the caller of this process has the result.
             self._answered = self._ended
+            self._has_result = self._interrupted = False
             self._check_requests()
             # The newest two may still be asked for.
             requests = sorted({request for request, _ in self._attempts()})
@@ -247,13 +248,17 @@ class SavedSessionState(SessionState):
         # A run whose first state alone is saved has not begun.
         return SavedRun.restore(run.role, run.member, saving), row.position.counter > 0
 
-    def answer(self, number: int) -> None:
+    def answer(self, number: int, *, with_result: bool) -> None:
         """See `SessionState.answer`; it is durable when the session is closed, or the next call begins."""
-        self._answered = max(number, self._answered)
+        self._answered, self._has_result = max(number, self._answered), with_result
+
+    def interrupt(self) -> None:
+        """See `SessionState.interrupt`."""
+        self._interrupted = True
 
     def end_session(self) -> bool:
         """See `SessionState.end_session`."""
-        if self.answers:
+        if self.answers and not (self._interrupted and self._has_result):
             self.answer_last()
         return self.is_under_way and self.is_open(self.number)
 

@@ -221,6 +221,51 @@ async def test_a_result_is_there_until_the_next_call(tmp_path: Path) -> None:
             await session.sum("alice", "round 2", number=1)
 
 
+async def test_a_result_is_there_again_where_an_exception_ends_the_block(tmp_path: Path) -> None:
+    """What failed may be the storing of the result: the vector of the call is in no second request."""
+
+    def blocking(value: int, *, fails: bool) -> Any:
+        media = session.media("bob")
+        with smpc_dp.sync.connect(session.path, "bob", **media) as opened:
+            result = opened.sum([value], label="round 1")
+            if fails:
+                raise OSError("the disk is full")
+            return result
+
+    async def failing(name: str) -> None:
+        async with session.connect(name) as opened:
+            await opened.sum([1 + PARTIES.index(name)], label="round 1")
+            raise OSError("the disk is full")
+
+    async with scene(tmp_path) as session:
+        session.serve()
+        calls = [failing(name) for name in PARTIES if name != "bob"]
+        ended = await asyncio.gather(
+            asyncio.to_thread(blocking, 2, fails=True), *calls, return_exceptions=True
+        )
+        assert [type(error) for error in ended] == [OSError] * 4
+        again = [await asyncio.to_thread(blocking, 100, fails=False)]
+        again += [await session.sum(name, "round 1", 100) for name in PARTIES if name != "bob"]
+        assert values(again) == [EVERYONE] * 4
+        assert all(result.resumed for result in again)
+        assert session.done() == [1]
+        assert await session.everyone("round 2") == [EVERYONE] * 4
+
+
+async def test_an_error_of_a_request_is_raised_once(tmp_path: Path) -> None:
+    """It ends the block, and the next call is of the next request."""
+    short = Timeouts(connect=3.0, step=1.0, gather=1.0)
+    async with scene(tmp_path, timeouts=short) as session:
+        session.serve()
+        with pytest.raises(smpc_dp.SmpcError):
+            async with session.connect("alice") as opened:
+                await opened.sum([1], label="round 1")
+        opened = await session.open("alice")
+        assert not opened._state.is_under_way
+        assert opened._state.following(0) == 2
+        await opened.close()
+
+
 async def test_who_comes_back_after_the_end_of_a_request_is_sent_its_result(tmp_path: Path) -> None:
     """Also by an aggregator that was started again since."""
     async with scene(tmp_path) as session:

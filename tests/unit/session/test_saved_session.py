@@ -149,7 +149,7 @@ def test_another_label_is_refused_while_a_run_is_open(member: Membership, folder
 def test_what_was_answered_is_not_under_way(member: Membership, folders: dict[str, Any]) -> None:
     state = SavedSessionState(member, **folders)
     begun(state, member, 1, "a")
-    state.answer(1)
+    state.answer(1, with_result=True)
     assert not state.is_under_way
     assert state.following(0) == 2
     state.end_session()
@@ -159,15 +159,28 @@ def test_what_was_answered_is_not_under_way(member: Membership, folders: dict[st
     assert again.following(0) == 2
 
 
+@pytest.mark.parametrize("with_result", [True, False])
+def test_a_program_that_fails_has_taken_an_error_and_no_result(
+    member: Membership, folders: dict[str, Any], with_result: bool
+) -> None:
+    state = SavedSessionState(member, **folders)
+    begun(state, member, 1, "a")
+    state.answer(1, with_result=with_result)
+    state.interrupt()
+    state.end_session()
+    state.close()
+    assert SavedSessionState(member, **folders).is_under_way == with_result
+
+
 def test_without_a_durable_end_it_is_under_way_again(member: Membership, folders: dict[str, Any]) -> None:
     state = SavedSessionState(member, **folders, answers=False)
     begun(state, member, 1, "a")
-    state.answer(1)
+    state.answer(1, with_result=True)
     state.end_session()
     state.close()
     again = SavedSessionState(member, **folders)
     assert again.is_under_way
-    again.answer(1)
+    again.answer(1, with_result=True)
     again.answer_last()
     again.close()
     assert not SavedSessionState(member, **folders).is_under_way
@@ -185,7 +198,7 @@ def test_states_of_earlier_requests_are_removed(member: Membership, folders: dic
     state = SavedSessionState(member, **folders)
     for number in range(1, 6):
         begun(state, member, number, f"round {number}")
-        state.answer(number)
+        state.answer(number, with_result=True)
     assert [request for request, _ in state._attempts()] == [5]
     assert len([*(folders["folder"] / "keys").glob("*.keys")]) == 1
     assert len([*folders["counter"].glob("*.counter")]) == 1
@@ -362,7 +375,7 @@ def test_requests_that_were_set_back_are_refused(member: Membership, folders: di
     state.close()
     earlier = (folders["folder"] / "requests").read_bytes()
     state = SavedSessionState(member, **alone)
-    state.answer(1)
+    state.answer(1, with_result=True)
     begun(state, member, 2, "b")
     state.close()
     (folders["folder"] / "requests").write_bytes(earlier)
@@ -379,7 +392,7 @@ def test_states_that_were_set_back_are_refused(
     state.close()
     shutil.copytree(folders["folder"], tmp_path / "backup")
     state = SavedSessionState(member, **folders)
-    state.answer(1)
+    state.answer(1, with_result=True)
     begun(state, member, 2, "b")
     state.close()
     shutil.rmtree(folders["folder"])
@@ -506,7 +519,7 @@ def test_a_party_goes_on_after_a_crash_before_any_write(
                     sent[number].update(one.body for one in hello)
                     state.count_charge(number)
                     done.add(number)
-                    state.answer(number)
+                    state.answer(number, with_result=True)
                 state.end_session()
             finally:
                 state.close()
@@ -677,7 +690,7 @@ def test_all_members_of_a_run_join_one_request(path: Path, tmp_path: Path, membe
         # Bob has not begun it.
         assert options("bob")["--number"] == number
         alice = SavedSessionState(member, media[0] / "alice", media[1] / "alice")
-        alice.answer(number)
+        alice.answer(number, with_result=True)
         alice.answer_last()
         alice.close()
         assert options("bob")["--number"] == number + 1
