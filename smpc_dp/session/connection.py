@@ -17,7 +17,7 @@ from smpc_dp.engine.registry import make_party
 from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.session_protocol import MakeParty
-from smpc_dp.errors import Check, Code, LocalError, OtherRequestError, SmpcError, TimeoutFault, check_of
+from smpc_dp.errors import Check, Code, OtherRequestError, SmpcError, TimeoutFault, check_of
 from smpc_dp.logs.seen import StoredRun
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.session.asked import ASKED, OwnRequest
@@ -354,8 +354,9 @@ class AggregatorConnection(Connection):
         """
         try:
             yield
-        except (TimeoutFault, LocalError) as error:
-            if self.state.saves:
+        except SmpcError as error:
+            # Who is at another request is told which one; it has begun none.
+            if self.state.saves and not isinstance(error, OtherRequestError):
                 released = not run.releases.isdisjoint(run.state.progress.sent)
                 error.args = (f"{error}; {IN_TOTAL if released else IN_NO_TOTAL}",)
             raise

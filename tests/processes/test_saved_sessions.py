@@ -21,6 +21,7 @@ from smpc_dp.session.events import Event, OnEvent, ignore
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.session_file import Timeouts
 from tests.faults.saved_session_schedules import without_syncs
+from tests.processes.test_checked_session import deviating_once, one_more
 
 PARTIES = ("alice", "bob", "carol", "dave")
 GIVEN: dict[str, object] = {
@@ -321,6 +322,22 @@ async def test_who_comes_back_too_late_learns_whether_its_vector_may_be_in_a_tot
             values(await asyncio.gather(*(session.sum(name, "round 2") for name in PARTIES)))
             == [EVERYONE] * 4
         )
+
+
+async def test_an_error_about_the_total_says_where_the_vector_may_be(tmp_path: Path) -> None:
+    """As the error of a lost member: a party that was shown a false total has sent its vector."""
+    given = GIVEN | {"total": "checked"}
+    path = create_local_session(tmp_path, PARTIES, given, timeouts=TIMEOUTS)
+
+    async def ask(name: str) -> None:
+        async with smpc_dp.connect(path, name, state=tmp_path / name) as session:
+            with pytest.raises(smpc_dp.PeerFault, match="may be in a total that others have") as caught:
+                await session.sum([1], label="round 1")
+        assert caught.value.culprit == "aggregator"
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1, role=deviating_once(one_more)))
+    await asyncio.gather(*map(ask, PARTIES))
+    await serving
 
 
 async def test_a_request_that_was_stopped_does_not_stop_the_next_process(tmp_path: Path) -> None:
