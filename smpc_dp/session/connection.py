@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from smpc_dp.session.session_file import Timeouts
     from smpc_dp.session.tasks import Beside
 
+# So often a party has the time of a step anew in a run, after its connection was lost: however often it is
+# cut, its call ends.
+MOST_RENEWALS = 8
 # Of a party's vector, in an error of a run that is saved.
 IN_TOTAL = "the run may have ended, and this party's vector may be in a total that others have"
 IN_NO_TOTAL = "this party's vector is in no total"
@@ -196,6 +199,7 @@ class AggregatorWaits(Waits):
         self._reconnect = reconnect
         # A party whose connections end at once, one after the other, calls ever less often.
         self._pauses = pauses()
+        self._renewals = MOST_RENEWALS
 
     async def begin_step(self, drive: Drive) -> None:
         """See `Holder.begin_step`; report the warning of a state to the watcher."""
@@ -230,7 +234,8 @@ class AggregatorWaits(Waits):
             drive.suspended = drive.saved
             raise
         drive.begin_wait()
-        if drive.run.step != self.first:
+        if drive.run.step != self.first and self._renewals:
+            self._renewals -= 1
             drive.timer.step(self._later)
         await drive.resend()
 

@@ -437,8 +437,8 @@ class SavedSessionState(SessionState):
                 raise ConfigError.at("state", reason, ConfigCheck.CONFLICT)
         if known is not None:
             if known.counter != (counter is not None):
-                begun = "with" if known.counter else "without"
-                reason = f"{own} was begun {begun} a counter, and goes on so alone"
+                begun = "with a counter: give its folder" if known.counter else "without a counter: give none"
+                reason = f"{own} was begun {begun}, or another folder for the state"
                 raise ConfigError.at("counter", reason, ConfigCheck.CONFLICT)
             if counter is not None and (counted is None or counted.pair != known.pair):
                 raise LocalError(f"{own}: its counter is not in {counter}: it was lost or set back")
