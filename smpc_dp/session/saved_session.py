@@ -424,6 +424,7 @@ class SavedSessionState(SessionState):
             if not counter.is_dir():
                 reason = f"{counter} is no folder: make it once, on what is never restored"
                 raise ConfigError.at("counter", reason, ConfigCheck.MISSING)
+            _check_mode(counter)
             if counter.resolve().is_relative_to(own.resolve()):
                 reason = f"{counter} is within {own}: set back with it, it counts nothing"
                 raise ConfigError.at("counter", reason, ConfigCheck.CONFLICT)
@@ -471,6 +472,14 @@ def _make(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise LocalError(f"{folder}: cannot make the folder ({error.strerror})") from None
+    _check_mode(folder)
+
+
+def _check_mode(folder: Path) -> None:
+    """Raise LocalError for a folder in which everybody can replace a file by an earlier one."""
+    mode = folder.stat().st_mode & 0o777
+    if mode & 0o002:
+        raise LocalError(f"{folder}: mode {mode:04o} lets others replace its files: run chmod 700 on it")
 
 
 def _locked(folder: Path, member: str) -> int:

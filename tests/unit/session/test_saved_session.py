@@ -598,6 +598,33 @@ def test_a_read_only_folder_is_named(
         SavedSessionState(member, folders["counter"] / "file" / "state")
 
 
+@pytest.mark.parametrize("kind", ["folder", "keys", "counter"])
+def test_a_folder_that_all_can_write_is_refused(
+    member: Membership, folders: dict[str, Any], kind: str
+) -> None:
+    """Whoever can replace a file by an earlier one sets it back."""
+    folder = folders["folder"] / "keys" if kind == "keys" else folders[kind]
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o777)
+    with pytest.raises(LocalError, match=f"{folder.name}: mode 0777 lets others replace its files"):
+        SavedSessionState(member, **folders)
+    folder.chmod(0o755)
+    SavedSessionState(member, **folders)
+
+
+def test_what_is_made_is_for_its_owner_alone(member: Membership, folders: dict[str, Any]) -> None:
+    earlier = os.umask(0)
+    try:
+        state = SavedSessionState(member, **folders)
+        begun(state, member, 1, "a")
+        state.count_charge(1)
+    finally:
+        os.umask(earlier)
+    made = [folders["folder"], *folders["folder"].rglob("*"), *folders["counter"].rglob("*")]
+    assert len(made) > 9
+    assert all(path.stat().st_mode & 0o077 == 0 for path in made), made
+
+
 @pytest.mark.parametrize(
     ("number", "text"), [(errno.ENOLCK, "use a file system with locks"), (errno.EROFS, "cannot be locked")]
 )
