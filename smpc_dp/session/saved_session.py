@@ -240,7 +240,7 @@ class SavedSessionState(SessionState):
         row = self._row(run)
         if row is None:
             self._check_not_begun(run.member.context.request)
-            begun = SavedRun.begin(run.role, run.member, run.state, saving)
+            begun: SavedRun[Any] = SavedRun.begin(run.role, run.member, run.state, saving)
             self._take(begun.member.context.request, begun.attempt)
             return begun, False
         self._check_retained(row)
@@ -310,7 +310,7 @@ class SavedSessionState(SessionState):
             self._requests.begin(self._scope, number, "")
             self.number = number
         saving = self._saving(Codec.of_collector(run.role), number)
-        begun = SavedCollection.begin(run.role, run.member, run.state, saving)
+        begun: SavedCollection[Any] = SavedCollection.begin(run.role, run.member, run.state, saving)
         self._take(number, begun.attempt)
         return begun
 

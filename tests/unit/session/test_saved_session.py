@@ -420,7 +420,7 @@ def test_a_state_from_before_a_request_does_not_begin_it_again(
             state.begin_collection(serving(hub, 1))
 
     for of in (member, hub):
-        media = {"folder": tmp_path / of.name, "counter": tmp_path / f"{of.name}.counter"}
+        media: dict[str, Any] = {"folder": tmp_path / of.name, "counter": tmp_path / f"{of.name}.counter"}
         media["counter"].mkdir()
         SavedSessionState(of, **media).close()
         shutil.copytree(media["folder"], tmp_path / "backup")
@@ -514,6 +514,7 @@ def test_a_party_goes_on_after_a_crash_before_any_write(
             try:
                 for number in sorted({*sent} - done):
                     assert state.begin_call(number, f"sum {number}", chosen=True) == number
+                    run: Any
                     run, resumed = state.party_run(*role(member, number, f"{number}"))
                     hello = run.resend() if resumed else run.handle(Start())
                     sent[number].update(one.body for one in hello)
@@ -538,7 +539,10 @@ def test_a_party_goes_on_after_a_crash_before_any_write(
 def test_an_aggregator_goes_on_after_a_crash_before_any_write(tmp_path: Path, path: Path) -> None:
     member = Membership.load(path, "aggregator", role="aggregator")
     for write in range(1, 99):
-        media = {"folder": tmp_path / f"state-{write}", "counter": tmp_path / f"counter-{write}"}
+        media: dict[str, Any] = {
+            "folder": tmp_path / f"state-{write}",
+            "counter": tmp_path / f"counter-{write}",
+        }
         media["counter"].mkdir()
 
         def process(media: dict[str, Any] = media) -> None:
