@@ -126,6 +126,9 @@ class SavedSessionState(SessionState):
             # The newest two may still be asked for.
             requests = sorted({request for request, _ in self._attempts()})
             self._remove(requests[-2] - 1 if len(requests) > 1 else 0, is_interrupted=True)
+        except OSError as error:
+            self.close()
+            raise LocalError(f"{error.filename or self.folder}: cannot be used ({error.strerror})") from None
         except BaseException:
             self.close()
             raise

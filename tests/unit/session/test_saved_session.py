@@ -616,6 +616,24 @@ def test_a_folder_that_all_can_write_is_refused(
     SavedSessionState(member, **folders)
 
 
+def test_a_folder_of_another_user_is_named(
+    member: Membership, folders: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exists = Path.exists
+
+    def refuse(path: Path) -> bool:
+        if path.parent == folders["counter"]:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return exists(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "exists", refuse)
+        with pytest.raises(LocalError, match=r"counter/owner: cannot be used \(Permission denied\)"):
+            SavedSessionState(member, **folders)
+    # It is not locked any more.
+    SavedSessionState(member, **folders)
+
+
 def test_what_is_made_is_for_its_owner_alone(member: Membership, folders: dict[str, Any]) -> None:
     earlier = os.umask(0)
     try:
