@@ -65,6 +65,10 @@ class KeyRing:
         known = () if keys is None else (keys.current, *keys.proposed)
         return next((one.secret for one in known if one.name == name), None)
 
+    def has(self, attempt: bytes) -> bool:
+        """Tell whether there are keys of an attempt, which were not removed."""
+        return self._files.read(attempt) is not None
+
     def remove(self, attempt: bytes) -> None:
         """Destroy the keys of an attempt."""
         self._files.remove(attempt)

@@ -174,6 +174,11 @@ class SavedRun(Run[R_co]):
         return run
 
     @property
+    def attempt(self) -> bytes:
+        """The name of this try of the role at the run."""
+        return self._row.position.attempt
+
+    @property
     def is_over(self) -> bool:
         """Whether the end of the run is on disk."""
         return bool(self._row.position.flags & OVER)

@@ -17,7 +17,7 @@ from smpc_dp.engine.registry import make_party
 from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.session_protocol import MakeParty
-from smpc_dp.errors import Check, Code, LocalError, OtherRequestError, SmpcError, TimeoutFault, check_of
+from smpc_dp.errors import Check, Code, OtherRequestError, SmpcError, TimeoutFault, check_of
 from smpc_dp.logs.seen import StoredRun
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.session.asked import ASKED, OwnRequest
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from smpc_dp.session.session_file import Timeouts
     from smpc_dp.session.tasks import Beside
 
+# So often a party has the time of a step anew in a run, after its connection was lost: however often it is
+# cut, its call ends.
+MOST_RENEWALS = 8
 # Of a party's vector, in an error of a run that is saved.
 IN_TOTAL = "the run may have ended, and this party's vector may be in a total that others have"
 IN_NO_TOTAL = "this party's vector is in no total"
@@ -196,6 +199,7 @@ class AggregatorWaits(Waits):
         self._reconnect = reconnect
         # A party whose connections end at once, one after the other, calls ever less often.
         self._pauses = pauses()
+        self._renewals = MOST_RENEWALS
 
     async def begin_step(self, drive: Drive) -> None:
         """See `Holder.begin_step`; report the warning of a state to the watcher."""
@@ -230,7 +234,8 @@ class AggregatorWaits(Waits):
             drive.suspended = drive.saved
             raise
         drive.begin_wait()
-        if drive.run.step != self.first:
+        if drive.run.step != self.first and self._renewals:
+            self._renewals -= 1
             drive.timer.step(self._later)
         await drive.resend()
 
@@ -354,14 +359,15 @@ class AggregatorConnection(Connection):
         """
         try:
             yield
-        except (TimeoutFault, LocalError) as error:
-            if self.state.saves:
+        except SmpcError as error:
+            # Who is at another request is told which one; it has begun none.
+            if self.state.saves and not isinstance(error, OtherRequestError):
                 released = not run.releases.isdisjoint(run.state.progress.sent)
                 error.args = (f"{error}; {IN_TOTAL if released else IN_NO_TOTAL}",)
             raise
         finally:
             if run.state.over and not await asyncio.to_thread(self.state.is_open, request):
-                self.state.answer(request)
+                self.state.answer(request, with_result=run.state.outcome is not None)
 
     def drive(self, request: int, run: Run[Any], waits: Waits, **options: Any) -> Drive:
         """Return the drive of a role, with options of `Drive`.

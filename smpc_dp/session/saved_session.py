@@ -121,10 +121,14 @@ class SavedSessionState(SessionState):
                 self._counted, self.charged = decode_msgpack(stored[_CHARGED], tuple[int, int])
             # Of which request the caller of this process has the result.
             self._answered = self._ended
+            self._has_result = self._interrupted = False
             self._check_requests()
             # The newest two may still be asked for.
             requests = sorted({request for request, _ in self._attempts()})
-            self._remove(requests[-2] - 1 if len(requests) > 1 else 0)
+            self._remove(requests[-2] - 1 if len(requests) > 1 else 0, is_interrupted=True)
+        except OSError as error:
+            self.close()
+            raise LocalError(f"{error.filename or self.folder}: cannot be used ({error.strerror})") from None
         except BaseException:
             self.close()
             raise
@@ -238,18 +242,26 @@ class SavedSessionState(SessionState):
         saving = self._saving(Codec.of_party(run.role), run.member.context.request, vector.tobytes())
         row = self._row(run)
         if row is None:
-            return SavedRun.begin(run.role, run.member, run.state, saving), False
+            self._check_not_begun(run.member.context.request)
+            begun: SavedRun[Any] = SavedRun.begin(run.role, run.member, run.state, saving)
+            self._take(begun.member.context.request, begun.attempt)
+            return begun, False
         self._check_retained(row)
+        self._take(row.position.request, row.position.attempt)
         # A run whose first state alone is saved has not begun.
         return SavedRun.restore(run.role, run.member, saving), row.position.counter > 0
 
-    def answer(self, number: int) -> None:
+    def answer(self, number: int, *, with_result: bool) -> None:
         """See `SessionState.answer`; it is durable when the session is closed, or the next call begins."""
-        self._answered = max(number, self._answered)
+        self._answered, self._has_result = max(number, self._answered), with_result
+
+    def interrupt(self) -> None:
+        """See `SessionState.interrupt`."""
+        self._interrupted = True
 
     def end_session(self) -> bool:
         """See `SessionState.end_session`."""
-        if self.answers:
+        if self.answers and not (self._interrupted and self._has_result):
             self.answer_last()
         return self.is_under_way and self.is_open(self.number)
 
@@ -281,11 +293,15 @@ class SavedSessionState(SessionState):
 
     def restored_collection(self, run: Run[Any]) -> Run[Any] | None:
         """See `SessionState.restored_collection`."""
-        row = self._row(run)
+        row, number = self._row(run), run.member.context.request
         if row is None:
+            if number > self._ended:
+                self._check_not_begun(number)
             return None
-        saving = self._saving(Codec.of_collector(run.role), run.member.context.request)
+        saving = self._saving(Codec.of_collector(run.role), number)
         self._check_retained(row)
+        if number == self.number:
+            self._take(number, row.position.attempt)
         return SavedCollection.restore(run.role, run.member, saving)
 
     def begin_collection(self, run: Run[Any]) -> Run[Any]:
@@ -297,7 +313,9 @@ class SavedSessionState(SessionState):
             self._requests.begin(self._scope, number, "")
             self.number = number
         saving = self._saving(Codec.of_collector(run.role), number)
-        return SavedCollection.begin(run.role, run.member, run.state, saving)
+        begun: SavedCollection[Any] = SavedCollection.begin(run.role, run.member, run.state, saving)
+        self._take(number, begun.attempt)
+        return begun
 
     def end_collection(self, number: int) -> None:
         """See `SessionState.end_collection`."""
@@ -306,7 +324,8 @@ class SavedSessionState(SessionState):
 
     def end_command(self) -> None:
         """See `SessionState.end_command`."""
-        self._keep({_TARGET: msgspec.msgpack.encode(0)})
+        # Until its result is taken, the command started again is for the last request alone.
+        self._keep({_TARGET: msgspec.msgpack.encode(self.number)})
         if self.answers:
             self.answer_last()
 
@@ -334,6 +353,22 @@ class SavedSessionState(SessionState):
             return receipt
 
         return Saving(codec, self._store, self._keys, self._counter, input=given, charge=charge)
+
+    def _check_not_begun(self, number: int) -> None:
+        """Raise LocalError where a run of the request was begun, which would be its second one."""
+        if self._requests.has_begun(self._scope, number):
+            raise self._other_attempt(number)
+
+    def _take(self, number: int, attempt: bytes) -> None:
+        """Record durably which run of a request is this member's, before it sends anything; or LocalError."""
+        if not self._requests.take_attempt(self._scope, number, attempt):
+            raise self._other_attempt(number)
+
+    def _other_attempt(self, number: int) -> LocalError:
+        return LocalError(
+            f"{self._member}: the saved run of request {number} is not in {self._store.path}: the store was "
+            "set back, or another process has gone on"
+        )
 
     def _check_retained(self, row: Row) -> None:
         """Give up a run that cannot be restored without a counter, and raise LostRunError."""
@@ -363,10 +398,14 @@ class SavedSessionState(SessionState):
     def _attempts(self) -> list[tuple[int, bytes]]:
         return self._store.attempts(self._scope, self._member)
 
-    def _remove(self, number: int) -> None:
-        """Destroy the states of requests up to this number, which have ended."""
+    def _remove(self, number: int, *, is_interrupted: bool = False) -> None:
+        """Destroy the states of requests up to this number, which have ended.
+
+        `is_interrupted`: and of those whose removal an earlier process has begun.
+        """
         for request, attempt in self._attempts():
-            if request <= min(number, self._ended):
+            last = self._ended if is_interrupted and not self._keys.has(attempt) else number
+            if request <= min(last, self._ended):
                 self._keys.remove(attempt)
                 if self._counter is not None:
                     self._counter.remove(attempt)
@@ -388,6 +427,7 @@ class SavedSessionState(SessionState):
             if not counter.is_dir():
                 reason = f"{counter} is no folder: make it once, on what is never restored"
                 raise ConfigError.at("counter", reason, ConfigCheck.MISSING)
+            _check_mode(counter)
             if counter.resolve().is_relative_to(own.resolve()):
                 reason = f"{counter} is within {own}: set back with it, it counts nothing"
                 raise ConfigError.at("counter", reason, ConfigCheck.CONFLICT)
@@ -401,8 +441,8 @@ class SavedSessionState(SessionState):
                 raise ConfigError.at("state", reason, ConfigCheck.CONFLICT)
         if known is not None:
             if known.counter != (counter is not None):
-                begun = "with" if known.counter else "without"
-                reason = f"{own} was begun {begun} a counter, and goes on so alone"
+                begun = "with a counter: give its folder" if known.counter else "without a counter: give none"
+                reason = f"{own} was begun {begun}, or another folder for the state"
                 raise ConfigError.at("counter", reason, ConfigCheck.CONFLICT)
             if counter is not None and (counted is None or counted.pair != known.pair):
                 raise LocalError(f"{own}: its counter is not in {counter}: it was lost or set back")
@@ -435,6 +475,14 @@ def _make(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise LocalError(f"{folder}: cannot make the folder ({error.strerror})") from None
+    _check_mode(folder)
+
+
+def _check_mode(folder: Path) -> None:
+    """Raise LocalError for a folder in which everybody can replace a file by an earlier one."""
+    mode = folder.stat().st_mode & 0o777
+    if mode & 0o002:
+        raise LocalError(f"{folder}: mode {mode:04o} lets others replace its files: run chmod 700 on it")
 
 
 def _locked(folder: Path, member: str) -> int:

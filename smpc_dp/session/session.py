@@ -625,6 +625,9 @@ async def connect(
     )
     try:
         yield opened
+    except BaseException:
+        opened._state.interrupt()
+        raise
     finally:
         if not opened.closed:
             await opened.close()

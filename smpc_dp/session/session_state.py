@@ -113,8 +113,11 @@ class SessionState:
         """
         return run, False
 
-    def answer(self, number: int) -> None:
+    def answer(self, number: int, *, with_result: bool) -> None:
         """Record that the caller has the result, or the error, of a request."""
+
+    def interrupt(self) -> None:
+        """Record that the caller's program ends by an exception: it may not have stored its last result."""
 
     def end_session(self) -> bool:
         """Record durably what the caller has; return whether a run is open, which another process resumes."""

@@ -35,6 +35,8 @@ _KIND = Kind(
 )
 # Names in `last` at a node; at the aggregator they are the parties.
 _HELD, _REFUSED = "/held", "/refused"
+# The request whose run was begun last, and its attempt.
+_BEGUN = "/begun"
 
 
 class Request(NamedTuple):
@@ -80,6 +82,21 @@ class Requests:
                 reason = f"request {number} comes after request {before.number}: each number is for one sum"
                 raise PrivacyError(reason, code=Code.PAST)
             _put(connection, scope, number, operation)
+
+    def has_begun(self, scope: bytes, number: int) -> bool:
+        """Tell whether an attempt at the run of a request was stored."""
+        with open_database(self.path, _KIND) as connection:
+            return _begun(connection, scope)[0] == number
+
+    def take_attempt(self, scope: bytes, number: int, attempt: bytes) -> bool:
+        """Store the attempt at the run of a request, durably; return False if another one is stored."""
+        with self._changing() as connection:
+            before = _begun(connection, scope)
+            if before[0] >= number:
+                return before == (number, attempt)
+            content = msgspec.msgpack.encode((number, attempt))
+            connection.execute("INSERT OR REPLACE INTO last VALUES (?, ?, ?)", (scope, _BEGUN, content))
+        return True
 
     def set_operation(self, scope: bytes, number: int, operation: str) -> None:
         """Store the operation of the newest request; raise PrivacyError if there is a newer one."""
@@ -190,6 +207,12 @@ class StoredHeld(HeldResult):
 def _last(connection: sqlite3.Connection, scope: bytes) -> Request:
     rows = connection.execute("SELECT number, operation FROM requests WHERE scope = ?", (scope,)).fetchall()
     return Request(*rows[0]) if rows else Request(0, "")
+
+
+def _begun(connection: sqlite3.Connection, scope: bytes) -> tuple[int, bytes]:
+    query = "SELECT content FROM last WHERE scope = ? AND name = ?"
+    rows = connection.execute(query, (scope, _BEGUN)).fetchall()
+    return decode_msgpack(rows[0][0], tuple[int, bytes]) if rows else (0, b"")
 
 
 def _put(connection: sqlite3.Connection, scope: bytes, number: int, operation: str) -> None:

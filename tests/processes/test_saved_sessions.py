@@ -21,6 +21,7 @@ from smpc_dp.session.events import Event, OnEvent, ignore
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.session_file import Timeouts
 from tests.faults.saved_session_schedules import without_syncs
+from tests.processes.test_checked_session import deviating_once, one_more
 
 PARTIES = ("alice", "bob", "carol", "dave")
 GIVEN: dict[str, object] = {
@@ -221,6 +222,51 @@ async def test_a_result_is_there_until_the_next_call(tmp_path: Path) -> None:
             await session.sum("alice", "round 2", number=1)
 
 
+async def test_a_result_is_there_again_where_an_exception_ends_the_block(tmp_path: Path) -> None:
+    """What failed may be the storing of the result: the vector of the call is in no second request."""
+
+    def blocking(value: int, *, fails: bool) -> Any:
+        media = session.media("bob")
+        with smpc_dp.sync.connect(session.path, "bob", **media) as opened:
+            result = opened.sum([value], label="round 1")
+            if fails:
+                raise OSError("the disk is full")
+            return result
+
+    async def failing(name: str) -> None:
+        async with session.connect(name) as opened:
+            await opened.sum([1 + PARTIES.index(name)], label="round 1")
+            raise OSError("the disk is full")
+
+    async with scene(tmp_path) as session:
+        session.serve()
+        calls = [failing(name) for name in PARTIES if name != "bob"]
+        ended = await asyncio.gather(
+            asyncio.to_thread(blocking, 2, fails=True), *calls, return_exceptions=True
+        )
+        assert [type(error) for error in ended] == [OSError] * 4
+        again = [await asyncio.to_thread(blocking, 100, fails=False)]
+        again += [await session.sum(name, "round 1", 100) for name in PARTIES if name != "bob"]
+        assert values(again) == [EVERYONE] * 4
+        assert all(result.resumed for result in again)
+        assert session.done() == [1]
+        assert await session.everyone("round 2") == [EVERYONE] * 4
+
+
+async def test_an_error_of_a_request_is_raised_once(tmp_path: Path) -> None:
+    """It ends the block, and the next call is of the next request."""
+    short = Timeouts(connect=3.0, step=1.0, gather=1.0)
+    async with scene(tmp_path, timeouts=short) as session:
+        session.serve()
+        with pytest.raises(smpc_dp.SmpcError):
+            async with session.connect("alice") as opened:
+                await opened.sum([1], label="round 1")
+        opened = await session.open("alice")
+        assert not opened._state.is_under_way
+        assert opened._state.following(0) == 2
+        await opened.close()
+
+
 async def test_who_comes_back_after_the_end_of_a_request_is_sent_its_result(tmp_path: Path) -> None:
     """Also by an aggregator that was started again since."""
     async with scene(tmp_path) as session:
@@ -276,6 +322,22 @@ async def test_who_comes_back_too_late_learns_whether_its_vector_may_be_in_a_tot
             values(await asyncio.gather(*(session.sum(name, "round 2") for name in PARTIES)))
             == [EVERYONE] * 4
         )
+
+
+async def test_an_error_about_the_total_says_where_the_vector_may_be(tmp_path: Path) -> None:
+    """As the error of a lost member: a party that was shown a false total has sent its vector."""
+    given = GIVEN | {"total": "checked"}
+    path = create_local_session(tmp_path, PARTIES, given, timeouts=TIMEOUTS)
+
+    async def ask(name: str) -> None:
+        async with smpc_dp.connect(path, name, state=tmp_path / name) as session:
+            with pytest.raises(smpc_dp.PeerFault, match="may be in a total that others have") as caught:
+                await session.sum([1], label="round 1")
+        assert caught.value.culprit == "aggregator"
+
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1, role=deviating_once(one_more)))
+    await asyncio.gather(*map(ask, PARTIES))
+    await serving
 
 
 async def test_a_request_that_was_stopped_does_not_stop_the_next_process(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from smpc_dp.errors import TimeoutFault
 from smpc_dp.session.aggregator import RequestServer
-from smpc_dp.session.connection import AggregatorConnection
+from smpc_dp.session.connection import MOST_RENEWALS, AggregatorConnection, AggregatorWaits
 from smpc_dp.session.deadline import hello_seconds
 from smpc_dp.session.events import ignore
 from smpc_dp.session.local import AGGREGATOR, create_local_session
@@ -50,6 +50,28 @@ class Endpoint:
         if self.hangs_up:
             asyncio.get_running_loop().call_later(0.01, far.abort)
         return near
+
+
+def test_the_time_of_a_step_begins_anew_a_few_times_alone() -> None:
+    """A party of a saved run that is cut again and again: its call ends."""
+
+    async def main() -> None:
+        begun: list[float] = []
+
+        async def nothing() -> None:
+            return
+
+        pool: Any = SimpleNamespace(is_live=lambda _: False)
+        run = SimpleNamespace(step="participants")
+        drive: Any = SimpleNamespace(connections=pool, run=run, saved=True, resend=nothing)
+        drive.notify_lost = drive.begin_wait = lambda *_: None
+        drive.timer = SimpleNamespace(step=begun.append)
+        waits = AggregatorWaits(1.0, 2.0, None, nothing)
+        for _ in range(3 * MOST_RENEWALS):
+            await waits._resume(drive, AGGREGATOR, nothing)
+        assert begun == [2.0] * MOST_RENEWALS
+
+    run_virtually(main)
 
 
 def test_an_aggregator_that_hangs_up_is_called_ever_less_often(member: Membership) -> None:

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,11 +20,13 @@ import pytest
 import smpc_dp
 from smpc_dp.cli.saved_members import SavedMembers
 from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.counter import FileCounter
 from smpc_dp.engine.events import Start
-from smpc_dp.engine.registry import make_party
+from smpc_dp.engine.keyring import KeyRing
+from smpc_dp.engine.registry import make_aggregator, make_party
 from smpc_dp.engine.saved import SavedRun
 from smpc_dp.engine.seal import ATTESTED
-from smpc_dp.engine.store import Row
+from smpc_dp.engine.store import Row, Store
 from smpc_dp.errors import Check, Code, ConfigError, LocalError, PeerFault, PrivacyError
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.secagg.requests.vector_task import VectorTask
@@ -33,6 +35,7 @@ from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import Membership
 from smpc_dp.session.saved_session import OWNER, SavedSessionState
 from smpc_dp.session.session_state import LostRunError
+from smpc_dp.session.stored_requests import Requests
 from smpc_dp.wire.abort import TEXTS
 from tests import command
 from tests.faults.saved_session_schedules import without_syncs
@@ -79,6 +82,11 @@ def role(member: Membership, number: int, label: str, value: int = 4) -> tuple[A
     vector, _ = member.encoding.encode([value], party=member.name)
     context = member.context(number, f"sum {label}")
     return make_party(context, member.parameters, member.identity, vector), vector
+
+
+def serving(member: Membership, number: int) -> Any:
+    """Return the role of an aggregator."""
+    return make_aggregator(member.context(number), member.parameters, member.identity)
 
 
 def test_a_run_goes_on_in_the_next_process(member: Membership, folders: dict[str, Any]) -> None:
@@ -141,7 +149,7 @@ def test_another_label_is_refused_while_a_run_is_open(member: Membership, folder
 def test_what_was_answered_is_not_under_way(member: Membership, folders: dict[str, Any]) -> None:
     state = SavedSessionState(member, **folders)
     begun(state, member, 1, "a")
-    state.answer(1)
+    state.answer(1, with_result=True)
     assert not state.is_under_way
     assert state.following(0) == 2
     state.end_session()
@@ -151,15 +159,28 @@ def test_what_was_answered_is_not_under_way(member: Membership, folders: dict[st
     assert again.following(0) == 2
 
 
+@pytest.mark.parametrize("with_result", [True, False])
+def test_a_program_that_fails_has_taken_an_error_and_no_result(
+    member: Membership, folders: dict[str, Any], with_result: bool
+) -> None:
+    state = SavedSessionState(member, **folders)
+    begun(state, member, 1, "a")
+    state.answer(1, with_result=with_result)
+    state.interrupt()
+    state.end_session()
+    state.close()
+    assert SavedSessionState(member, **folders).is_under_way == with_result
+
+
 def test_without_a_durable_end_it_is_under_way_again(member: Membership, folders: dict[str, Any]) -> None:
     state = SavedSessionState(member, **folders, answers=False)
     begun(state, member, 1, "a")
-    state.answer(1)
+    state.answer(1, with_result=True)
     state.end_session()
     state.close()
     again = SavedSessionState(member, **folders)
     assert again.is_under_way
-    again.answer(1)
+    again.answer(1, with_result=True)
     again.answer_last()
     again.close()
     assert not SavedSessionState(member, **folders).is_under_way
@@ -177,7 +198,7 @@ def test_states_of_earlier_requests_are_removed(member: Membership, folders: dic
     state = SavedSessionState(member, **folders)
     for number in range(1, 6):
         begun(state, member, number, f"round {number}")
-        state.answer(number)
+        state.answer(number, with_result=True)
     assert [request for request, _ in state._attempts()] == [5]
     assert len([*(folders["folder"] / "keys").glob("*.keys")]) == 1
     assert len([*folders["counter"].glob("*.counter")]) == 1
@@ -354,7 +375,7 @@ def test_requests_that_were_set_back_are_refused(member: Membership, folders: di
     state.close()
     earlier = (folders["folder"] / "requests").read_bytes()
     state = SavedSessionState(member, **alone)
-    state.answer(1)
+    state.answer(1, with_result=True)
     begun(state, member, 2, "b")
     state.close()
     (folders["folder"] / "requests").write_bytes(earlier)
@@ -371,7 +392,7 @@ def test_states_that_were_set_back_are_refused(
     state.close()
     shutil.copytree(folders["folder"], tmp_path / "backup")
     state = SavedSessionState(member, **folders)
-    state.answer(1)
+    state.answer(1, with_result=True)
     begun(state, member, 2, "b")
     state.close()
     shutil.rmtree(folders["folder"])
@@ -384,6 +405,169 @@ def test_states_that_were_set_back_are_refused(
     assert state._store.find(member.session.digest, 1, "alice") is not None
     state.begin_call(3, "sum c", chosen=True)
     assert state._attempts() == []
+
+
+def test_a_state_from_before_a_request_does_not_begin_it_again(
+    tmp_path: Path, path: Path, member: Membership, folders: dict[str, Any]
+) -> None:
+    """No second run of a request that was begun: neither a party's nor an aggregator's."""
+    hub = Membership.load(path, "aggregator", role="aggregator")
+
+    def begin(state: SavedSessionState, of: Membership) -> None:
+        if of is member:
+            begun(state, member, 1, "a")
+        elif state.restored_collection(serving(hub, 1)) is None:
+            state.begin_collection(serving(hub, 1))
+
+    for of in (member, hub):
+        media: dict[str, Any] = {"folder": tmp_path / of.name, "counter": tmp_path / f"{of.name}.counter"}
+        media["counter"].mkdir()
+        SavedSessionState(of, **media).close()
+        shutil.copytree(media["folder"], tmp_path / "backup")
+        state = SavedSessionState(of, **media)
+        begin(state, of)
+        state.close()
+        shutil.rmtree(media["folder"])
+        (tmp_path / "backup").rename(media["folder"])
+        state = SavedSessionState(of, **media)
+        assert state.is_under_way
+        with pytest.raises(LocalError, match=r"request 1 is not in .*: the store was set back"):
+            begin(state, of)
+        assert state._attempts() == []
+        state.close()
+    # A later number goes on without it.
+    assert SavedSessionState(member, tmp_path / "alice", tmp_path / "alice.counter").begin_call(
+        2, "sum b", chosen=True
+    )
+
+
+def test_of_two_copies_of_a_state_one_begins_a_request(
+    tmp_path: Path, member: Membership, folders: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = SavedSessionState(member, **folders)
+    first.begin_call(1, "sum a", chosen=False)
+    first.close()
+    shutil.copytree(folders["folder"], tmp_path / "copy")
+    copies = [
+        SavedSessionState(member, folder, folders["counter"]) for folder in (first.folder, tmp_path / "copy")
+    ]
+    # Both have seen that there is none.
+    monkeypatch.setattr(SavedSessionState, "_check_not_begun", lambda *_: None)
+    copies[0].party_run(*role(member, 1, "a"))
+    with pytest.raises(LocalError, match="another process has gone on"):
+        copies[1].party_run(*role(member, 1, "a"))
+
+
+class Crash(BaseException):
+    """The end of a process."""
+
+
+def crash_before(patch: pytest.MonkeyPatch, write: int) -> None:
+    """Crash before a write to disk, by its number from 1 on, and before all that follow."""
+    left = write
+
+    def wrapped(original: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left <= 0:
+                raise Crash
+            return original(*arguments, **named)
+
+        return call
+
+    for kind, names in (
+        (Store, ("begin", "swap", "remove", "append")),
+        (KeyRing, ("create", "propose", "commit", "remove")),
+        (FileCounter, ("advance", "remove")),
+        (Requests, ("begin", "keep_last_results", "take_attempt", "keep_survivors")),
+    ):
+        for name in names:
+            patch.setattr(kind, name, wrapped(getattr(kind, name)))
+
+
+def crashed(write: int, process: Callable[[], None]) -> bool:
+    """Run a process that crashes before a write; return False if it has fewer."""
+    with pytest.MonkeyPatch.context() as patch:
+        crash_before(patch, write)
+        try:
+            process()
+        except Crash:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("with_counter", [True, False])
+def test_a_party_goes_on_after_a_crash_before_any_write(
+    tmp_path: Path, member: Membership, with_counter: bool
+) -> None:
+    for write in range(1, 99):
+        media: dict[str, Any] = {"folder": tmp_path / f"state-{write}"}
+        if with_counter:
+            media["counter"] = tmp_path / f"counter-{write}"
+            media["counter"].mkdir()
+        sent: dict[int, set[bytes]] = {1: set(), 2: set(), 3: set()}
+        done: set[int] = set()
+
+        def process(media: dict[str, Any] = media, sent: Any = sent, done: set[int] = done) -> None:
+            state = SavedSessionState(member, **media)
+            try:
+                for number in sorted({*sent} - done):
+                    assert state.begin_call(number, f"sum {number}", chosen=True) == number
+                    run: Any
+                    run, resumed = state.party_run(*role(member, number, f"{number}"))
+                    hello = run.resend() if resumed else run.handle(Start())
+                    sent[number].update(one.body for one in hello)
+                    state.count_charge(number)
+                    done.add(number)
+                    state.answer(number, with_result=True)
+                state.end_session()
+            finally:
+                state.close()
+
+        if not crashed(write, process):
+            break
+        process()
+        # Each request once, with one message.
+        assert [len(bodies) for bodies in sent.values()] == [1, 1, 1], write
+        state = SavedSessionState(member, **media)
+        assert (state.number, state.charged) == (3, 3), write
+        assert [request for request, _ in state._attempts()] == [3], write
+    assert write > 25
+
+
+def test_an_aggregator_goes_on_after_a_crash_before_any_write(tmp_path: Path, path: Path) -> None:
+    member = Membership.load(path, "aggregator", role="aggregator")
+    for write in range(1, 99):
+        media: dict[str, Any] = {
+            "folder": tmp_path / f"state-{write}",
+            "counter": tmp_path / f"counter-{write}",
+        }
+        media["counter"].mkdir()
+
+        def process(media: dict[str, Any] = media) -> None:
+            state = SavedSessionState(member, **media)
+            try:
+                first = state.first_request()
+                if first > 1:
+                    # That of the request before, for those who lack its result.
+                    state.restored_collection(serving(member, first - 1))
+                for number in range(first, state.last_request(3) + 1):
+                    if state.restored_collection(serving(member, number)) is None:
+                        state.begin_collection(serving(member, number))
+                    state.end_collection(number)
+                state.end_command()
+            finally:
+                state.close()
+
+        if not crashed(write, process):
+            break
+        process()
+        state = SavedSessionState(member, **media)
+        assert state.number == 3, write
+        assert not state.is_under_way, write
+        assert [request for request, _ in state._attempts()] == [state.number], write
+    assert write > 20
 
 
 def test_a_lost_run_is_given_up(member: Membership, folders: dict[str, Any]) -> None:
@@ -416,6 +600,51 @@ def test_a_read_only_folder_is_named(
     (folders["counter"] / "file").write_text("", "utf-8")
     with pytest.raises(LocalError, match="cannot make the folder"):
         SavedSessionState(member, folders["counter"] / "file" / "state")
+
+
+@pytest.mark.parametrize("kind", ["folder", "keys", "counter"])
+def test_a_folder_that_all_can_write_is_refused(
+    member: Membership, folders: dict[str, Any], kind: str
+) -> None:
+    """Whoever can replace a file by an earlier one sets it back."""
+    folder = folders["folder"] / "keys" if kind == "keys" else folders[kind]
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o777)
+    with pytest.raises(LocalError, match=f"{folder.name}: mode 0777 lets others replace its files"):
+        SavedSessionState(member, **folders)
+    folder.chmod(0o755)
+    SavedSessionState(member, **folders)
+
+
+def test_a_folder_of_another_user_is_named(
+    member: Membership, folders: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exists = Path.exists
+
+    def refuse(path: Path) -> bool:
+        if path.parent == folders["counter"]:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return exists(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "exists", refuse)
+        with pytest.raises(LocalError, match=r"counter/owner: cannot be used \(Permission denied\)"):
+            SavedSessionState(member, **folders)
+    # It is not locked any more.
+    SavedSessionState(member, **folders)
+
+
+def test_what_is_made_is_for_its_owner_alone(member: Membership, folders: dict[str, Any]) -> None:
+    earlier = os.umask(0)
+    try:
+        state = SavedSessionState(member, **folders)
+        begun(state, member, 1, "a")
+        state.count_charge(1)
+    finally:
+        os.umask(earlier)
+    made = [folders["folder"], *folders["folder"].rglob("*"), *folders["counter"].rglob("*")]
+    assert len(made) > 9
+    assert all(path.stat().st_mode & 0o077 == 0 for path in made), made
 
 
 @pytest.mark.parametrize(
@@ -510,7 +739,7 @@ def test_all_members_of_a_run_join_one_request(path: Path, tmp_path: Path, membe
         # Bob has not begun it.
         assert options("bob")["--number"] == number
         alice = SavedSessionState(member, media[0] / "alice", media[1] / "alice")
-        alice.answer(number)
+        alice.answer(number, with_result=True)
         alice.answer_last()
         alice.close()
         assert options("bob")["--number"] == number + 1
