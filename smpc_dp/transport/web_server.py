@@ -146,9 +146,10 @@ class WebServer:
     async def _serve(self, connection: socket.socket, address: str) -> None:
         """Answer a page, or admit a connection to a session."""
         loop = asyncio.get_running_loop()
-        tune(connection, self._silence)
         call = Call(self, connection, address)
+        admitted = None
         try:
+            tune(connection, self._silence)
             async with asyncio.timeout(
                 HANDSHAKE_SECONDS if self._seconds is None else self._seconds
             ) as limit:
@@ -164,7 +165,9 @@ class WebServer:
             self._on_refused(call.address, as_fault(error, call.address))
             return
         finally:
-            call.end()
+            # Not by the future: the task may be cancelled after that is set, and before it is seen here.
+            if admitted is None:
+                call.cut()
         if admitted is not None:
             admit, stream = admitted
             await admit(stream, connection, call.address, self.accepting)
@@ -221,10 +224,9 @@ class Call:
         if not self.upgraded.done():
             self.upgraded.set_result(result)
 
-    def end(self) -> None:
-        """Cut the connection unless it was upgraded."""
-        upgraded = self.upgraded.done() and not self.upgraded.cancelled() and self.upgraded.result()
-        if self.transport is not None and not upgraded:
+    def cut(self) -> None:
+        """Cut the connection."""
+        if self.transport is not None:
             self.transport.abort()
 
     def take_header(self, values: Iterable[str]) -> None:
@@ -360,6 +362,9 @@ def _forwarded(values: Iterable[str], is_proxy: Callable[[str], bool]) -> str | 
 def _bare(entry: str) -> str | None:
     """Return the IP address of an entry, which may have a port; None for other text."""
     host, colon, port = entry.rpartition(":")
+    # The address of a zone has a free text, and is none that came through a network.
+    if "%" in entry:
+        return None
     for text in (entry, host if colon and port and _PORT.issuperset(port) else ""):
         with contextlib.suppress(ValueError):
             return str(ipaddress.ip_address(text.removeprefix("[").removesuffix("]")))

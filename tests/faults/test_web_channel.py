@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.identity.roster import Roster
 from smpc_dp.session.local import free_port
-from smpc_dp.transport import web_listener, web_server
+from smpc_dp.transport import web_dial, web_listener, web_server
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint, dial, listen
 from smpc_dp.web_settings import WebSettings
@@ -191,6 +191,7 @@ async def test_a_proxy_that_is_none_is_refused_without_its_password(
         (b"HTTP/1.1 405 Method Not Allowed\r\n\r\n", "405.*HTTPS_PROXY the address of a proxy"),
         (b"SSH-2.0-OpenSSH\r\n\r\n", "something else than HTTP"),
         (b"x" * 20_000, "something else than HTTP"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 4000, "something else than HTTP"),
     ],
 )
 async def test_refusals_of_a_proxy_say_what_to_do(
@@ -318,6 +319,10 @@ async def answering(web: WebNet, answer: bytes, *, ends: bool = True) -> AsyncIt
         (b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", "status 403: a firewall or balancer forbids it"),
         (b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", "status 404: nothing has this path there"),
         (b"HTTP/1.1 418 Tea\r\nContent-Length: 0\r\n\r\n", "status 418: it is no aggregator"),
+        # A page of a firewall ends with the connection, or never.
+        (b"HTTP/1.1 403 No\r\nConnection: close\r\n\r\n<html>", "status 403: a firewall or balancer forbids"),
+        (b"HTTP/1.1 404 No\r\nContent-Length: 9999\r\n\r\n<html>", "status 404: nothing has this path there"),
+        (b"HTTP/1.0 302 Found\r\nlocation:/login\r\n\r\n", "status 302: it redirects to '/login':"),
         (b"220 mail.example.org ESMTP\r\n\r\n", "answers no WebSocket upgrade"),
         (
             b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
@@ -529,8 +534,9 @@ async def test_the_address_of_a_proxy_of_the_settings_is_that_of_its_header(web:
     assert await refused_from("X-Forwarded-For: 198.51.100.1, 192.0.2.8, 127.0.0.2\r\n") == "192.0.2.8"
     assert await refused_from("X-Forwarded-For: 192.0.2.9:4711\r\n") == "192.0.2.9"
     assert await refused_from("X-Forwarded-For: [2001:db8::1]:80\r\n") == "2001:db8::1"
-    for wrong in ("", "X-Forwarded-For: unknown\r\n", "X-Forwarded-For: 192.0.2.7, nobody\r\n"):
-        assert (await refused_from(wrong)).startswith("127.0.0.1:")
+    for wrong in ("unknown", "192.0.2.7, nobody", "fe80::1%alice"):
+        assert (await refused_from(f"X-Forwarded-For: {wrong}\r\n")).startswith("127.0.0.1:")
+    assert (await refused_from("")).startswith("127.0.0.1:")
 
 
 async def test_the_header_of_anyone_else_is_ignored(web: WebNet) -> None:
@@ -657,6 +663,88 @@ async def test_a_peer_that_does_not_read_holds_its_sender_back(web: WebNet) -> N
         with pytest.raises(TimeoutFault, match=r"it did not read for 0\.5 s"):
             await theirs.send(bytes(60_000_000))
         mine.abort()
+
+
+@pytest.mark.parametrize("who", ["party", "aggregator"])
+async def test_a_slow_reader_gets_all_that_came_before_the_end(
+    web: WebNet, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    """It has taken nothing yet when the other has closed, and the connection has ended."""
+    monkeypatch.setattr("smpc_dp.transport.channel.CLOSE_SECONDS", 0.2)
+    server = await web.serve(tls=False)
+    async with Relay(web.own_port, web.files).open() as balancer:
+        web.lead_to(balancer.port)
+        mine, theirs = await web_pair(web, server)
+        reader, sender = (mine, theirs) if who == "party" else (theirs, mine)
+        # More than the channel reads ahead, less than TLS and the system hold.
+        contents = [bytes([number]) * 10_000 for number in range(60)]
+        for content in contents:
+            await sender.send(content)
+        await sender.close()
+        assert not sender.live
+        await asyncio.sleep(0.5)
+        assert [bytes(await reader.receive()) for _ in contents] == contents
+        with pytest.raises(ChannelClosed):
+            await reader.receive()
+        assert not reader.live
+
+
+async def test_a_channel_that_is_cut_while_it_holds_bytes_ends(
+    web: WebNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smpc_dp.transport.channel.CLOSE_SECONDS", 0.2)
+    server = await web.serve()
+    mine, theirs = await web_pair(web, server)
+    for number in range(60):
+        await theirs.send(bytes([number]) * 10_000)
+    await theirs.close()
+    await asyncio.sleep(0.3)
+    mine.abort()
+    async with asyncio.timeout(WAIT):
+        await mine._stream.gone.wait()
+
+
+async def test_a_connection_that_is_dropped_while_it_is_upgraded_ends(
+    web: WebNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both come to the server at once: nothing serves the connection, and nothing would end it later."""
+    settle = web_server.Call.settle
+
+    def settle_and_drop(call: web_server.Call, result: object) -> None:
+        settle(call, result)  # type: ignore[arg-type]
+        call.server.accepting.drop(call._connection)
+
+    monkeypatch.setattr(web_server.Call, "settle", settle_and_drop)
+    await web.serve(tls=False)
+    reader, writer = await asyncio.open_connection("127.0.0.1", web.own_port)
+    writer.write(REQUEST)
+    with contextlib.suppress(ConnectionResetError):
+        async with asyncio.timeout(WAIT):
+            await reader.read()
+    writer.close()
+
+
+async def test_an_address_that_leads_nowhere_leaves_time_for_the_next(
+    web: WebNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await web.serve()
+    monkeypatch.setattr(web_dial, "ADDRESS_SECONDS", 0.3)
+
+    async def addresses(_route: web_dial.Route) -> list[str]:
+        return ["127.0.0.2", "127.0.0.1"]
+
+    monkeypatch.setattr(web_dial, "look_up", addresses)
+    with socket.socket() as full:
+        # The system answers no call that the queue has no place for.
+        full.bind(("127.0.0.2", web.own_port))
+        full.listen(0)
+        waiting = [socket.socket() for _ in range(3)]
+        for sock in waiting:
+            sock.setblocking(False)
+            sock.connect_ex(("127.0.0.2", web.own_port))
+        await exchange(*await web_pair(web, server))
+        for sock in waiting:
+            sock.close()
 
 
 async def test_a_flood_of_pings_is_answered_only_to_who_reads(
