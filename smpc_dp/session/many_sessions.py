@@ -85,6 +85,9 @@ def find_sessions(folder: Path) -> tuple[list[HostedSession], list[ConfigIssue]]
 
 def _hosted(file: Path) -> HostedSession:
     """Return the session of a file; raises ConfigError or LocalError if it cannot be served."""
+    if not file.is_file():
+        # A named pipe would be waited for.
+        raise LocalError(f"{file}: is no file")
     loaded = load_session(file)
     aggregator = loaded.roster.aggregator
     if aggregator is None or not is_web_address(aggregator.address or ""):
@@ -127,7 +130,8 @@ async def serve_sessions(
             ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
                 server.forget(serving[task].path)
-                if (error := task.exception()) is not None:
+                error = asyncio.CancelledError() if task.cancelled() else task.exception()
+                if error is not None:
                     # An error of this program in one session is none of the others.
                     _LOG.error("%s: its aggregator failed", serving[task].name, exc_info=error)
                     on_problem(serving[task], LocalError(f"its aggregator failed: {error!r}"))
