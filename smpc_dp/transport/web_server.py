@@ -71,6 +71,8 @@ class WebServer:
         """
         self._seconds = seconds
         self._sites: dict[str, Admit] = {}
+        # Connections that wait for, or have not taken, the answer of a page.
+        self.answering: set[Call] = set()
         # Paths of sessions that are not served at the moment.
         self._expected: set[str] = set()
         self._on_refused = on_refused
@@ -165,6 +167,7 @@ class WebServer:
             self._on_refused(call.address, as_fault(error, call.address))
             return
         finally:
+            self.answering.discard(call)
             # Not by the future: the task may be cancelled after that is set, and before it is seen here.
             if admitted is None:
                 call.cut()
@@ -241,9 +244,12 @@ class Call:
 
     def answer(self, seconds: float) -> None:
         """Begin the answer of a page, which has so many seconds; the connection counts as no stranger's."""
+        if self.limit is None or self.upgraded.done():
+            # The connection has ended meanwhile.
+            return
+        self.server.answering.add(self)
         self.server.accepting.authenticated(self._connection)
-        if self.limit is not None:
-            self.limit.reschedule(now() + seconds)
+        self.limit.reschedule(now() + seconds)
 
 
 class _Http(H11Protocol):
@@ -296,13 +302,14 @@ class _Upgrade(WebSocketTransport):
 
 
 class _Pages:
-    """ASGI application of the pages; at most MOST_ANSWERS at a time."""
+    """ASGI application of the pages; at most MOST_ANSWERS at a time, beside those of health."""
 
     def __init__(self, server: WebServer, pages: Sequence[Route]) -> None:
         self._server = server
-        self._answering = 0
+        health = {"/healthz": self._healthz, "/readyz": self._readyz}
+        self._health = frozenset(health)
         self._app = Starlette(
-            routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz), *pages],
+            routes=[*(Route(path, answer) for path, answer in health.items()), *pages],
             exception_handlers={SmpcError: _failed},
         )
 
@@ -311,15 +318,13 @@ class _Pages:
         call: Call = scope["state"]["call"]
         headers = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
         call.take_header(headers)
-        call.answer(ANSWER_SECONDS)
-        if self._answering >= MOST_ANSWERS:
-            await PlainTextResponse("too many requests at once\n", 503)(scope, receive, send)
-            return
-        self._answering += 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._answering -= 1
+        if scope["path"] not in self._health:
+            # Until the connection ends: what the client does not take is held for it.
+            if len(self._server.answering) >= MOST_ANSWERS:
+                await PlainTextResponse("too many requests at once\n", 503)(scope, receive, send)
+                return
+            call.answer(ANSWER_SECONDS)
+        await self._app(scope, receive, send)
 
     async def _healthz(self, _request: PageRequest) -> Response:
         """Say that this process answers."""

@@ -255,12 +255,13 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         """Pass the messages that are to be sent to the connection below."""
         if self._below is None:
             return
-        for content in self._messages.data_to_send():
-            if content:
-                self._below.write(content)
-            else:
-                # `websockets` asks for the end of the stream.
-                self._below.close()
+        contents = self._messages.data_to_send()
+        # At once: what the peer has sent may have thousands of short answers.
+        if content := b"".join(contents):
+            self._below.write(content)
+        if b"" in contents:
+            # `websockets` asks for the end of the stream.
+            self._below.close()
 
     def _fail(self, reason: str, code: int = NORMAL) -> None:
         """End the connection for what the peer has sent."""

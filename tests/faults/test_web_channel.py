@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.identity.roster import Roster
@@ -469,6 +472,37 @@ async def test_another_path_is_not_found(web: WebNet, request_head: bytes) -> No
     assert b" 404 " in await reader.readline()
     writer.close()
     web.lead_to(web.own_port)
+
+
+async def test_answers_that_nobody_takes_are_bounded(web: WebNet) -> None:
+    """A page is made and given away at once: its place is free when the client has it."""
+
+    async def page(_request: Request) -> Response:
+        return Response(bytes(16 << 20))
+
+    server = await web_server.open_server(
+        "127.0.0.1", 0, WebSettings(), 256, 60.0, lambda *_: None, "pages", [Route("/page", page)]
+    )
+
+    async def ask(path: str) -> tuple[bytes, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        async with asyncio.timeout(WAIT):
+            return await reader.readline(), writer
+
+    asked = [await ask("/page") for _ in range(web_server.MOST_ANSWERS + 4)]
+    answers = [line.split()[1] for line, _ in asked]
+    assert answers == [b"200"] * web_server.MOST_ANSWERS + [b"503"] * 4
+    assert (await ask("/healthz"))[0].split()[1] == b"200"
+    for _, writer in asked:
+        writer.transport.abort()
+    async with asyncio.timeout(WAIT):
+        while server.answering:
+            await asyncio.sleep(0.01)
+    last, writer = await ask("/page")
+    assert last.split()[1] == b"200"
+    writer.transport.abort()
+    await server.close()
 
 
 async def test_the_logs_of_another_server_in_the_process_stay_as_they_are(web: WebNet) -> None:
