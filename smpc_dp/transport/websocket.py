@@ -57,6 +57,11 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._messages.state.name.lower()})"
 
+    def check_open(self) -> None:
+        """Raise the error of a connection that has ended before TLS could be told."""
+        if self.is_closing():
+            raise self._error or ConnectionResetError("it ends the connection after the upgrade")
+
     # Opening handshake.
 
     def requested(self, request: Request) -> None:
@@ -291,6 +296,7 @@ async def within(
     """
     inner = Stream()
     try:
+        stream.check_open()
         transport = await asyncio.get_running_loop().start_tls(
             stream,
             inner,

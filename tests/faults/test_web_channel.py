@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from websockets.utils import accept_key
 
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.identity.roster import Roster
@@ -346,6 +347,43 @@ async def test_what_is_no_aggregator_is_refused_at_once(web: WebNet, answer: byt
     assert len(requests) == 1
     for absent in (b"Sec-WebSocket-Extensions", b"Sec-WebSocket-Protocol", b"Cookie", b"alice"):
         assert absent not in requests[0]
+
+
+@pytest.mark.parametrize(
+    ("sent", "match"),
+    [
+        (b"\x81\x01x", "it sends a text message"),
+        (b"\x82\x00", "it sends an empty message"),
+        (b"\x82\x81\x00\x00\x00\x00x", "no WebSocket message"),
+        (b"\x82\x7f\x00\x00\x00\xff\xff\xff\xff\xff", "no WebSocket message"),
+        (b"\x88\x02\x03\xe8", "it ends the connection after the upgrade"),
+    ],
+    ids=["text", "empty", "masked", "huge", "close"],
+)
+async def test_what_comes_with_the_upgrade_against_the_rules_ends_the_attempt(
+    web: WebNet, sent: bytes, match: str
+) -> None:
+    """It has come before TLS can be told; the attempt ends at once, and others are made."""
+    attempts = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal attempts
+        attempts += 1
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            key = accept_key(head.partition("Sec-WebSocket-Key: ")[2].split()[0])
+            answer = "HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
+            writer.write(f"{answer}{key}\r\n\r\n".encode() + sent)
+            await reader.read()
+        writer.close()
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*web.files)
+    server = await asyncio.start_server(serve, "127.0.0.1", web.own_port, ssl=context)
+    with pytest.raises(TimeoutFault, match=match):
+        await web.call(seconds=1.0)
+    assert attempts > 1
+    server.close()
 
 
 @pytest.mark.parametrize(
