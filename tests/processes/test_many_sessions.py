@@ -9,7 +9,9 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -187,6 +189,34 @@ async def test_a_session_that_is_cancelled_within_does_not_stop_another(
             while not hosted.problems:
                 await asyncio.sleep(0.01)
     assert [name for name, _ in hosted.problems] == ["two"]
+
+
+async def test_slow_steps_of_sessions_do_not_hold_up_another(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions, _ = find_sessions(hosted.folder)
+    free, done = threading.Event(), asyncio.Event()
+
+    class Slow:
+        """The task of a session, with slow steps in threads; one has a fast one."""
+
+        def __init__(self, loaded: SessionFile) -> None:
+            self._is_fast = "/cohorts/two" in str(loaded.roster.aggregator)
+
+        async def serve(self, *_arguments: object) -> None:
+            if self._is_fast:
+                await asyncio.to_thread(str)
+                done.set()
+            await asyncio.gather(*(asyncio.to_thread(free.wait) for _ in range(many_sessions.THREADS)))
+
+    monkeypatch.setattr(many_sessions, "task_of", Slow)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(many_sessions.THREADS))
+    try:
+        # The fast one comes last.
+        async with hosted.serving(sessions):
+            await asyncio.wait_for(done.wait(), 20.0)
+    finally:
+        free.set()
 
 
 def test_a_folder_without_sessions_is_refused(tmp_path: Path) -> None:
