@@ -50,6 +50,8 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         # Whether TLS was told that nothing more comes; whether it then held back what the channel has not
         # taken yet, and has not closed.
         self._has_ended = self._is_held = False
+        # Whether what is above waits until it may write.
+        self._is_full = False
         # Bytes of the message that is received in fragments.
         self._length = 0
         self._ping_timer: asyncio.TimerHandle | None = None
@@ -103,14 +105,18 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._below = None
         self._received.clear()
         self.lost(error)
+        # Who waits to write must be told.
+        self._is_held = self._is_held and not self._is_full
         if self._above is not None and not self._is_held:
             self._above.connection_lost(error)
 
     def pause_writing(self) -> None:
+        self._is_full = True
         if self._above is not None:
             self._above.pause_writing()
 
     def resume_writing(self) -> None:
+        self._is_full = False
         if self._above is not None:
             self._above.resume_writing()
 

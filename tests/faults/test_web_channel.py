@@ -761,6 +761,29 @@ async def test_a_slow_reader_gets_all_that_came_before_the_end(
         assert not reader.live
 
 
+async def test_who_waits_to_send_is_told_of_the_end_though_bytes_are_held(web: WebNet) -> None:
+    server = await web.serve(tls=False)
+    async with Relay(web.own_port, web.files).open() as balancer:
+        web.lead_to(balancer.port)
+        mine, theirs = await web_pair(web, server)
+        for number in range(60):
+            await mine.send(bytes([number]) * 10_000)
+        while len(balancer.sent) < 600_000:
+            await asyncio.sleep(0.01)
+        for writer in balancer.writers:
+            stop_reading(writer)
+        sending = asyncio.create_task(theirs.send(bytes(60_000_000)))
+        await asyncio.sleep(0.5)
+        assert not sending.done()
+        inner = next(writer for writer in balancer.writers if writer.can_write_eof())
+        inner.write_eof()
+        await asyncio.sleep(0.2)
+        assert not sending.done()
+        balancer.cut_all()
+        with pytest.raises(ChannelClosed):
+            await asyncio.wait_for(sending, 20.0)
+
+
 async def test_a_channel_that_is_cut_while_it_holds_bytes_ends(
     web: WebNet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
