@@ -15,6 +15,15 @@ READ_BYTES = 1 << 16
 Writer = asyncio.StreamWriter
 
 
+def _context(certificate: tuple[Path, Path] | None) -> ssl.SSLContext | None:
+    """Return the context of a server with these files; None without any."""
+    if certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    return context
+
+
 @dataclass
 class Relay:
     """Forwards each connection to a port of 127.0.0.1, and records what it sees; changes it where told to.
@@ -41,11 +50,9 @@ class Relay:
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[Self]:
         """Listen until the end of the block."""
-        context = None
-        if self.certificate is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*self.certificate)
-        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=context)
+        server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self.port, ssl=_context(self.certificate)
+        )
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
@@ -109,10 +116,12 @@ class ConnectProxy:
     """HTTP proxy that knows CONNECT alone, and resolves every host name to 127.0.0.1.
 
     `answer`: in the place of a connection. `credentials`: of its `Proxy-Authorization`, which it demands.
+    `certificate`: files of a certificate and key, to be reached at `https://localhost`.
     """
 
     answer: bytes | None = None
     credentials: str = ""
+    certificate: tuple[Path, Path] | None = None
     port: int = 0
     targets: list[str] = field(default_factory=list)
     seen: bytearray = field(default_factory=bytearray)
@@ -120,12 +129,16 @@ class ConnectProxy:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return (
+            f"http://127.0.0.1:{self.port}" if self.certificate is None else f"https://localhost:{self.port}"
+        )
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[Self]:
         """Listen until the end of the block."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self.port, ssl=_context(self.certificate)
+        )
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self

@@ -81,7 +81,8 @@ def find_route(address: WebAddress) -> Route:
     """Return the way to an address, by `HTTPS_PROXY` and `NO_PROXY`; raise ConfigError for a wrong URL."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     url = urllib.request.getproxies().get("https")
-    if not url or urllib.request.proxy_bypass(f"{host}:{address.port}"):
+    # An address of IPv6 is listed without brackets.
+    if not url or any(map(urllib.request.proxy_bypass, (f"{host}:{address.port}", address.host))):
         return Route(address, None)
     return Route(address, _proxy(url))
 

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from websockets.utils import accept_key
 
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.identity.address import WebAddress
 from smpc_dp.identity.roster import Roster
 from smpc_dp.session.local import free_port
 from smpc_dp.transport import web_dial, web_listener, web_server
@@ -158,6 +159,41 @@ async def test_a_party_behind_a_proxy_reaches_an_aggregator_behind_what_ends_tls
             assert hidden not in seen
         assert b"localhost" in seen
         assert b"GET" not in proxy.seen
+
+
+async def test_a_proxy_may_be_reached_over_tls(web: WebNet, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = await web.serve()
+    async with ConnectProxy(certificate=web.files).open() as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        await exchange(*await web_pair(web, server), bytes(300_000))
+        assert proxy.targets == [f"localhost:{web.own_port}"]
+        with pytest.raises(PeerFault, match="the proxy's certificate is signed by none") as raised:
+            await dial(web.web("bob", WebSettings()), "agg")
+        assert raised.value.culprit == proxy.url
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("localhost", "127.0.0.1"))
+        with pytest.raises(PeerFault, match="the proxy's certificate is of another host than 127"):
+            await web.call("bob")
+        assert len(proxy.targets) == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "listed", "direct"),
+    [
+        ("hub.example.org", "example.org", True),
+        ("hub.example.org", "hub.example.org:8443", False),
+        ("badexample.org", "example.org", False),
+        ("192.0.2.7", "192.0.2.7", True),
+        ("2001:db8::1", "2001:db8::1", True),
+        ("2001:db8::1", "[2001:db8::1]:443", True),
+        ("2001:db8::1", "2001:db8::2", False),
+    ],
+)
+def test_hosts_that_need_no_proxy(
+    monkeypatch: pytest.MonkeyPatch, host: str, listed: str, direct: bool
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
+    monkeypatch.setenv("NO_PROXY", listed)
+    assert (web_dial.find_route(WebAddress(host, 443, PATH)).proxy is None) == direct
 
 
 async def web_pair(web: WebNet, server: Server, who: str = "alice") -> tuple[Channel, Channel]:
