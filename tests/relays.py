@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from websockets.frames import Frame
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+
 READ_BYTES = 1 << 16
 
 Writer = asyncio.StreamWriter
@@ -41,7 +45,7 @@ class Relay:
     idle: float | None = None
     delay: float = 0.0
     port: int = 0
-    sent: bytearray = field(default_factory=bytearray)
+    clients: list[bytearray] = field(default_factory=list)
     received: bytearray = field(default_factory=bytearray)
     connections: int = 0
     cut: int = 0
@@ -60,6 +64,20 @@ class Relay:
             server.close()
             self.cut_all()
 
+    @property
+    def sent(self) -> bytes:
+        """What clients have sent."""
+        return b"".join(self.clients)
+
+    def unmasked(self) -> bytes:
+        """Return what clients have sent in WebSocket messages, which anybody can read who sees them."""
+        contents = b""
+        for sent in self.clients:
+            server = ServerProtocol(state=State.OPEN, max_size=None)
+            server.receive_data(sent.partition(b"\r\n\r\n")[2])
+            contents += b"".join(event.data for event in server.events_received() if isinstance(event, Frame))
+        return contents
+
     def cut_all(self) -> None:
         """Cut all connections."""
         for writer in self.writers:
@@ -75,11 +93,14 @@ class Relay:
             writer.close()
             return
         self.writers.add(far_writer)
+        sent = bytearray()
+        self.clients.append(sent)
         if self.forwarded:
             head = await reader.readuntil(b"\r\n")
+            sent += head
             far_writer.write(head + f"X-Forwarded-For: {self.forwarded}\r\n".encode())
         await asyncio.gather(
-            self._pump(reader, far_writer, self.sent, self.change),
+            self._pump(reader, far_writer, sent, self.change),
             self._pump(far_reader, writer, self.received, None),
         )
 
