@@ -10,9 +10,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from websockets.frames import Frame
+from websockets.protocol import State
+from websockets.server import ServerProtocol
+
 READ_BYTES = 1 << 16
 
 Writer = asyncio.StreamWriter
+
+
+def _context(certificate: tuple[Path, Path] | None) -> ssl.SSLContext | None:
+    """Return the context of a server with these files; None without any."""
+    if certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    return context
 
 
 @dataclass
@@ -32,7 +45,7 @@ class Relay:
     idle: float | None = None
     delay: float = 0.0
     port: int = 0
-    sent: bytearray = field(default_factory=bytearray)
+    clients: list[bytearray] = field(default_factory=list)
     received: bytearray = field(default_factory=bytearray)
     connections: int = 0
     cut: int = 0
@@ -41,17 +54,29 @@ class Relay:
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[Self]:
         """Listen until the end of the block."""
-        context = None
-        if self.certificate is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*self.certificate)
-        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=context)
+        server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self.port, ssl=_context(self.certificate)
+        )
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self
         finally:
             server.close()
             self.cut_all()
+
+    @property
+    def sent(self) -> bytes:
+        """What clients have sent."""
+        return b"".join(self.clients)
+
+    def unmasked(self) -> bytes:
+        """Return what clients have sent in WebSocket messages, which anybody can read who sees them."""
+        contents = b""
+        for sent in self.clients:
+            server = ServerProtocol(state=State.OPEN, max_size=None)
+            server.receive_data(sent.partition(b"\r\n\r\n")[2])
+            contents += b"".join(event.data for event in server.events_received() if isinstance(event, Frame))
+        return contents
 
     def cut_all(self) -> None:
         """Cut all connections."""
@@ -68,11 +93,14 @@ class Relay:
             writer.close()
             return
         self.writers.add(far_writer)
+        sent = bytearray()
+        self.clients.append(sent)
         if self.forwarded:
             head = await reader.readuntil(b"\r\n")
+            sent += head
             far_writer.write(head + f"X-Forwarded-For: {self.forwarded}\r\n".encode())
         await asyncio.gather(
-            self._pump(reader, far_writer, self.sent, self.change),
+            self._pump(reader, far_writer, sent, self.change),
             self._pump(far_reader, writer, self.received, None),
         )
 
@@ -109,10 +137,12 @@ class ConnectProxy:
     """HTTP proxy that knows CONNECT alone, and resolves every host name to 127.0.0.1.
 
     `answer`: in the place of a connection. `credentials`: of its `Proxy-Authorization`, which it demands.
+    `certificate`: files of a certificate and key, to be reached at `https://localhost`.
     """
 
     answer: bytes | None = None
     credentials: str = ""
+    certificate: tuple[Path, Path] | None = None
     port: int = 0
     targets: list[str] = field(default_factory=list)
     seen: bytearray = field(default_factory=bytearray)
@@ -120,12 +150,16 @@ class ConnectProxy:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return (
+            f"http://127.0.0.1:{self.port}" if self.certificate is None else f"https://localhost:{self.port}"
+        )
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[Self]:
         """Listen until the end of the block."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self.port, ssl=_context(self.certificate)
+        )
         self.port = server.sockets[0].getsockname()[1]
         try:
             yield self

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from smpc_dp.web_settings import WebSettings
 FILE = "session.toml"
 # Seconds until a session is served again that this machine could not serve: doubled each time.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+# Threads for the steps of each session, so that a few slow ones do not hold up the others.
+THREADS = 4
 
 # Told that a session cannot be served, for this reason, now or any more.
 OnProblem = Callable[["HostedSession", SmpcError], None]
@@ -85,6 +88,9 @@ def find_sessions(folder: Path) -> tuple[list[HostedSession], list[ConfigIssue]]
 
 def _hosted(file: Path) -> HostedSession:
     """Return the session of a file; raises ConfigError or LocalError if it cannot be served."""
+    if not file.is_file():
+        # A named pipe would be waited for.
+        raise LocalError(f"{file}: is no file")
     loaded = load_session(file)
     aggregator = loaded.roster.aggregator
     if aggregator is None or not is_web_address(aggregator.address or ""):
@@ -105,13 +111,16 @@ async def serve_sessions(
     """Serve sessions at `host`:`port` until all have ended: those of sums end when this is cancelled.
 
     `watch_of` makes the watcher of a session's events; `on_listening` is told the port. A session that this
-    machine cannot serve, for its disk say, is served again later; one whose files are wrong is not. Raises
-    LocalError if nothing can listen there, or the files of the outer TLS are wrong.
+    machine cannot serve, for its disk say, is served again later; one whose files are wrong is not. The event
+    loop gets threads for all of them. Raises LocalError if nothing can listen there, or the files of the
+    outer TLS are wrong.
     """
 
     def refused(who: str, error: SmpcError) -> None:
         _LOG.warning("refused %s: %s", who, error)
 
+    threads = ThreadPoolExecutor(THREADS * (len(sessions) + 1))
+    asyncio.get_running_loop().set_default_executor(threads)
     server = await open_server(host, port, web, STRANGERS, SILENCE_SECONDS, refused, "sessions")
     shared = replace(web, server=server)
     for session in sessions:
@@ -127,7 +136,8 @@ async def serve_sessions(
             ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
                 server.forget(serving[task].path)
-                if (error := task.exception()) is not None:
+                error = asyncio.CancelledError() if task.cancelled() else task.exception()
+                if error is not None:
                     # An error of this program in one session is none of the others.
                     _LOG.error("%s: its aggregator failed", serving[task].name, exc_info=error)
                     on_problem(serving[task], LocalError(f"its aggregator failed: {error!r}"))

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, Summary, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from smpc_dp.errors import SmpcError
@@ -19,6 +19,8 @@ from smpc_dp.transport.web_server import open_server
 from smpc_dp.web_settings import WebSettings
 
 HOST = "127.0.0.1"
+# Hosts that a request may name.
+HOSTS = (HOST, "localhost")
 # Connections at once.
 MOST = 16
 
@@ -100,7 +102,10 @@ class Metrics:
         Yields the port; raises LocalError if it is in use.
         """
 
-        async def page(_request: Request) -> Response:
+        async def page(request: Request) -> Response:
+            if request.url.hostname not in HOSTS:
+                # A page of another origin, whose name was led to this machine, may not read them.
+                return PlainTextResponse("ask for http://127.0.0.1\n", 421)
             return Response(self.text(), media_type=CONTENT_TYPE_LATEST)
 
         def refused(_who: str, _error: SmpcError) -> None:

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from websockets.client import ClientProtocol
-from websockets.exceptions import InvalidStatus
 from websockets.http11 import Response
 from websockets.uri import parse_uri
 
@@ -36,6 +35,8 @@ from smpc_dp.web_settings import WebSettings
 HEAD_BYTES = 1 << 14
 # Seconds for one TLS handshake with a proxy or a balancer.
 TLS_SECONDS = 15.0
+# Seconds for a connection to one of several addresses: the first may be one of IPv6 that leads nowhere.
+ADDRESS_SECONDS = 4.0
 
 # X509 errors of the outer certificate, by OpenSSL's number: its time is not yet or no more, it is signed by
 # itself or its issuer is not known, or it is of another host or address.
@@ -44,6 +45,8 @@ _UNKNOWN = (2, 18, 19, 20, 21)
 _OTHER_HOST = (62, 64)
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})(?: [^\r\n]*)?\r\n")
+_LOCATION = re.compile(rb"(?im)^location:[ \t]*([^\r\n]*)")
+_SWITCHING = 101
 
 _LOG = logging.getLogger("smpc_dp.transport")
 
@@ -78,7 +81,8 @@ def find_route(address: WebAddress) -> Route:
     """Return the way to an address, by `HTTPS_PROXY` and `NO_PROXY`; raise ConfigError for a wrong URL."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     url = urllib.request.getproxies().get("https")
-    if not url or urllib.request.proxy_bypass(f"{host}:{address.port}"):
+    # An address of IPv6 is listed without brackets.
+    if not url or any(map(urllib.request.proxy_bypass, (f"{host}:{address.port}", address.host))):
         return Route(address, None)
     return Route(address, _proxy(url))
 
@@ -126,7 +130,10 @@ async def reach(route: Route, addresses: Sequence[str], context: ssl.SSLContext,
     reason = "no address"
     for address in addresses:
         try:
-            _, talk = await asyncio.get_running_loop().create_connection(ProxyTalk, address, port, **secured)
+            async with asyncio.timeout(ADDRESS_SECONDS if len(addresses) > 1 else None):
+                _, talk = await asyncio.get_running_loop().create_connection(
+                    ProxyTalk, address, port, **secured
+                )
         except ssl.SSLCertVerificationError as error:
             fault = _certificate_fault(error, host, "the proxy's certificate")
             raise PeerFault(str(route.proxy), fault, Check.TLS) from None
@@ -279,11 +286,12 @@ class ProxyTalk(asyncio.Protocol):
         # What a proxy sends before it is asked, or after its head, is no HTTP: the host speaks second.
         if self._answer is None or self._answer.done():
             return
-        if self._received.endswith(b"\r\n\r\n") or len(self._received) > HEAD_BYTES:
-            self._answer.set_result(bytes(self._received))
-        elif b"\r\n\r\n" in self._received:
+        head, end, _ = self._received.partition(b"\r\n\r\n")
+        if end:
             # A refusal has a body, which nobody reads.
-            self._answer.set_result(bytes(self._received.partition(b"\r\n\r\n")[0]) + b"\r\n\r\n")
+            self._answer.set_result(bytes(head + end))
+        elif len(head) > HEAD_BYTES:
+            self._answer.set_result(b"")
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():
@@ -293,7 +301,7 @@ class ProxyTalk(asyncio.Protocol):
             )
 
     async def ask(self, request: bytes) -> bytes:
-        """Send a request and return the head of its answer."""
+        """Send a request and return the head of its answer; nothing of one that is too long."""
         self._answer = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         return await self._answer
@@ -306,6 +314,7 @@ class _Dialled(WebSocketTransport):
         super().__init__(client)
         self._client = client
         self._shown = str(WebAddress(client.uri.host, client.uri.port, client.uri.path))
+        self._head = bytearray()
         self._is_open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def ask(self) -> None:
@@ -320,11 +329,11 @@ class _Dialled(WebSocketTransport):
             self._settle(None)
 
     def data_received(self, data: bytes) -> None:
+        if not self._is_open.done() and self._is_refused(data):
+            return
         super().data_received(data)
         error = self._client.handshake_exc
-        if isinstance(error, InvalidStatus):
-            self._settle(self._refusal(error.response))
-        elif error is not None:
+        if error is not None:
             self._settle(
                 PeerFault(
                     self._shown,
@@ -333,6 +342,19 @@ class _Dialled(WebSocketTransport):
                     Check.MALFORMED,
                 )
             )
+
+    def _is_refused(self, data: bytes) -> bool:
+        """Tell whether the answer is another than the upgrade; its body, which may never end, is not read."""
+        self._head += data
+        head, end, _ = self._head.partition(b"\r\n\r\n")
+        status = _STATUS.match(head + end)
+        if status is None or int(status[1]) == _SWITCHING:
+            return False
+        if end or len(head) > HEAD_BYTES:
+            location = _LOCATION.search(head)
+            where = "" if location is None else location[1].decode("latin-1")
+            self._settle(self._refusal(int(status[1]), where))
+        return True
 
     def lost(self, error: Exception | None) -> None:
         reason = "" if error is None else f" ({error})"
@@ -349,9 +371,8 @@ class _Dialled(WebSocketTransport):
         else:
             self._is_open.set_exception(error)
 
-    def _refusal(self, response: Response) -> Exception:
-        """Return the error for an answer that is no upgrade."""
-        code = response.status_code
+    def _refusal(self, code: int, location: str) -> Exception:
+        """Return the error for an answer with another status."""
         if code >= 500:
             return ConnectionError(
                 f"{self._shown} answers with status {code}: a balancer that does not reach the aggregator, "
@@ -366,8 +387,7 @@ class _Dialled(WebSocketTransport):
             426: "a balancer or firewall takes the WebSocket headers away: it must pass on Upgrade",
         }.get(code, "it is no aggregator")
         if 300 <= code < 400:
-            where = "".join(response.headers.get_all("Location"))[:200]
-            todo = f"it redirects to {where!r}: redirects are not followed, write the final address"
+            todo = f"it redirects to {location[:200]!r}: redirects are not followed, write the final address"
         return PeerFault(self._shown, f"refuses the upgrade with status {code}: {todo}", Check.REFUSED)
 
 

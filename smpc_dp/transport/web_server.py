@@ -71,6 +71,8 @@ class WebServer:
         """
         self._seconds = seconds
         self._sites: dict[str, Admit] = {}
+        # Connections that wait for, or have not taken, the answer of a page.
+        self.answering: set[Call] = set()
         # Paths of sessions that are not served at the moment.
         self._expected: set[str] = set()
         self._on_refused = on_refused
@@ -146,9 +148,10 @@ class WebServer:
     async def _serve(self, connection: socket.socket, address: str) -> None:
         """Answer a page, or admit a connection to a session."""
         loop = asyncio.get_running_loop()
-        tune(connection, self._silence)
         call = Call(self, connection, address)
+        admitted = None
         try:
+            tune(connection, self._silence)
             async with asyncio.timeout(
                 HANDSHAKE_SECONDS if self._seconds is None else self._seconds
             ) as limit:
@@ -164,7 +167,10 @@ class WebServer:
             self._on_refused(call.address, as_fault(error, call.address))
             return
         finally:
-            call.end()
+            self.answering.discard(call)
+            # Not by the future: the task may be cancelled after that is set, and before it is seen here.
+            if admitted is None:
+                call.cut()
         if admitted is not None:
             admit, stream = admitted
             await admit(stream, connection, call.address, self.accepting)
@@ -221,10 +227,9 @@ class Call:
         if not self.upgraded.done():
             self.upgraded.set_result(result)
 
-    def end(self) -> None:
-        """Cut the connection unless it was upgraded."""
-        upgraded = self.upgraded.done() and not self.upgraded.cancelled() and self.upgraded.result()
-        if self.transport is not None and not upgraded:
+    def cut(self) -> None:
+        """Cut the connection."""
+        if self.transport is not None:
             self.transport.abort()
 
     def take_header(self, values: Iterable[str]) -> None:
@@ -239,9 +244,12 @@ class Call:
 
     def answer(self, seconds: float) -> None:
         """Begin the answer of a page, which has so many seconds; the connection counts as no stranger's."""
+        if self.limit is None or self.upgraded.done():
+            # The connection has ended meanwhile.
+            return
+        self.server.answering.add(self)
         self.server.accepting.authenticated(self._connection)
-        if self.limit is not None:
-            self.limit.reschedule(now() + seconds)
+        self.limit.reschedule(now() + seconds)
 
 
 class _Http(H11Protocol):
@@ -294,13 +302,14 @@ class _Upgrade(WebSocketTransport):
 
 
 class _Pages:
-    """ASGI application of the pages; at most MOST_ANSWERS at a time."""
+    """ASGI application of the pages; at most MOST_ANSWERS at a time, beside those of health."""
 
     def __init__(self, server: WebServer, pages: Sequence[Route]) -> None:
         self._server = server
-        self._answering = 0
+        health = {"/healthz": self._healthz, "/readyz": self._readyz}
+        self._health = frozenset(health)
         self._app = Starlette(
-            routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz), *pages],
+            routes=[*(Route(path, answer) for path, answer in health.items()), *pages],
             exception_handlers={SmpcError: _failed},
         )
 
@@ -309,15 +318,13 @@ class _Pages:
         call: Call = scope["state"]["call"]
         headers = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
         call.take_header(headers)
-        call.answer(ANSWER_SECONDS)
-        if self._answering >= MOST_ANSWERS:
-            await PlainTextResponse("too many requests at once\n", 503)(scope, receive, send)
-            return
-        self._answering += 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._answering -= 1
+        if scope["path"] not in self._health:
+            # Until the connection ends: what the client does not take is held for it.
+            if len(self._server.answering) >= MOST_ANSWERS:
+                await PlainTextResponse("too many requests at once\n", 503)(scope, receive, send)
+                return
+            call.answer(ANSWER_SECONDS)
+        await self._app(scope, receive, send)
 
     async def _healthz(self, _request: PageRequest) -> Response:
         """Say that this process answers."""
@@ -360,6 +367,9 @@ def _forwarded(values: Iterable[str], is_proxy: Callable[[str], bool]) -> str | 
 def _bare(entry: str) -> str | None:
     """Return the IP address of an entry, which may have a port; None for other text."""
     host, colon, port = entry.rpartition(":")
+    # The address of a zone has a free text, and is none that came through a network.
+    if "%" in entry:
+        return None
     for text in (entry, host if colon and port and _PORT.issuperset(port) else ""):
         with contextlib.suppress(ValueError):
             return str(ipaddress.ip_address(text.removeprefix("[").removesuffix("]")))

@@ -47,12 +47,22 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._error: Exception | None = None
         self._received: deque[bytes | bytearray | memoryview] = deque()
         self._reading = True
+        # Whether TLS was told that nothing more comes; whether it then held back what the channel has not
+        # taken yet, and has not closed.
+        self._has_ended = self._is_held = False
+        # Whether what is above waits until it may write.
+        self._is_full = False
         # Bytes of the message that is received in fragments.
         self._length = 0
         self._ping_timer: asyncio.TimerHandle | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._messages.state.name.lower()})"
+
+    def check_open(self) -> None:
+        """Raise the error of a connection that has ended before TLS could be told."""
+        if self.is_closing():
+            raise self._error or ConnectionResetError("it ends the connection after the upgrade")
 
     # Opening handshake.
 
@@ -83,28 +93,30 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._fail(f"it sends what is no WebSocket message ({self._messages.parser_exc})")
 
     def eof_received(self) -> bool | None:
-        if self._above is None or not isinstance(self._above, asyncio.BufferedProtocol):
-            return None
-        return self._above.eof_received()
+        self._tell_end()
+        # asyncio's TLS below closes in any case.
+        return self._is_held and self.get_extra_info("ssl_object") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         error = self._error or exc
+        if error is None:
+            self._tell_end()
         self._stop_pings()
         self._below = None
-        if error is None:
-            # What came before the end counts, though TLS has held the connection back.
-            self._reading = True
-            self._deliver()
         self._received.clear()
         self.lost(error)
-        if self._above is not None:
+        # Who waits to write must be told.
+        self._is_held = self._is_held and not self._is_full
+        if self._above is not None and not self._is_held:
             self._above.connection_lost(error)
 
     def pause_writing(self) -> None:
+        self._is_full = True
         if self._above is not None:
             self._above.pause_writing()
 
     def resume_writing(self) -> None:
+        self._is_full = False
         if self._above is not None:
             self._above.resume_writing()
 
@@ -126,6 +138,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 
     def close(self) -> None:
         """Send what was written, and a close; then end the connection."""
+        self._release()
         if self._below is None:
             return
         if self._messages.state is State.OPEN:
@@ -134,6 +147,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 
     def abort(self) -> None:
         """End the connection at once."""
+        self._release()
         if self._below is not None:
             self._below.abort()
 
@@ -207,7 +221,9 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             # The answer is in the queue of `websockets`: it would grow without bound.
             self._fail("it sends pings and reads no answers")
         elif event.opcode is Opcode.CLOSE:
-            self._end()
+            self._tell_end()
+            if not self._is_held:
+                self._end()
 
     def _take_bytes(self, frame: Frame) -> None:
         """Take a binary message, or a fragment of one."""
@@ -232,16 +248,31 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
                 above.buffer_updated(count)
                 left = left[count:]
 
+    def _tell_end(self) -> None:
+        """Tell TLS, once, that nothing more comes: what came before counts, though it was held back."""
+        if self._has_ended or not isinstance(self._above, asyncio.BufferedProtocol):
+            return
+        self._has_ended = self._reading = True
+        self._deliver()
+        self._is_held = bool(self._above.eof_received())
+
+    def _release(self) -> None:
+        """Tell TLS, which closes, that a connection is lost that has ended before."""
+        if self._is_held and self._below is None and self._above is not None:
+            asyncio.get_running_loop().call_soon(self._above.connection_lost, self._error)
+        self._is_held = False
+
     def _flush(self) -> None:
         """Pass the messages that are to be sent to the connection below."""
         if self._below is None:
             return
-        for content in self._messages.data_to_send():
-            if content:
-                self._below.write(content)
-            else:
-                # `websockets` asks for the end of the stream.
-                self._below.close()
+        contents = self._messages.data_to_send()
+        # At once: what the peer has sent may have thousands of short answers.
+        if content := b"".join(contents):
+            self._below.write(content)
+        if b"" in contents:
+            # `websockets` asks for the end of the stream.
+            self._below.close()
 
     def _fail(self, reason: str, code: int = NORMAL) -> None:
         """End the connection for what the peer has sent."""
@@ -271,6 +302,7 @@ async def within(
     """
     inner = Stream()
     try:
+        stream.check_open()
         transport = await asyncio.get_running_loop().start_tls(
             stream,
             inner,

@@ -15,11 +15,16 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from websockets.utils import accept_key
 
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.identity.address import WebAddress
 from smpc_dp.identity.roster import Roster
 from smpc_dp.session.local import free_port
-from smpc_dp.transport import web_listener, web_server
+from smpc_dp.transport import web_dial, web_listener, web_server
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint, dial, listen
 from smpc_dp.web_settings import WebSettings
@@ -148,12 +153,51 @@ async def test_a_party_behind_a_proxy_reaches_an_aggregator_behind_what_ends_tls
         await exchange(*server_side, SECRET * 100)
         assert proxy.targets == [f"localhost:{balancer.port}"]
         assert balancer.connections == 1
-        seen = bytes(balancer.sent + balancer.received)
+        unmasked = balancer.unmasked()
+        # The inner TLS begins with a record of its handshake.
+        assert unmasked.startswith(b"\x16\x03")
+        assert len(unmasked) > len(SECRET * 100)
+        seen = bytes(balancer.sent + balancer.received + unmasked)
         assert UPGRADED.match(balancer.sent)
         for hidden in (SECRET[:8], b"alice", b"agg\x00", b"greeting", b"welcome", digest_of(SESSION)):
             assert hidden not in seen
         assert b"localhost" in seen
-        assert b"GET" not in proxy.seen
+        assert b"GET /smpc" not in proxy.seen
+
+
+async def test_a_proxy_may_be_reached_over_tls(web: WebNet, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = await web.serve()
+    async with ConnectProxy(certificate=web.files).open() as proxy:
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        await exchange(*await web_pair(web, server), bytes(300_000))
+        assert proxy.targets == [f"localhost:{web.own_port}"]
+        with pytest.raises(PeerFault, match="the proxy's certificate is signed by none") as raised:
+            await dial(web.web("bob", WebSettings()), "agg")
+        assert raised.value.culprit == proxy.url
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("localhost", "127.0.0.1"))
+        with pytest.raises(PeerFault, match="the proxy's certificate is of another host than 127"):
+            await web.call("bob")
+        assert len(proxy.targets) == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "listed", "direct"),
+    [
+        ("hub.example.org", "example.org", True),
+        ("hub.example.org", "hub.example.org:8443", False),
+        ("badexample.org", "example.org", False),
+        ("192.0.2.7", "192.0.2.7", True),
+        ("2001:db8::1", "2001:db8::1", True),
+        ("2001:db8::1", "[2001:db8::1]:443", True),
+        ("2001:db8::1", "2001:db8::2", False),
+    ],
+)
+def test_hosts_that_need_no_proxy(
+    monkeypatch: pytest.MonkeyPatch, host: str, listed: str, direct: bool
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
+    monkeypatch.setenv("NO_PROXY", listed)
+    assert (web_dial.find_route(WebAddress(host, 443, PATH)).proxy is None) == direct
 
 
 async def web_pair(web: WebNet, server: Server, who: str = "alice") -> tuple[Channel, Channel]:
@@ -191,6 +235,7 @@ async def test_a_proxy_that_is_none_is_refused_without_its_password(
         (b"HTTP/1.1 405 Method Not Allowed\r\n\r\n", "405.*HTTPS_PROXY the address of a proxy"),
         (b"SSH-2.0-OpenSSH\r\n\r\n", "something else than HTTP"),
         (b"x" * 20_000, "something else than HTTP"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 4000, "something else than HTTP"),
     ],
 )
 async def test_refusals_of_a_proxy_say_what_to_do(
@@ -318,6 +363,10 @@ async def answering(web: WebNet, answer: bytes, *, ends: bool = True) -> AsyncIt
         (b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", "status 403: a firewall or balancer forbids it"),
         (b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", "status 404: nothing has this path there"),
         (b"HTTP/1.1 418 Tea\r\nContent-Length: 0\r\n\r\n", "status 418: it is no aggregator"),
+        # A page of a firewall ends with the connection, or never.
+        (b"HTTP/1.1 403 No\r\nConnection: close\r\n\r\n<html>", "status 403: a firewall or balancer forbids"),
+        (b"HTTP/1.1 404 No\r\nContent-Length: 9999\r\n\r\n<html>", "status 404: nothing has this path there"),
+        (b"HTTP/1.0 302 Found\r\nlocation:/login\r\n\r\n", "status 302: it redirects to '/login':"),
         (b"220 mail.example.org ESMTP\r\n\r\n", "answers no WebSocket upgrade"),
         (
             b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
@@ -338,6 +387,43 @@ async def test_what_is_no_aggregator_is_refused_at_once(web: WebNet, answer: byt
     assert len(requests) == 1
     for absent in (b"Sec-WebSocket-Extensions", b"Sec-WebSocket-Protocol", b"Cookie", b"alice"):
         assert absent not in requests[0]
+
+
+@pytest.mark.parametrize(
+    ("sent", "match"),
+    [
+        (b"\x81\x01x", "it sends a text message"),
+        (b"\x82\x00", "it sends an empty message"),
+        (b"\x82\x81\x00\x00\x00\x00x", "no WebSocket message"),
+        (b"\x82\x7f\x00\x00\x00\xff\xff\xff\xff\xff", "no WebSocket message"),
+        (b"\x88\x02\x03\xe8", "it ends the connection after the upgrade"),
+    ],
+    ids=["text", "empty", "masked", "huge", "close"],
+)
+async def test_what_comes_with_the_upgrade_against_the_rules_ends_the_attempt(
+    web: WebNet, sent: bytes, match: str
+) -> None:
+    """It has come before TLS can be told; the attempt ends at once, and others are made."""
+    attempts = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal attempts
+        attempts += 1
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            key = accept_key(head.partition("Sec-WebSocket-Key: ")[2].split()[0])
+            answer = "HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
+            writer.write(f"{answer}{key}\r\n\r\n".encode() + sent)
+            await reader.read()
+        writer.close()
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*web.files)
+    server = await asyncio.start_server(serve, "127.0.0.1", web.own_port, ssl=context)
+    with pytest.raises(TimeoutFault, match=match):
+        await web.call(seconds=1.0)
+    assert attempts > 1
+    server.close()
 
 
 @pytest.mark.parametrize(
@@ -466,6 +552,37 @@ async def test_another_path_is_not_found(web: WebNet, request_head: bytes) -> No
     web.lead_to(web.own_port)
 
 
+async def test_answers_that_nobody_takes_are_bounded(web: WebNet) -> None:
+    """A page is made and given away at once: its place is free when the client has it."""
+
+    async def page(_request: Request) -> Response:
+        return Response(bytes(16 << 20))
+
+    server = await web_server.open_server(
+        "127.0.0.1", 0, WebSettings(), 256, 60.0, lambda *_: None, "pages", [Route("/page", page)]
+    )
+
+    async def ask(path: str) -> tuple[bytes, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        async with asyncio.timeout(WAIT):
+            return await reader.readline(), writer
+
+    asked = [await ask("/page") for _ in range(web_server.MOST_ANSWERS + 4)]
+    answers = [line.split()[1] for line, _ in asked]
+    assert answers == [b"200"] * web_server.MOST_ANSWERS + [b"503"] * 4
+    assert (await ask("/healthz"))[0].split()[1] == b"200"
+    for _, writer in asked:
+        writer.transport.abort()
+    async with asyncio.timeout(WAIT):
+        while server.answering:
+            await asyncio.sleep(0.01)
+    last, writer = await ask("/page")
+    assert last.split()[1] == b"200"
+    writer.transport.abort()
+    await server.close()
+
+
 async def test_the_logs_of_another_server_in_the_process_stay_as_they_are(web: WebNet) -> None:
     logger, handler = logging.getLogger("uvicorn.access"), logging.NullHandler()
     logger.addHandler(handler)
@@ -529,8 +646,9 @@ async def test_the_address_of_a_proxy_of_the_settings_is_that_of_its_header(web:
     assert await refused_from("X-Forwarded-For: 198.51.100.1, 192.0.2.8, 127.0.0.2\r\n") == "192.0.2.8"
     assert await refused_from("X-Forwarded-For: 192.0.2.9:4711\r\n") == "192.0.2.9"
     assert await refused_from("X-Forwarded-For: [2001:db8::1]:80\r\n") == "2001:db8::1"
-    for wrong in ("", "X-Forwarded-For: unknown\r\n", "X-Forwarded-For: 192.0.2.7, nobody\r\n"):
-        assert (await refused_from(wrong)).startswith("127.0.0.1:")
+    for wrong in ("unknown", "192.0.2.7, nobody", "fe80::1%alice"):
+        assert (await refused_from(f"X-Forwarded-For: {wrong}\r\n")).startswith("127.0.0.1:")
+    assert (await refused_from("")).startswith("127.0.0.1:")
 
 
 async def test_the_header_of_anyone_else_is_ignored(web: WebNet) -> None:
@@ -657,6 +775,111 @@ async def test_a_peer_that_does_not_read_holds_its_sender_back(web: WebNet) -> N
         with pytest.raises(TimeoutFault, match=r"it did not read for 0\.5 s"):
             await theirs.send(bytes(60_000_000))
         mine.abort()
+
+
+@pytest.mark.parametrize("who", ["party", "aggregator"])
+async def test_a_slow_reader_gets_all_that_came_before_the_end(
+    web: WebNet, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    """It has taken nothing yet when the other has closed, and the connection has ended."""
+    monkeypatch.setattr("smpc_dp.transport.channel.CLOSE_SECONDS", 0.2)
+    server = await web.serve(tls=False)
+    async with Relay(web.own_port, web.files).open() as balancer:
+        web.lead_to(balancer.port)
+        mine, theirs = await web_pair(web, server)
+        reader, sender = (mine, theirs) if who == "party" else (theirs, mine)
+        # More than the channel reads ahead, less than TLS and the system hold.
+        contents = [bytes([number]) * 10_000 for number in range(60)]
+        for content in contents:
+            await sender.send(content)
+        await sender.close()
+        assert not sender.live
+        await asyncio.sleep(0.5)
+        assert [bytes(await reader.receive()) for _ in contents] == contents
+        with pytest.raises(ChannelClosed):
+            await reader.receive()
+        assert not reader.live
+
+
+async def test_who_waits_to_send_is_told_of_the_end_though_bytes_are_held(web: WebNet) -> None:
+    server = await web.serve(tls=False)
+    async with Relay(web.own_port, web.files).open() as balancer:
+        web.lead_to(balancer.port)
+        mine, theirs = await web_pair(web, server)
+        for number in range(60):
+            await mine.send(bytes([number]) * 10_000)
+        while len(balancer.sent) < 600_000:
+            await asyncio.sleep(0.01)
+        for writer in balancer.writers:
+            stop_reading(writer)
+        sending = asyncio.create_task(theirs.send(bytes(60_000_000)))
+        await asyncio.sleep(0.5)
+        assert not sending.done()
+        inner = next(writer for writer in balancer.writers if writer.can_write_eof())
+        inner.write_eof()
+        await asyncio.sleep(0.2)
+        assert not sending.done()
+        balancer.cut_all()
+        with pytest.raises(ChannelClosed):
+            await asyncio.wait_for(sending, 20.0)
+
+
+async def test_a_channel_that_is_cut_while_it_holds_bytes_ends(
+    web: WebNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smpc_dp.transport.channel.CLOSE_SECONDS", 0.2)
+    server = await web.serve()
+    mine, theirs = await web_pair(web, server)
+    for number in range(60):
+        await theirs.send(bytes([number]) * 10_000)
+    await theirs.close()
+    await asyncio.sleep(0.3)
+    mine.abort()
+    async with asyncio.timeout(WAIT):
+        await mine._stream.gone.wait()
+
+
+async def test_a_connection_that_is_dropped_while_it_is_upgraded_ends(
+    web: WebNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both come to the server at once: nothing serves the connection, and nothing would end it later."""
+    settle = web_server.Call.settle
+
+    def settle_and_drop(call: web_server.Call, result: object) -> None:
+        settle(call, result)  # type: ignore[arg-type]
+        call.server.accepting.drop(call._connection)
+
+    monkeypatch.setattr(web_server.Call, "settle", settle_and_drop)
+    await web.serve(tls=False)
+    reader, writer = await asyncio.open_connection("127.0.0.1", web.own_port)
+    writer.write(REQUEST)
+    with contextlib.suppress(ConnectionResetError):
+        async with asyncio.timeout(WAIT):
+            await reader.read()
+    writer.close()
+
+
+async def test_an_address_that_leads_nowhere_leaves_time_for_the_next(
+    web: WebNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await web.serve()
+    monkeypatch.setattr(web_dial, "ADDRESS_SECONDS", 0.3)
+
+    async def addresses(_route: web_dial.Route) -> list[str]:
+        return ["127.0.0.2", "127.0.0.1"]
+
+    monkeypatch.setattr(web_dial, "look_up", addresses)
+    with socket.socket() as full:
+        # The system answers no call that the queue has no place for.
+        full.bind(("127.0.0.2", web.own_port))
+        full.listen(0)
+        waiting = [socket.socket() for _ in range(3)]
+        for sock in waiting:
+            sock.setblocking(False)
+            sock.connect_ex(("127.0.0.2", web.own_port))
+        await exchange(*await web_pair(web, server))
+        for sock in waiting:
+            sock.close()
 
 
 async def test_a_flood_of_pings_is_answered_only_to_who_reads(

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,7 +23,7 @@ from smpc_dp.session import many_sessions
 from smpc_dp.session.events import Event
 from smpc_dp.session.local import free_port
 from smpc_dp.session.many_sessions import HostedSession, find_sessions, serve_sessions
-from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.session_file import SessionFile, Timeouts
 from smpc_dp.session.tasks import task_of
 from smpc_dp.web_settings import WebSettings
 from tests.outer_certificates import Authority
@@ -150,14 +153,70 @@ async def test_a_session_that_cannot_be_served_is_named_and_the_others_are_found
     for folder in ("four", "five"):
         (hosted.folder / folder).mkdir()
     (hosted.folder / "four" / "session.toml").write_text(hosted.files["three"].read_text())
+    (hosted.folder / "six").mkdir()
+    os.mkfifo(hosted.folder / "six" / "session.toml")
     sessions, issues = find_sessions(hosted.folder)
     assert [session.name for session in sessions] == ["four"]
     shown = "\n".join(map(str, issues))
     assert re.search(r"one/session.toml: roster: its aggregator has no address wss://", shown)
     assert re.search(r"two/session.toml: .*unknown", shown)
     assert re.search(r"three/session.toml: the path /cohorts/three is that of the session in four", shown)
+    assert "six/session.toml: is no file" in shown
     with pytest.raises(LocalError, match="no such folder"):
         find_sessions(hosted.folder / "none")
+
+
+async def test_a_session_that_is_cancelled_within_does_not_stop_another(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions, _ = find_sessions(hosted.folder)
+    waiting = asyncio.Event()
+
+    class Cancelled:
+        """The task of a session, cancelled by itself; those of the others wait."""
+
+        def __init__(self, loaded: SessionFile) -> None:
+            self._path = str(loaded.roster.aggregator)
+
+        async def serve(self, *_arguments: object) -> None:
+            if "/cohorts/two" in self._path:
+                raise asyncio.CancelledError
+            await waiting.wait()
+
+    monkeypatch.setattr(many_sessions, "task_of", Cancelled)
+    async with hosted.serving(sessions):
+        async with asyncio.timeout(WAIT):
+            while not hosted.problems:
+                await asyncio.sleep(0.01)
+    assert [name for name, _ in hosted.problems] == ["two"]
+
+
+async def test_slow_steps_of_sessions_do_not_hold_up_another(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions, _ = find_sessions(hosted.folder)
+    free, done = threading.Event(), asyncio.Event()
+
+    class Slow:
+        """The task of a session, with slow steps in threads; one has a fast one."""
+
+        def __init__(self, loaded: SessionFile) -> None:
+            self._is_fast = "/cohorts/two" in str(loaded.roster.aggregator)
+
+        async def serve(self, *_arguments: object) -> None:
+            if self._is_fast:
+                await asyncio.to_thread(str)
+                done.set()
+            await asyncio.gather(*(asyncio.to_thread(free.wait) for _ in range(many_sessions.THREADS)))
+
+    monkeypatch.setattr(many_sessions, "task_of", Slow)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(many_sessions.THREADS))
+    try:
+        # The fast one comes last.
+        async with hosted.serving(sessions):
+            await asyncio.wait_for(done.wait(), 20.0)
+    finally:
+        free.set()
 
 
 def test_a_folder_without_sessions_is_refused(tmp_path: Path) -> None:

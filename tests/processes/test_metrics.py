@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import re
 import urllib.request
 from pathlib import Path
@@ -38,6 +39,10 @@ async def test_a_session_is_counted(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{port}/metrics"
 
         def read() -> str:
+            # A name that another's page was led here by.
+            rebound = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            rebound.request("GET", "/metrics", headers={"Host": f"hub.example.org:{port}"})
+            assert rebound.getresponse().status == 421
             with urllib.request.urlopen(url, timeout=60) as answer:
                 assert answer.headers["Content-Type"].startswith("text/plain")
                 return str(answer.read().decode())

@@ -101,11 +101,11 @@ class LogPageServer(LogServer):
     async def _find_receipt(self, request: Request) -> Response:
         """Find a receipt; it is not stored."""
         length = request.headers.get("Content-Length", "")
-        if not _NUMBER.fullmatch(length):
+        if not _NUMBER.fullmatch(length) or "Transfer-Encoding" in request.headers:
             return PlainTextResponse("Length Required", 411)
         if int(length) > _MOST_BODY:
             return PlainTextResponse("Content Too Large", 413)
-        # As long as its header says: HTTP/1.1 has no other body of this request.
+        # As long as its header says: in chunks it could be of any length, whatever that says.
         content = (await request.body()).decode("ascii", "replace")
         return await _page(lambda: self.pages.receipt(_fields(content).get("receipt", "")))
 

@@ -216,6 +216,9 @@ def test_what_is_posted_is_bounded(ended: LogPageServer) -> None:
     assert answered(ended, "/receipt", "POST", "", **{"Content-Length": str(1 << 30)})[0] == 413
     assert answered(ended, "/receipt", "POST", "", **{"Content-Length": "-1"})[0] == 400
     assert answered(ended, "/receipt", "POST")[0] == 411
+    # Chunks would count, and the length not.
+    chunked = {"Content-Length": "7", "Transfer-Encoding": "chunked"}
+    assert answered(ended, "/receipt", "POST", "2\r\nx=\r\n0\r\n\r\n", **chunked)[0] == 411
     for path in ("/", "/board.jsonl", "/parties"):
         assert answered(ended, path, "POST", "x=1")[0] == 405
     # With too many fields none is read.
