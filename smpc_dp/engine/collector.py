@@ -456,10 +456,10 @@ class CollectorRole:
         return self._advance(collector, state)
 
     def has_taken(self, collector: Collector[Any], state: CollectorState, envelope: Envelope) -> bool:
-        """Tell whether the very message was taken from its sender in this run."""
-        body_hash = hashlib.sha256(envelope.body).digest()
-        taken = state.inbox.seen.get((_number(collector, envelope.sender), envelope.step))
-        return taken == (body_hash, envelope.signature)
+        """Tell whether the very message was taken from its sender, which is still a part of this run."""
+        party, body_hash = _number(collector, envelope.sender), hashlib.sha256(envelope.body).digest()
+        taken = state.inbox.seen.get((party, envelope.step))
+        return party in state.inbox.alive and taken == (body_hash, envelope.signature)
 
     def is_beside(self, envelope: Envelope) -> bool:
         """Tell whether a message is beside the steps, a part of work."""

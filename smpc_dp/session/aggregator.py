@@ -503,7 +503,7 @@ class RequestServer:
             return None
         if envelope is None:
             return self._lost(drive, inbound)
-        if self._state.saves and await self._resend(drive, inbound, envelope):
+        if await self._resend(drive, inbound, envelope):
             return None
         if left := leaving_error(inbound, self._membership):
             return events.Conviction(inbound.peer, self._culprits.setdefault(inbound.peer, left))
@@ -541,9 +541,14 @@ class RequestServer:
         Returns whether the message says nothing else.
         """
         number, connection, run = inbound.request, inbound.connection, drive.run
+        # A call that was cancelled and is made again says hello again, also to an aggregator without a state.
         is_repeated = (
-            drive.saved and number == drive.request and run.role.has_taken(run.member, run.state, envelope)
+            (drive.saved or is_hello(inbound))
+            and number == drive.request
+            and run.role.has_taken(run.member, run.state, envelope)
         )
+        if not self._state.saves:
+            return is_repeated
         if connection is None or number > drive.request or connection.answered >= number:
             return is_repeated
         connection.answered = number

@@ -352,7 +352,9 @@ class Channel:
     async def _until_taken(self) -> None:
         """Wait until the peer's system has what was sent, while it takes any of it."""
         transport, left, moved = self._writer.transport, -1, now()
-        while (sock := transport.get_extra_info("socket")) and now() < moved + self.frame_timeout:
+        while not transport.is_closing() and now() < moved + self.frame_timeout:
+            if (sock := transport.get_extra_info("socket")) is None:
+                return
             before, left = left, unsent(sock) + transport.get_write_buffer_size()
             # Nothing is left twice: what this process held back until the system had room has gone, too.
             if left == before == 0:

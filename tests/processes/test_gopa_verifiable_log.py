@@ -32,6 +32,7 @@ from smpc_dp.session.driver import Drive
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.session import Session
 from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.session_state import SessionState
 from smpc_dp.wire.envelope import Envelope
 
 NAMES = ("alice", "bob", "carol", "dave")
@@ -321,6 +322,7 @@ def flooded() -> Any:
 
     server._show, server._ask = show, make
     server._culprits, server.beside = {}, None
+    server._state, server._is_first = SessionState(), False
     server._on_event = lambda _event: None
     server._board = SimpleNamespace(close=lambda: None)
     timer = StepTimer(timeouts, first=False)
@@ -338,7 +340,7 @@ def test_a_user_that_asks_without_a_pause_cannot_keep_a_relay() -> None:
 def test_a_user_that_asks_without_a_pause_does_not_stop_the_clock_of_a_step() -> None:
     async def run() -> None:
         server = flooded()
-        assert await server._run()
+        assert await server._run(is_new=True)
         assert server._drive.run.finished
 
     asyncio.run(run())

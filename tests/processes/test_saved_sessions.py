@@ -324,6 +324,38 @@ async def test_who_comes_back_too_late_learns_whether_its_vector_may_be_in_a_tot
         )
 
 
+async def test_who_comes_back_after_its_exclusion_is_told_at_once(tmp_path: Path) -> None:
+    """Its stored hello is the same as before, and too late."""
+    short = Timeouts(connect=20.0, step=2.0, gather=20.0)
+    async with scene(tmp_path, timeouts=short) as session:
+        session.serve()
+        others = [asyncio.create_task(session.sum(name, "round 1")) for name in PARTIES[2:]]
+        # The request waits a step for alice, and then for bob.
+        later = asyncio.create_task(session.crash_at("bob", "participants", "round 1"))
+        await session.crash_at("alice", "start", "round 1")
+        await later
+        async with asyncio.timeout(10.0):
+            with pytest.raises(smpc_dp.TimeoutFault, match="this party's vector is in no total"):
+                await session.sum("alice", "round 1")
+        await asyncio.gather(session.sum("bob", "round 1"), *others, return_exceptions=True)
+
+
+async def test_a_call_that_was_cancelled_is_made_again(tmp_path: Path) -> None:
+    """Over the same connection, to an aggregator without a state: the hello is sent twice."""
+    async with scene(tmp_path) as session:
+        serving = asyncio.create_task(smpc_dp.serve(session.path, requests=1))
+        async with contextlib.AsyncExitStack() as stack:
+            alice = await stack.enter_async_context(session.connect("alice"))
+            others = [
+                await stack.enter_async_context(smpc_dp.connect(session.path, name)) for name in PARTIES[1:]
+            ]
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(alice.sum([1], label="round 1"), 1.0)
+            calls = [each.sum([1], label="round 1") for each in others]
+            assert values(await asyncio.gather(alice.sum([1], label="round 1"), *calls)) == [4] * 4
+        await serving
+
+
 async def test_an_error_about_the_total_says_where_the_vector_may_be(tmp_path: Path) -> None:
     """As the error of a lost member: a party that was shown a false total has sent its vector."""
     given = GIVEN | {"total": "checked"}

@@ -199,7 +199,8 @@ async def test_a_request_of_an_absent_capability_is_refused_in_its_own_context(a
     server._pool = SimpleNamespace(
         refuse_request=lambda context, inbound, code: refused.append((context.protocol, inbound.peer, code))
     )
-    drive: Any = SimpleNamespace(run=None, request=1)
+    run = SimpleNamespace(role=SimpleNamespace(has_taken=lambda *_: False), member=None, state=None)
+    drive: Any = SimpleNamespace(run=run, request=1, saved=False)
     hello = InboundEvent("alice", 1, Envelope(b"", statistic.HELLO, "alice", "hub", b"", b""))
     assert await server.event_of(drive, hello) == PeersLost(("alice",))
     assert refused == [(statistic.PROTOCOL, "alice", Code.KIND)]
