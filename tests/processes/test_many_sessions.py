@@ -153,15 +153,25 @@ async def test_a_session_that_cannot_be_served_is_named_and_the_others_are_found
     for folder in ("four", "five"):
         (hosted.folder / folder).mkdir()
     (hosted.folder / "four" / "session.toml").write_text(hosted.files["three"].read_text())
-    (hosted.folder / "six").mkdir()
-    os.mkfifo(hosted.folder / "six" / "session.toml")
+    for folder in ("six", "seven"):
+        (hosted.folder / folder).mkdir()
+    (hosted.folder / "seven" / "session.toml").write_text("a = " + "[" * 100_000)
+    pipe = hosted.folder / "six" / "session.toml"
+    os.mkfifo(pipe)
+    # Whoever reads the pipe gets an end, and does not wait for ever.
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"",), daemon=True)
+    writer.start()
     sessions, issues = find_sessions(hosted.folder)
+    os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
+    writer.join(WAIT)
     assert [session.name for session in sessions] == ["four"]
     shown = "\n".join(map(str, issues))
     assert re.search(r"one/session.toml: roster: its aggregator has no address wss://", shown)
     assert re.search(r"two/session.toml: .*unknown", shown)
     assert re.search(r"three/session.toml: the path /cohorts/three is that of the session in four", shown)
-    assert "six/session.toml: is no file" in shown
+    assert f"{hosted.folder}/six/session.toml: is no file" in shown
+    assert f"{hosted.folder}/seven/session.toml: nested too deeply" in shown
+    assert shown.count("six/session.toml") == shown.count("seven/session.toml") == 1
     with pytest.raises(LocalError, match="no such folder"):
         find_sessions(hosted.folder / "none")
 
