@@ -215,6 +215,8 @@ async def test_slow_steps_of_sessions_do_not_hold_up_another(
 
         async def serve(self, *_arguments: object) -> None:
             if self._is_fast:
+                # The others have begun theirs.
+                await asyncio.sleep(0.2)
                 await asyncio.to_thread(str)
                 done.set()
             await asyncio.gather(*(asyncio.to_thread(free.wait) for _ in range(many_sessions.THREADS)))
@@ -222,7 +224,6 @@ async def test_slow_steps_of_sessions_do_not_hold_up_another(
     monkeypatch.setattr(many_sessions, "task_of", Slow)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(many_sessions.THREADS))
     try:
-        # The fast one comes last.
         async with hosted.serving(sessions):
             await asyncio.wait_for(done.wait(), 20.0)
     finally:
