@@ -71,12 +71,13 @@ def find_sessions(folder: Path) -> tuple[list[HostedSession], list[ConfigIssue]]
             session = _hosted(file)
         except ConfigError as error:
             issues += [
-                ConfigIssue(f"{file}: {where}" if where else str(file), reason, check)
+                ConfigIssue(f"{file}: {where}" if where not in ("", str(file)) else str(file), reason, check)
                 for where, reason, check in error.issues
             ]
             continue
         except LocalError as error:
-            issues.append(ConfigIssue(str(file), str(error), ConfigCheck.FORMAT))
+            reason = str(error).removeprefix(f"{file}: ")
+            issues.append(ConfigIssue(str(file), reason, ConfigCheck.FORMAT))
             continue
         if (other := paths.setdefault(session.path, session.name)) != session.name:
             reason = f"the path {session.path} is that of the session in {other}"

@@ -93,14 +93,14 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._fail(f"it sends what is no WebSocket message ({self._messages.parser_exc})")
 
     def eof_received(self) -> bool | None:
-        self._tell_end()
+        self._finish_reading()
         # asyncio's TLS below closes in any case.
         return self._is_held and self.get_extra_info("ssl_object") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         error = self._error or exc
         if error is None:
-            self._tell_end()
+            self._finish_reading()
         self._stop_pings()
         self._below = None
         self._received.clear()
@@ -221,7 +221,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             # The answer is in the queue of `websockets`: it would grow without bound.
             self._fail("it sends pings and reads no answers")
         elif event.opcode is Opcode.CLOSE:
-            self._tell_end()
+            self._finish_reading()
             if not self._is_held:
                 self._end()
 
@@ -248,7 +248,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
                 above.buffer_updated(count)
                 left = left[count:]
 
-    def _tell_end(self) -> None:
+    def _finish_reading(self) -> None:
         """Tell TLS, once, that nothing more comes: what came before counts, though it was held back."""
         if self._has_ended or not isinstance(self._above, asyncio.BufferedProtocol):
             return

@@ -153,15 +153,25 @@ async def test_a_session_that_cannot_be_served_is_named_and_the_others_are_found
     for folder in ("four", "five"):
         (hosted.folder / folder).mkdir()
     (hosted.folder / "four" / "session.toml").write_text(hosted.files["three"].read_text())
-    (hosted.folder / "six").mkdir()
-    os.mkfifo(hosted.folder / "six" / "session.toml")
+    for folder in ("six", "seven"):
+        (hosted.folder / folder).mkdir()
+    (hosted.folder / "seven" / "session.toml").write_text("a = " + "[" * 100_000)
+    pipe = hosted.folder / "six" / "session.toml"
+    os.mkfifo(pipe)
+    # Whoever reads the pipe gets an end, and does not wait for ever.
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"",), daemon=True)
+    writer.start()
     sessions, issues = find_sessions(hosted.folder)
+    os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
+    writer.join(WAIT)
     assert [session.name for session in sessions] == ["four"]
     shown = "\n".join(map(str, issues))
     assert re.search(r"one/session.toml: roster: its aggregator has no address wss://", shown)
     assert re.search(r"two/session.toml: .*unknown", shown)
     assert re.search(r"three/session.toml: the path /cohorts/three is that of the session in four", shown)
-    assert "six/session.toml: is no file" in shown
+    assert f"{hosted.folder}/six/session.toml: is no file" in shown
+    assert f"{hosted.folder}/seven/session.toml: nested too deeply" in shown
+    assert shown.count("six/session.toml") == shown.count("seven/session.toml") == 1
     with pytest.raises(LocalError, match="no such folder"):
         find_sessions(hosted.folder / "none")
 
@@ -205,6 +215,8 @@ async def test_slow_steps_of_sessions_do_not_hold_up_another(
 
         async def serve(self, *_arguments: object) -> None:
             if self._is_fast:
+                # The others have begun theirs.
+                await asyncio.sleep(0.2)
                 await asyncio.to_thread(str)
                 done.set()
             await asyncio.gather(*(asyncio.to_thread(free.wait) for _ in range(many_sessions.THREADS)))
@@ -212,7 +224,6 @@ async def test_slow_steps_of_sessions_do_not_hold_up_another(
     monkeypatch.setattr(many_sessions, "task_of", Slow)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(many_sessions.THREADS))
     try:
-        # The fast one comes last.
         async with hosted.serving(sessions):
             await asyncio.wait_for(done.wait(), 20.0)
     finally:
