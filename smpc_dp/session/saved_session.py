@@ -461,7 +461,9 @@ def read_owner(folder: Path) -> _Owner | None:
     if not path.exists():
         return None
     try:
-        owner: _Owner = decode_json(read_bounded(path, "the owner of a state", MOST_OWNER), _Owner)
+        owner: _Owner = decode_json(
+            read_bounded(path, "the owner of a state", MOST_OWNER, regular=True), _Owner
+        )
     except msgspec.DecodeError:
         raise LocalError(f"{path}: is damaged, or no state of a session") from None
     if owner.version != 1:
