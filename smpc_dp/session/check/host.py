@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,11 @@ _PORTS = {
 _PORT = (
     "`ss -ltnp 'sport = :{port}'` shows the process that has it: end that, or take another port in the "
     "session file of all members."
+)
+
+_NAME = (
+    "This host does not know that name: give --listen 0.0.0.0:{port}, or correct the address in the session "
+    "file."
 )
 
 
@@ -105,7 +111,8 @@ class Host:
         try:
             check_port(host, port)
         except OSError as error:
-            todo = _PORTS.get(error.errno or 0, _PORT).format(port=port)
+            todo = _NAME if isinstance(error, socket.gaierror) else _PORTS.get(error.errno or 0, _PORT)
+            todo = todo.format(port=port)
             line = Line("port", "fix", f"{address}: cannot listen there ({error.strerror})", todo)
             return line, error.errno == errno.EADDRINUSE
         return Line("port", "ok", f"{address}: no process listens there yet"), False
@@ -116,7 +123,7 @@ class Host:
         try:
             self.membership().checkpoint_identity()
         except (ConfigError, LocalError) as error:
-            if not path.exists():
+            if _is_missing(path):
                 text, todo = (
                     f"{path}: there is no such file",
                     (
@@ -128,8 +135,9 @@ class Host:
                 text, todo = (
                     str(error),
                     (
-                        f"Take the key file of '{name}' in this session: `smpc-dp keygen {name} --show --out "
-                        f"{path.parent}` prints the entry of {name}.key there, to compare with the session's."
+                        f"It must be the key file of '{name}' in this session, for the user of smpc-dp "
+                        f"alone (`chmod 600 {path}`). `smpc-dp keygen {name} --show --out {path.parent}` "
+                        f"prints the entry of {name}.key there, to compare with the session's."
                     ),
                 )
             return Line("key", "fix", text, todo)
@@ -195,6 +203,17 @@ class Host:
             yield Line("temporary files", "fix", str(error), todo)
 
 
+def _is_missing(path: Path) -> bool:
+    """Tell whether a file is not there; False too where that cannot be seen."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _is_locked(path: Path) -> bool:
     """Tell whether another process holds the lock of a file; one that is not there is not made."""
     try:
@@ -205,6 +224,9 @@ def _is_locked(path: Path) -> bool:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError:
+        # Without locks there: the line of the folder says so.
+        return False
     finally:
         os.close(lock)
     return False
