@@ -322,6 +322,11 @@ async def test_a_ledger_is_looked_at_and_not_charged(path: Path, tmp_path: Path)
     assert "is refused" in (await line()).text
     create(2.0, party="bob")
     assert "the ledger of party 'bob', not of 'alice'" in (await line()).text
+    assert "leave --ledger out" not in (await line()).todo
+    assert "leave --ledger out" in one(await checked(path, "alice", ledger=book), "ledger").todo
+    default_key(noisy, "alice").rename(tmp_path / "key")
+    assert (await line()).state == "skipped"
+    (tmp_path / "key").rename(default_key(noisy, "alice"))
     book.unlink()
     assert "smpc-dp ledger create" in (await line()).todo
     [folder] = [

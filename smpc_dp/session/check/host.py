@@ -15,7 +15,7 @@ from smpc_dp.identity.address import WebAddress, is_web_address, split_address
 from smpc_dp.identity.roster import Member
 from smpc_dp.session.charging import open_ledger
 from smpc_dp.session.check.folders import folder_line
-from smpc_dp.session.check.lines import Line, brief
+from smpc_dp.session.check.lines import SKIPPED, Line, brief
 from smpc_dp.session.member import Membership, default_key
 from smpc_dp.session.refusals import evidence_file
 from smpc_dp.session.saved_session import LOCK, read_owner
@@ -88,7 +88,8 @@ class Host:
         ledger, state, counter = self.options.ledger, self.options.state, self.options.counter
         if ledger is not None:
             yield folder_line("ledger folder", ledger.absolute().parent)
-            yield self._ledger(ledger)
+            # What it must afford follows from the membership.
+            yield self._ledger(ledger) if key.state == "ok" else Line("ledger", "skipped", SKIPPED)
         if state is not None:
             yield folder_line("state", state, is_made=True)
             yield from self._state(state)
@@ -166,6 +167,8 @@ class Host:
                 f"`smpc-dp ledger show {path}` shows what is spent. Name the ledger of these data; "
                 "`smpc-dp ledger create` makes one where there has been none."
             )
+            if self._is_exact:
+                todo += " The results of this session are exact: no budget pays for them, leave --ledger out."
             return Line("ledger", "fix", str(error), todo)
         if _is_locked(path.with_name(path.name + ".lock")):
             return Line(
@@ -173,6 +176,11 @@ class Host:
             )
         affords = ", and affords a request" if task.has_vectors else ""
         return Line("ledger", "ok", f"{path}: the ledger of '{self.member.name}'{affords}")
+
+    @property
+    def _is_exact(self) -> bool:
+        """Whether a release of the session has no differential privacy."""
+        return task_of(self.session).has_vectors and self.membership().event().exact
 
     def _state(self, folder: Path) -> Iterator[Line]:
         """Yield the lines about saved states that are in their folder already."""
