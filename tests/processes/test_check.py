@@ -292,6 +292,8 @@ async def test_a_folder_that_cannot_be_looked_into_has_a_line(
         return True
 
     monkeypatch.setattr(Path, "exists", exists)
+    lines = await checked(path, "alice", state=closed / "state", key=closed / "alice.key")
+    assert [line.check for line in lines if line.state == "fix"] == [*("key", "key folder"), *("state",) * 2]
     line = folder_line("state", closed / "state", is_made=True)
     assert (line.state, line.text) == ("fix", f"{closed / 'state'}: cannot write a file (Permission denied)")
     assert "that runs smpc-dp" in line.todo

@@ -124,7 +124,7 @@ class Host:
         try:
             self.membership().checkpoint_identity()
         except (ConfigError, LocalError) as error:
-            if _is_missing(path):
+            if _is_there(path) is False:
                 text, todo = (
                     f"{path}: there is no such file",
                     (
@@ -147,7 +147,7 @@ class Host:
     def _evidence(self) -> Iterator[Line]:
         """Yield a line if the party has refused further sums of the session."""
         evidence = evidence_file(self.key_file, self.member.name, self.session.digest)
-        if self.member.role == "party" and evidence.exists():
+        if self.member.role == "party" and _is_there(evidence) is True:
             todo = (
                 f"Give it to all members, who check it (`smpc-dp audit {evidence} --session {self.path}`); "
                 "make a new session with another aggregator."
@@ -211,15 +211,12 @@ class Host:
             yield Line("temporary files", "fix", str(error), todo)
 
 
-def _is_missing(path: Path) -> bool:
-    """Tell whether a file is not there; False too where that cannot be seen."""
+def _is_there(path: Path) -> bool | None:
+    """Tell whether a file is there; None where that cannot be seen."""
     try:
-        path.stat()
-    except FileNotFoundError:
-        return True
+        return path.exists()
     except OSError:
-        return False
-    return False
+        return None
 
 
 def _is_locked(path: Path) -> bool:
