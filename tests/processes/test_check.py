@@ -260,6 +260,7 @@ async def test_a_session_file_with_faults_has_a_line_for_each(tmp_path: Path) ->
     assert all("smpc-dp roster" in line.todo for line in lines)
     [line] = await checked(tmp_path / "none.toml", "alice")
     assert "No such file" in line.text
+    assert "Name the session file" in line.todo
 
 
 async def test_pipes_are_not_waited_for(path: Path, tmp_path: Path) -> None:
