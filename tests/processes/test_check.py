@@ -361,6 +361,9 @@ async def test_the_folder_of_saved_states(
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert [line.state for line in await lines()] == ["ok", "note", "ok"]
+        # As another check does.
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        assert [line.state for line in await lines()] == ["ok", "ok"]
     assert [line.state for line in await lines()] == ["ok", "ok"]
     for other in ({"session": "0" * 64}, {"member": "bob", "session": load_session(path).digest.hex()}):
         (folder / "owner").write_text(json.dumps(owner | other))
