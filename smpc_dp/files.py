@@ -114,21 +114,28 @@ def log_opening(path: str | os.PathLike[str], name: str) -> None:
     _LOG.debug("opens %s, %s", name, Path(path).name)
 
 
-def read_bounded(path: str | os.PathLike[str], name: str, most: int) -> bytes:
+def read_bounded(path: str | os.PathLike[str], name: str, most: int, *, regular: bool = False) -> bytes:
     """Return the content of a file of at most `most` bytes; `name` names it in errors ("the graph").
 
-    A device or a pipe that never ends is read no further. Raises LocalError when the file cannot be read or
-    is longer.
+    A device or a pipe that never ends is read no further; with `regular` any that is no regular file is
+    refused, without waiting for it. Raises LocalError when the file cannot be read or is longer.
     """
     log_opening(path, name)
     try:
-        with Path(path).open("rb") as file:
+        with open(path, "rb", opener=_open_at_once if regular else None) as file:
+            if regular and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise LocalError(f"{path}: not a regular file")
             content = file.read(most + 1)
     except OSError as error:
         raise LocalError(f"{path}: cannot read {name} ({error.strerror})") from None
     if len(content) > most:
         raise LocalError(f"{path}: cannot read {name} (longer than {most} bytes)")
     return content
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file; a named pipe without a writer does not block."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_private(path: Path, name: str, kind: str, most: int, *, alone: bool = False) -> bytes:

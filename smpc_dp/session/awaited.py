@@ -36,8 +36,13 @@ class Awaited:
     def begin(self, request: int, step: str, names: Callable[[], Collection[str]]) -> None:
         """Wait for `names()` from now on, in this step of a request."""
         self._request, self._step, self._names = request, step, names
+        self._failure = ""
         self._often_until = now() + LONG_SECONDS
         self.next_report = now() + WAITING_SECONDS
+
+    def failed(self, reason: str) -> None:
+        """Report from now on why the expected members are not connected: what the last attempt ended with."""
+        self._failure = f": {reason}; `smpc-dp check` says what to do"
 
     async def gather(self, inbound: asyncio.Event, until: float, enough: Callable[[], bool]) -> bool:
         """Wait until `enough()` holds, or until the time; return whether it holds.
@@ -83,9 +88,8 @@ class Awaited:
         self.next_report = now() + (WAITING_SECONDS if now() < self._often_until else LONG_SECONDS)
         if names := self._names():
             listed = sorted(names, key=lambda name: (self._is_live(name), name))
-            shown = [
-                name if self._is_live(name) else f"{name} (not connected)" for name in listed[:WAITING_NAMES]
-            ]
+            absent = f"(not connected{self._failure})"
+            shown = [name if self._is_live(name) else f"{name} {absent}" for name in listed[:WAITING_NAMES]]
             more = f" and {len(listed) - len(shown)} more" * (len(listed) > len(shown))
             detail = ", ".join(shown) + more
             end = _clock(until)

@@ -304,7 +304,9 @@ class AggregatorConnection(Connection):
 
     async def _call(self, endpoint: PeerEndpoint) -> None:
         """Call the aggregator, and add the channel at once: who waits for it may be cancelled meanwhile."""
-        self.connections.welcome(await endpoint.dial(self.membership.aggregator), resumes=True)
+        pool = self.connections
+        channel = await endpoint.dial(self.membership.aggregator, pool.awaited.failed)
+        pool.welcome(channel, resumes=True)
 
     @property
     def live(self) -> bool:

@@ -506,10 +506,15 @@ def _locked(folder: Path, member: str) -> int:
 def read_owner(folder: Path) -> _Owner | None:
     """Return whose state is in a folder, None if nobody's; raise LocalError for a damaged file."""
     path = folder / OWNER
-    if not path.exists():
-        return None
     try:
-        owner: _Owner = decode_json(read_bounded(path, "the owner of a state", MOST_OWNER), _Owner)
+        if not path.exists():
+            return None
+    except OSError as error:
+        raise LocalError(f"{path}: cannot read the owner of a state ({error.strerror})") from None
+    try:
+        owner: _Owner = decode_json(
+            read_bounded(path, "the owner of a state", MOST_OWNER, regular=True), _Owner
+        )
     except msgspec.DecodeError:
         raise LocalError(f"{path}: is damaged, or no state of a session") from None
     if owner.version != 1:

@@ -19,8 +19,9 @@ from smpc_dp.transport.accept_loop import OnRefused, listening
 from smpc_dp.transport.channel import CLOSE_SECONDS, Channel, ChannelClosed, Stream
 from smpc_dp.transport.difference import DescribedSession
 from smpc_dp.transport.inbox import Budgets
+from smpc_dp.transport.interfaces import OnFailed
 from smpc_dp.transport.listener import BACKUP, Listener, OnChannel, SocketListener
-from smpc_dp.transport.sockets import SILENCE_SECONDS, pauses, tune
+from smpc_dp.transport.sockets import SILENCE_SECONDS, pauses, reason_of, tune
 from smpc_dp.transport.strangers import STRANGERS
 from smpc_dp.web_settings import WebSettings
 
@@ -76,9 +77,9 @@ class Endpoint:
         """Seconds after which a silent peer is gone: it may hold a sender back for a frame's time or two."""
         return max(SILENCE_SECONDS, 2 * self.frame_timeout)
 
-    async def dial(self, peer: str) -> Channel:
+    async def dial(self, peer: str, on_failed: OnFailed | None = None) -> Channel:
         """Return a channel to a member; see `dial`."""
-        return await dial(self, peer)
+        return await dial(self, peer, on_failed=on_failed)
 
     async def listen(self, host: str, port: int, on_channel: OnChannel, on_refused: OnRefused) -> Listener:
         """Accept channels of other members; see `listen`."""
@@ -177,8 +178,12 @@ class SocketDialler:
         return transport, stream
 
 
-async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Channel:
+async def dial(
+    endpoint: Endpoint, peer: str, address: str | None = None, on_failed: OnFailed | None = None
+) -> Channel:
     """Return a channel to the member `peer`, at `address` or else at that of the roster.
+
+    `on_failed` gets the reason of each attempt that is followed by another one.
 
     Tries until `connect_timeout`, since processes start in any order: what may pass is tried again, such as a
     refused connection; a wrong certificate does not. Raises TimeoutFault that names `peer` when it is not
@@ -211,8 +216,10 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
                     last = str(error)
                 except OSError as error:
                     # Without a text the time of the attempt was over.
-                    last = error.strerror or str(error) or _silence(dialler)
+                    last = reason_of(error) or _silence(dialler)
                 _LOG.debug("%s: %s is not reached yet: %s", endpoint.identity.name, peer, last)
+                if on_failed is not None:
+                    on_failed(last)
                 await asyncio.sleep(next(pause))
     except TimeoutError:
         detail = f"{target} not reached in {endpoint.connect_timeout} s: {last or _silence(dialler)}"

@@ -8,6 +8,9 @@ from typing import Any, Protocol
 from smpc_dp.errors import SmpcError
 from smpc_dp.transport.tls import Contexts
 
+# Takes the reason why an attempt to connect has failed, of those that are followed by another one.
+OnFailed = Callable[[str], object]
+
 
 class PeerChannel(Protocol):
     """Interface of a channel to one member: over a socket, or in memory. See `Channel`."""
@@ -47,7 +50,7 @@ class PeerEndpoint(Protocol):
     @property
     def contexts(self) -> Contexts | None: ...
 
-    async def dial(self, peer: str) -> PeerChannel: ...
+    async def dial(self, peer: str, on_failed: OnFailed | None = None) -> PeerChannel: ...
 
     async def listen(
         self,

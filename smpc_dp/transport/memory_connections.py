@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.framing import MAX_MESSAGE
-from smpc_dp.transport.interfaces import PeerChannel
+from smpc_dp.transport.interfaces import OnFailed, PeerChannel
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import encode_envelope
 
@@ -211,7 +211,11 @@ class MemoryEndpoint:
     def contexts(self) -> None:
         """No TLS."""
 
-    async def dial(self, peer: str) -> PeerChannel:
+    async def dial(
+        self,
+        peer: str,
+        on_failed: OnFailed | None = None,  # noqa: ARG002 - there is one attempt
+    ) -> PeerChannel:
         """Return a channel to a member; raise TimeoutFault if it does not accept it in time."""
         return await self.connections.open(self.name, peer, self.connect_timeout)
 

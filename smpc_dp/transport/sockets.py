@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import secrets
 import socket
 import sys
@@ -17,6 +18,16 @@ KEEPALIVE_INTERVAL = 10
 KEEPALIVE_PROBES = 3
 # Seconds between two attempts to connect: doubled each time, up to the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.001, 1.0
+
+
+def reason_of(error: OSError) -> str:
+    """Return what a connection has failed with, in the system's words; empty if the time was over.
+
+    asyncio puts another text, with the address, in their place.
+    """
+    if isinstance(error, ConnectionRefusedError) and error.errno is not None:
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
 
 
 def tune(connection: socket.socket, silence: float) -> None:

@@ -12,6 +12,7 @@ import logging
 import re
 import socket
 import ssl
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault
 from smpc_dp.identity.address import WebAddress
 from smpc_dp.transport.channel import CLOSE_SECONDS, Stream
 from smpc_dp.transport.listener import BACKUP
-from smpc_dp.transport.sockets import tune
+from smpc_dp.transport.sockets import reason_of, tune
 from smpc_dp.transport.tls import Contexts
 from smpc_dp.transport.websocket import MESSAGE_BYTES, WebSocketTransport, within
 from smpc_dp.web_settings import WebSettings
@@ -94,7 +95,9 @@ def _proxy(url: str) -> Proxy:
         port = parts.port
     except ValueError:
         parts, port = urllib.parse.urlsplit(""), None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path not in ("", "/"):
+    # Such a character in a password that is not written as %23 or %3F ends the part with the host there.
+    is_bare = parts.path in ("", "/") and not parts.query and not parts.fragment
+    if parts.scheme not in ("http", "https") or not parts.hostname or not is_bare:
         # Its text may hold a password.
         reason = "is no URL of an HTTP proxy, as http://proxy.example.org:3128; SOCKS is not supported"
         raise ConfigError.at("HTTPS_PROXY", reason, ConfigCheck.FORMAT)
@@ -138,7 +141,7 @@ async def reach(route: Route, addresses: Sequence[str], context: ssl.SSLContext,
             fault = _certificate_fault(error, host, "the proxy's certificate")
             raise PeerFault(str(route.proxy), fault, Check.TLS) from None
         except OSError as error:
-            reason = error.strerror or str(error) or "no answer"
+            reason = reason_of(error) or "no answer"
             continue
         tune(talk.transport.get_extra_info("socket"), silence)
         return talk
@@ -394,10 +397,14 @@ class _Dialled(WebSocketTransport):
 def _certificate_fault(error: ssl.SSLCertVerificationError, host: str, whose: str) -> str:
     """Return what is wrong with an outer certificate, and what to do."""
     code = error.verify_code
+    date = time.strftime("it shows %Y-%m-%d %H:%M UTC", time.gmtime())
     if code == _EXPIRED:
-        return f"{whose} has expired: whoever runs {host} must renew it (or this machine's clock is wrong)"
+        return (
+            f"{whose} has expired: whoever runs {host} must renew it (or this machine's clock is wrong, "
+            f"{date})"
+        )
     if code == _NOT_YET:
-        return f"{whose} is not valid yet: is this machine's clock right?"
+        return f"{whose} is not valid yet: is this machine's clock right ({date})?"
     if code in _OTHER_HOST:
         return f"{whose} is of another host than {host}: compare the address, or get one for {host}"
     if code in _UNKNOWN:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from smpc_dp.errors import LocalError, PeerFault, TimeoutFault
+from smpc_dp.session.local import free_port
 from smpc_dp.transport import framing
 from smpc_dp.transport.channel import LOOKS, Channel, ChannelClosed
+from smpc_dp.transport.endpoint import dial
 from smpc_dp.transport.strangers import Strangers, source_of
 from tests.faults.conftest import WAIT
 
@@ -272,6 +274,14 @@ async def test_silence_instead_of_the_welcome(net: Net) -> None:
     with pytest.raises(TimeoutFault) as caught:
         await net.dial(net.endpoint("alice", connect_timeout=0.3), f"127.0.0.1:{port}")
     assert caught.value.missing == {"agg"}
+
+
+async def test_each_attempt_that_fails_says_why(net: Net) -> None:
+    reasons: list[str] = []
+    endpoint = net.endpoint("alice", connect_timeout=0.3)
+    with pytest.raises(TimeoutFault, match="Connection refused"):
+        await dial(endpoint, "agg", f"127.0.0.1:{free_port()}", reasons.append)
+    assert set(reasons) == {"Connection refused"}
 
 
 async def test_dripping_frame(net: Net, outcome: ProcessOutcome) -> None:

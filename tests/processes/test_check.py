@@ -34,12 +34,14 @@ from smpc_dp.identity.address import split_address
 from smpc_dp.identity.keys import Identity
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.accountant.store import locked
+from smpc_dp.session.check.folders import folder_line
 from smpc_dp.session.check.host import HostOptions
 from smpc_dp.session.check.lines import Line
 from smpc_dp.session.check.member import check_member
 from smpc_dp.session.events import Event, Kind
 from smpc_dp.session.local import create_local_session, free_port
 from smpc_dp.session.member import Membership, default_key
+from smpc_dp.session.saved_session import OWNER
 from smpc_dp.session.session_file import Timeouts, load_session, write_session
 from smpc_dp.transport import handshake, inquiry, tls
 from smpc_dp.transport.interfaces import PeerListener
@@ -219,7 +221,7 @@ HOST = {
     "key file missing": Case(no_key, "key", "alice.key: there is no such file", "smpc-dp keygen alice"),
     "key of another member": Case(key_of_another, "key", "the identity of 'bob', not of 'alice'", "--show"),
     "new key": Case(new_key, "key", "roster[alice].public_key: is not the one of the key file", "--show"),
-    "key that others can read": Case(open_key, "key", "run chmod 600 on it", "key file of 'alice'"),
+    "key that others can read": Case(open_key, "key", "run chmod 600 on it", "alone (`chmod 600 "),
     "clock before 2020": Case(clock_of_1970, "clock", "it shows 1970-01-02", "by NTP"),
     "disk full": Case(failing(errno.ENOSPC), "key folder", "No space left on device", "free some room"),
     "disk nearly full": Case(nearly_full, "key folder", "1 MiB are free, 16 are the least", "free some room"),
@@ -258,6 +260,44 @@ async def test_a_session_file_with_faults_has_a_line_for_each(tmp_path: Path) ->
     assert all("smpc-dp roster" in line.todo for line in lines)
     [line] = await checked(tmp_path / "none.toml", "alice")
     assert "No such file" in line.text
+    assert "Name the session file" in line.todo
+
+
+async def test_pipes_are_not_waited_for(path: Path, tmp_path: Path) -> None:
+    """Into which nobody writes: a thread that opens one could not be ended."""
+    pipe, state = tmp_path / "pipe.toml", tmp_path / "state"
+    os.mkfifo(pipe)
+    state.mkdir()
+    os.mkfifo(state / OWNER, 0o600)
+    # A writer for each, so that a check that opens them fails here and does not hang.
+    writers = [os.open(file, os.O_RDWR) for file in (pipe, state / OWNER)]
+    try:
+        async with asyncio.timeout(20.0):
+            [line] = await checked(pipe, "alice")
+            assert (line.state, line.text) == ("fix", f"{pipe}: is a pipe, not a file")
+            line = one(await checked(path, "alice", state=state), "state")
+            assert (line.state, line.text) == ("fix", f"{state / OWNER}: not a regular file")
+    finally:
+        for writer in writers:
+            os.close(writer)
+
+
+async def test_a_folder_that_cannot_be_looked_into_has_a_line(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = tmp_path / "closed"
+
+    def exists(file: Path, **_: Any) -> bool:
+        if closed in file.parents:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return True
+
+    monkeypatch.setattr(Path, "exists", exists)
+    lines = await checked(path, "alice", state=closed / "state", key=closed / "alice.key")
+    assert [line.check for line in lines if line.state == "fix"] == [*("key", "key folder"), *("state",) * 2]
+    line = folder_line("state", closed / "state", is_made=True)
+    assert (line.state, line.text) == ("fix", f"{closed / 'state'}: cannot write a file (Permission denied)")
+    assert "that runs smpc-dp" in line.todo
 
 
 async def test_a_ledger_is_looked_at_and_not_charged(path: Path, tmp_path: Path) -> None:
@@ -285,6 +325,11 @@ async def test_a_ledger_is_looked_at_and_not_charged(path: Path, tmp_path: Path)
     assert "is refused" in (await line()).text
     create(2.0, party="bob")
     assert "the ledger of party 'bob', not of 'alice'" in (await line()).text
+    assert "leave --ledger out" not in (await line()).todo
+    assert "leave --ledger out" in one(await checked(path, "alice", ledger=book), "ledger").todo
+    default_key(noisy, "alice").rename(tmp_path / "key")
+    assert (await line()).state == "skipped"
+    (tmp_path / "key").rename(default_key(noisy, "alice"))
     book.unlink()
     assert "smpc-dp ledger create" in (await line()).todo
     [folder] = [
@@ -316,6 +361,9 @@ async def test_the_folder_of_saved_states(
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert [line.state for line in await lines()] == ["ok", "note", "ok"]
+        # As another check does.
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        assert [line.state for line in await lines()] == ["ok", "ok"]
     assert [line.state for line in await lines()] == ["ok", "ok"]
     for other in ({"session": "0" * 64}, {"member": "bob", "session": load_session(path).digest.hex()}):
         (folder / "owner").write_text(json.dumps(owner | other))
@@ -653,6 +701,11 @@ async def test_a_wrong_proxy(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     await fails(web, "tcp", "of HTTPS_PROXY does not accept a connection", "Correct HTTPS_PROXY")
     monkeypatch.setenv("HTTPS_PROXY", "http://no-such-proxy.invalid:3128")
     await fails(web, "name", "no-such-proxy.invalid of the proxy in HTTPS_PROXY", "Correct HTTPS_PROXY")
+    # What follows the sign would be a password; what is before it is one's beginning.
+    for sign in "#?/":
+        monkeypatch.setenv("HTTPS_PROXY", f"http://alice:2026{sign}secret@127.0.0.1:3128")
+        await fails(web, "proxy", "is no URL of an HTTP proxy", "Correct HTTPS_PROXY")
+        assert not [line for line in await web.lines() if "2026" in line.text + line.todo]
     monkeypatch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1080")
     await fails(web, "proxy", "SOCKS is not supported", "Correct HTTPS_PROXY")
     # An HTTPS server is no proxy.
@@ -669,7 +722,7 @@ async def test_a_wrong_proxy(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     ("host", "first", "last", "text"),
     [
         ("localhost", -3.0, -1.0, "has expired: whoever runs localhost must renew it"),
-        ("localhost", 1.0, 2.0, "is not valid yet: is this machine's clock right?"),
+        ("localhost", 1.0, 2.0, "is not valid yet: is this machine's clock right (it shows 20"),
         ("other.example.org", -1.0, 1.0, "is of another host than localhost"),
     ],
     ids=["expired", "clock off by a day", "another host"],
@@ -681,12 +734,23 @@ async def test_a_wrong_outer_certificate(
     async with other.open():
         path = create_web_session(tmp_path / "other", PARTIES, PARAMETERS, other.port, timeouts=TIMEOUTS)
         await fails(web._replace(path=path), "outer TLS", text, "renews or corrects its certificate")
+        line = one(await web._replace(path=path).lines(), "outer TLS")
+        assert "clock of this host (`date -u`)" in line.todo
 
 
 async def test_certificates_that_are_not_trusted(web: Web, tmp_path: Path) -> None:
     await fails(web, "outer TLS", "signed by none that this machine trusts", "--ca", web=None)
     missing = smpc_dp.WebSettings(tmp_path / "none.pem")
     await fails(web, "outer TLS", "cannot read the CA certificates", "--ca", web=missing)
+
+
+async def test_a_port_of_https_where_nothing_listens(
+    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HTTPS_PROXY")
+    path = create_web_session(tmp_path / "other", PARTIES, PARAMETERS, free_port(), timeouts=TIMEOUTS)
+    site = web._replace(path=path)
+    await fails(site, "tcp", "(Connection refused)", "Whoever runs localhost starts the web server")
 
 
 async def test_a_wrong_path_and_a_server_that_is_not_started(web: Web, tmp_path: Path) -> None:
@@ -716,6 +780,12 @@ def test_certificates_are_for_an_aggregator_at_wss(path: Path) -> None:
 
 
 # Members that listen.
+
+
+async def test_a_name_to_listen_at_that_is_none(path: Path) -> None:
+    line = one(await checked(path, "aggregator", listen="no-such-host.invalid:7100"), "port")
+    assert (line.state, "ss -ltnp" in line.todo) == ("fix", False)
+    assert "give --listen 0.0.0.0:7100" in line.todo
 
 
 async def test_the_port_of_an_aggregator(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from smpc_dp.web_settings import DEFAULT
 from tests.unit.test_docs import ROOT, UsageError, parse
 
 DEPLOY = ROOT / "deploy"
@@ -87,6 +88,27 @@ def test_the_port_that_each_file_names_is_one() -> None:
     # The balancer's address in the network of the aggregator is the one whose header is believed.
     assert '"--behind", "172.30.7.2"' in texts["compose.yaml"]
     assert "ipv4_address: 172.30.7.2" in texts["compose.yaml"]
+
+
+def test_a_web_server_waits_for_pings_and_names_the_caller_itself() -> None:
+    text = (DEPLOY / "nginx.conf").read_text("utf-8")
+    seconds = [*map(int, re.findall(r"proxy_(?:read|send)_timeout (\d+)s;", text))]
+    assert len(seconds) == 2
+    assert min(seconds) > 2 * DEFAULT.ping
+    # Callers may send the header too: the last entry must be the web server's.
+    assert re.findall(r"X-Forwarded-For (.*);", text) == ["$remote_addr"]
+    assert "trusted_proxies" not in (DEPLOY / "Caddyfile").read_text("utf-8")
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_units_run_as_the_user_of_the_guide(unit: Path) -> None:
+    text = unit.read_text("utf-8")
+    [user] = re.findall(r"^User=(.+)$", text, re.MULTILINE)
+    guide = (ROOT / "docs" / "guides" / "deployment.md").read_text("utf-8")
+    assert f" /usr/sbin/nologin {user}\n" in guide
+    for file in ("session.toml", "aggregator.key"):
+        assert f"install -o {user} -m 600 {file} " in guide
+    assert "UMask=0077" in text
 
 
 def test_the_image_has_the_wheel_that_is_built() -> None:

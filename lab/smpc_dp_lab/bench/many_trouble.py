@@ -11,7 +11,7 @@ from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.identity.address import split_address
 from smpc_dp.session.member import Membership
 from smpc_dp.transport.endpoint import Endpoint, dial
-from smpc_dp.transport.interfaces import PeerChannel, PeerListener
+from smpc_dp.transport.interfaces import OnFailed, PeerChannel, PeerListener
 from smpc_dp.transport.listener import Listener
 from smpc_dp.transport.tls import Contexts
 
@@ -50,14 +50,14 @@ class SlowLine:
     def contexts(self) -> Contexts:
         return self._endpoint.contexts
 
-    async def dial(self, peer: str) -> PeerChannel:
+    async def dial(self, peer: str, on_failed: OnFailed | None = None) -> PeerChannel:
         """Dial a member through the relay."""
         address = split_address(self._endpoint.roster.member(peer).address or "")
         relay = await asyncio.start_server(
             lambda reader, writer: self._relay(address, reader, writer), "127.0.0.1", 0
         )
         port = relay.sockets[0].getsockname()[1]
-        return await dial(self._endpoint, peer, f"127.0.0.1:{port}")
+        return await dial(self._endpoint, peer, f"127.0.0.1:{port}", on_failed)
 
     async def listen(
         self,

@@ -26,6 +26,14 @@ _NOT_ALLOWED = "Give {path} to the user that runs smpc-dp (`id -un` prints it), 
 
 def folder_line(check: HostCheck, path: Path, *, is_made: bool = False) -> Line:
     """Return the line of a folder; `is_made`: whether a session makes it if it is not there."""
+    try:
+        return _folder_line(check, path, is_made=is_made)
+    except OSError as error:
+        return _refused(check, path, error)
+
+
+def _folder_line(check: HostCheck, path: Path, *, is_made: bool) -> Line:
+    """See `folder_line`; raise OSError where it cannot be seen whether there is a folder."""
     folder = path
     while is_made and not folder.exists() and folder != folder.parent:
         folder = folder.parent
@@ -36,12 +44,17 @@ def folder_line(check: HostCheck, path: Path, *, is_made: bool = False) -> Line:
     try:
         free = _write(folder)
     except OSError as error:
-        todo = _TODO.get(error.errno or 0, _NOT_ALLOWED.format(path=folder))
-        return Line(check, "fix", f"{folder}: cannot write a file ({error.strerror})", todo)
+        return _refused(check, folder, error)
     if free < LEAST_FREE:
         text = f"{folder}: {free >> 20} MiB are free, {LEAST_FREE >> 20} are the least"
         return Line(check, "fix", text, _TODO[errno.ENOSPC])
     return Line(check, "ok", f"{folder}: writable, {free >> 20} MiB free")
+
+
+def _refused(check: HostCheck, folder: Path, error: OSError) -> Line:
+    """Return the line of a folder where no file can be written."""
+    todo = _TODO.get(error.errno or 0, _NOT_ALLOWED.format(path=folder))
+    return Line(check, "fix", f"{folder}: cannot write a file ({error.strerror})", todo)
 
 
 def _write(folder: Path) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from smpc_dp.identity.address import WebAddress, is_web_address, split_address
 from smpc_dp.identity.roster import Member
 from smpc_dp.session.charging import open_ledger
 from smpc_dp.session.check.folders import folder_line
-from smpc_dp.session.check.lines import Line, brief
+from smpc_dp.session.check.lines import SKIPPED, Line, brief
 from smpc_dp.session.member import Membership, default_key
 from smpc_dp.session.refusals import evidence_file
 from smpc_dp.session.saved_session import LOCK, read_owner
@@ -33,6 +34,11 @@ _PORTS = {
 _PORT = (
     "`ss -ltnp 'sport = :{port}'` shows the process that has it: end that, or take another port in the "
     "session file of all members."
+)
+
+_NAME = (
+    "This host does not know that name: give --listen 0.0.0.0:{port}, or correct the address in the session "
+    "file."
 )
 
 
@@ -82,7 +88,8 @@ class Host:
         ledger, state, counter = self.options.ledger, self.options.state, self.options.counter
         if ledger is not None:
             yield folder_line("ledger folder", ledger.absolute().parent)
-            yield self._ledger(ledger)
+            # What it must afford follows from the membership.
+            yield self._ledger(ledger) if key.state == "ok" else Line("ledger", "skipped", SKIPPED)
         if state is not None:
             yield folder_line("state", state, is_made=True)
             yield from self._state(state)
@@ -105,7 +112,8 @@ class Host:
         try:
             check_port(host, port)
         except OSError as error:
-            todo = _PORTS.get(error.errno or 0, _PORT).format(port=port)
+            todo = _NAME if isinstance(error, socket.gaierror) else _PORTS.get(error.errno or 0, _PORT)
+            todo = todo.format(port=port)
             line = Line("port", "fix", f"{address}: cannot listen there ({error.strerror})", todo)
             return line, error.errno == errno.EADDRINUSE
         return Line("port", "ok", f"{address}: no process listens there yet"), False
@@ -116,7 +124,7 @@ class Host:
         try:
             self.membership().checkpoint_identity()
         except (ConfigError, LocalError) as error:
-            if not path.exists():
+            if _is_there(path) is False:
                 text, todo = (
                     f"{path}: there is no such file",
                     (
@@ -128,8 +136,9 @@ class Host:
                 text, todo = (
                     str(error),
                     (
-                        f"Take the key file of '{name}' in this session: `smpc-dp keygen {name} --show --out "
-                        f"{path.parent}` prints the entry of {name}.key there, to compare with the session's."
+                        f"It must be the key file of '{name}' in this session, for the user of smpc-dp "
+                        f"alone (`chmod 600 {path}`). `smpc-dp keygen {name} --show --out {path.parent}` "
+                        f"prints the entry of {name}.key there, to compare with the session's."
                     ),
                 )
             return Line("key", "fix", text, todo)
@@ -138,7 +147,7 @@ class Host:
     def _evidence(self) -> Iterator[Line]:
         """Yield a line if the party has refused further sums of the session."""
         evidence = evidence_file(self.key_file, self.member.name, self.session.digest)
-        if self.member.role == "party" and evidence.exists():
+        if self.member.role == "party" and _is_there(evidence) is True:
             todo = (
                 f"Give it to all members, who check it (`smpc-dp audit {evidence} --session {self.path}`); "
                 "make a new session with another aggregator."
@@ -158,6 +167,8 @@ class Host:
                 f"`smpc-dp ledger show {path}` shows what is spent. Name the ledger of these data; "
                 "`smpc-dp ledger create` makes one where there has been none."
             )
+            if self._is_exact:
+                todo += " The results of this session are exact: no budget pays for them, leave --ledger out."
             return Line("ledger", "fix", str(error), todo)
         if _is_locked(path.with_name(path.name + ".lock")):
             return Line(
@@ -165,6 +176,11 @@ class Host:
             )
         affords = ", and affords a request" if task.has_vectors else ""
         return Line("ledger", "ok", f"{path}: the ledger of '{self.member.name}'{affords}")
+
+    @property
+    def _is_exact(self) -> bool:
+        """Whether a release of the session has no differential privacy."""
+        return task_of(self.session).has_vectors and self.membership().event().exact
 
     def _state(self, folder: Path) -> Iterator[Line]:
         """Yield the lines about saved states that are in their folder already."""
@@ -195,6 +211,14 @@ class Host:
             yield Line("temporary files", "fix", str(error), todo)
 
 
+def _is_there(path: Path) -> bool | None:
+    """Tell whether a file is there; None where that cannot be seen."""
+    try:
+        return path.exists()
+    except OSError:
+        return None
+
+
 def _is_locked(path: Path) -> bool:
     """Tell whether another process holds the lock of a file; one that is not there is not made."""
     try:
@@ -202,9 +226,13 @@ def _is_locked(path: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Shared: another check at the same time is no process of the member.
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+    except OSError:
+        # Without locks there: the line of the folder says so.
+        return False
     finally:
         os.close(lock)
     return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 from pathlib import Path
 
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
@@ -22,11 +23,16 @@ async def check_member(path: Path, name: str, options: HostOptions) -> list[Line
     Raises ConfigError for a name that is not in the roster, and for options that do not fit the session.
     """
     try:
+        # Nobody may ever write into one, and opening it would wait for that.
+        if stat.S_ISFIFO((await asyncio.to_thread(path.stat)).st_mode):
+            return [_unreadable(f"{path}: is a pipe, not a file")]
         session = await asyncio.to_thread(load_session, path)
     except ConfigError as error:
         return [_unusable(path, str(issue)) for issue in error.issues]
     except LocalError as error:
-        return [_unusable(path, str(error))]
+        return [_unreadable(str(error))]
+    except OSError as error:
+        return [_unreadable(f"{path}: cannot read the session file ({error.strerror})")]
     aggregator = session.roster.aggregator
     if options.web is not None and not is_web_address((aggregator and aggregator.address) or ""):
         reason = "is for an aggregator at wss://, which this session has not"
@@ -69,6 +75,12 @@ def _member_of(session: SessionFile, name: str, path: Path) -> Member:
 def _unusable(path: Path, fault: str) -> Line:
     """Return the line about a session file that cannot be used."""
     todo = f"Correct it, for all members alike: `smpc-dp roster {path}` must print them."
+    return Line("session", "fix", fault, todo)
+
+
+def _unreadable(fault: str) -> Line:
+    """Return the line about a session file that cannot be read."""
+    todo = "Name the session file that all members have, as a file that this user (`id -un`) may read."
     return Line("session", "fix", fault, todo)
 
 

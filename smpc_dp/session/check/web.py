@@ -47,6 +47,11 @@ class WebWay:
         )
         addresses = await _step("name", web_dial.look_up(route), todo)
         on_passed("name", f"{named} is {', '.join(addresses)}")
+        if not proxy:
+            todo = (
+                f"Whoever runs {host} starts the web server, or the aggregator, that has port {address.port} "
+                f"there, and opens it in the firewall. {todo}"
+            )
         talk = await _step("tcp", web_dial.reach(route, addresses, outer, self._endpoint.silence), todo)
         on_passed("tcp", f"{named} accepts connections")
         try:
@@ -61,7 +66,8 @@ class WebWay:
             transport = await _step(
                 "outer TLS",
                 web_dial.secure(route, talk, outer),
-                f"Whoever runs {host} renews or corrects its certificate; where a firewall inspects TLS, "
+                f"Compare the clock of this host (`date -u`). If it is right, whoever runs {host} renews or "
+                "corrects its certificate; where a firewall inspects TLS, "
                 "name its certificates with --ca. The members' own TLS is another one, inside of this.",
             )
             on_passed("outer TLS", f"{host} has a certificate that this host trusts")

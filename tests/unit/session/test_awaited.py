@@ -62,6 +62,26 @@ def test_work_that_ends_by_itself_is_followed() -> None:
     assert [event.text for event in events] == ["waits for hub (not connected) to connect, until 00:00:55"]
 
 
+def test_a_line_says_why_the_last_attempt_has_failed() -> None:
+    events: list[Event] = []
+
+    async def main() -> None:
+        waiting = Awaited("ann", lambda _: False, events.append)
+        waiting.begin(0, "", lambda: ["hub"])
+        waiting.failed("Connection refused")
+        assert await waiting.follow(asyncio.sleep(6.0, "done"), 60.0) == "done"
+        # Another wait has had no attempt yet.
+        waiting.begin(0, "", lambda: ["hub"])
+        assert await waiting.follow(asyncio.sleep(6.0, "done"), 60.0) == "done"
+
+    run_virtually(main)
+    why = "Connection refused; `smpc-dp check` says what to do"
+    assert [event.text for event in events] == [
+        f"waits for hub (not connected: {why}) to connect, until 00:00:55",
+        "waits for hub (not connected) to connect, until 00:00:55",
+    ]
+
+
 def test_a_party_says_that_it_waits_for_the_aggregator(tmp_path: Path) -> None:
     given = {"length": 1, "lower": 0, "upper": 9, "kind": "integer", "corrupt": 0.0}
     member = Membership.load(create_local_session(tmp_path, NAMES, given, timeouts=TIMEOUTS), "ann")

@@ -42,7 +42,7 @@ class Endpoint:
         self.calls: list[float] = []
         self.channels: list[Pipe] = []
 
-    async def dial(self, _peer: str) -> Any:
+    async def dial(self, _peer: str, _on_failed: object = None) -> Any:
         await self.ready.wait()
         self.calls.append(asyncio.get_running_loop().time())
         near, far = connect("ann", AGGREGATOR, 0.0)
