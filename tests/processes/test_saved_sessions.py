@@ -332,7 +332,19 @@ async def test_who_comes_back_after_its_exclusion_is_told_at_once(tmp_path: Path
         others = [asyncio.create_task(session.sum(name, "round 1")) for name in PARTIES[2:]]
         # The request waits a step for alice, and then for bob.
         later = asyncio.create_task(session.crash_at("bob", "participants", "round 1"))
-        await session.crash_at("alice", "start", "round 1")
+        alice, begun = await session.open("alice"), asyncio.Event()
+        asked = asyncio.create_task(alice.sum([1], label="round 1"))
+
+        def watch(event: Event) -> None:
+            if event.step == "advertise" and not begun.is_set():
+                # Before she is sent `start`.
+                begun.set()
+                asked.cancel()
+                alice._requests.connection.connections.abort()
+
+        session.watch = watch
+        await begun.wait()
+        await crash(alice, asked)
         await later
         async with asyncio.timeout(10.0):
             with pytest.raises(smpc_dp.TimeoutFault, match="this party's vector is in no total"):

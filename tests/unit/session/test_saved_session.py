@@ -628,7 +628,8 @@ def test_a_folder_of_another_user_is_named(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "exists", refuse)
-        with pytest.raises(LocalError, match=r"counter/owner: cannot be used \(Permission denied\)"):
+        denied = r"counter/owner: cannot read the owner of a state \(Permission denied\)"
+        with pytest.raises(LocalError, match=denied):
             SavedSessionState(member, **folders)
     # It is not locked any more.
     SavedSessionState(member, **folders)
