@@ -42,6 +42,21 @@ async def test_messages_of_every_size(net: Net, size: int) -> None:
         assert (sender.bytes_sent, receiver.bytes_received) == (size, size)
 
 
+async def test_connections_of_a_loop_read_into_one_buffer(net: Net) -> None:
+    """Messages of several connections at once come whole, and no connection keeps a buffer of its own."""
+    server, sent, channels = await net.listen(), [os.urandom(3 * MIB) for _ in range(3)], []
+    for name in ("alice", "bob", "carol"):
+        channels.append((await net.dial(name, server.address), await server.channel()))
+    ends = [end for both in channels for end in both]
+    buffers = {id(end._writer.transport._ssl_protocol._ssl_buffer) for end in ends}  # type: ignore[attr-defined]
+    assert len(buffers) == 1
+    calls = []
+    for (mine, theirs), message in zip(channels, sent, strict=True):
+        calls += [mine.send(message), theirs.send(message[::-1]), mine.receive(), theirs.receive()]
+    received = [got for got in await asyncio.gather(*calls) if got is not None]
+    assert received == [got for message in sent for got in (message[::-1], message)]
+
+
 async def test_messages_in_order_from_many_senders(net: Net) -> None:
     mine, theirs = await net.pair()
     sent = [bytes([number]) * (300_000 + number) for number in range(12)]
