@@ -24,6 +24,7 @@ from smpc_dp.errors import (
 )
 from smpc_dp.transport import framing, tls
 from smpc_dp.transport.inbox import Budgets, Inbox, Message
+from smpc_dp.transport.read_buffers import decrypted_view
 from smpc_dp.transport.sockets import unsent
 
 CLOSE_SECONDS = 2.0
@@ -102,7 +103,7 @@ class Stream(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
 
         asyncio leaves what does not fit for its next turn, and drops it if the peer has closed by then.
         """
-        self._buffer = memoryview(bytearray(max(0, sizehint) + TLS_RECORD))
+        self._buffer = decrypted_view(max(0, sizehint) + TLS_RECORD)
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:

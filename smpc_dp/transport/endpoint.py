@@ -21,7 +21,7 @@ from smpc_dp.transport.difference import DescribedSession
 from smpc_dp.transport.inbox import Budgets
 from smpc_dp.transport.interfaces import OnFailed
 from smpc_dp.transport.listener import BACKUP, Listener, OnChannel, SocketListener
-from smpc_dp.transport.read_buffer import share_read_buffer
+from smpc_dp.transport.read_buffers import share_read_buffer
 from smpc_dp.transport.sockets import SILENCE_SECONDS, pauses, reason_of, tune
 from smpc_dp.transport.strangers import STRANGERS
 from smpc_dp.web_settings import WebSettings

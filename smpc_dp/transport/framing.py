@@ -26,12 +26,14 @@ HEADER = struct.Struct(">IB")
 DATA, BYE, PING, PONG, TWICE = 1, 2, 3, 4, 5
 CONTROL = (PING, PONG, TWICE)
 
-# Bytes of a message that are read at once; so many are read before its budget admits it.
+# Bytes of a message that are read before its budget admits it.
 PIECE = 1 << 16
+# Bytes of an admitted message that are taken at once, if so many have come.
+_READ_BYTES = 1 << 18
 # Seconds between two looks at the messages that are received while others wait.
 LOOK_SECONDS = 0.25
 # Bytes passed to TLS between two checks of the backpressure.
-_WRITE_BYTES = 1 << 17
+_WRITE_BYTES = 1 << 18
 
 
 class Share:
@@ -71,11 +73,16 @@ class Share:
         return MemorySpool() if spools is None else spools.spool(self.total)
 
     def add(self, count: int) -> None:
-        """Count further bytes, which are about to be read; there must be room for those of a slow message."""
+        """Count further bytes, before they are stored; there must be room for those of a slow message.
+
+        Raises TimeoutError where the budget has ended the message.
+        """
         self.received += count
         if self._slow is not None:
             self._slow.make_room(self, count)
             self._held += count
+        if self.stopped:
+            raise TimeoutError
 
     def look(self, waited: float) -> tuple[int, float]:
         """Count the bytes since the last look, and the seconds for which others have waited since then.
@@ -322,8 +329,10 @@ async def _read_rest(
                 await _read_header(reader, peer, remaining, on_control)
                 frame = min(remaining, MAX_FRAME)
             while frame:
-                share.add(min(frame, PIECE))
-                piece = await _exactly(reader, min(frame, PIECE), peer)
+                piece = await reader.read(min(frame, _READ_BYTES))
+                if not piece:
+                    raise _cut(peer, share.received, share.total)
+                share.add(len(piece))
                 spool.write(piece)
                 frame -= len(piece)
                 remaining -= len(piece)
@@ -350,7 +359,9 @@ async def _exactly(reader: asyncio.StreamReader, count: int, peer: str) -> bytes
     try:
         return await reader.readexactly(count)
     except asyncio.IncompleteReadError as error:
-        got = len(error.partial)
-        raise ConnectionError(
-            f"the connection to {peer} ended inside a frame, {got} of {count} bytes had come"
-        ) from None
+        raise _cut(peer, len(error.partial), count) from None
+
+
+def _cut(peer: str, got: int, count: int) -> ConnectionError:
+    """Return the error of a connection that has ended when so many of `count` bytes had come."""
+    return ConnectionError(f"the connection to {peer} ended inside a frame, {got} of {count} bytes had come")

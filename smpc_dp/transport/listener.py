@@ -20,7 +20,7 @@ from smpc_dp.transport import handshake, tls
 from smpc_dp.transport.accept_loop import AcceptLoop, OnRefused
 from smpc_dp.transport.channel import CLOSE_SECONDS, Channel, ChannelClosed, Stream, now
 from smpc_dp.transport.difference import DescribedSession
-from smpc_dp.transport.read_buffer import share_read_buffer
+from smpc_dp.transport.read_buffers import share_read_buffer
 from smpc_dp.transport.sockets import tune
 from smpc_dp.transport.strangers import HANDSHAKE_SECONDS, Strangers
 from smpc_dp.web_settings import WebSettings
