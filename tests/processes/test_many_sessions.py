@@ -41,7 +41,7 @@ GIVEN: dict[str, object] = {
     "corrupt": 0.0,
 }
 TIMEOUTS = Timeouts(connect=60.0, step=30.0, gather=60.0)
-WAIT = 20.0
+WAIT = 300.0
 
 
 @pytest.fixture(autouse=True)
