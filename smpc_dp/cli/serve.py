@@ -55,9 +55,9 @@ def serve(
         raise ConfigError.at("--listen", str(error), ConfigCheck.FORMAT) from None
     # One that comes too early must not end this process.
     with hangups_ignored():
-        found = find_sessions(sessions)
-        issues = [issue for of_session in found.issues.values() for issue in of_session]
-        if not found.sessions:
+        content = find_sessions(sessions)
+        issues = [issue for of_session in content.issues.values() for issue in of_session]
+        if not content.sessions:
             reason = f"{sessions} has no folder with a {FILE}"
             raise ConfigError(issues) if issues else ConfigError.at("--sessions", reason, ConfigCheck.MISSING)
         for issue in issues:
@@ -72,8 +72,8 @@ def serve(
             again = asyncio.Event()
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
             async with metering.serving():
-                told = (watch_of, _report, _tell)
-                await serve_sessions(sessions, found.sessions, host, port, web, *told, again=again)
+                watchers = (watch_of, _report, _print)
+                await serve_sessions(sessions, content.sessions, host, port, web, *watchers, again=again)
 
         code = run_child(partial(exit_code, compute, "serve", events=False), supervised=False)
     raise typer.Exit(code)
@@ -85,14 +85,14 @@ def _show(name: str, event: Event) -> None:
         return
     request = f"request {event.request}: " if event.request else ""
     detail = f": {event.detail}" if event.detail and event.kind in ("done", "failed") else ""
-    _tell(name, f"{request}{event.text}{detail}")
+    _print(name, f"{request}{event.text}{detail}")
 
 
 def _report(name: str, error: SmpcError) -> None:
     """Print why a session is not served."""
-    _tell(name, f"is not served: {error}")
+    _print(name, f"is not served: {error}")
 
 
-def _tell(name: str, text: str) -> None:
+def _print(name: str, text: str) -> None:
     """Print what becomes of a session; of none where it has no name."""
     print_note(f"{time.strftime('%H:%M:%S')} {name or 'sessions'}: {text}")

@@ -76,14 +76,14 @@ class RequestServer:
         *,
         is_endless: bool = False,
         state: SessionState | None = None,
-        ending: asyncio.Event | None = None,
+        stop: asyncio.Event | None = None,
     ) -> None:
         """`is_endless`: whether a request waits for parties, however long none is connected.
 
-        `state`: what the aggregator keeps of its session. `ending`: as of `serve`.
+        `state`: what the aggregator keeps of its session. `stop`: as of `serve`.
         """
         self._state = state or SessionState()
-        self._ending = ending
+        self._stop = stop
         self._is_endless = is_endless
         self._membership = membership
         self._make = membership.maker(role)
@@ -353,15 +353,13 @@ class RequestServer:
                 lacking = members - operations.heard
                 for hello in askers.take_late():
                     self._refuse_early(hello, operations, lacking, askers.enough)
-            if self.is_ending and not (operations.heard or askers.opened or early):
+            if self.is_stopping and not (operations.heard or askers.opened or early):
                 return None
             some = askers.opened or early or timer.connecting or self._is_endless
             if not (some or any(map(self._pool.is_live, names))):
                 left = requested.group is None or not any(map(self._pool.is_live, self._pool.connections))
                 return None if number > 1 and left else []
-            until = min(
-                timer.pause(), askers.until, math.inf if self._ending is None else now() + LOOK_SECONDS
-            )
+            until = min(timer.pause(), askers.until, math.inf if self._stop is None else now() + LOOK_SECONDS)
             inbound = early.pop(0) if early else await self._pool.next(until)
             if inbound is not None:
                 await self._hear(drive, inbound, operations, askers)
@@ -378,9 +376,9 @@ class RequestServer:
         return [*held, *early]
 
     @property
-    def is_ending(self) -> bool:
+    def is_stopping(self) -> bool:
         """Whether no further request is served."""
-        return self._ending is not None and self._ending.is_set()
+        return self._stop is not None and self._stop.is_set()
 
     def following(self, number: int) -> int:
         """Return the next request; of an endless wait the latest one that enough for a run have reached.
@@ -625,7 +623,7 @@ async def serve(  # noqa: PLR0913 - each can be left out
     web: WebSettings | None = None,
     state: StateFolder | None = None,
     counter: str | os.PathLike[str] | None = None,
-    ending: asyncio.Event | None = None,
+    stop: asyncio.Event | None = None,
 ) -> list[Result | RecordResult | StatisticResult | SmpcError]:
     """Run the aggregator of a session until `requests` are served.
 
@@ -648,7 +646,7 @@ async def serve(  # noqa: PLR0913 - each can be left out
         state, counter: folders as of `connect`: a process that is started again goes on with the request that
             was under way, and serves those that are left of `requests`. It waits for a party whose connection
             is lost until the time of the step is over.
-        ending: once it is set, the aggregator ends when no request is under way, and takes leave of parties.
+        stop: once it is set, the aggregator ends when no request is under way, and takes leave of parties.
 
     Returns:
         For each request its sum, its answers or its statistic, or the error that it ended with.
@@ -674,7 +672,7 @@ async def serve(  # noqa: PLR0913 - each can be left out
             role=role,
             is_endless=requests == 0,
             state=opened,
-            ending=ending,
+            stop=stop,
         )
         return await serve_requests(membership, opening, requests)
     finally:
@@ -691,7 +689,7 @@ async def serve_requests(
     following = membership.parameters
     async with opening as server:
         number, last = await asyncio.to_thread(server.span, requests)
-        while not server.is_ending and (not last or number <= last):
+        while not server.is_stopping and (not last or number <= last):
             ended = await server.request(number)
             if ended is None:
                 break
@@ -753,7 +751,7 @@ async def open_aggregator(
     role: MakeAggregator = make_aggregator,
     is_endless: bool = False,
     state: SessionState | None = None,
-    ending: asyncio.Event | None = None,
+    stop: asyncio.Event | None = None,
 ) -> AsyncIterator[RequestServer]:
     """Listen for the parties of a session, and close all connections at the end; arguments as of `serve`."""
     host, port = membership.address(listen_on)
@@ -773,7 +771,7 @@ async def open_aggregator(
                     role,
                     is_endless=is_endless,
                     state=state,
-                    ending=ending,
+                    stop=stop,
                 )
                 await pool.close()
             finally:

@@ -40,7 +40,7 @@ class HostMember:
     # What it keeps of its session, which whoever opened it closes; None: nothing.
     state: SessionState | None = None
     # Of an aggregator that serves sums until it is stopped: as of `serve`.
-    ending: asyncio.Event | None = None
+    stop: asyncio.Event | None = None
 
     def input_among(self, suffixes: Collection[str]) -> Path:
         """Return the file of its vector, record or data, by default one beside the session file.

@@ -15,6 +15,7 @@ import stat
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError, SmpcError
@@ -59,14 +60,14 @@ class HostedSession:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundSessions:
+class SessionFolder:
     """What a folder has: sessions that can be served, and by name why others cannot."""
 
     sessions: tuple[HostedSession, ...]
     issues: dict[str, tuple[ConfigIssue, ...]]
 
 
-def find_sessions(folder: Path, first: Collection[str] = ()) -> FoundSessions:
+def find_sessions(folder: Path, first: Collection[str] = ()) -> SessionFolder:
     """Return the sessions in `session.toml` of the folders in a folder, and why others cannot be served.
 
     `first`: the names of those that keep their paths, where others have the same. Raises LocalError if the
@@ -104,7 +105,7 @@ def find_sessions(folder: Path, first: Collection[str] = ()) -> FoundSessions:
             issues[name] = (ConfigIssue(str(file), reason, ConfigCheck.DUPLICATE),)
         else:
             sessions.append(session)
-    return FoundSessions(tuple(sessions), issues)
+    return SessionFolder(tuple(sessions), issues)
 
 
 def _hosted(file: Path) -> HostedSession:
@@ -162,11 +163,11 @@ async def serve_sessions(
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """A session that is served; `ending` is set once it is to end."""
+    """A session that is served; `stop` is set once it is to end."""
 
     session: HostedSession
     task: asyncio.Task[bool]
-    ending: asyncio.Event = field(default_factory=asyncio.Event)
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class _Hosting:
@@ -200,13 +201,23 @@ class _Hosting:
         self._make_threads(len(self._served) + len(sessions))
         for session in sessions:
             self._server.expect(session.path)
-            ending = asyncio.Event()
-            name, watch = session.aggregator.name, self._watch_of(session)
-            given = {"web": self._web, "ending": ending}
-            member = HostMember(session.file, name, None, None, None, None, None, None, watch, **given)
-            task = asyncio.create_task(_serve(session, member, ending, self._on_problem))
-            task.add_done_callback(lambda _task, session=session: self._ended(session))
-            self._served[session.name] = _Served(session, task, ending)
+            stop = asyncio.Event()
+            member = HostMember(
+                session.file,
+                session.aggregator.name,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                self._watch_of(session),
+                web=self._web,
+                stop=stop,
+            )
+            task = asyncio.create_task(_serve(session, member, stop, self._on_problem))
+            task.add_done_callback(partial(self._ended, session))
+            self._served[session.name] = _Served(session, task, stop)
             self._on_change(session.name, f"serves {session.aggregator.address} at port {self._server.port}")
 
     async def look(self) -> None:
@@ -215,24 +226,24 @@ class _Hosting:
         These end when no request is under way. One whose file is changed, or wrong, is served as before.
         """
         try:
-            found = await asyncio.to_thread(find_sessions, self._folder, {*self._served})
+            content = await asyncio.to_thread(find_sessions, self._folder, {*self._served})
         except LocalError as error:
             self._on_change("", f"nothing is changed: {error}")
             return
-        sessions = {session.name: session for session in found.sessions}
-        there = sessions.keys() | found.issues.keys()
+        sessions = {session.name: session for session in content.sessions}
+        there = sessions.keys() | content.issues.keys()
         for name, served in self._served.items():
-            if served.ending.is_set():
+            if served.stop.is_set():
                 continue
             if name not in there:
                 is_sum = served.session.loaded.described.is_sum
                 until = "when no request is under way" if is_sum else "after its last request"
                 self._on_change(name, f"{served.session.file} is gone: ends {until}")
-                served.ending.set()
+                served.stop.set()
             else:
-                self._compare(served.session, sessions.get(name), found.issues.get(name, ()))
-        for name in sorted(found.issues.keys() - self._served.keys()):
-            self._on_problem(name, ConfigError(found.issues[name]))
+                self._compare(served.session, sessions.get(name), content.issues.get(name, ()))
+        for name in sorted(content.issues.keys() - self._served.keys()):
+            self._on_problem(name, ConfigError(content.issues[name]))
         self._over = {name: digest for name, digest in self._over.items() if name in there}
         self._begin_new(sessions)
 
@@ -251,33 +262,33 @@ class _Hosting:
         self.begin(added)
 
     def _compare(
-        self, served: HostedSession, found: HostedSession | None, issues: Sequence[ConfigIssue]
+        self, served: HostedSession, current: HostedSession | None, issues: Sequence[ConfigIssue]
     ) -> None:
         """Say of a session that is served what in its file is not taken."""
         stays = f"the session goes on with the digest {served.loaded.digest.hex()}"
-        if found is None:
+        if current is None:
             self._on_change(served.name, f"{stays}; not taken: {ConfigError(issues)}")
-        elif changed := _change(served, found.loaded):
+        elif changed := _change(served, current.loaded):
             self._on_change(served.name, f"{changed}, which is not taken: {stays}")
-        elif found.loaded.timeouts != served.loaded.timeouts:
-            self._on_change(served.name, f"{found.file} has other timeouts, which are not taken: {stays}")
+        elif current.loaded.timeouts != served.loaded.timeouts:
+            self._on_change(served.name, f"{current.file} has other timeouts, which are not taken: {stays}")
 
-    def _ended(self, session: HostedSession) -> None:
-        """Forget a session that is served no more."""
+    def _ended(self, session: HostedSession, task: asyncio.Task[bool]) -> None:
+        """Forget a session that is served no more, whose task has ended."""
         served = self._served.pop(session.name, None)
         if served is None:
             return
         self._server.forget(session.path)
-        error = asyncio.CancelledError() if served.task.cancelled() else served.task.exception()
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is not None:
             # An error of this program in one session is none of the others.
             _LOG.error("%s: its aggregator failed", session.name, exc_info=error)
             self._on_problem(session.name, LocalError(f"its aggregator failed: {error!r}"))
-        elif served.ending.is_set():
+        elif served.stop.is_set():
             self._on_change(session.name, "has ended")
             # Another one may wait for its path.
             self._again.set()
-        elif served.task.result():
+        elif task.result():
             self._over[session.name] = session.loaded.digest
 
     async def end(self) -> None:
@@ -313,11 +324,11 @@ def _check_unchanged(session: HostedSession) -> None:
 
 
 async def _serve(
-    session: HostedSession, member: HostMember, ending: asyncio.Event, on_problem: OnProblem
+    session: HostedSession, member: HostMember, stop: asyncio.Event, on_problem: OnProblem
 ) -> bool:
     """Serve one session to its end; return whether it ended well."""
     task, pause = task_of(session.loaded), 0.0
-    while not ending.is_set():
+    while not stop.is_set():
         try:
             if pause:
                 await asyncio.to_thread(_check_unchanged, session)
@@ -327,7 +338,7 @@ async def _serve(
             on_problem(session.name, error)
             pause = min(2 * pause, LONGEST_PAUSE) or FIRST_PAUSE
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ending.wait(), pause)
+                await asyncio.wait_for(stop.wait(), pause)
         except SmpcError as error:
             on_problem(session.name, error)
             return False

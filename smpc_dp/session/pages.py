@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from smpc_dp.errors import LocalError, VerificationError
 from smpc_dp.identity.address import WebAddress
 from smpc_dp.session.member import Membership
-from smpc_dp.transport.listener import Listener
+from smpc_dp.transport.interfaces import PeerListener
 
 if TYPE_CHECKING:
     from smpc_dp.transport.web_listener import WebListener
@@ -27,7 +27,7 @@ _KNOWN_LOGS = 4_096
 
 
 @contextlib.asynccontextmanager
-async def serving_pages(membership: Membership, folder: Path, listener: Listener) -> AsyncIterator[None]:
+async def serving_pages(membership: Membership, folder: Path, listener: PeerListener) -> AsyncIterator[None]:
     """Show the logs of the session in a folder until the end of the block, where the settings say so.
 
     `listener`: that of the aggregator.

@@ -397,7 +397,7 @@ def test_wrong_folders_and_addresses_are_refused(tmp_path: Path, monkeypatch: py
         raise PermissionError(errno.EACCES, "Permission denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr(many_sessions.os, "scandir", scandir)
+        patch.setattr(os, "scandir", scandir)
         assert "cannot read the folder of sessions (Permission denied)" in refused(tmp_path)
     # Who stops this process by SIGHUP does so again.
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL

@@ -63,8 +63,9 @@ class VectorTask(Task):
         if role == "aggregator":
             from smpc_dp.session.aggregator import serve
 
-            own = {"board": host.board, "web": host.web, "state": host.state, "ending": host.ending}
-            served = await serve(host.session, **named, **own)
+            served = await serve(
+                host.session, **named, board=host.board, web=host.web, state=host.state, stop=host.stop
+            )
         else:
             named["requests"] = requests or None
             served = await load_session(host.session).described.serving[role](host.session, **named)
