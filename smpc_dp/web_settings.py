@@ -52,7 +52,7 @@ class WebSettings:
             reason = f"{self.ping:g} is not in {LEAST_PING:g} to {MOST_PING:g} seconds"
             raise ConfigError.at("ping", reason, ConfigCheck.RANGE)
         if (self.certificate is None) != (self.certificate_key is None):
-            reason = "certificate and certificate_key go together: give both, or neither behind a balancer"
+            reason = "a certificate and its key go together: give both, or neither behind a balancer"
             raise ConfigError.at("certificate", reason, ConfigCheck.MISSING)
         networks(self.proxies)
 

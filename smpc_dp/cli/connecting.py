@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from smpc_dp.errors import ConfigError, ConfigIssue
 from smpc_dp.web_settings import PING_SECONDS, WebSettings
 
 KeyFile = Annotated[Path | None, typer.Option("--key", help="Identity file; default keys/NAME.key.")]
@@ -63,6 +64,9 @@ MetricsPort = Annotated[
     ),
 ]
 
+# Options of the settings that can be wrong.
+_OPTIONS = {"ping": "--ping", "certificate": "--tls-certificate", "proxies": "--behind"}
+
 
 def web_settings(
     ca: Path | None,
@@ -73,7 +77,11 @@ def web_settings(
     *,
     pages: bool,
 ) -> WebSettings | None:
-    """Return the settings of connections over HTTPS; None if none is given."""
+    """Return the settings of connections over HTTPS, None if none is given; raise ConfigError for options."""
     seconds = PING_SECONDS if ping is None else ping
-    settings = WebSettings(ca, seconds, certificate, certificate_key, tuple(behind or ()), pages)
+    try:
+        settings = WebSettings(ca, seconds, certificate, certificate_key, tuple(behind or ()), pages)
+    except ConfigError as error:
+        issues = [ConfigIssue(_OPTIONS[field], reason, check) for field, reason, check in error.issues]
+        raise ConfigError(issues) from None
     return None if settings == WebSettings() else settings

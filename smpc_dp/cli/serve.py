@@ -53,6 +53,7 @@ def serve(
         host, port = split_address(listen)
     except ValueError as error:
         raise ConfigError.at("--listen", str(error), ConfigCheck.FORMAT) from None
+    web = web_settings(None, None, certificate, certificate_key, behind, pages=pages) or WebSettings()
     # One that comes too early must not end this process.
     with hangups_ignored():
         content = find_sessions(sessions)
@@ -62,7 +63,6 @@ def serve(
             raise ConfigError(issues) if issues else ConfigError.at("--sessions", reason, ConfigCheck.MISSING)
         for issue in issues:
             print_note(f"not served: {issue}")
-        web = web_settings(None, None, certificate, certificate_key, behind, pages=pages) or WebSettings()
         metering = Metering(metrics)
 
         def watch_of(session: HostedSession) -> OnEvent:

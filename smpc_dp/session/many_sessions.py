@@ -90,8 +90,7 @@ def find_sessions(folder: Path, first: Collection[str] = ()) -> SessionFolder:
             continue
         except ConfigError as error:
             issues[name] = tuple(
-                ConfigIssue(f"{file}: {where}" if where not in ("", str(file)) else str(file), reason, check)
-                for where, reason, check in error.issues
+                ConfigIssue(_where(file, where), reason, check) for where, reason, check in error.issues
             )
             continue
         except (LocalError, OSError) as error:
@@ -106,6 +105,13 @@ def find_sessions(folder: Path, first: Collection[str] = ()) -> SessionFolder:
         else:
             sessions.append(session)
     return SessionFolder(tuple(sessions), issues)
+
+
+def _where(file: Path, where: str) -> str:
+    """Return the location of an issue with the name of the file, which it may begin with."""
+    if where.startswith(str(file)):
+        return where
+    return f"{file}: {where}" if where else str(file)
 
 
 def _hosted(file: Path) -> HostedSession:
@@ -218,7 +224,7 @@ class _Hosting:
             task = asyncio.create_task(_serve(session, member, stop, self._on_problem))
             task.add_done_callback(partial(self._ended, session))
             self._served[session.name] = _Served(session, task, stop)
-            self._on_change(session.name, f"serves {session.aggregator.address} at port {self._server.port}")
+            self._on_change(session.name, f"begins: {session.aggregator.address} at port {self._server.port}")
 
     async def look(self) -> None:
         """Read the folder again: serve sessions that were added, and end those whose file is gone.
