@@ -250,8 +250,18 @@ async def test_slow_steps_of_sessions_do_not_hold_up_another(
         free.set()
 
 
-async def test_sessions_are_added_and_removed_while_others_are_served(hosted: Hosted, tmp_path: Path) -> None:
+async def test_sessions_are_added_and_removed_while_others_are_served(
+    hosted: Hosted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One is removed while a request is under way, one while it waits; one comes to the place of another."""
+    heard: set[str] = set()
+    hold = Operations.hold
+
+    def held(self: Operations, inbound: InboundEvent) -> None:
+        heard.add(inbound.peer)
+        hold(self, inbound)
+
+    monkeypatch.setattr(Operations, "hold", held)
     outside = tmp_path / "outside"
     outside.mkdir()
     hosted.move("three", outside / "three")
