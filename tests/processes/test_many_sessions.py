@@ -76,7 +76,7 @@ class Hosted:
 
     async def told(self, name: str, text: str) -> str:
         """Return what was said of a session, once it was."""
-        async with asyncio.timeout(WAIT):
+        async with asyncio.timeout(60.0):
             while not (said := [said for of, said in self.changes if of == name and text in said]):
                 await asyncio.sleep(0.02)
         return said[-1]
