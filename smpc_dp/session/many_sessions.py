@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -173,7 +173,7 @@ class _Served:
 
     session: HostedSession
     task: asyncio.Task[bool]
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    stop: asyncio.Event
 
 
 class _Hosting:
@@ -200,6 +200,8 @@ class _Hosting:
         self._served: dict[str, _Served] = {}
         # By name the digests of those that have ended well: they have no further requests.
         self._over: dict[str, bytes] = {}
+        # Paths for which sessions of the folder wait.
+        self._wanted: set[str] = set()
         self._threads = 0
 
     def begin(self, sessions: Sequence[HostedSession]) -> None:
@@ -257,13 +259,14 @@ class _Hosting:
         """Serve those of the sessions of the folder that are not served, and have not ended well."""
         paths = {served.session.path: name for name, served in self._served.items()}
         added = []
+        self._wanted.clear()
         for name, session in sessions.items():
             if name in self._served or self._over.get(name) == session.loaded.digest:
                 continue
             if (other := paths.get(session.path)) is None:
                 added.append(session)
             else:
-                # The folder is read again when that has ended.
+                self._wanted.add(session.path)
                 self._on_change(name, f"waits for the path {session.path} until the session in {other} ends")
         self.begin(added)
 
@@ -292,10 +295,11 @@ class _Hosting:
             self._on_problem(session.name, LocalError(f"its aggregator failed: {error!r}"))
         elif served.stop.is_set():
             self._on_change(session.name, "has ended")
-            # Another one may wait for its path.
-            self._again.set()
         elif task.result():
             self._over[session.name] = session.loaded.digest
+        if served.stop.is_set() or session.path in self._wanted:
+            # Another one may have come to its place, or wait for its path.
+            self._again.set()
 
     async def end(self) -> None:
         """Cut all sessions off."""

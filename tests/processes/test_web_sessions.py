@@ -16,8 +16,9 @@ import pytest
 import smpc_dp
 from smpc_dp.errors import ConfigError
 from smpc_dp.session.events import Event
-from smpc_dp.session.local import free_port
+from smpc_dp.session.local import create_local_session, free_port
 from smpc_dp.session.session_file import Timeouts, load_session
+from tests.command import smpc_dp as command
 from tests.outer_certificates import Authority
 from tests.relays import ConnectProxy, Relay
 from tests.web_sessions import create_web_session
@@ -254,3 +255,14 @@ async def test_an_auditor_takes_the_log_from_the_port_of_the_aggregator(tmp_path
             with await asyncio.to_thread(urllib.request.urlopen, page) as answer:
                 assert b"Parties and their states" in answer.read()
         await asyncio.wait_for(served, WAIT)
+
+
+def test_pages_are_for_an_aggregator_at_wss(tmp_path: Path) -> None:
+    path = create_web_session(tmp_path / "web", PARTIES, GIVEN, 1)
+    own = create_local_session(tmp_path / "tcp", PARTIES, GIVEN)
+    refused = command("party", str(path), "--as", "alice", "--pages")
+    assert refused.returncode == 2
+    assert "--pages is for the aggregator, and 'alice' is a party" in " ".join(refused.stderr.split())
+    refused = command("party", str(own), "--as", "aggregator", "--pages")
+    assert refused.returncode == 1
+    assert "settings of HTTPS are for an aggregator at wss://" in " ".join(refused.stderr.split())
