@@ -248,8 +248,8 @@ async def test_an_auditor_takes_the_log_from_the_port_of_the_aggregator(tmp_path
             ]
             results = await asyncio.gather(*(session.average([3.0, 4.0]) for session in sessions))
             log = f"http://127.0.0.1:{listened}/smpc/board/board.jsonl"
-            given = {"session": path, "run": results[0].evidence.run_id.hex()}
-            report = await asyncio.to_thread(smpc_dp.audit, log, **given)
+            run = results[0].evidence.run_id.hex()
+            report = await asyncio.to_thread(smpc_dp.audit, log, session=path, run=run)
             assert report.ok, report.conclusion
             page = f"http://127.0.0.1:{listened}/smpc/board/parties"
             with await asyncio.to_thread(urllib.request.urlopen, page) as answer:
