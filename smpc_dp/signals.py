@@ -30,3 +30,13 @@ def unwind_on_signals() -> Iterator[None]:
     finally:
         for number in changed:
             signal.signal(number, before[number])
+
+
+@contextlib.contextmanager
+def hangups_ignored() -> Iterator[None]:
+    """Ignore SIGHUP in this process until the end of the block, but where an event loop handles it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)

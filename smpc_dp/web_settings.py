@@ -31,6 +31,8 @@ class WebSettings:
         certificate, certificate_key: of an aggregator that ends the outer TLS itself: the files (PEM) of its
             chain and its private key. By default it listens for plain HTTP, behind what ends TLS.
         proxies: of an aggregator: addresses or networks whose header `X-Forwarded-For` it believes.
+        pages: of an aggregator: whether everybody who reaches its address is shown its logs, at PATH/board/
+            below it: names of parties, settings, and all that an audit reads.
         server: of an aggregator: the HTTP server that sessions of one process share, which then has these
             settings; by default each listens alone.
 
@@ -42,6 +44,7 @@ class WebSettings:
     certificate: Path | None = None
     certificate_key: Path | None = None
     proxies: tuple[str, ...] = ()
+    pages: bool = False
     server: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -49,7 +52,7 @@ class WebSettings:
             reason = f"{self.ping:g} is not in {LEAST_PING:g} to {MOST_PING:g} seconds"
             raise ConfigError.at("ping", reason, ConfigCheck.RANGE)
         if (self.certificate is None) != (self.certificate_key is None):
-            reason = "certificate and certificate_key go together: give both, or neither behind a balancer"
+            reason = "a certificate and its key go together: give both, or neither behind a balancer"
             raise ConfigError.at("certificate", reason, ConfigCheck.MISSING)
         networks(self.proxies)
 

@@ -13,6 +13,7 @@ import typer
 from rich.table import Column, Table
 
 import smpc_dp
+from smpc_dp.cli.connecting import CaFile, KeyFile, ListenOn
 from smpc_dp.console.output import console, print_json
 from smpc_dp.session.check.host import HostOptions
 from smpc_dp.session.check.lines import Line
@@ -25,11 +26,8 @@ _STYLES = {"ok": "", "note": "yellow", "fix": "red"}
 def check(
     session: Annotated[Path, typer.Argument(help="The session file.")],
     name: Annotated[str, typer.Option("--as", help="Which member of the roster this host is.")],
-    key: Annotated[Path | None, typer.Option(help="Identity file; default keys/NAME.key.")] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(help="Who is called by others: host:port to bind, if not the roster's address."),
-    ] = None,
+    key: KeyFile = None,
+    listen: ListenOn = None,
     ledger: Annotated[
         Path | None, typer.Option(help="Party: its privacy ledger; nothing is charged.")
     ] = None,
@@ -43,12 +41,7 @@ def check(
         Path | None,
         typer.Option(help="Aggregator: folder for logs; default board beside the session file."),
     ] = None,
-    ca: Annotated[
-        Path | None,
-        typer.Option(
-            help="Party, of an aggregator at wss://: certificates (PEM) to trust, beside the system's."
-        ),
-    ] = None,
+    ca: CaFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check files, folders and connections of one member.

@@ -11,6 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from smpc_dp.cli import statistic as statistics
+from smpc_dp.cli.connecting import (
+    Behind,
+    CaFile,
+    Certificate,
+    CertificateKey,
+    KeyFile,
+    ListenOn,
+    MetricsPort,
+    Pages,
+    PingSeconds,
+    web_settings,
+)
 from smpc_dp.cli.member import exit_code, reported_member
 from smpc_dp.cli.metering import Metering
 from smpc_dp.cli.reporting import Reporting, ReportPath
@@ -26,7 +38,6 @@ from smpc_dp.session.planned import tolerance_lines
 from smpc_dp.session.session_file import load_session
 from smpc_dp.session.session_state import check_can_save
 from smpc_dp.session.tasks import find_task, task_of
-from smpc_dp.web_settings import PING_SECONDS, WebSettings
 
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role, Roster
@@ -48,7 +59,7 @@ def party(
             "inputs/NAME beside the session file, with one of these endings.",
         ),
     ] = None,
-    key: Annotated[Path | None, typer.Option(help="Identity file; default keys/NAME.key.")] = None,
+    key: KeyFile = None,
     operation: Annotated[
         Operation | None, typer.Option(help="Party: what to compute; default average.")
     ] = None,
@@ -60,10 +71,7 @@ def party(
         int | None,
         typer.Option(min=1, help="Party: the request that its vector is for; default 1, the first one."),
     ] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(help="Who is called by others: host:port to bind, if not the roster's address."),
-    ] = None,
+    listen: ListenOn = None,
     requests: Annotated[
         int | None,
         typer.Option(
@@ -108,41 +116,13 @@ def party(
         Path | None,
         typer.Option(help="Party: fetch the log of a verifiable run, audit it, and keep it there."),
     ] = None,
-    ca: Annotated[
-        Path | None,
-        typer.Option(
-            help="Party, of an aggregator at wss://: certificates (PEM) to trust, beside the system's."
-        ),
-    ] = None,
-    ping: Annotated[
-        float | None,
-        typer.Option(
-            help=f"Party, of an aggregator at wss://: seconds between pings; default {PING_SECONDS:g}."
-        ),
-    ] = None,
-    certificate: Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-certificate",
-            help="Aggregator at wss:// that no balancer is before: its chain for HTTPS (PEM).",
-        ),
-    ] = None,
-    certificate_key: Annotated[
-        Path | None, typer.Option("--tls-key", help="The private key of --tls-certificate (PEM).")
-    ] = None,
-    behind: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Aggregator at wss://: address or network of a balancer, whose header X-Forwarded-For is "
-            "believed; may be given several times."
-        ),
-    ] = None,
-    metrics: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=65535, help="Aggregator: port of this machine for Prometheus, at /metrics; 0: any."
-        ),
-    ] = None,
+    ca: CaFile = None,
+    ping: PingSeconds = None,
+    certificate: Certificate = None,
+    certificate_key: CertificateKey = None,
+    behind: Behind = None,
+    pages: Pages = False,
+    metrics: MetricsPort = None,
     report: ReportPath = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     events: Annotated[bool, typer.Option("--events", hidden=True)] = False,
@@ -171,7 +151,12 @@ def party(
         },
         aggregator={"--board": board, "--metrics": metrics},
         listening={"--requests": requests, "--listen": listen},
-        https={"--tls-certificate": certificate, "--tls-key": certificate_key, "--behind": behind},
+        https={
+            "--tls-certificate": certificate,
+            "--tls-key": certificate_key,
+            "--behind": behind,
+            "--pages": pages or None,
+        },
     )
     requested = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
     if requested is not None:
@@ -190,7 +175,7 @@ def party(
     shown: OnEvent = print_event if events else partial(_show, first, endless=endless)
     metering = Metering(metrics)
     watch = metering.watched(loaded.digest, Reporting.watched(reporting, shown))
-    web = _web_settings(ca, ping, certificate, certificate_key, behind)
+    web = web_settings(ca, ping, certificate, certificate_key, behind, pages=pages)
     own = task_of(loaded)
     given: dict[str, object] = {**sums, "--requests": requests, "--audit": audit, "--report": report}
     # What else a statistic of pairs has is not for the session's own task to refuse.
@@ -255,19 +240,6 @@ def _refuse_for_others(
         _refuse_given(party, f"is for parties, and '{name}' is the {role}")
     if role == "server":
         _refuse_given(aggregator, f"is for an aggregator, and '{name}' is a server")
-
-
-def _web_settings(
-    ca: Path | None,
-    ping: float | None,
-    certificate: Path | None,
-    certificate_key: Path | None,
-    behind: list[str] | None,
-) -> WebSettings | None:
-    """Return the settings of connections over HTTPS; None if none is given."""
-    seconds = PING_SECONDS if ping is None else ping
-    settings = WebSettings(ca, seconds, certificate, certificate_key, tuple(behind or ()))
-    return None if settings == WebSettings() else settings
 
 
 def _is_called(roster: Roster) -> bool:

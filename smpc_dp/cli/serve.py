@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import time
 from functools import partial
 from pathlib import Path
@@ -9,6 +11,14 @@ from typing import Annotated
 
 import typer
 
+from smpc_dp.cli.connecting import (
+    Behind,
+    Certificate,
+    CertificateKey,
+    MetricsPort,
+    Pages,
+    web_settings,
+)
 from smpc_dp.cli.member import exit_code
 from smpc_dp.cli.metering import Metering
 from smpc_dp.console.output import print_note
@@ -16,7 +26,8 @@ from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.identity.address import split_address
 from smpc_dp.session.events import Event, OnEvent
 from smpc_dp.session.launcher import run_child
-from smpc_dp.session.many_sessions import HostedSession, find_sessions, serve_sessions
+from smpc_dp.session.many_sessions import FILE, HostedSession, find_sessions, serve_sessions
+from smpc_dp.signals import hangups_ignored
 from smpc_dp.web_settings import WebSettings
 
 
@@ -26,66 +37,62 @@ def serve(
         typer.Option(help="Folder with a folder for each session: its session.toml, and keys beside it."),
     ],
     listen: Annotated[str, typer.Option(help="host:port to bind.")] = "127.0.0.1:8080",
-    certificate: Annotated[
-        Path | None,
-        typer.Option("--tls-certificate", help="Without a balancer before: the chain for HTTPS (PEM)."),
-    ] = None,
-    certificate_key: Annotated[
-        Path | None, typer.Option("--tls-key", help="The private key of --tls-certificate (PEM).")
-    ] = None,
-    behind: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Address or network of a balancer, whose header X-Forwarded-For is believed; may be given "
-            "several times."
-        ),
-    ] = None,
-    metrics: Annotated[
-        int | None,
-        typer.Option(min=0, max=65535, help="Port of this machine for Prometheus, at /metrics; 0: any."),
-    ] = None,
+    certificate: Certificate = None,
+    certificate_key: CertificateKey = None,
+    behind: Behind = None,
+    pages: Pages = False,
+    metrics: MetricsPort = None,
 ) -> None:
     """Serve several sessions in one process, until it is stopped.
 
     The aggregator of each has an address wss://host/path, with a path of its own. A session whose files are
-    wrong is named, and the others are served.
+    wrong is named, and the others are served. After SIGHUP the folder is read again: sessions that were added
+    are served, and those whose folders are gone end.
     """
     try:
         host, port = split_address(listen)
     except ValueError as error:
         raise ConfigError.at("--listen", str(error), ConfigCheck.FORMAT) from None
-    hosted, issues = find_sessions(sessions)
-    if not hosted:
-        reason = f"{sessions} has no session that can be served"
-        raise ConfigError(issues) if issues else ConfigError.at("--sessions", reason, ConfigCheck.MISSING)
-    for issue in issues:
-        print_note(f"not served: {issue}")
-    web = WebSettings(certificate=certificate, certificate_key=certificate_key, proxies=tuple(behind or ()))
-    metering = Metering(metrics)
+    web = web_settings(None, None, certificate, certificate_key, behind, pages=pages) or WebSettings()
+    # One that comes too early must not end this process.
+    with hangups_ignored():
+        content = find_sessions(sessions)
+        issues = [issue for of_session in content.issues.values() for issue in of_session]
+        if not content.sessions:
+            reason = f"{sessions} has no folder with a {FILE}"
+            raise ConfigError(issues) if issues else ConfigError.at("--sessions", reason, ConfigCheck.MISSING)
+        for issue in issues:
+            print_note(f"not served: {issue}")
+        metering = Metering(metrics)
 
-    def watch_of(session: HostedSession) -> OnEvent:
-        return metering.watched(session.loaded.digest, partial(_show, session))
+        def watch_of(session: HostedSession) -> OnEvent:
+            return metering.watched(session.loaded.digest, partial(_show, session.name))
 
-    def listening(bound: int) -> None:
-        for session in hosted:
-            print_note(f"{session.name}: serves {session.aggregator.address} at port {bound}")
+        async def compute() -> None:
+            again = asyncio.Event()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
+            async with metering.serving():
+                watchers = (watch_of, _report, _print)
+                await serve_sessions(sessions, content.sessions, host, port, web, *watchers, again=again)
 
-    async def compute() -> None:
-        async with metering.serving():
-            await serve_sessions(hosted, host, port, web, watch_of, _report, listening)
-
-    raise typer.Exit(run_child(partial(exit_code, compute, "serve", events=False), supervised=False))
+        code = run_child(partial(exit_code, compute, "serve", events=False), supervised=False)
+    raise typer.Exit(code)
 
 
-def _show(session: HostedSession, event: Event) -> None:
+def _show(name: str, event: Event) -> None:
     """Print an event of a session but traffic."""
     if event.kind == "traffic":
         return
     request = f"request {event.request}: " if event.request else ""
     detail = f": {event.detail}" if event.detail and event.kind in ("done", "failed") else ""
-    print_note(f"{time.strftime('%H:%M:%S')} {session.name}: {request}{event.text}{detail}")
+    _print(name, f"{request}{event.text}{detail}")
 
 
-def _report(session: HostedSession, error: SmpcError) -> None:
+def _report(name: str, error: SmpcError) -> None:
     """Print why a session is not served."""
-    print_note(f"{time.strftime('%H:%M:%S')} {session.name}: is not served: {error}")
+    _print(name, f"is not served: {error}")
+
+
+def _print(name: str, text: str) -> None:
+    """Print what becomes of a session; of none where it has no name."""
+    print_note(f"{time.strftime('%H:%M:%S')} {name or 'sessions'}: {text}")

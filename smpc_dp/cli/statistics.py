@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from smpc_dp.cli.connecting import CaFile, KeyFile
 from smpc_dp.cli.member import exit_code, reported_member
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.console.output import check_can_write, deliver, print_note
@@ -34,14 +35,11 @@ def statistics(
     table: Annotated[
         Path | None, typer.Option(help="Its rows (.csv, .parquet); default inputs/NAME.csv or .parquet.")
     ] = None,
-    key: Annotated[Path | None, typer.Option(help="Identity file; default keys/NAME.key.")] = None,
+    key: KeyFile = None,
     ledger: Annotated[
         Path | None, typer.Option(help="Its privacy ledger, charged before anything of its rows leaves.")
     ] = None,
-    ca: Annotated[
-        Path | None,
-        typer.Option(help="Of an aggregator at wss://: certificates (PEM) to trust, beside the system's."),
-    ] = None,
+    ca: CaFile = None,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     simultaneous: Annotated[
         bool, typer.Option("--simultaneous", help="The level is that of all intervals together.")

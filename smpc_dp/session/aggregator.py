@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -40,6 +41,7 @@ from smpc_dp.session.exchange.states import Relayed
 from smpc_dp.session.member import Membership, aggregator_name, requests_of
 from smpc_dp.session.opening import open_state
 from smpc_dp.session.operations import HELLOS, Operations, is_hello, leaving_error, small
+from smpc_dp.session.pages import serving_pages
 from smpc_dp.session.session_state import LostRunError, SessionState, StateFolder
 from smpc_dp.session.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
 from smpc_dp.wire.abort import LEAVE, QUIT, TEXTS
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
 # After the last request logs are shown for at most so many step times: no party can keep an aggregator for
 # ever.
 LINGER_STEPS = 10
+# Seconds between two looks whether an aggregator that waits for parties is to end.
+LOOK_SECONDS = 1.0
 
 _LOG = logging.getLogger("smpc_dp.session")
 
@@ -72,12 +76,14 @@ class RequestServer:
         *,
         is_endless: bool = False,
         state: SessionState | None = None,
+        stop: asyncio.Event | None = None,
     ) -> None:
         """`is_endless`: whether a request waits for parties, however long none is connected.
 
-        `state`: what the aggregator keeps of its session.
+        `state`: what the aggregator keeps of its session. `stop`: as of `serve`.
         """
         self._state = state or SessionState()
+        self._stop = stop
         self._is_endless = is_endless
         self._membership = membership
         self._make = membership.maker(role)
@@ -347,11 +353,13 @@ class RequestServer:
                 lacking = members - operations.heard
                 for hello in askers.take_late():
                     self._refuse_early(hello, operations, lacking, askers.enough)
+            if self.is_stopping and not (operations.heard or askers.opened or early):
+                return None
             some = askers.opened or early or timer.connecting or self._is_endless
             if not (some or any(map(self._pool.is_live, names))):
                 left = requested.group is None or not any(map(self._pool.is_live, self._pool.connections))
                 return None if number > 1 and left else []
-            until = min(timer.pause(), askers.until)
+            until = min(timer.pause(), askers.until, math.inf if self._stop is None else now() + LOOK_SECONDS)
             inbound = early.pop(0) if early else await self._pool.next(until)
             if inbound is not None:
                 await self._hear(drive, inbound, operations, askers)
@@ -366,6 +374,11 @@ class RequestServer:
         self.beside = BESIDE.get(step) if requested.group is None else None
         # Events that came before the request began, and were not processed, count as well.
         return [*held, *early]
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether no further request is served."""
+        return self._stop is not None and self._stop.is_set()
 
     def following(self, number: int) -> int:
         """Return the next request; of an endless wait the latest one that enough for a run have reached.
@@ -610,6 +623,7 @@ async def serve(  # noqa: PLR0913 - each can be left out
     web: WebSettings | None = None,
     state: StateFolder | None = None,
     counter: str | os.PathLike[str] | None = None,
+    stop: asyncio.Event | None = None,
 ) -> list[Result | RecordResult | StatisticResult | SmpcError]:
     """Run the aggregator of a session until `requests` are served.
 
@@ -632,6 +646,7 @@ async def serve(  # noqa: PLR0913 - each can be left out
         state, counter: folders as of `connect`: a process that is started again goes on with the request that
             was under way, and serves those that are left of `requests`. It waits for a party whose connection
             is lost until the time of the step is over.
+        stop: once it is set, the aggregator ends when no request is under way, and takes leave of parties.
 
     Returns:
         For each request its sum, its answers or its statistic, or the error that it ended with.
@@ -657,6 +672,7 @@ async def serve(  # noqa: PLR0913 - each can be left out
             role=role,
             is_endless=requests == 0,
             state=opened,
+            stop=stop,
         )
         return await serve_requests(membership, opening, requests)
     finally:
@@ -673,7 +689,7 @@ async def serve_requests(
     following = membership.parameters
     async with opening as server:
         number, last = await asyncio.to_thread(server.span, requests)
-        while not last or number <= last:
+        while not server.is_stopping and (not last or number <= last):
             ended = await server.request(number)
             if ended is None:
                 break
@@ -735,6 +751,7 @@ async def open_aggregator(
     role: MakeAggregator = make_aggregator,
     is_endless: bool = False,
     state: SessionState | None = None,
+    stop: asyncio.Event | None = None,
 ) -> AsyncIterator[RequestServer]:
     """Listen for the parties of a session, and close all connections at the end; arguments as of `serve`."""
     host, port = membership.address(listen_on)
@@ -742,12 +759,24 @@ async def open_aggregator(
     endpoint = membership.endpoint(aggregator=True)
     listener = await endpoint.listen(host, port, pool.welcome, pool.refused)
     try:
-        yield RequestServer(
-            membership, pool, on_event, watch, kernels, logs, role, is_endless=is_endless, state=state
-        )
-        await pool.close()
+        async with serving_pages(membership, logs.folder, listener):
+            try:
+                yield RequestServer(
+                    membership,
+                    pool,
+                    on_event,
+                    watch,
+                    kernels,
+                    logs,
+                    role,
+                    is_endless=is_endless,
+                    state=state,
+                    stop=stop,
+                )
+                await pool.close()
+            finally:
+                pool.abort()
     finally:
-        pool.abort()
         try:
             await listener.close()
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager
@@ -38,6 +39,8 @@ class HostMember:
     web: WebSettings | None = None
     # What it keeps of its session, which whoever opened it closes; None: nothing.
     state: SessionState | None = None
+    # Of an aggregator that serves sums until it is stopped: as of `serve`.
+    stop: asyncio.Event | None = None
 
     def input_among(self, suffixes: Collection[str]) -> Path:
         """Return the file of its vector, record or data, by default one beside the session file.

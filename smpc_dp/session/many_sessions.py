@@ -1,16 +1,21 @@
 """Several sessions in one process, behind one HTTP server, each at the path of its aggregator's address.
 
 Each has its own budgets, files and tasks, and the steps of its requests run in threads: one that fails, is
-slow, or has no parties, leaves the others alone.
+slow, or has no parties, leaves the others alone. The folder is read again when it is asked for: sessions are
+added and removed, and none that is served changes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+import os
+import stat
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError, SmpcError
@@ -22,7 +27,7 @@ from smpc_dp.session.session_file import SessionFile, load_session
 from smpc_dp.session.tasks import task_of
 from smpc_dp.transport.sockets import SILENCE_SECONDS
 from smpc_dp.transport.strangers import STRANGERS
-from smpc_dp.transport.web_server import open_server
+from smpc_dp.transport.web_server import WebServer, open_server
 from smpc_dp.web_settings import WebSettings
 
 FILE = "session.toml"
@@ -31,8 +36,10 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 # Threads for the steps of each session, so that a few slow ones do not hold up the others.
 THREADS = 4
 
-# Told that a session cannot be served, for this reason, now or any more.
-OnProblem = Callable[["HostedSession", SmpcError], None]
+# Told that the session with a name cannot be served, for this reason, now or any more.
+OnProblem = Callable[[str, SmpcError], None]
+# Told in a sentence what becomes of the session with a name.
+OnChange = Callable[[str, str], None]
 
 _LOG = logging.getLogger("smpc_dp.session")
 
@@ -52,44 +59,67 @@ class HostedSession:
         return WebAddress.parse(self.aggregator.address or "").path
 
 
-def find_sessions(folder: Path) -> tuple[list[HostedSession], list[ConfigIssue]]:
+@dataclass(frozen=True, slots=True)
+class SessionFolder:
+    """What a folder has: sessions that can be served, and by name why others cannot."""
+
+    sessions: tuple[HostedSession, ...]
+    issues: dict[str, tuple[ConfigIssue, ...]]
+
+
+def find_sessions(folder: Path, first: Collection[str] = ()) -> SessionFolder:
     """Return the sessions in `session.toml` of the folders in a folder, and why others cannot be served.
 
-    Raises LocalError if the folder cannot be read.
+    `first`: the names of those that keep their paths, where others have the same. Raises LocalError if the
+    folder cannot be read.
     """
     try:
-        files = sorted(folder.glob(f"*/{FILE}"))
-        if not folder.is_dir():
-            raise LocalError(f"{folder}: no such folder")
+        # Not by `glob`, which passes over what it may not read.
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if entry.is_dir()]
     except OSError as error:
-        raise LocalError(f"{folder}: cannot read the folder ({error.strerror})") from None
+        raise LocalError(f"{folder}: cannot read the folder of sessions ({error.strerror})") from None
     sessions: list[HostedSession] = []
-    issues: list[ConfigIssue] = []
+    issues: dict[str, tuple[ConfigIssue, ...]] = {}
     paths: dict[str, str] = {}
-    for file in files:
+    for name in sorted(names, key=lambda name: (name not in first, name)):
+        file = folder / name / FILE
         try:
             session = _hosted(file)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
         except ConfigError as error:
-            issues += [
-                ConfigIssue(f"{file}: {where}" if where not in ("", str(file)) else str(file), reason, check)
-                for where, reason, check in error.issues
-            ]
+            issues[name] = tuple(
+                ConfigIssue(_where(file, where), reason, check) for where, reason, check in error.issues
+            )
             continue
-        except LocalError as error:
+        except (LocalError, OSError) as error:
             reason = str(error).removeprefix(f"{file}: ")
-            issues.append(ConfigIssue(str(file), reason, ConfigCheck.FORMAT))
+            if isinstance(error, OSError):
+                reason = f"cannot be read ({error.strerror})"
+            issues[name] = (ConfigIssue(str(file), reason, ConfigCheck.FORMAT),)
             continue
-        if (other := paths.setdefault(session.path, session.name)) != session.name:
+        if (other := paths.setdefault(session.path, name)) != name:
             reason = f"the path {session.path} is that of the session in {other}"
-            issues.append(ConfigIssue(str(file), reason, ConfigCheck.DUPLICATE))
+            issues[name] = (ConfigIssue(str(file), reason, ConfigCheck.DUPLICATE),)
         else:
             sessions.append(session)
-    return sessions, issues
+    return SessionFolder(tuple(sessions), issues)
+
+
+def _where(file: Path, where: str) -> str:
+    """Return the location of an issue with the name of the file, which it may begin with."""
+    if where.startswith(str(file)):
+        return where
+    return f"{file}: {where}" if where else str(file)
 
 
 def _hosted(file: Path) -> HostedSession:
-    """Return the session of a file; raises ConfigError or LocalError if it cannot be served."""
-    if not file.is_file():
+    """Return the session of a file; raises ConfigError or LocalError if it cannot be served.
+
+    Raises OSError if there is no such file, or it cannot be asked for.
+    """
+    if not stat.S_ISREG(file.stat().st_mode):
         # A named pipe would be waited for.
         raise LocalError(f"{file}: is no file")
     loaded = load_session(file)
@@ -101,68 +131,225 @@ def _hosted(file: Path) -> HostedSession:
 
 
 async def serve_sessions(
+    folder: Path,
     sessions: Sequence[HostedSession],
     host: str,
     port: int,
     web: WebSettings,
     watch_of: Callable[[HostedSession], OnEvent] = lambda _session: ignore,
-    on_problem: OnProblem = lambda _session, _error: None,
-    on_listening: Callable[[int], None] = lambda _port: None,
+    on_problem: OnProblem = lambda _name, _error: None,
+    on_change: OnChange = lambda _name, _text: None,
+    *,
+    again: asyncio.Event | None = None,
 ) -> None:
-    """Serve sessions at `host`:`port` until all have ended: those of sums end when this is cancelled.
+    """Serve sessions of a folder at `host`:`port` until this is cancelled.
 
-    `watch_of` makes the watcher of a session's events; `on_listening` is told the port. A session that this
-    machine cannot serve, for its disk say, is served again later; one whose files are wrong is not. The event
-    loop gets threads for all of them. Raises LocalError if nothing can listen there, or the files of the
-    outer TLS are wrong.
+    `watch_of` makes the watcher of a session's events. A session that this machine cannot serve, for its disk
+    say, is served again later; one whose files are wrong is not. Each time `again` is set, the folder is read
+    again, as of `_Hosting.look`. The event loop gets threads for all of them. Raises LocalError if nothing
+    can listen there, or the files of the outer TLS are wrong.
     """
 
     def refused(who: str, error: SmpcError) -> None:
         _LOG.warning("refused %s: %s", who, error)
 
-    threads = ThreadPoolExecutor(THREADS * (len(sessions) + 1))
-    asyncio.get_running_loop().set_default_executor(threads)
+    again = again or asyncio.Event()
     server = await open_server(host, port, web, STRANGERS, SILENCE_SECONDS, refused, "sessions")
-    shared = replace(web, server=server)
-    for session in sessions:
-        server.expect(session.path)
-    on_listening(server.port)
-    serving = {
-        asyncio.create_task(_serve(session, shared, watch_of(session), on_problem)): session
-        for session in sessions
-    }
-    running = set(serving)
+    hosting = _Hosting(folder, server, web, watch_of, on_problem, on_change, again)
     try:
-        while running:
-            ended, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in ended:
-                server.forget(serving[task].path)
-                error = asyncio.CancelledError() if task.cancelled() else task.exception()
-                if error is not None:
-                    # An error of this program in one session is none of the others.
-                    _LOG.error("%s: its aggregator failed", serving[task].name, exc_info=error)
-                    on_problem(serving[task], LocalError(f"its aggregator failed: {error!r}"))
+        hosting.begin(sessions)
+        while True:
+            await again.wait()
+            again.clear()
+            await hosting.look()
     finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await hosting.end()
         await server.close()
 
 
-async def _serve(session: HostedSession, web: WebSettings, watch: OnEvent, on_problem: OnProblem) -> None:
-    """Serve one session to its end."""
-    member = HostMember(
-        session.file, session.aggregator.name, None, None, None, None, None, None, watch, web=web
-    )
-    task, pause = task_of(session.loaded), FIRST_PAUSE
-    while True:
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """A session that is served; `stop` is set once it is to end."""
+
+    session: HostedSession
+    task: asyncio.Task[bool]
+    stop: asyncio.Event
+
+
+class _Hosting:
+    """Sessions that are served behind one HTTP server."""
+
+    def __init__(
+        self,
+        folder: Path,
+        server: WebServer,
+        web: WebSettings,
+        watch_of: Callable[[HostedSession], OnEvent],
+        on_problem: OnProblem,
+        on_change: OnChange,
+        again: asyncio.Event,
+    ) -> None:
+        """Arguments as of `serve_sessions`."""
+        self._folder = folder
+        self._server = server
+        self._web = replace(web, server=server)
+        self._watch_of = watch_of
+        self._on_problem = on_problem
+        self._on_change = on_change
+        self._again = again
+        self._served: dict[str, _Served] = {}
+        # By name the digests of those that have ended well: they have no further requests.
+        self._over: dict[str, bytes] = {}
+        # Paths for which sessions of the folder wait.
+        self._wanted: set[str] = set()
+        self._threads = 0
+
+    def begin(self, sessions: Sequence[HostedSession]) -> None:
+        """Serve sessions."""
+        self._make_threads(len(self._served) + len(sessions))
+        for session in sessions:
+            self._server.expect(session.path)
+            stop = asyncio.Event()
+            member = HostMember(
+                session.file,
+                session.aggregator.name,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                self._watch_of(session),
+                web=self._web,
+                stop=stop,
+            )
+            task = asyncio.create_task(_serve(session, member, stop, self._on_problem))
+            task.add_done_callback(partial(self._ended, session))
+            self._served[session.name] = _Served(session, task, stop)
+            self._on_change(session.name, f"begins: {session.aggregator.address} at port {self._server.port}")
+
+    async def look(self) -> None:
+        """Read the folder again: serve sessions that were added, and end those whose file is gone.
+
+        These end when no request is under way. One whose file is changed, or wrong, is served as before.
+        """
         try:
-            await task.serve(member, "aggregator", 0, [])
-            return
+            content = await asyncio.to_thread(find_sessions, self._folder, {*self._served})
         except LocalError as error:
-            on_problem(session, error)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
-        except SmpcError as error:
-            on_problem(session, error)
+            self._on_change("", f"nothing is changed: {error}")
             return
+        sessions = {session.name: session for session in content.sessions}
+        there = sessions.keys() | content.issues.keys()
+        for name, served in self._served.items():
+            if served.stop.is_set():
+                continue
+            if name not in there:
+                is_sum = served.session.loaded.described.is_sum
+                until = "when no request is under way" if is_sum else "after its last request"
+                self._on_change(name, f"{served.session.file} is gone: ends {until}")
+                served.stop.set()
+            else:
+                self._compare(served.session, sessions.get(name), content.issues.get(name, ()))
+        for name in sorted(content.issues.keys() - self._served.keys()):
+            self._on_problem(name, ConfigError(content.issues[name]))
+        self._over = {name: digest for name, digest in self._over.items() if name in there}
+        self._begin_new(sessions)
+
+    def _begin_new(self, sessions: dict[str, HostedSession]) -> None:
+        """Serve those of the sessions of the folder that are not served, and have not ended well."""
+        paths = {served.session.path: name for name, served in self._served.items()}
+        added = []
+        self._wanted.clear()
+        for name, session in sessions.items():
+            if name in self._served or self._over.get(name) == session.loaded.digest:
+                continue
+            if (other := paths.get(session.path)) is None:
+                added.append(session)
+            else:
+                self._wanted.add(session.path)
+                self._on_change(name, f"waits for the path {session.path} until the session in {other} ends")
+        self.begin(added)
+
+    def _compare(
+        self, served: HostedSession, current: HostedSession | None, issues: Sequence[ConfigIssue]
+    ) -> None:
+        """Say of a session that is served what in its file is not taken."""
+        stays = f"the session goes on with the digest {served.loaded.digest.hex()}"
+        if current is None:
+            self._on_change(served.name, f"{stays}; not taken: {ConfigError(issues)}")
+        elif changed := _change(served, current.loaded):
+            self._on_change(served.name, f"{changed}, which is not taken: {stays}")
+        elif current.loaded.timeouts != served.loaded.timeouts:
+            self._on_change(served.name, f"{current.file} has other timeouts, which are not taken: {stays}")
+
+    def _ended(self, session: HostedSession, task: asyncio.Task[bool]) -> None:
+        """Forget a session that is served no more, whose task has ended."""
+        served = self._served.pop(session.name, None)
+        if served is None:
+            return
+        self._server.forget(session.path)
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None:
+            # An error of this program in one session is none of the others.
+            _LOG.error("%s: its aggregator failed", session.name, exc_info=error)
+            self._on_problem(session.name, LocalError(f"its aggregator failed: {error!r}"))
+        elif served.stop.is_set():
+            self._on_change(session.name, "has ended")
+        elif task.result():
+            self._over[session.name] = session.loaded.digest
+        if served.stop.is_set() or session.path in self._wanted:
+            # Another one may have come to its place, or wait for its path.
+            self._again.set()
+
+    async def end(self) -> None:
+        """Cut all sessions off."""
+        tasks = [served.task for served in self._served.values()]
+        self._served.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _make_threads(self, sessions: int) -> None:
+        """Give the event loop threads for so many sessions, and for reading the folder."""
+        if sessions <= self._threads:
+            return
+        self._threads = sessions
+        # What was begun in those before goes on there.
+        threads = ThreadPoolExecutor(THREADS * (sessions + 1))
+        asyncio.get_running_loop().set_default_executor(threads)
+
+
+def _change(session: HostedSession, loaded: SessionFile) -> str:
+    """Return what the file of a session has become, as it is read now; "" for the same session."""
+    if loaded.digest == session.loaded.digest:
+        return ""
+    return f"{session.file} is now of a session with the digest {loaded.digest.hex()}"
+
+
+def _check_unchanged(session: HostedSession) -> None:
+    """Raise ConfigError unless the file of a session is as it was; else as `load_session`."""
+    if changed := _change(session, load_session(session.file)):
+        reason = f"{changed}, and was of {session.loaded.digest.hex()}"
+        raise ConfigError.at("", reason, ConfigCheck.DIFFERS)
+
+
+async def _serve(
+    session: HostedSession, member: HostMember, stop: asyncio.Event, on_problem: OnProblem
+) -> bool:
+    """Serve one session to its end; return whether it ended well."""
+    task, pause = task_of(session.loaded), 0.0
+    while not stop.is_set():
+        try:
+            if pause:
+                await asyncio.to_thread(_check_unchanged, session)
+            await task.serve(member, "aggregator", 0, [])
+            return True
+        except LocalError as error:
+            on_problem(session.name, error)
+            pause = min(2 * pause, LONGEST_PAUSE) or FIRST_PAUSE
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), pause)
+        except SmpcError as error:
+            on_problem(session.name, error)
+            return False
+    return False

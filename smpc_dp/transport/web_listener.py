@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+
+from starlette.routing import Route
 
 from smpc_dp.transport import tls
 from smpc_dp.transport.accept_loop import AcceptLoop, OnRefused
@@ -41,11 +43,16 @@ class WebListener(Listener):
     def port(self) -> int:
         return self._server.port
 
+    def show(self, pages: Sequence[Route]) -> None:
+        """Answer with pages below the path of the session, until the listener is closed."""
+        self._server.show(self._path, pages)
+
     async def close(self) -> None:
         if not self._is_shared:
             await self._server.close()
             return
         self._server.remove(self._path)
+        self._server.hide(self._path)
         for connection in self._admitting:
             self._server.accepting.drop(connection)
 

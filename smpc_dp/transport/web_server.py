@@ -1,5 +1,7 @@
 """HTTP server of an aggregator: sessions by the paths of their addresses, and pages (Starlette and uvicorn).
 
+Pages are those of the server itself, and below the path of a session those of its logs.
+
 uvicorn speaks HTTP/1.1 up to a page's answer or the upgrade; `websocket` takes over from there. Connections
 are accepted as those over TCP, and bounded alike: uvicorn alone would wait for a request for ever.
 """
@@ -12,12 +14,13 @@ import ipaddress
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request as PageRequest
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -35,14 +38,21 @@ from smpc_dp.transport.websocket import MESSAGE_BYTES, WebSocketTransport
 from smpc_dp.web_settings import Network, WebSettings, networks
 
 HEAD_BYTES = 1 << 14
-# Pages that are answered at a time; seconds for an answer, unless the page says more.
+# Below the path of a session: its pages.
+BOARD = "/board"
+# Pages of a session, or of the server, that are answered at a time; seconds for an answer, unless the page
+# says more.
 MOST_ANSWERS = 16
 ANSWER_SECONDS = 10.0
+# Threads that make pages: the event loop of sessions waits for few of them where they all compute.
+MAKERS = 2
 # Characters of a text that is the port behind an address in a header.
 _PORT = frozenset("0123456789")
 
 # Admits the byte stream of a connection, which comes from an address, to a session.
 Admit = Callable[["WebSocketTransport", socket.socket, str, AcceptLoop], Awaitable[None]]
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger("smpc_dp.transport")
 
@@ -75,6 +85,8 @@ class WebServer:
         self.answering: set[Call] = set()
         # Paths of sessions that are not served at the moment.
         self._expected: set[str] = set()
+        self._pages = _Pages(self, pages)
+        self.making = asyncio.Semaphore(MAKERS)
         self._on_refused = on_refused
         self._silence = silence
         self._proxies = networks(settings.proxies)
@@ -86,7 +98,7 @@ class WebServer:
             }
             self._outer = {"ssl": context, **limits}
         self._config = Config(
-            _Pages(self, pages),
+            self._pages,
             http=_Http,
             ws=_Upgrade,
             lifespan="off",
@@ -131,6 +143,14 @@ class WebServer:
     def remove(self, path: str) -> None:
         """Admit nobody at a path any more."""
         self._sites.pop(path, None)
+
+    def show(self, path: str, pages: Sequence[Route]) -> None:
+        """Answer with pages below the path of a session: at PATH/board/."""
+        self._pages.show(path, pages)
+
+    def hide(self, path: str) -> None:
+        """Answer with no pages below a path any more."""
+        self._pages.hide(path)
 
     def site(self, path: str) -> Admit | None:
         """Return what admits members at a path; None where no session is."""
@@ -209,12 +229,14 @@ async def open_server(
 class Call:
     """One connection to the server, from its first byte to a page's answer or its upgrade.
 
-    `address` names it in errors: by the header of a proxy, once the head of the request has come.
+    `address` names it in errors: by the header of a proxy, once the head of the request has come. `shown`:
+    the path of the session whose page it asks for, "" for those of the server.
     """
 
     def __init__(self, server: WebServer, connection: socket.socket, address: str) -> None:
         self.server = server
         self.address = address
+        self.shown = ""
         self.limit: asyncio.Timeout | None = None
         self.transport: asyncio.Transport | None = None
         self.upgraded: asyncio.Future[tuple[Admit, WebSocketTransport] | None] = (
@@ -302,29 +324,46 @@ class _Upgrade(WebSocketTransport):
 
 
 class _Pages:
-    """ASGI application of the pages; at most MOST_ANSWERS at a time, beside those of health."""
+    """ASGI application of the pages: of each session MOST_ANSWERS at a time, beside those of health."""
 
     def __init__(self, server: WebServer, pages: Sequence[Route]) -> None:
         self._server = server
         health = {"/healthz": self._healthz, "/readyz": self._readyz}
         self._health = frozenset(health)
-        self._app = Starlette(
-            routes=[*(Route(path, answer) for path, answer in health.items()), *pages],
-            exception_handlers={SmpcError: _failed},
-        )
+        own = [*(Route(path, answer) for path, answer in health.items()), *pages]
+        # By the path of the session; "" are those of the server.
+        self._shown = {"": _application(own)}
+
+    def show(self, path: str, pages: Sequence[Route]) -> None:
+        """See `WebServer.show`."""
+
+        async def below(_request: PageRequest) -> Response:
+            return RedirectResponse(f"{path}{BOARD}/", 308)
+
+        # A redirection to a path with a slash would name the scheme and the host of this server.
+        below_it = Router(pages, redirect_slashes=False)
+        self._shown[path] = _application([Route(path + BOARD, below), Mount(path + BOARD, below_it)])
+
+    def hide(self, path: str) -> None:
+        """See `WebServer.hide`."""
+        self._shown.pop(path, None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
         call: Call = scope["state"]["call"]
         headers = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
         call.take_header(headers)
+        # Of two paths, one of which begins with the other and goes on with /board, both have their pages: no
+        # page has such a segment in its own path.
+        before = f"{scope['path']}/".rpartition(f"{BOARD}/")[0]
+        call.shown = before if before in self._shown else ""
         if scope["path"] not in self._health:
             # Until the connection ends: what the client does not take is held for it.
-            if len(self._server.answering) >= MOST_ANSWERS:
+            if sum(other.shown == call.shown for other in self._server.answering) >= MOST_ANSWERS:
                 await PlainTextResponse("too many requests at once\n", 503)(scope, receive, send)
                 return
             call.answer(ANSWER_SECONDS)
-        await self._app(scope, receive, send)
+        await self._shown[call.shown](scope, receive, send)
 
     async def _healthz(self, _request: PageRequest) -> Response:
         """Say that this process answers."""
@@ -335,6 +374,18 @@ class _Pages:
         if self._server.is_ready:
             return PlainTextResponse("ready\n")
         return PlainTextResponse("no session is served\n", 503)
+
+
+def _application(routes: Sequence[BaseRoute]) -> Starlette:
+    """Return what answers at these routes alone, and tells nobody what has failed."""
+    return Starlette(routes=routes, exception_handlers={SmpcError: _failed})
+
+
+async def made(request: PageRequest, make: Callable[..., T], *arguments: Any) -> T:
+    """Return what a function makes for the answer of a page, in a thread."""
+    call: Call = request.scope["state"]["call"]
+    async with call.server.making:
+        return await run_in_threadpool(make, *arguments)
 
 
 def answer_within(request: PageRequest, seconds: float) -> None:

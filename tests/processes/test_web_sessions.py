@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import sys
+import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,8 +16,9 @@ import pytest
 import smpc_dp
 from smpc_dp.errors import ConfigError
 from smpc_dp.session.events import Event
-from smpc_dp.session.local import free_port
+from smpc_dp.session.local import create_local_session, free_port
 from smpc_dp.session.session_file import Timeouts, load_session
+from tests.command import smpc_dp as command
 from tests.outer_certificates import Authority
 from tests.relays import ConnectProxy, Relay
 from tests.web_sessions import create_web_session
@@ -217,3 +219,50 @@ async def test_a_run_on_one_machine_refuses_the_address_by_name(tmp_path: Path) 
     _, errors = await asyncio.wait_for(process.communicate(), WAIT)
     assert process.returncode
     assert "on one machine members meet at host:port" in " ".join(errors.decode().split())
+
+
+async def test_an_auditor_takes_the_log_from_the_port_of_the_aggregator(tmp_path: Path) -> None:
+    """While the aggregator serves its session; pages and log are there for everybody."""
+    authority, listened = Authority(tmp_path), free_port()
+    parameters = {
+        "length": 2,
+        "l2_bound": 5.0,
+        "precision": 1.0,
+        "epsilon": 8.0,
+        "delta": 1e-3,
+        "corrupt": 0.0,
+        "verifiable": True,
+    }
+    shown, own = smpc_dp.WebSettings(pages=True), smpc_dp.WebSettings(ca_file=authority.file)
+    async with Relay(listened, authority.sign("localhost")).open() as balancer:
+        path = create_web_session(
+            tmp_path, PARTIES, parameters, balancer.port, protocol="gopa", timeouts=TIMEOUTS
+        )
+        served = asyncio.create_task(
+            smpc_dp.serve(path, requests=1, listen_on=f"127.0.0.1:{listened}", web=shown)
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            sessions = [
+                await stack.enter_async_context(smpc_dp.connect(path, party=name, web=own))
+                for name in PARTIES
+            ]
+            results = await asyncio.gather(*(session.average([3.0, 4.0]) for session in sessions))
+            log = f"http://127.0.0.1:{listened}/smpc/board/board.jsonl"
+            run = results[0].evidence.run_id.hex()
+            report = await asyncio.to_thread(smpc_dp.audit, log, session=path, run=run)
+            assert report.ok, report.conclusion
+            page = f"http://127.0.0.1:{listened}/smpc/board/parties"
+            with await asyncio.to_thread(urllib.request.urlopen, page) as answer:
+                assert b"Parties and their states" in answer.read()
+        await asyncio.wait_for(served, WAIT)
+
+
+def test_pages_are_for_an_aggregator_at_wss(tmp_path: Path) -> None:
+    path = create_web_session(tmp_path / "web", PARTIES, GIVEN, 1)
+    own = create_local_session(tmp_path / "tcp", PARTIES, GIVEN)
+    refused = command("party", str(path), "--as", "alice", "--pages")
+    assert refused.returncode == 2
+    assert "--pages is for the aggregator, and 'alice' is a party" in " ".join(refused.stderr.split())
+    refused = command("party", str(own), "--as", "aggregator", "--pages")
+    assert refused.returncode == 1
+    assert "settings of HTTPS are for an aggregator at wss://" in " ".join(refused.stderr.split())

@@ -32,7 +32,7 @@ OF_PARTY = VARIABLES | {"$OPTIONS": "--clip"}
 
 def unit_commands(unit: str, text: str) -> Iterator[list[str]]:
     """Yield the arguments of each `smpc-dp` of a unit."""
-    for line in re.findall(r"^Exec\w+=-?(.*)$", text, re.MULTILINE):
+    for line in re.findall(r"^Exec(?!Reload)\w+=-?(.*)$", text, re.MULTILINE):
         for name, value in (OF_PARTY if "party" in unit else VARIABLES).items():
             line = line.replace(name, value)
         program, *arguments = shlex.split(line)
@@ -56,6 +56,16 @@ def test_commands_of_units_parse(unit: Path) -> None:
     assert [arguments[0] for arguments in commands] == expected
     for arguments in commands:
         parse(arguments)
+
+
+def test_the_folder_of_sessions_is_read_again_by_the_signal_of_the_command() -> None:
+    reloads = {
+        unit.stem: re.findall(r"^ExecReload=(.*)$", unit.read_text("utf-8"), re.MULTILINE) for unit in UNITS
+    }
+    # Of the other units SIGHUP ends the process.
+    assert {stem for stem, commands in reloads.items() if commands} == {"smpc-dp-serve"}
+    assert reloads["smpc-dp-serve"] == ["/bin/kill -HUP $MAINPID"]
+    assert "systemctl reload smpc-dp-serve" in (ROOT / "docs" / "guides" / "deployment.md").read_text("utf-8")
 
 
 def test_commands_of_services_parse() -> None:

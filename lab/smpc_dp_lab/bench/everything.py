@@ -26,6 +26,7 @@ from smpc_dp_lab.bench.scenarios import FULL, QUICK, run_scenarios_bench
 from smpc_dp_lab.bench.secagg import run_secagg_bench
 from smpc_dp_lab.bench.session import run_session_bench
 from smpc_dp_lab.bench.statistic import run_statistic_bench
+from smpc_dp_lab.bench.wss import LENGTH, PARTIES, run_wss_bench
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,9 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
         "engines": lambda: run_engines_bench(1, progress, (3,), (30, 100)),
         "session": lambda: run_session_bench(
             5 if quick else 10, 1_000_000 if quick else 10_000_000, 1, progress, peer_python=peers.flower
+        ),
+        "wss": lambda: run_wss_bench(
+            1 if quick else 3, progress, parties=3 if quick else PARTIES, length=length if quick else LENGTH
         ),
         "growth": lambda: run_growth_bench(1 if quick else 3, progress, few, peer_python=peers.flower),
         "executors": lambda: run_executors_bench(

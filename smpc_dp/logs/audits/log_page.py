@@ -44,9 +44,12 @@ _HOST = re.compile(r"[A-Za-z0-9.\-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\]
 class LogPages:
     """HTML pages of a watched log; each method returns one. Several threads may call them."""
 
-    def __init__(self, watch: LogWatch, address: str) -> None:
-        self._watch, self._address = watch, address
+    def __init__(self, watch: LogWatch, address: str, root: str = "") -> None:
+        """`address`: the URL below which the pages are; `root`: the path in it, where that is fixed."""
+        self._watch, self._address, self._root = watch, address, root
         self._environment = environment()
+        # As a global: also templates that are imported have it.
+        self._environment.globals["root"] = root
 
     def overview(self, host: str = "") -> str:
         """Return the first page: the verdict, its limits, the parties and the last entries."""
@@ -202,7 +205,7 @@ class LogPages:
 
     def _command(self, run: Run, host: str, *, receipt: bool = False) -> str:
         """Return the command that audits the log, from wherever this page is read."""
-        address = f"http://{host}" if _HOST.fullmatch(host) else self._address
+        address = f"http://{host}" if not self._root and _HOST.fullmatch(host) else self._address
         command = ["smpc-dp", "audit", f"{address}/board.jsonl"]
         if receipt:
             return shlex.join([*command, "--receipt", "receipt.json"])
@@ -214,7 +217,7 @@ class LogPages:
         return shlex.join([*command, "--run", "" if run.header is None else run.header.run_id])
 
     def _render(self, template: str, **given: object) -> str:
-        given = {"version": self._watch.version, "live": not self._watch.stopped, **given}
+        given = {"live": not self._watch.stopped, **given}
         return self._environment.get_template(template).render(**given)
 
 

@@ -1,4 +1,4 @@
-"""Serves a log that grows, with its pages, over plain HTTP: read-only, without cookies, no other origin.
+"""Serves a log that grows, with its pages, over HTTP: read-only, without cookies, no other origin.
 
 Answers are made in threads, which only read: a run never waits for a viewer.
 """
@@ -20,10 +20,10 @@ from starlette.types import Receive, Scope, Send
 
 from smpc_dp.errors import LocalError
 from smpc_dp.logs.audits.log_page import MOST_RECEIPT, LogPages
-from smpc_dp.logs.audits.log_server import HEADERS, LogServer
+from smpc_dp.logs.audits.log_server import ANSWER_SECONDS, HEADERS, LOG, LogServer, LogSite
 from smpc_dp.logs.audits.log_watch import LogWatch
 from smpc_dp.report.pages import style_source
-from smpc_dp.transport.web_server import answer_within, no_such_page
+from smpc_dp.transport.web_server import answer_within, made, no_such_page
 
 # Streams of events at a time, and seconds of one: browsers open the next one by themselves.
 MOST_STREAMS, STREAM_SECONDS = 8, 600.0
@@ -48,24 +48,27 @@ _HEADERS = {
 }
 
 
-class LogPageServer(LogServer):
-    """HTTP server of a log, or of the newest log of a folder, and of its pages; see `LogServer`.
+class LogPageSite(LogSite):
+    """What a server answers of a log, or of the newest log of a folder, and its pages; see `LogSite`.
 
     `watch` audits the log meanwhile.
     """
 
-    def __init__(self, watch: LogWatch, host: str = "127.0.0.1", port: int = 0, **limits: float) -> None:
-        super().__init__(watch.path, host, port, **limits)
+    def __init__(
+        self, watch: LogWatch, pages: LogPages, root: str = "", answer_seconds: float = ANSWER_SECONDS
+    ) -> None:
+        super().__init__(watch.path, root, answer_seconds)
         self.watch = watch
-        self.pages = LogPages(watch, self.url.removesuffix("/board.jsonl"))
+        self.pages = pages
         self._streams = 0
 
     def log_path(self) -> Path:
         """Return the path of the newest log."""
-        run = self.watch.run
-        if run is None:
+        run = self.watch.run if self.watch.is_looked_at else None
+        path = self.watch.newest() if run is None else run.path
+        if path is None:
             raise LocalError(f"{self.path}: has no log yet")
-        return run.path
+        return path
 
     def routes(self) -> list[Route]:
         """Return what is answered at which path."""
@@ -86,17 +89,17 @@ class LogPageServer(LogServer):
         """Answer with the first page to who asks for one, else with a description of the log."""
         if "text/html" not in request.headers.get("Accept", ""):
             return await super().describe(request)
-        return await _page(lambda: self.pages.overview(request.headers.get("Host", "")))
+        return await self._page(request, lambda: self.pages.overview(request.headers.get("Host", "")))
 
     async def _parties(self, request: Request) -> Response:
         given = _fields(request.url.query)
-        return await _page(lambda: self.pages.parties(_first(given), given.get("name", "")))
+        return await self._page(request, lambda: self.pages.parties(_first(given), given.get("name", "")))
 
     async def _entries(self, request: Request) -> Response:
-        return await _page(lambda: self.pages.entries(_first(_fields(request.url.query))))
+        return await self._page(request, lambda: self.pages.entries(_first(_fields(request.url.query))))
 
-    async def _receipt(self, _request: Request) -> Response:
-        return await _page(self.pages.receipt)
+    async def _receipt(self, request: Request) -> Response:
+        return await self._page(request, self.pages.receipt)
 
     async def _find_receipt(self, request: Request) -> Response:
         """Find a receipt; it is not stored."""
@@ -107,7 +110,7 @@ class LogPageServer(LogServer):
             return PlainTextResponse("Content Too Large", 413)
         # As long as its header says: in chunks it could be of any length, whatever that says.
         content = (await request.body()).decode("ascii", "replace")
-        return await _page(lambda: self.pages.receipt(_fields(content).get("receipt", "")))
+        return await self._page(request, lambda: self.pages.receipt(_fields(content).get("receipt", "")))
 
     async def _entry(self, request: Request) -> Response:
         """Answer with the page of an entry, or its line."""
@@ -116,9 +119,9 @@ class LogPageServer(LogServer):
             return no_such_page()
         number = int(asked[1])
         if asked[2] is not None:
-            line, _ = await run_in_threadpool(self.pages.line, number)
+            line, _ = await made(request, self.pages.line, number)
             return no_such_page() if line is None else _answer(line + b"\n", "application/json")
-        page = await run_in_threadpool(self.pages.entry, number)
+        page = await made(request, self.pages.entry, number)
         return no_such_page() if page is None else _html(page)
 
     async def _script(self, _request: Request) -> Response:
@@ -133,7 +136,7 @@ class LogPageServer(LogServer):
 
     async def _send_beside(self, request: Request, kind: str, media: str) -> Response:
         """Answer with the session log, or its checkpoint, which stand beside the log."""
-        path = await run_in_threadpool(self.pages.beside, kind)
+        path = await made(request, self.pages.beside, kind)
         return no_such_page() if path is None else await self.send_lines(request, path, media)
 
     async def _events(self, request: Request) -> Response:
@@ -145,6 +148,11 @@ class LogPageServer(LogServer):
         self._streams += 1
         return _Stream(self._changes(request), self._end_stream)
 
+    async def _page(self, request: Request, make: Callable[[], str]) -> Response:
+        """Return the answer with a page, which is made in a thread."""
+        self.watch.look()
+        return _html(await made(request, make))
+
     def _end_stream(self) -> None:
         self._streams -= 1
 
@@ -153,10 +161,24 @@ class LogPageServer(LogServer):
         while time.monotonic() < end and not self.watch.stopped:
             # An event that is not taken in time ends the stream.
             answer_within(request, LOOK_SECONDS + TAKE_SECONDS)
+            self.watch.look()
             version = await run_in_threadpool(self.watch.wait, known, LOOK_SECONDS)
             if version != known:
                 known = version
                 yield f"event: change\ndata: {version}\n\n"
+
+
+class LogPageServer(LogServer):
+    """HTTP server of a log, or of the newest log of a folder, and of its pages; see `LogServer`."""
+
+    def __init__(self, watch: LogWatch, host: str = "127.0.0.1", port: int = 0, **limits: float) -> None:
+        self.watch = watch
+        super().__init__(watch.path, host, port, **limits)
+
+    def make_site(self, answer_seconds: float) -> LogPageSite:
+        """Return what is answered."""
+        pages = LogPages(self.watch, self.url.removesuffix(LOG))
+        return LogPageSite(self.watch, pages, answer_seconds=answer_seconds)
 
 
 class _Stream(StreamingResponse):
@@ -172,11 +194,6 @@ class _Stream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._on_end()
-
-
-async def _page(make: Callable[[], str]) -> Response:
-    """Return the answer with a page, which is made in a thread."""
-    return _html(await run_in_threadpool(make))
 
 
 def _html(page: str) -> Response:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -22,7 +21,7 @@ from smpc_dp.logs.store import Store, is_store
 from smpc_dp.transport.accept_loop import listening
 from smpc_dp.transport.sockets import SILENCE_SECONDS
 from smpc_dp.transport.strangers import STRANGERS
-from smpc_dp.transport.web_server import WebServer, answer_within, no_such_page
+from smpc_dp.transport.web_server import WebServer, answer_within, made, no_such_page
 from smpc_dp.web_settings import WebSettings
 
 LOG = "/board.jsonl"
@@ -36,8 +35,45 @@ HEADERS: Mapping[str, str] = {"X-Content-Type-Options": "nosniff"}
 _LOG = logging.getLogger("smpc_dp.logs")
 
 
+class LogSite:
+    """What a server answers of the log at `path`, a SQLite file or JSON lines: it is only read."""
+
+    def __init__(self, path: Path, root: str = "", answer_seconds: float = ANSWER_SECONDS) -> None:
+        """`root`: the path below which the answers are; `answer_seconds`: as of `LogServer`."""
+        self.path = path
+        self.root = root
+        self._answer_seconds = answer_seconds
+
+    def log_path(self) -> Path:
+        """Return the path of the log that is served; raise LocalError if there is none yet."""
+        return self.path
+
+    def routes(self) -> list[Route]:
+        """Return what is answered at which path."""
+        return [Route(LOG, self.send_log), Route("/", self.describe)]
+
+    async def send_log(self, request: Request) -> Response:
+        """Answer with the log as it is now."""
+        if request.url.query:
+            return no_such_page()
+        return await self.send_lines(request, await made(request, self.log_path), "application/jsonl")
+
+    async def describe(self, _request: Request) -> Response:
+        """Answer with a description of the log."""
+        return JSONResponse({"log": self.root + LOG, "format": "smpc-dp board"}, headers=dict(HEADERS))
+
+    async def send_lines(self, request: Request, path: Path, kind: str) -> Response:
+        """Answer with a file, or the lines of a store, as far as it goes now."""
+        size, parts = await made(request, _content, path)
+        answer_within(request, self._answer_seconds + size / LEAST_RATE)
+        headers = {**HEADERS, "Content-Length": str(size)}
+        if request.method == "HEAD":
+            return Response(headers=headers, media_type=kind)
+        return StreamingResponse(parts, headers=headers, media_type=kind)
+
+
 class LogServer:
-    """HTTP server of the log at `path`, a SQLite file or JSON lines, once `serve_forever` is called.
+    """HTTP server of the log at `path`, once `serve_forever` is called; see `LogSite`.
 
     A slow client is disconnected: it has `request_seconds` for its whole request, and for the answer
     `answer_seconds` and the time that `LEAST_RATE` bytes a second need. The server listens from its creation
@@ -56,7 +92,7 @@ class LogServer:
         if not path.exists():
             raise LocalError(f"{path}: no such board")
         self.path = path
-        self._request_seconds, self._answer_seconds = request_seconds, answer_seconds
+        self._request_seconds = request_seconds
         self._socket = listening(host, port)
         self._socket.setblocking(False)
         bound = self._socket.getsockname()
@@ -64,6 +100,11 @@ class LogServer:
         self.server_port: int = bound[1]
         self._stopping = threading.Event()
         self._serving: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self.site = self.make_site(answer_seconds)
+
+    def make_site(self, answer_seconds: float) -> LogSite:
+        """Return what is answered; called once, when the port is bound."""
+        return LogSite(self.path, answer_seconds=answer_seconds)
 
     def __enter__(self) -> Self:
         return self
@@ -76,14 +117,6 @@ class LogServer:
         """URL of the log."""
         shown = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{shown}:{self.server_port}{LOG}"
-
-    def log_path(self) -> Path:
-        """Return the path of the log that is served; raise LocalError if there is none yet."""
-        return self.path
-
-    def routes(self) -> list[Route]:
-        """Return what is answered at which path."""
-        return [Route(LOG, self.send_log), Route("/", self.describe)]
 
     def serve_forever(self) -> None:
         """Answer requests until `shutdown` is called in another thread."""
@@ -106,7 +139,7 @@ class LogServer:
             SILENCE_SECONDS,
             _refused,
             "log",
-            self.routes(),
+            self.site.routes(),
             seconds=self._request_seconds,
         )
         try:
@@ -115,25 +148,6 @@ class LogServer:
         finally:
             self._serving = None
             await server.close()
-
-    async def send_log(self, request: Request) -> Response:
-        """Answer with the log as it is now."""
-        if request.url.query:
-            return no_such_page()
-        return await self.send_lines(request, self.log_path(), "application/jsonl")
-
-    async def describe(self, _request: Request) -> Response:
-        """Answer with a description of the log."""
-        return JSONResponse({"log": LOG, "format": "smpc-dp board"}, headers=dict(HEADERS))
-
-    async def send_lines(self, request: Request, path: Path, kind: str) -> Response:
-        """Answer with a file, or the lines of a store, as far as it goes now."""
-        size, parts = await run_in_threadpool(_content, path)
-        answer_within(request, self._answer_seconds + size / LEAST_RATE)
-        headers = {**HEADERS, "Content-Length": str(size)}
-        if request.method == "HEAD":
-            return Response(headers=headers, media_type=kind)
-        return StreamingResponse(parts, headers=headers, media_type=kind)
 
 
 def _refused(who: str, error: SmpcError) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -181,6 +182,8 @@ class LogWatch:
     Args:
         path: a log, or a folder of an aggregator's logs: a newer one takes the place of the one before.
         session: digest of the session that is expected, in hex, if it is known.
+        accepts: tells which logs of the folder count, by their paths; each is asked for once it has begun.
+        idle: seconds after the last call of `look` until no further log is audited; None: all are audited.
 
     Attributes:
         path: as given.
@@ -189,8 +192,16 @@ class LogWatch:
         run: the newest run, None if there is none yet.
     """
 
-    def __init__(self, path: Path, session: str | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        session: str | None = None,
+        accepts: Callable[[Path], bool] = lambda _path: True,
+        idle: float | None = None,
+    ) -> None:
         self.path, self._wanted = path, Wanted(session=session)
+        self._accepts, self._idle = accepts, idle
+        self._looked: float | None = None
         self.lock = threading.Condition()
         self.version = 0
         self.run: Run | None = None
@@ -198,10 +209,18 @@ class LogWatch:
         self._thread = threading.Thread(target=self._watch, name="audit", daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, at the next entry of a log that is audited; return when the thread has ended."""
         self._stopped.set()
         self._finished.set()
         with self.lock:
@@ -212,6 +231,21 @@ class LogWatch:
     def stopped(self) -> bool:
         """Whether no change will come any more."""
         return self._stopped.is_set()
+
+    def look(self) -> None:
+        """Say that somebody looks at the log now."""
+        self._looked = time.monotonic()
+
+    @property
+    def is_looked_at(self) -> bool:
+        """Whether a further log would be audited."""
+        if self._idle is None:
+            return True
+        return self._looked is not None and time.monotonic() < self._looked + self._idle
+
+    def newest(self) -> Path | None:
+        """Return the path of the newest log that counts; None if none has begun."""
+        return newest_log(self.path, self._accepts)
 
     def wait(self, version: int, seconds: float) -> int:
         """Wait until something is newer than `version`, for so many seconds; return the version."""
@@ -227,6 +261,8 @@ class LogWatch:
 
     def took(self, entry: Entry, byte: int, auditor: LogAuditor) -> None:
         """See `Observer.took`."""
+        if self.stopped:
+            raise LocalError(f"{self.path}: is watched no longer")
         with self._changing() as run:
             if run.context is None:
                 run.begin(auditor)
@@ -247,7 +283,7 @@ class LogWatch:
         """Follow one log after another, until it is stopped."""
         followed: Path | None = None
         while not self._stopped.is_set():
-            path = newest_log(self.path)
+            path = self.newest() if self.is_looked_at else None
             if path is not None and path != followed:
                 followed = path
                 self._follow(path)
@@ -267,7 +303,7 @@ class LogWatch:
                 report = audit_stream(stream, wanted=self._wanted, threads=1, reopen=reopen, observer=self)
         except SmpcError as error:
             failure = str(error)
-        superseded = self._stopped.is_set() or newest_log(self.path) not in (path, None)
+        superseded = self._stopped.is_set() or self.newest() not in (path, None)
         self._finished.set()
         newer.join()
         if not superseded:
@@ -277,17 +313,24 @@ class LogWatch:
     def _end_for_a_newer(self, path: Path, finished: threading.Event) -> None:
         """End the stream of a log when it is not the newest any more."""
         while not finished.wait(LOOK_SECONDS):
-            if newest_log(self.path) not in (path, None):
+            if self.newest() not in (path, None):
                 finished.set()
 
 
-def newest_log(path: Path) -> Path | None:
-    """Return the log at a path: the file itself, or the newest of a folder; None if none has begun."""
+def newest_log(path: Path, accepts: Callable[[Path], bool] = lambda _path: True) -> Path | None:
+    """Return the log at a path: the file itself, or the newest of a folder that `accepts` takes.
+
+    Returns None if none has begun.
+    """
+
+    def counts(log: Path) -> bool:
+        return _has_begun(log) and accepts(log)
+
     if not path.is_dir():
-        return path if _has_begun(path) else None
+        return path if counts(path) else None
     for suffix in ("board", "jsonl"):
         logs = sorted(path.glob(f"request-*.{suffix}"), key=_age, reverse=True)
-        newest = next(filter(_has_begun, logs), None)
+        newest = next(filter(counts, logs), None)
         if newest is not None:
             return newest
     return None

@@ -2,7 +2,7 @@
 (() => {
   "use strict";
   if (!document.getElementById("live") || !window.EventSource) return;
-  const PAUSE = 1000;
+  const PAUSE = 1000, events = new URL("events", document.currentScript.src);
   let busy = false, again = false;
   const replace = (next, id) => {
     const old = document.getElementById(id), fresh = next.getElementById(id);
@@ -29,7 +29,7 @@
     setTimeout(() => { busy = false; if (again) { again = false; refresh(); } }, PAUSE);
   };
   const follow = () => {
-    const source = new EventSource("/events");
+    const source = new EventSource(events);
     source.addEventListener("change", refresh);
     // Too many viewers: look now and then.
     source.addEventListener("error", () => {

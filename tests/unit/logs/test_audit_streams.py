@@ -18,7 +18,7 @@ from smpc_dp import files
 from smpc_dp.errors import LocalError
 from smpc_dp.logs import log_source
 from smpc_dp.logs.audits.audit import Report, audit, audit_stream
-from smpc_dp.logs.audits.log_server import LogServer
+from smpc_dp.logs.audits.log_server import LogServer, LogSite
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import execute, honest
 from tests.audits import ONE
@@ -102,7 +102,7 @@ def test_a_named_pipe(read_twice: bytes, tmp_path: Path) -> None:
     writer.join()
 
 
-class CountingServer(LogServer):
+class CountingSite(LogSite):
     """Counts the requests for its log."""
 
     requests = 0
@@ -110,6 +110,13 @@ class CountingServer(LogServer):
     async def send_log(self, request: Request) -> Response:
         self.requests += 1
         return await super().send_log(request)
+
+
+class CountingServer(LogServer):
+    """Server of such a site."""
+
+    def make_site(self, _answer_seconds: float) -> CountingSite:
+        return CountingSite(self.path)
 
 
 def test_a_url_is_fetched_once(read_twice: bytes, tmp_path: Path) -> None:
@@ -121,4 +128,5 @@ def test_a_url_is_fetched_once(read_twice: bytes, tmp_path: Path) -> None:
         check(audit(server.url))
         server.shutdown()
         thread.join()
-        assert server.requests == 1
+        assert isinstance(server.site, CountingSite)
+        assert server.site.requests == 1
