@@ -5,6 +5,8 @@ Specification: protocols/saved-states/README.md.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import msgspec
 
 from smpc_dp.crypto import seal
@@ -20,7 +22,7 @@ KEY_BYTES = 32
 ATTESTED, OVER, COUNTED, TAKEN = 1, 2, 4, 8
 
 
-class Position(msgspec.Struct, frozen=True):
+class Position(msgspec.Struct, frozen=True, dict=True):
     """Position of a saved state, to which its encryption is bound.
 
     Attributes:
@@ -44,7 +46,7 @@ class Position(msgspec.Struct, frozen=True):
     terms: bytes
     flags: int
 
-    @property
+    @cached_property
     def bound(self) -> bytes:
         """Associated data, 32 bytes."""
         parts = (encode_uint(VERSION), *(_bytes(getattr(self, name)) for name in self.__struct_fields__))

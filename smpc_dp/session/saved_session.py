@@ -108,12 +108,12 @@ class SavedSessionState(SessionState):
         self._event: Callable[[], Event] = membership.event
         _make(self.folder)
         _make(self.folder / KEYS)
+        self._store, self._keys = Store(self.folder / STATES), KeyRing(self.folder / KEYS)
+        self._counter = None if self.counter_folder is None else FileCounter(self.counter_folder)
+        self._requests = Requests((self.counter_folder or self.folder) / REQUESTS)
         self._lock: int | None = _locked(self.folder, membership.name)
         try:
             self._check_owner()
-            self._store, self._keys = Store(self.folder / STATES), KeyRing(self.folder / KEYS)
-            self._counter = None if self.counter_folder is None else FileCounter(self.counter_folder)
-            self._requests = Requests((self.counter_folder or self.folder) / REQUESTS)
             self.number, self._operation = self._requests.last(self._scope)
             stored = self._stored()
             self._ended = _number(stored.get(_ENDED))
@@ -331,6 +331,8 @@ class SavedSessionState(SessionState):
 
     def close(self) -> None:
         """See `SessionState.close`."""
+        self._store.close()
+        self._requests.close()
         if self._lock is not None:
             with suppress(OSError):
                 os.close(self._lock)
