@@ -177,9 +177,9 @@ class AttemptFiles:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # A lock on a file that was removed meanwhile excludes nobody.
-                if os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False)):
+                if os.fstat(descriptor).st_nlink:
                     return descriptor
-            except (BlockingIOError, FileNotFoundError):
+            except BlockingIOError:
                 if time.monotonic() > deadline:
                     os.close(descriptor)
                     raise LocalError(f"{path}: another process has held it for {LOCK_SECONDS:g} s") from None

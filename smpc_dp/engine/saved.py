@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from msgspec.structs import replace
@@ -100,11 +101,13 @@ class SavedRun(Run[R_co]):
 
     final: ClassVar[tuple[str, ...]] = (ATTEST,)
 
-    def __init__(self, role: Any, member: Any, state: State, saving: Saving, row: Row) -> None:
+    def __init__(self, role: Any, member: Any, state: State, saving: Saving, row: Row, secret: bytes) -> None:
         super().__init__(role, member, state)
         self.receipt: Receipt | None = None
         self._saving = saving
         self._row = row
+        # The key of the newest state; empty if it is not restored.
+        self._secret = secret
         self._messages: tuple[Envelope, ...] = ()
         self._input = self._released = b""
         self._charged = self._broken = False
@@ -139,7 +142,7 @@ class SavedRun(Run[R_co]):
         saving.keys.create(attempt, key)
         saving.store.begin(row)
         saving.advance(position, row.digest)
-        run = cls(role, member, state, saving, row)
+        run = cls(role, member, state, saving, row, key.secret)
         run._input = committed
         return run
 
@@ -167,7 +170,7 @@ class SavedRun(Run[R_co]):
             raise LocalError(f"{reason} was begun with another input")
         saving.advance(position, row.digest)
         saving.keys.commit(position.attempt, row.key)
-        run = cls(role, member, state, saving, row)
+        run = cls(role, member, state, saving, row, secret)
         run._messages, run._input, run._released = record.messages, record.input, record.released
         run._resume_log(record.lines)
         member.enter(state)
@@ -271,7 +274,7 @@ class SavedRun(Run[R_co]):
         saving.advance(position, row.digest)
         saving.keys.commit(position.attempt, key.name)
         self._entries = 0
-        self._row, self._state, self._messages = row, state, messages
+        self._row, self._secret, self._state, self._messages = row, key.secret, state, messages
         self._input, self._released = committed, released
 
     def _charge(self) -> None:
@@ -383,12 +386,12 @@ def _new_key() -> Key:
 
 def _digest_of(label: Label, envelopes: Sequence[Envelope]) -> bytes:
     """Return the digest of messages."""
-    return digest(label, *(encode_envelope(envelope) for envelope in envelopes))
+    return digest(label, *(sha256(encode_envelope(envelope)).digest() for envelope in envelopes))
 
 
 def _digest_of_input(attempt: bytes, saving: Saving) -> bytes:
     """Return the digest of the input."""
-    return digest(Label.SAVED_INPUT, attempt, saving.input)
+    return digest(Label.SAVED_INPUT, attempt, sha256(saving.input).digest())
 
 
 def _digest_of_terms(member: Any, saving: Saving) -> bytes:

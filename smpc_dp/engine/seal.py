@@ -6,6 +6,7 @@ Specification: protocols/saved-states/README.md.
 from __future__ import annotations
 
 from functools import cached_property
+from hashlib import sha256
 
 import msgspec
 
@@ -14,7 +15,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest, encode_uint
 
-VERSION = 1
+VERSION = 2
 KEY_BYTES = 32
 
 # Flags of a position: its messages have an `attest-*` or the input's release; it is over; a counter counts
@@ -76,4 +77,4 @@ def open_state(key: bytes, position: Position, sealed: bytes) -> bytes:
 
 def state_digest(position: Position, sealed: bytes) -> bytes:
     """Return the digest of a saved state, which its successor and the counter contain."""
-    return digest(Label.SAVED_DIGEST, position.bound, sealed)
+    return digest(Label.SAVED_DIGEST, position.bound, sha256(sealed).digest())

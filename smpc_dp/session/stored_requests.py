@@ -156,15 +156,18 @@ class StoredSurvivors(FixedSurvivors):
     def __init__(self, requests: Requests, parties: int, row: tuple[int, bytes]) -> None:
         number, packed = row
         super().__init__(PartySet.unpack(packed, parties, "") if packed else None, number)
-        self._requests = requests
+        self._requests, self._is_stored = requests, bool(packed)
 
     def fix(self, context: Context, survivors: PartySet) -> None:
         """See `FixedSurvivors.fix`; raise PrivacyError too where another process has stored another set."""
         super().fix(context, survivors)
+        if self._is_stored:
+            return
         packed = self._requests.keep_survivors(context.scope, context.request, survivors.packed)
         if packed != survivors.packed:
             stored = PartySet.unpack(packed, len(context.names), "")
             FixedSurvivors(stored, context.request).check(context, survivors)
+        self._is_stored = True
 
 
 class StoredSent(SentResults):
