@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.codec import Codec, Record
 from smpc_dp.engine.counter import Counter, Entry
 from smpc_dp.engine.events import Cancellation, Event, Message
 from smpc_dp.engine.keyring import Key, KeyRing
@@ -137,7 +137,7 @@ class SavedRun(Run[R_co]):
             _digest_of_terms(member, saving),
             0 if saving.counter is None else COUNTED,
         )
-        record = saving.codec.encode(state, (), (committed, b""))
+        record = saving.codec.encode(state, (), (committed, b""), given=saving.input)
         row = Row(position, key.name, seal_state(key.secret, position, record, _RANDOM))
         saving.keys.create(attempt, key)
         saving.store.begin(row)
@@ -165,9 +165,15 @@ class SavedRun(Run[R_co]):
             )
         if not row.sealed:
             raise LocalError(f"{reason} was being abandoned: abandon it again")
-        state, record = saving.codec.decode(open_state(secret, position, row.sealed))
-        if record.input and record.input != _digest_of_input(position.attempt, saving):
-            raise LocalError(f"{reason} was begun with another input")
+
+        def given(record: Record) -> bytes:
+            if not record.input:
+                return b""
+            if record.input != _digest_of_input(position.attempt, saving):
+                raise LocalError(f"{reason} was begun with another input")
+            return saving.input
+
+        state, record = saving.codec.decode(open_state(secret, position, row.sealed), given)
         saving.advance(position, row.digest)
         saving.keys.commit(position.attempt, row.key)
         run = cls(role, member, state, saving, row, secret)
@@ -264,7 +270,8 @@ class SavedRun(Run[R_co]):
         key, sealed = _new_key(), b""
         if is_retained(flags):
             lines = map(encode_line, state.unwritten)
-            record = saving.codec.encode(state.restorable, messages, (committed, released), lines)
+            given = saving.input if committed else b""
+            record = saving.codec.encode(state.restorable, messages, (committed, released), lines, given)
             sealed = seal_state(key.secret, position, record, _RANDOM)
         else:
             key = replace(key, secret=b"")
