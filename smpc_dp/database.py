@@ -30,12 +30,13 @@ class Kind(NamedTuple):
 class Database:
     """The file of a kind at `path`, created when it is first used, and open between its uses.
 
-    Threads may share one; other processes may use the same file. A use raises LocalError for an error of the
-    system or of SQLite, another kind or version of file, and a file that others can write.
+    Threads may share one; other processes may use the same file, unless it is `alone`: then it is locked from
+    its first use on until it is closed, and a transaction costs a third. A use raises LocalError for an error
+    of the system or of SQLite, another kind or version of file, and a file that others can write.
     """
 
-    def __init__(self, path: Path, kind: Kind) -> None:
-        self.path, self._kind = path, kind
+    def __init__(self, path: Path, kind: Kind, *, alone: bool = False) -> None:
+        self.path, self._kind, self._alone = path, kind, alone
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._file: os.stat_result | None = None
@@ -90,6 +91,8 @@ class Database:
             )
             self._connection, self._file = connection, file
             self._closing = weakref.finalize(self, connection.close)
+            if self._alone:
+                connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
             connection.execute("PRAGMA secure_delete = ON")
             _check(connection, path, kind)

@@ -215,7 +215,7 @@ def _to_builtin(given: bytes, value: Any) -> Any:
             content = value.astype(name, copy=False).tobytes()
             return [name, list(value.shape), None if given and content == given else content]
         case PartySet():
-            return [value.flags().size, value.packed]
+            return [value.parties, value.packed]
         case Inbox():
             return SavedInbox.of(value)
         case SmpcError():

@@ -42,13 +42,12 @@ _SWAP = (
     f"WHERE {' AND '.join(f'{name} = ?' for name in (*_WHO, 'run', 'counter', 'digest'))} "
     f"AND flags & {OVER} = ?"
 )
-_FIND = (
-    f"SELECT {', '.join(_COLUMNS)} FROM states WHERE session = ? AND request = ? AND role = ? "  # noqa: S608
+_NEWEST = (
+    "FROM states WHERE session = ? AND request = ? AND role = ? "
     f"AND (flags & {TAKEN} = 0 OR length(sealed) > 0) ORDER BY flags & {OVER}, rowid DESC LIMIT 1"
 )
-
-
-_IS_OPEN = f"SELECT 1 FROM states WHERE session = ? AND request = ? AND role = ? AND flags & {OVER} = 0"  # noqa: S608
+_FIND = f"SELECT {', '.join(_COLUMNS)} {_NEWEST}"  # noqa: S608
+_FLAGS = f"SELECT flags {_NEWEST}"  # noqa: S608
 _MINE = " AND ".join(f"{name} = ?" for name in _WHO)
 _IS_NEWEST = f"SELECT 1 FROM states WHERE {_MINE} AND digest = ?"  # noqa: S608
 _APPEND = "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)"
@@ -90,9 +89,10 @@ class Store:
     After an error it is unknown whether a row was written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, alone: bool = False) -> None:
+        """`alone`: see `Database`."""
         self.path = path
-        self._database = Database(path, _KIND)
+        self._database = Database(path, _KIND, alone=alone)
 
     def close(self) -> None:
         """Close the file until it is used again."""
@@ -102,17 +102,18 @@ class Store:
         """Insert the first row of an attempt; another of its request must not be open."""
         with self._database.changing() as connection:
             position = row.position
-            if connection.execute(_IS_OPEN, row.who[:3]).fetchall():
-                raise self._is_open(position.request, position.role)
+            rows = connection.execute(_FLAGS, row.who[:3]).fetchall()
+            if rows and not rows[0][0] & OVER:
+                raise self._is_not_over(position.request, position.role)
             connection.execute(_INSERT, row.columns)
 
     def check_none_open(self, session: bytes, request: int, role: str) -> None:
         """Raise the LocalError that `begin` would raise."""
-        row = self.find(session, request, role)
-        if row is not None and not row.position.flags & OVER:
-            raise self._is_open(request, role)
+        flags = self.flags(session, request, role)
+        if flags is not None and not flags & OVER:
+            raise self._is_not_over(request, role)
 
-    def _is_open(self, request: int, role: str) -> LocalError:
+    def _is_not_over(self, request: int, role: str) -> LocalError:
         """Return the error about an open attempt."""
         return LocalError(
             f"{self.path}: a saved run of {role} in request {request} is not over: restore or abandon it"
@@ -171,6 +172,14 @@ class Store:
         if row.digest != digest:
             raise LocalError(f"{self.path}: the saved state of {role} in request {request} is damaged")
         return row
+
+    def flags(self, session: bytes, request: int, role: str) -> int | None:
+        """Return the flags of the row that `find` returns."""
+        if not self.path.exists():
+            return None
+        with self._database.reading() as connection:
+            rows = connection.execute(_FLAGS, (session, request, role)).fetchall()
+        return rows[0][0] if rows else None
 
     def attempts(self, session: bytes, role: str) -> list[tuple[int, bytes]]:
         """Return request and name of every attempt of a role in a session, by request."""

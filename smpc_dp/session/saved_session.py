@@ -108,9 +108,11 @@ class SavedSessionState(SessionState):
         self._event: Callable[[], Event] = membership.event
         _make(self.folder)
         _make(self.folder / KEYS)
-        self._store, self._keys = Store(self.folder / STATES), KeyRing(self.folder / KEYS)
+        # The folder is this process's own, by its lock; that of the counter may be of copies of it too.
+        self._store, self._keys = Store(self.folder / STATES, alone=True), KeyRing(self.folder / KEYS)
         self._counter = None if self.counter_folder is None else FileCounter(self.counter_folder)
-        self._requests = Requests((self.counter_folder or self.folder) / REQUESTS)
+        requests = (self.counter_folder or self.folder) / REQUESTS
+        self._requests = Requests(requests, alone=self.counter_folder is None)
         self._lock: int | None = _locked(self.folder, membership.name)
         try:
             self._check_owner()
@@ -193,20 +195,20 @@ class SavedSessionState(SessionState):
 
     def is_open(self, number: int) -> bool:
         """See `SessionState.is_open`."""
-        row = self._store.find(self._scope, number, self._member)
-        return row is not None and not row.position.flags & OVER
+        flags = self._store.flags(self._scope, number, self._member)
+        return flags is not None and not flags & OVER
 
     def begin_call(self, number: int, operation: str, *, chosen: bool) -> int:
         """See `SessionState.begin_call`; the number is durable when this returns."""
         newest = self.number
         if number < newest:
             raise self._conflict(f"request {number} was given up, or answered: the newest is {newest}")
-        row = self._store.find(self._scope, newest, self._member) if newest else None
+        flags = self._store.flags(self._scope, newest, self._member) if newest else None
         if number == newest and operation == self._operation:
-            if row is None and not self.is_under_way:
+            if flags is None and not self.is_under_way:
                 raise self._conflict(f"request {number} was answered, and its result is not there any more")
             return number
-        if number == newest and (chosen or not (row is None or row.position.flags & OVER)):
+        if number == newest and (chosen or not (flags is None or flags & OVER)):
             state = "is under way" if self.is_under_way else "was"
             raise self._conflict(
                 f"request {newest} {state} for '{self._operation}': ask for that, or give a later number"

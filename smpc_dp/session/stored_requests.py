@@ -48,9 +48,10 @@ class Request(NamedTuple):
 class Requests:
     """The file at `path`, created for the first request; raises LocalError on failure."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, alone: bool = False) -> None:
+        """`alone`: see `Database`."""
         self.path = path
-        self._database = Database(path, _KIND)
+        self._database = Database(path, _KIND, alone=alone)
 
     def close(self) -> None:
         """Close the file until it is used again."""
