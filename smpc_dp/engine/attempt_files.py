@@ -148,7 +148,7 @@ class AttemptFiles:
                 return
             try:
                 AttemptFile(descriptor, b"").erase()
-                Path(path).unlink(missing_ok=True)
+                Path(path).unlink()
             finally:
                 os.close(descriptor)
             self._sync()

@@ -54,10 +54,12 @@ class KeyRing:
             chosen = next((slot for slot in slots if _key(slot).name == name), None)
             if file is None or chosen is None:
                 raise LocalError(_GONE_ON)
-            # What a process wrote that was killed may not be on disk.
-            file.sync()
             if chosen is slots[0]:
+                # Of a process that was killed when it overwrote the key before.
+                file.clear(*(slot.place for slot in slots))
                 return
+            # What a process that was killed has proposed may not be on disk.
+            file.sync()
             if len(slots) > 2:
                 # Only one of the proposed keys may follow the current one.
                 file.clear(slots[0].place, chosen.place)

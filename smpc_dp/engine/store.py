@@ -46,8 +46,8 @@ _NEWEST = (
     "FROM states WHERE session = ? AND request = ? AND role = ? "
     f"AND (flags & {TAKEN} = 0 OR length(sealed) > 0) ORDER BY flags & {OVER}, rowid DESC LIMIT 1"
 )
-_FIND = f"SELECT {', '.join(_COLUMNS)} {_NEWEST}"  # noqa: S608
-_FLAGS = f"SELECT flags {_NEWEST}"  # noqa: S608
+_FIND = f"SELECT {', '.join(_COLUMNS)} {_NEWEST}"
+_FLAGS = f"SELECT flags {_NEWEST}"
 _MINE = " AND ".join(f"{name} = ?" for name in _WHO)
 _IS_NEWEST = f"SELECT 1 FROM states WHERE {_MINE} AND digest = ?"  # noqa: S608
 _APPEND = "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)"
