@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 OWNER, LOCK, REQUESTS, STATES, KEYS = "owner", "lock", "requests", "states", "keys"
 FORMAT: Literal["smpc-dp state of a session"] = "smpc-dp state of a session"
+VERSION = 2
 MOST_OWNER = 1 << 12
 # Names in the file of requests, beside those of last results.
 _ENDED, _CHARGED, _TARGET, _EXCLUDED, _HELD = "/ended", "/charged", "/target", "/excluded/", "/held"
@@ -456,7 +457,7 @@ class SavedSessionState(SessionState):
         if counter is not None and _newest_in(counter / REQUESTS, self._scope):
             raise LocalError(f"{counter}: its states are not in {own}: they were lost or set back")
         owner = counted or _Owner(
-            FORMAT, 1, self._scope.hex(), self._member, counter is not None, secrets.token_hex(16)
+            FORMAT, VERSION, self._scope.hex(), self._member, counter is not None, secrets.token_hex(16)
         )
         # The counter's first: a process that ends in between finds it, and no state.
         if counter is not None and counted is None:
@@ -521,8 +522,8 @@ def read_owner(folder: Path) -> _Owner | None:
         )
     except msgspec.DecodeError:
         raise LocalError(f"{path}: is damaged, or no state of a session") from None
-    if owner.version != 1:
-        raise LocalError(f"{path}: is a state of version {owner.version}; this release reads 1")
+    if owner.version != VERSION:
+        raise LocalError(f"{path}: is a state of version {owner.version}; this release reads {VERSION}")
     return owner
 
 
