@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from smpc_dp.session.aggregator import open_aggregator, serve_requests
+from smpc_dp.session.aggregator import log_folder, open_aggregator, serve_requests
 from smpc_dp.session.events import ignore
 from smpc_dp.session.memory.event_loop import run_simulation
 from smpc_dp.session.memory.members import SimulatedSession, simulated_session
@@ -58,7 +58,8 @@ async def _session(simulated: SimulatedSession, folder: Path, way: str, length: 
 async def _serve(simulated: SimulatedSession, folder: Path, way: str, requests: int) -> None:
     state = _state(simulated, folder, way, AGGREGATOR)
     membership = simulated.membership(AGGREGATOR, folder)
-    await serve_requests(membership, open_aggregator(membership, state=state), requests)
+    logs = log_folder(membership, folder / "session.toml", None)
+    await serve_requests(membership, open_aggregator(membership, logs=logs, state=state), requests)
     if state is not None:
         state.close()
 
