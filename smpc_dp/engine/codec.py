@@ -136,9 +136,15 @@ class Codec:
         name = type(state).__name__
         if self._kinds.get(name) is not type(state):
             raise LocalError(f"a state '{name}' cannot be saved: it is not in the table")
-        body = _encoder(given).encode(state)
+        converted: list[tuple[Any, Any]] = []
+
+        def convert(value: Any) -> Any:
+            converted.append((value, _to_builtin(given, value)))
+            return converted[-1][1]
+
+        body = msgspec.msgpack.Encoder(enc_hook=convert).encode(state)
         try:
-            self._state(name, body, given)
+            _check_decoded(body, type(state), given, converted)
         except VerificationError as error:
             raise LocalError(f"a state '{name}' cannot be saved: {error}") from None
         return _ENCODER.encode(Record(4, name, body, *_packed(messages), *released_input, tuple(lines)))
@@ -161,7 +167,8 @@ class Codec:
         """Decode a state of a named type."""
         if (kind := self._kinds.get(name)) is None:
             raise VerificationError("a saved state is of an unknown type", Check.BAD_STATE)
-        state: State = _decoded(body, kind, f"a saved state '{name}'", given)
+        hooks = partial(_from_builtin, given), partial(_to_builtin, given)
+        state: State = _decoded(body, kind, f"a saved state '{name}'", *hooks)
         return state
 
 
@@ -193,14 +200,39 @@ def _check_saved(role: PartyRole | CollectorRole | PeerRole) -> None:
         raise LocalError(f"states of a role that begins with '{role.hello}' are never saved")
 
 
-def _decoded(content: bytes, kind: type[Any], name: str, given: bytes = b"") -> Any:
-    """Decode a value of a type; raise VerificationError for other bytes."""
+def _check_decoded(body: bytes, kind: type[State], given: bytes, converted: list[tuple[Any, Any]]) -> None:
+    """Raise VerificationError unless an encoded state is decoded again.
+
+    `converted`: its arrays, sets and the like, in order, and what they were converted to. They are not made
+    anew where that is what is decoded.
+    """
+    left = iter(converted)
+    known = {id(value): builtin for value, builtin in converted}
+
+    def back(kind: Any, builtin: Any) -> Any:
+        value, expected = next(left, (None, None))
+        return value if builtin == expected else _from_builtin(given, kind, builtin)
+
+    def again(value: Any) -> Any:
+        return known[id(value)] if id(value) in known else _to_builtin(given, value)
+
+    _decoded(body, kind, f"a saved state '{kind.__name__}'", back, again)
+
+
+def _decoded(
+    content: bytes,
+    kind: type[Any],
+    name: str,
+    back: Callable[[Any, Any], Any] | None = None,
+    convert: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Decode a value of a type, with the hooks `back` and `convert`; VerificationError for other bytes."""
     try:
-        value = decode_msgpack(content, kind, partial(_from_builtin, given))
+        value = decode_msgpack(content, kind, back)
     except (msgspec.DecodeError, ValueError, RecursionError):
         # msgspec's message may contain a value of the state.
         raise VerificationError(f"{name} is malformed", Check.MALFORMED) from None
-    if _encoder(given).encode(value) != content:
+    if msgspec.msgpack.Encoder(enc_hook=convert).encode(value) != content:
         raise VerificationError(f"{name} is not in its canonical encoding", Check.NOT_CANONICAL)
     return value
 
@@ -296,9 +328,4 @@ def _unsaveable(kind: inspect.Type, known: set[type]) -> str:
     return next((fault for one in inner if (fault := _unsaveable(one, known))), "")
 
 
-def _encoder(given: bytes) -> msgspec.msgpack.Encoder:
-    """Return the encoder that leaves out arrays of the caller's input."""
-    return msgspec.msgpack.Encoder(enc_hook=partial(_to_builtin, given))
-
-
-_ENCODER = _encoder(b"")
+_ENCODER = msgspec.msgpack.Encoder()
