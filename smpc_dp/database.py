@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,26 +42,31 @@ class Database:
         self._file: os.stat_result | None = None
         self._closing: weakref.finalize[..., Database] | None = None
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """Yield the connection, outside a transaction; close it after an error."""
+        return self._used()
+
+    def changing(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Yield the connection in a transaction that is durable at the end, and undone by an error."""
+        return self._used(begin="BEGIN IMMEDIATE", end="COMMIT")
+
+    @contextmanager
+    def _used(self, begin: str = "", end: str = "") -> Iterator[sqlite3.Connection]:
+        """Yield the connection between two statements."""
         with self._lock:
             try:
-                yield self._current()
+                connection = self._current()
+                if begin:
+                    connection.execute(begin)
+                yield connection
+                if end:
+                    connection.execute(end)
             except sqlite3.Error as error:
                 self._close()
                 raise LocalError(f"{self.path}: the {self._kind.name} cannot be used ({error})") from None
             except BaseException:
                 self._close()
                 raise
-
-    @contextmanager
-    def changing(self) -> Iterator[sqlite3.Connection]:
-        """Yield the connection in a transaction that is durable at the end, and undone by an error."""
-        with self.reading() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
-            connection.execute("COMMIT")
 
     def close(self) -> None:
         """Close the file until it is used again."""

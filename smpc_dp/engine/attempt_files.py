@@ -5,6 +5,7 @@ Specification: protocols/saved-states/README.md.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -72,7 +73,7 @@ class AttemptFile:
         """Overwrite all slots but those at the places `retained` by zeros, durably."""
         for place in range(1, -(-len(self._bytes) // SLOT_BYTES)):
             if place not in retained and self._at(place).strip(b"\0"):
-                os.pwrite(self._descriptor, bytes(SLOT_BYTES), place * SLOT_BYTES)
+                self._put(bytes(SLOT_BYTES), place)
         self.sync()
 
     def erase(self) -> None:
@@ -93,8 +94,14 @@ class AttemptFile:
         return self._bytes[place * SLOT_BYTES :][:SLOT_BYTES]
 
     def _write(self, content: bytes, place: int) -> None:
-        os.pwrite(self._descriptor, content, place * SLOT_BYTES)
+        """Write bytes from a place on, durably."""
+        self._put(content, place)
         self.sync()
+
+    def _put(self, content: bytes, place: int) -> None:
+        if os.pwrite(self._descriptor, content, place * SLOT_BYTES) != len(content):
+            # The disk is full.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _slot(self, number: bytes, content: bytes) -> bytes:
         """Return the bytes of a slot: number, content and check."""

@@ -531,7 +531,7 @@ def test_damage_is_refused(scene: Scene, tmp_path: Path) -> None:
     assert restore(scene, media, Wire()).resend() == expected
 
 
-@pytest.mark.parametrize("call", ["fsync", "link", "replace", "pwrite", "open"])
+@pytest.mark.parametrize("call", ["fsync", "pread", "pwrite", "open"])
 def test_the_system_fails(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stride: int, call: str
 ) -> None:
