@@ -356,6 +356,17 @@ def test_a_counter_that_was_cut_is_before_or_after(tmp_path: Path) -> None:
         assert counter.read(A) == two
 
 
+def test_a_short_write_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a full disk."""
+    ring, one = KeyRing(tmp_path), Key(b"1" * 16, b"x" * 32)
+    ring.create(A, one)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", lambda _descriptor, content, _offset: len(content) // 2)
+        with pytest.raises(LocalError, match="No space left on device"):
+            ring.propose(A, one.name, Key(b"2" * 16, b"y" * 32))
+    assert ring.get(A, one.name) == one.secret
+
+
 @pytest.mark.parametrize("content", [b"smpc-dp keys 1\n".ljust(128, b"\0"), b"\x93\x01\x92", b"x" * 128])
 def test_a_key_file_of_another_version_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / f"{A.hex()}.keys"
