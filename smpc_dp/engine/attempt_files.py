@@ -28,9 +28,9 @@ _MOST = 1 << 20
 
 
 class Slot(NamedTuple):
-    """Valid slot of a file: its place from 1 on, its number, and a content of 52 bytes."""
+    """Valid slot of a file: its ordinal from 1 on, its number, and a content of 52 bytes."""
 
-    place: int
+    ordinal: int
     number: int
     content: bytes
 
@@ -53,27 +53,27 @@ class AttemptFile:
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
         """The slots that were written as a whole, by number; one that was not counts as empty."""
-        found = []
-        for place in range(1, len(self._bytes) // SLOT_BYTES):
-            slot = self._at(place)
+        valid = []
+        for ordinal in range(1, len(self._bytes) // SLOT_BYTES):
+            slot = self._at(ordinal)
             number, content = slot[:8], slot[8:-CHECK_BYTES]
             if slot.strip(b"\0") and slot == self._slot(number, content):
-                found.append(Slot(place, int.from_bytes(number, "big"), content))
-        return tuple(sorted(found, key=lambda slot: slot.number))
+                valid.append(Slot(ordinal, int.from_bytes(number, "big"), content))
+        return tuple(sorted(valid, key=lambda slot: slot.number))
 
     def create(self, number: int, content: bytes) -> None:
         """Write the header and the first slot, durably."""
         self._write(self._header + self._slot(number.to_bytes(8, "big"), content), 0)
 
-    def put(self, place: int, number: int, content: bytes) -> None:
+    def put(self, ordinal: int, number: int, content: bytes) -> None:
         """Write a slot, over what is there, durably."""
-        self._write(self._slot(number.to_bytes(8, "big"), content), place)
+        self._write(self._slot(number.to_bytes(8, "big"), content), ordinal)
 
     def clear(self, *retained: int) -> None:
-        """Overwrite all slots but those at the places `retained` by zeros, durably."""
-        for place in range(1, -(-len(self._bytes) // SLOT_BYTES)):
-            if place not in retained and self._at(place).strip(b"\0"):
-                self._put(bytes(SLOT_BYTES), place)
+        """Overwrite all slots but those whose ordinals are `retained` by zeros, durably."""
+        for ordinal in range(1, -(-len(self._bytes) // SLOT_BYTES)):
+            if ordinal not in retained and self._at(ordinal).strip(b"\0"):
+                self._put(bytes(SLOT_BYTES), ordinal)
         self.sync()
 
     def erase(self) -> None:
@@ -84,22 +84,22 @@ class AttemptFile:
         """Return when the disk has what any process has written."""
         os.fsync(self._descriptor)
 
-    def free_place(self) -> int:
-        """Return the first place without a valid slot."""
-        taken = {slot.place for slot in self.slots}
-        return next(place for place in range(1, len(taken) + 2) if place not in taken)
+    def first_free(self) -> int:
+        """Return the first ordinal without a valid slot."""
+        taken = {slot.ordinal for slot in self.slots}
+        return next(ordinal for ordinal in range(1, len(taken) + 2) if ordinal not in taken)
 
-    def _at(self, place: int) -> bytes:
-        """Return the bytes at a place."""
-        return self._bytes[place * SLOT_BYTES :][:SLOT_BYTES]
+    def _at(self, ordinal: int) -> bytes:
+        """Return the bytes of a slot."""
+        return self._bytes[ordinal * SLOT_BYTES :][:SLOT_BYTES]
 
-    def _write(self, content: bytes, place: int) -> None:
-        """Write bytes from a place on, durably."""
-        self._put(content, place)
+    def _write(self, content: bytes, ordinal: int) -> None:
+        """Write bytes from the beginning of a slot on, durably."""
+        self._put(content, ordinal)
         self.sync()
 
-    def _put(self, content: bytes, place: int) -> None:
-        if os.pwrite(self._descriptor, content, place * SLOT_BYTES) != len(content):
+    def _put(self, content: bytes, ordinal: int) -> None:
+        if os.pwrite(self._descriptor, content, ordinal * SLOT_BYTES) != len(content):
             # The disk is full.
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

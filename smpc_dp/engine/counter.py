@@ -66,7 +66,7 @@ class FileCounter:
             elif entry is None:
                 file.create(after.number, _packed(after))
             else:
-                file.put(2 if file.slots[-1].place == 1 else 1, after.number, _packed(after))
+                file.put(2 if file.slots[-1].ordinal == 1 else 1, after.number, _packed(after))
 
     def remove(self, attempt: bytes) -> None:
         """Remove the entry of an attempt whose request is never restored again."""

@@ -45,7 +45,7 @@ class KeyRing:
         with self._files.opened(attempt) as file:
             if file is None or _key(file.slots[0]).name != before:
                 raise LocalError(_GONE_ON)
-            file.put(file.free_place(), file.slots[0].number + 1, _packed(key))
+            file.put(file.first_free(), file.slots[0].number + 1, _packed(key))
 
     def commit(self, attempt: bytes, name: bytes) -> None:
         """Make a proposed key the only one; do nothing if it is current."""
@@ -56,14 +56,14 @@ class KeyRing:
                 raise LocalError(_GONE_ON)
             if chosen is slots[0]:
                 # Of a process that was killed when it overwrote the key before.
-                file.clear(*(slot.place for slot in slots))
+                file.clear(*(slot.ordinal for slot in slots))
                 return
             # What a process that was killed has proposed may not be on disk.
             file.sync()
             if len(slots) > 2:
                 # Only one of the proposed keys may follow the current one.
-                file.clear(slots[0].place, chosen.place)
-            file.clear(chosen.place)
+                file.clear(slots[0].ordinal, chosen.ordinal)
+            file.clear(chosen.ordinal)
 
     def get(self, attempt: bytes, name: bytes) -> bytes | None:
         """Return the current or a proposed key; None for an unknown name."""

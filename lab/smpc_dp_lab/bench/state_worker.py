@@ -22,7 +22,7 @@ from smpc_dp.session.session import Session
 from smpc_dp.transport.memory_connections import MemoryConnections
 
 
-def play(folder: Path, way: str, parties: int, length: int, requests: int) -> float:
+def measure(folder: Path, way: str, parties: int, length: int, requests: int) -> float:
     """Return the processor time of a session of sums, from opening to closing its members' sessions."""
     simulated = simulated_session(
         "secagg",
@@ -94,8 +94,8 @@ def main() -> None:
     folder, way, *numbers = sys.argv[1:]
     parties, length, requests = map(int, numbers)
     # What a process does once: imports, and the first use of each type.
-    play(Path(folder) / "first", way, 3, length, 1)
-    print(json.dumps({"seconds": play(Path(folder) / "measured", way, parties, length, requests)}))
+    measure(Path(folder) / "first", way, 3, length, 1)
+    print(json.dumps({"seconds": measure(Path(folder) / "measured", way, parties, length, requests)}))
 
 
 if __name__ == "__main__":
