@@ -112,8 +112,8 @@ class SavedSessionState(SessionState):
         # The folder is this process's own, by its lock; that of the counter may be of copies of it too.
         self._store, self._keys = Store(self.folder / STATES, alone=True), KeyRing(self.folder / KEYS)
         self._counter = None if self.counter_folder is None else FileCounter(self.counter_folder)
-        requests = (self.counter_folder or self.folder) / REQUESTS
-        self._requests = Requests(requests, alone=self.counter_folder is None)
+        beside = self.folder if self.counter_folder is None else self.counter_folder
+        self._requests = Requests(beside / REQUESTS, alone=self.counter_folder is None)
         self._lock: int | None = _locked(self.folder, membership.name)
         try:
             self._check_owner()

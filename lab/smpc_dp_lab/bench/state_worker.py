@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,9 @@ def measure(folder: Path, way: str, parties: int, length: int, requests: int) ->
     return taken
 
 
-async def _session(simulated: SimulatedSession, folder: Path, way: str, length: int, requests: int) -> list:
+async def _session(
+    simulated: SimulatedSession, folder: Path, way: str, length: int, requests: int
+) -> list[Any]:
     """Let all members compute; return the parties' results."""
     serving = asyncio.ensure_future(_serve(simulated, folder, way, requests))
     results = await asyncio.gather(
@@ -66,7 +69,7 @@ async def _serve(simulated: SimulatedSession, folder: Path, way: str, requests: 
 
 async def _compute(
     simulated: SimulatedSession, folder: Path, way: str, name: str, length: int, requests: int
-) -> list:
+) -> list[Any]:
     state = _state(simulated, folder, way, name)
     membership = simulated.membership(name, folder)
     session = Session(membership, await open_connection(membership, ignore, state=state), ignore)
