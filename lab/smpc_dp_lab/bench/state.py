@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import tempfile
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -64,9 +65,7 @@ def run_state_bench(
         taken: dict[str, Any] = json.loads(output)
         return float(taken["seconds"])
 
-    taken = alternate(
-        runs, {way: lambda way=way: seconds(way) for way in WAYS}, Steps(progress, "sessions", runs)
-    )
+    taken = alternate(runs, {way: partial(seconds, way) for way in WAYS}, Steps(progress, "sessions", runs))
     peer = Peer.of("the same without a state", version("smpc-dp"), taken[WITHOUT])
     name = f"{requests} sums of {parties} parties, {length:,} elements"
     note = "processor time of all members in one process, connections and files in memory"
