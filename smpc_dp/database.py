@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,34 +27,97 @@ class Kind(NamedTuple):
     schema: tuple[str, ...]
 
 
-@contextmanager
-def open_database(path: Path, kind: Kind) -> Iterator[sqlite3.Connection]:
-    """Open a file of a kind, created with mode 0600; roll back what is not committed.
+class Database:
+    """The file of a kind at `path`, created when it is first used, and open between its uses.
 
-    Raises LocalError for an error of the system or of SQLite, another kind or version of file, and a file
-    that others can write.
+    Threads may share one; other processes may use the same file, unless it is `alone`: then it is locked from
+    its first use on until it is closed, and a transaction costs a third. A use raises LocalError for an error
+    of the system or of SQLite, another kind or version of file, and a file that others can write.
     """
-    try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(path, flags, 0o600)
+
+    def __init__(self, path: Path, kind: Kind, *, alone: bool = False) -> None:
+        self.path, self._kind, self._alone = path, kind, alone
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._file: os.stat_result | None = None
+        self._closing: weakref.finalize[..., Database] | None = None
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Yield the connection, outside a transaction; close it after an error."""
+        return self._used()
+
+    def changing(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Yield the connection in a transaction that is durable at the end, and undone by an error."""
+        return self._used(begin="BEGIN IMMEDIATE", end="COMMIT")
+
+    @contextmanager
+    def _used(self, begin: str = "", end: str = "") -> Iterator[sqlite3.Connection]:
+        """Yield the connection between two statements."""
+        with self._lock:
+            try:
+                connection = self._current()
+                if begin:
+                    connection.execute(begin)
+                yield connection
+                if end:
+                    connection.execute(end)
+            except sqlite3.Error as error:
+                self._close()
+                raise LocalError(f"{self.path}: the {self._kind.name} cannot be used ({error})") from None
+            except BaseException:
+                self._close()
+                raise
+
+    def close(self) -> None:
+        """Close the file until it is used again."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        """Close the connection, which undoes what is not committed."""
+        if self._closing is not None:
+            self._closing()
+        self._closing = self._connection = self._file = None
+
+    def _current(self) -> sqlite3.Connection:
+        """Return the connection to the file that is at the path now."""
+        path, kind = self.path, self._kind
         try:
-            mode = os.fstat(descriptor).st_mode & 0o777
+            file = self._status()
+        except OSError as error:
+            raise LocalError(f"{path}: cannot open the {kind.name} ({error.strerror})") from None
+        mode = file.st_mode & 0o777
+        if mode & 0o022:
+            raise LocalError(f"{path}: mode {mode:04o} lets others write it: run chmod 600 on it")
+        if self._connection is None:
+            # Uses are under the lock, in whichever thread.
+            connection = sqlite3.connect(
+                path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            self._connection, self._file = connection, file
+            self._closing = weakref.finalize(self, connection.close)
+            if self._alone:
+                connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+            connection.execute("PRAGMA secure_delete = ON")
+            _check(connection, path, kind)
+        return self._connection
+
+    def _status(self) -> os.stat_result:
+        """Return the status of the file, which is created if there is none; raise OSError."""
+        if self._file is not None:
+            with suppress(FileNotFoundError):
+                file = os.stat(self.path, follow_symlinks=False)
+                if os.path.samestat(file, self._file):
+                    return file
+            # Another file was put in its place: what this process writes must be found there.
+            self._close()
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self.path, flags, 0o600)
+        try:
+            return os.fstat(descriptor)
         finally:
             os.close(descriptor)
-    except OSError as error:
-        raise LocalError(f"{path}: cannot open the {kind.name} ({error.strerror})") from None
-    if mode & 0o022:
-        raise LocalError(f"{path}: mode {mode:04o} lets others write it: run chmod 600 on it")
-    connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-    try:
-        connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
-        connection.execute("PRAGMA secure_delete = ON")
-        _check(connection, path, kind)
-        yield connection
-    except sqlite3.Error as error:
-        raise LocalError(f"{path}: the {kind.name} cannot be used ({error})") from None
-    finally:
-        connection.close()
 
 
 def _check(connection: sqlite3.Connection, path: Path, kind: Kind) -> None:

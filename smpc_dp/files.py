@@ -111,7 +111,7 @@ class Records:
 
 def log_opening(path: str | os.PathLike[str], name: str) -> None:
     """Log the opening of a file: its name without the folder, and `name`, its kind ("the graph")."""
-    _LOG.debug("opens %s, %s", name, Path(path).name)
+    _LOG.debug("opens %s, %s", name, os.path.basename(path))
 
 
 def read_bounded(path: str | os.PathLike[str], name: str, most: int, *, regular: bool = False) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -105,9 +106,13 @@ def party(
         Path | None,
         typer.Option(
             help="Folder of this member's own, in no backup: started again after a kill, it goes on in its "
-            "request."
+            "request. Default: state/NAME-DIGEST beside the session file for an aggregator with --requests 0, "
+            "$STATE_DIRECTORY/NAME-DIGEST for every member where systemd sets that; else none."
         ),
     ] = None,
+    stateless: Annotated[
+        bool, typer.Option("--no-state", help="Keep no state, also where there is a default.")
+    ] = False,
     counter: Annotated[
         Path | None,
         typer.Option(help="Folder that nothing ever sets back, with which --state goes on from any step."),
@@ -183,7 +188,11 @@ def party(
     _refuse_given({option: given[option] for option in given if option in own.refused}, own.refusal)
     problems: list[str] = []
     results: list[Any] = []
-    opened = _open_state(session, loaded, name, key, state, counter, is_sum=requested is None)
+    if requested is None:
+        state = _state_folder(session, loaded, name, state, is_endless=endless, stateless=stateless)
+    else:
+        _refuse_given({"--state": state}, "is for sums and averages")
+    opened = _open_state(session, loaded, name, key, state, counter)
     host = HostMember(
         session, name, vector, key, listen, ledger, board, audit, watch, print_note, web, opened
     )
@@ -247,25 +256,40 @@ def _is_called(roster: Roster) -> bool:
     return roster.aggregator is None and not roster.servers
 
 
+def _state_folder(
+    session: Path, loaded: SessionFile, name: str, state: Path | None, *, is_endless: bool, stateless: bool
+) -> Path | None:
+    """Return the folder in which a member keeps its state; None if it keeps none.
+
+    Without an option it is for members of a service: one that serves until it is stopped, or that systemd
+    gives a folder.
+    """
+    if stateless:
+        _refuse_given({"--state": state}, "is not for --no-state")
+        return None
+    # Several folders are separated by colons.
+    given = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    if state is not None or not (given or is_endless):
+        return state
+    try:
+        check_can_save(loaded)
+    except ConfigError as error:
+        print_note(f"keeps no state, which {error.issues[0].reason}")
+        return None
+    folder = Path(given) if given else session.parent / "state"
+    return folder / f"{name}-{loaded.digest.hex()[:16]}"
+
+
 def _open_state(
-    session: Path,
-    loaded: SessionFile,
-    name: str,
-    key: Path | None,
-    state: Path | None,
-    counter: Path | None,
-    *,
-    is_sum: bool,
+    session: Path, loaded: SessionFile, name: str, key: Path | None, state: Path | None, counter: Path | None
 ) -> SavedSessionState | None:
     """Open what the member keeps of its session; its results count as taken when they are printed.
 
-    `is_sum`: whether it takes part in a sum. Raises as `SavedSessionState`.
+    Raises as `SavedSessionState`.
     """
     if state is None:
         _refuse_given({"--counter": counter}, "is for --state")
         return None
-    if not is_sum:
-        _refuse_given({"--state": state}, "is for sums and averages")
     # Not at the top: most members keep nothing.
     from smpc_dp.session.saved_session import SavedSessionState
 

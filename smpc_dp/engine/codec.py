@@ -5,9 +5,9 @@ Specification: protocols/saved-states/README.md.
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal, get_origin
 
 import msgspec
@@ -55,14 +55,14 @@ class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     """Encrypted content of one saved state.
 
     Attributes:
-        kind: the name of the state's type; state: its fields.
+        kind: the name of the state's type; state: its fields, without the caller's input.
         bodies: of the messages of the transition into the state, each once; sent: these messages.
         input: the digest of the caller's input, empty from its release on.
         released: the digest of the messages that released it, empty before.
         lines: what the step adds to logs.
     """
 
-    version: Literal[3]
+    version: Literal[4]
     kind: str
     state: bytes
     bodies: tuple[bytes, ...] = ()
@@ -126,35 +126,49 @@ class Codec:
         messages: Iterable[Envelope] = (),
         released_input: tuple[bytes, bytes] = (b"", b""),
         lines: Iterable[bytes] = (),
+        given: bytes = b"",
     ) -> bytes:
         """Return a state with what is sent on the way into it, and the other fields of its `Record`.
 
+        `given`: the caller's input, which is given again to `decode`: an array of these bytes is left out.
         Raises LocalError, before anything is saved, if it would not be decoded again.
         """
         name = type(state).__name__
         if self._kinds.get(name) is not type(state):
             raise LocalError(f"a state '{name}' cannot be saved: it is not in the table")
-        body = _ENCODER.encode(state)
+        converted: list[tuple[Any, Any]] = []
+
+        def convert(value: Any) -> Any:
+            converted.append((value, _to_builtin(given, value)))
+            return converted[-1][1]
+
+        body = msgspec.msgpack.Encoder(enc_hook=convert).encode(state)
         try:
-            self._state(name, body)
+            _check_decoded(body, type(state), given, converted)
         except VerificationError as error:
             raise LocalError(f"a state '{name}' cannot be saved: {error}") from None
-        return _ENCODER.encode(Record(3, name, body, *_packed(messages), *released_input, tuple(lines)))
+        return _ENCODER.encode(Record(4, name, body, *_packed(messages), *released_input, tuple(lines)))
 
-    def decode(self, content: bytes) -> tuple[State, Record]:
-        """Decode a state; raise VerificationError, without any of the content, for other bytes."""
+    def decode(
+        self, content: bytes, given: Callable[[Record], bytes] = lambda _: b""
+    ) -> tuple[State, Record]:
+        """Decode a state; raise VerificationError, without any of the content, for other bytes.
+
+        `given`: returns the caller's input for a record, or raises an error if it is not the record's.
+        """
         record: Record = _decoded(content, Record, "a saved record")
         if any(one.body >= len(record.bodies) for one in record.sent):
             raise VerificationError("a saved record has a message without its body", Check.MALFORMED)
         if _packed(record.messages) != (record.bodies, record.sent):
             raise VerificationError("a saved record is not in its canonical encoding", Check.NOT_CANONICAL)
-        return self._state(record.kind, record.state), record
+        return self._state(record.kind, record.state, given(record)), record
 
-    def _state(self, name: str, body: bytes) -> State:
+    def _state(self, name: str, body: bytes, given: bytes) -> State:
         """Decode a state of a named type."""
         if (kind := self._kinds.get(name)) is None:
             raise VerificationError("a saved state is of an unknown type", Check.BAD_STATE)
-        state: State = _decoded(body, kind, f"a saved state '{name}'")
+        hooks = partial(_from_builtin, given), partial(_to_builtin, given)
+        state: State = _decoded(body, kind, f"a saved state '{name}'", *hooks)
         return state
 
 
@@ -186,28 +200,54 @@ def _check_saved(role: PartyRole | CollectorRole | PeerRole) -> None:
         raise LocalError(f"states of a role that begins with '{role.hello}' are never saved")
 
 
-def _decoded(content: bytes, kind: type[Any], name: str) -> Any:
-    """Decode a value of a type; raise VerificationError for other bytes."""
+def _check_decoded(body: bytes, kind: type[State], given: bytes, converted: list[tuple[Any, Any]]) -> None:
+    """Raise VerificationError unless an encoded state is decoded again.
+
+    `converted`: its arrays, sets and the like, in order, and what they were converted to. They are not made
+    anew where that is what is decoded.
+    """
+    left = iter(converted)
+    known = {id(value): builtin for value, builtin in converted}
+
+    def back(kind: Any, builtin: Any) -> Any:
+        value, expected = next(left, (None, None))
+        return value if builtin == expected else _from_builtin(given, kind, builtin)
+
+    def again(value: Any) -> Any:
+        return known[id(value)] if id(value) in known else _to_builtin(given, value)
+
+    _decoded(body, kind, f"a saved state '{kind.__name__}'", back, again)
+
+
+def _decoded(
+    content: bytes,
+    kind: type[Any],
+    name: str,
+    back: Callable[[Any, Any], Any] | None = None,
+    convert: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Decode a value of a type, with the hooks `back` and `convert`; VerificationError for other bytes."""
     try:
-        value = decode_msgpack(content, kind, _from_builtin)
+        value = decode_msgpack(content, kind, back)
     except (msgspec.DecodeError, ValueError, RecursionError):
         # msgspec's message may contain a value of the state.
         raise VerificationError(f"{name} is malformed", Check.MALFORMED) from None
-    if _ENCODER.encode(value) != content:
+    if msgspec.msgpack.Encoder(enc_hook=convert).encode(value) != content:
         raise VerificationError(f"{name} is not in its canonical encoding", Check.NOT_CANONICAL)
     return value
 
 
-def _to_builtin(value: Any) -> Any:
+def _to_builtin(given: bytes, value: Any) -> Any:
     """Convert a value to types that MessagePack has."""
     match value:
         case np.ndarray():
             name = value.dtype.newbyteorder("<").str
             if name not in ARRAYS:
                 raise NotImplementedError(f"no array of {value.dtype} is saved")
-            return [name, list(value.shape), value.astype(name, copy=False).tobytes()]
+            content = value.astype(name, copy=False).tobytes()
+            return [name, list(value.shape), None if given and content == given else content]
         case PartySet():
-            return [value.flags().size, value.packed]
+            return [value.parties, value.packed]
         case Inbox():
             return SavedInbox.of(value)
         case SmpcError():
@@ -216,10 +256,10 @@ def _to_builtin(value: Any) -> Any:
             raise NotImplementedError(f"no {type(value).__name__} is saved")
 
 
-def _from_builtin(kind: Any, value: Any) -> Any:
+def _from_builtin(given: bytes, kind: Any, value: Any) -> Any:
     """Convert a value back from `_to_builtin`; raise ValueError for an impossible one."""
     if (get_origin(kind) or kind) is np.ndarray:
-        return _array(value)
+        return _array(value, given)
     if kind is Inbox:
         return SavedInbox.read(value)
     if kind is SmpcError:
@@ -233,9 +273,11 @@ def _from_builtin(kind: Any, value: Any) -> Any:
     raise ValueError("malformed")
 
 
-def _array(value: Any) -> NDArray[Any]:
+def _array(value: Any, given: bytes) -> NDArray[Any]:
     """Return the array of an encoded one."""
     match value:
+        case [_, _, None] if given:
+            return _array([*value[:2], given], b"")
         case [str(name), list(shape), bytes(content)] if name in ARRAYS:
             kind = np.dtype(name)
             if not all(type(side) is int and side >= 0 for side in shape):
@@ -247,7 +289,7 @@ def _array(value: Any) -> NDArray[Any]:
     raise ValueError("an array")
 
 
-@functools.lru_cache(maxsize=64)
+@lru_cache(maxsize=64)
 def _check_saveable(kinds: tuple[type[State], ...]) -> None:
     """Raise LocalError for a type with a field that cannot be saved."""
     known: set[type] = set()
@@ -286,4 +328,4 @@ def _unsaveable(kind: inspect.Type, known: set[type]) -> str:
     return next((fault for one in inner if (fault := _unsaveable(one, known))), "")
 
 
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=_to_builtin)
+_ENCODER = msgspec.msgpack.Encoder()

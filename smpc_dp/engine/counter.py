@@ -6,11 +6,11 @@ Specification: protocols/saved-states/README.md.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
 
-from smpc_dp.engine.attempt_files import AttemptFiles
+from smpc_dp.engine.attempt_files import CONTENT_BYTES, AttemptFile, AttemptFiles
 from smpc_dp.errors import LocalError
 
 
@@ -37,44 +37,50 @@ class Counter(Protocol):
         """
 
 
-class _Marked(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Content of a counter's file."""
-
-    version: Literal[1]
-    number: int
-    digest: bytes
-
-
 class FileCounter:
     """Counter in a folder, one file for each attempt.
 
-    It is as safe against restoring as the folder.
+    It is as safe against restoring as the folder. The slot with the greatest number has the newest entry: the
+    next one is written over the other slot.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._files = AttemptFiles(folder, ".counter", "counter of saved states", _Marked)
+        self._files = AttemptFiles(folder, ".counter", "counter of saved states", 2)
 
     def read(self, attempt: bytes) -> Entry | None:
         """See `Counter.read`."""
-        return _entry(self._files.read(attempt))
+        with self._files.opened(attempt) as file:
+            return _entry(file)
 
     def advance(self, attempt: bytes, before: Entry | None, after: Entry) -> None:
         """See `Counter.advance`."""
-        with self._files.held(attempt) as result:
-            entry = _entry(result)
-            if entry == after:
-                return
-            if entry != before:
+        with self._files.opened(attempt, create=before is None) as file:
+            entry = _entry(file)
+            if file is None or entry not in (before, after):
                 raise LocalError(
                     f"the counter is not at {before and before.number}: the state is not the newest"
                 )
-            self._files.write(attempt, _Marked(1, after.number, after.digest))
+            if entry == after:
+                # A process that was killed may have written it, and not brought it to the disk.
+                file.sync()
+            elif entry is None:
+                file.create(after.number, _packed(after))
+            else:
+                file.put(2 if file.slots[-1].ordinal == 1 else 1, after.number, _packed(after))
 
     def remove(self, attempt: bytes) -> None:
         """Remove the entry of an attempt whose request is never restored again."""
         self._files.remove(attempt)
 
 
-def _entry(result: _Marked | None) -> Entry | None:
-    """Return the entry of a file's content."""
-    return None if result is None else Entry(result.number, result.digest)
+def _packed(entry: Entry) -> bytes:
+    """Return the content of a slot: the length of the digest, and the digest."""
+    return (bytes([len(entry.digest)]) + entry.digest).ljust(CONTENT_BYTES, b"\0")
+
+
+def _entry(file: AttemptFile | None) -> Entry | None:
+    """Return the newest entry of a file."""
+    if file is None or file.is_absent:
+        return None
+    _, number, content = file.slots[-1]
+    return Entry(number, content[1 : 1 + content[0]])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
-from smpc_dp.engine.attempt_files import AttemptFiles
+from smpc_dp.engine.attempt_files import CONTENT_BYTES, AttemptFiles, Slot
 from smpc_dp.errors import LocalError
 
 
@@ -21,54 +20,73 @@ class Key(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
         return "Key(secret)"
 
 
-class _Keys(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Current and proposed key of an attempt."""
-
-    version: Literal[1]
-    current: Key
-    proposed: tuple[Key, ...]
+_NAME_BYTES, _KEY_BYTES = 16, 32
+_GONE_ON = "another process has gone on from the state, or its key was set back"
 
 
 class KeyRing:
-    """Key files, one for each attempt, in a folder without backups; raises LocalError on failure."""
+    """Key files, one for each attempt, in a folder without backups; raises LocalError on failure.
+
+    The slot with the least number has the current key, those with the next number proposed ones.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self._files = AttemptFiles(folder, ".keys", "keys of saved states", _Keys)
+        self._files = AttemptFiles(folder, ".keys", "keys of saved states", 2)
 
     def create(self, attempt: bytes, key: Key) -> None:
         """Store the key of an attempt's first state."""
-        with self._files.held(attempt) as keys:
-            if keys is not None:
+        with self._files.opened(attempt, create=True) as file:
+            if file is None or not file.is_absent:
                 raise LocalError("an attempt has keys before it begins")
-            self._files.write(attempt, _Keys(1, key, ()))
+            file.create(0, _packed(key))
 
     def propose(self, attempt: bytes, before: bytes, key: Key) -> None:
         """Store the key of a next state beside the current one, which must be named `before`."""
-        with self._files.held(attempt) as keys:
-            if keys is None or keys.current.name != before:
-                raise LocalError("another process has gone on from the state, or its key was set back")
-            self._files.write(attempt, _Keys(1, keys.current, (*keys.proposed, key)))
+        with self._files.opened(attempt) as file:
+            if file is None or _key(file.slots[0]).name != before:
+                raise LocalError(_GONE_ON)
+            file.put(file.first_free(), file.slots[0].number + 1, _packed(key))
 
     def commit(self, attempt: bytes, name: bytes) -> None:
         """Make a proposed key the only one; do nothing if it is current."""
-        with self._files.held(attempt) as keys:
-            if keys is not None and keys.current.name == name:
+        with self._files.opened(attempt) as file:
+            slots = () if file is None else file.slots
+            chosen = next((slot for slot in slots if _key(slot).name == name), None)
+            if file is None or chosen is None:
+                raise LocalError(_GONE_ON)
+            if chosen is slots[0]:
+                # Of a process that was killed when it overwrote the key before.
+                file.clear(*(slot.ordinal for slot in slots))
                 return
-            key = next((one for one in keys.proposed if one.name == name), None) if keys else None
-            if key is None:
-                raise LocalError("another process has gone on from the state, or its key was set back")
-            self._files.write(attempt, _Keys(1, key, ()))
+            # What a process that was killed has proposed may not be on disk.
+            file.sync()
+            if len(slots) > 2:
+                # Only one of the proposed keys may follow the current one.
+                file.clear(slots[0].ordinal, chosen.ordinal)
+            file.clear(chosen.ordinal)
 
     def get(self, attempt: bytes, name: bytes) -> bytes | None:
         """Return the current or a proposed key; None for an unknown name."""
-        keys = self._files.read(attempt)
-        known = () if keys is None else (keys.current, *keys.proposed)
-        return next((one.secret for one in known if one.name == name), None)
+        with self._files.opened(attempt) as file:
+            keys = () if file is None else map(_key, file.slots)
+            return next((one.secret for one in keys if one.name == name), None)
 
     def has(self, attempt: bytes) -> bool:
         """Tell whether there are keys of an attempt, which were not removed."""
-        return self._files.read(attempt) is not None
+        with self._files.opened(attempt) as file:
+            return file is not None
 
     def remove(self, attempt: bytes) -> None:
         """Destroy the keys of an attempt."""
         self._files.remove(attempt)
+
+
+def _packed(key: Key) -> bytes:
+    """Return the content of a slot; an empty key is 32 zeros."""
+    return (key.name + key.secret).ljust(CONTENT_BYTES, b"\0")
+
+
+def _key(slot: Slot) -> Key:
+    """Return the key of a slot."""
+    name, secret = slot.content[:_NAME_BYTES], slot.content[_NAME_BYTES:][:_KEY_BYTES]
+    return Key(name, secret if secret.strip(b"\0") else b"")

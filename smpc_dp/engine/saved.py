@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.engine.codec import Codec
+from smpc_dp.engine.codec import Codec, Record
 from smpc_dp.engine.counter import Counter, Entry
 from smpc_dp.engine.events import Cancellation, Event, Message
 from smpc_dp.engine.keyring import Key, KeyRing
@@ -100,11 +101,13 @@ class SavedRun(Run[R_co]):
 
     final: ClassVar[tuple[str, ...]] = (ATTEST,)
 
-    def __init__(self, role: Any, member: Any, state: State, saving: Saving, row: Row) -> None:
+    def __init__(self, role: Any, member: Any, state: State, saving: Saving, row: Row, secret: bytes) -> None:
         super().__init__(role, member, state)
         self.receipt: Receipt | None = None
         self._saving = saving
         self._row = row
+        # The key of the newest state; empty if it is not restored.
+        self._secret = secret
         self._messages: tuple[Envelope, ...] = ()
         self._input = self._released = b""
         self._charged = self._broken = False
@@ -134,12 +137,12 @@ class SavedRun(Run[R_co]):
             _digest_of_terms(member, saving),
             0 if saving.counter is None else COUNTED,
         )
-        record = saving.codec.encode(state, (), (committed, b""))
+        record = saving.codec.encode(state, (), (committed, b""), given=saving.input)
         row = Row(position, key.name, seal_state(key.secret, position, record, _RANDOM))
         saving.keys.create(attempt, key)
         saving.store.begin(row)
         saving.advance(position, row.digest)
-        run = cls(role, member, state, saving, row)
+        run = cls(role, member, state, saving, row, key.secret)
         run._input = committed
         return run
 
@@ -162,12 +165,18 @@ class SavedRun(Run[R_co]):
             )
         if not row.sealed:
             raise LocalError(f"{reason} was being abandoned: abandon it again")
-        state, record = saving.codec.decode(open_state(secret, position, row.sealed))
-        if record.input and record.input != _digest_of_input(position.attempt, saving):
-            raise LocalError(f"{reason} was begun with another input")
+
+        def given(record: Record) -> bytes:
+            if not record.input:
+                return b""
+            if record.input != _digest_of_input(position.attempt, saving):
+                raise LocalError(f"{reason} was begun with another input")
+            return saving.input
+
+        state, record = saving.codec.decode(open_state(secret, position, row.sealed), given)
         saving.advance(position, row.digest)
         saving.keys.commit(position.attempt, row.key)
-        run = cls(role, member, state, saving, row)
+        run = cls(role, member, state, saving, row, secret)
         run._messages, run._input, run._released = record.messages, record.input, record.released
         run._resume_log(record.lines)
         member.enter(state)
@@ -261,7 +270,8 @@ class SavedRun(Run[R_co]):
         key, sealed = _new_key(), b""
         if is_retained(flags):
             lines = map(encode_line, state.unwritten)
-            record = saving.codec.encode(state.restorable, messages, (committed, released), lines)
+            given = saving.input if committed else b""
+            record = saving.codec.encode(state.restorable, messages, (committed, released), lines, given)
             sealed = seal_state(key.secret, position, record, _RANDOM)
         else:
             key = replace(key, secret=b"")
@@ -271,7 +281,7 @@ class SavedRun(Run[R_co]):
         saving.advance(position, row.digest)
         saving.keys.commit(position.attempt, key.name)
         self._entries = 0
-        self._row, self._state, self._messages = row, state, messages
+        self._row, self._secret, self._state, self._messages = row, key.secret, state, messages
         self._input, self._released = committed, released
 
     def _charge(self) -> None:
@@ -383,12 +393,12 @@ def _new_key() -> Key:
 
 def _digest_of(label: Label, envelopes: Sequence[Envelope]) -> bytes:
     """Return the digest of messages."""
-    return digest(label, *(encode_envelope(envelope) for envelope in envelopes))
+    return digest(label, *(sha256(encode_envelope(envelope)).digest() for envelope in envelopes))
 
 
 def _digest_of_input(attempt: bytes, saving: Saving) -> bytes:
     """Return the digest of the input."""
-    return digest(Label.SAVED_INPUT, attempt, saving.input)
+    return digest(Label.SAVED_INPUT, attempt, sha256(saving.input).digest())
 
 
 def _digest_of_terms(member: Any, saving: Saving) -> bytes:

@@ -21,7 +21,6 @@ from smpc_dp.engine.peers import PeerState
 from smpc_dp.engine.saved import ATTEST, SavedRun, Saving
 from smpc_dp.engine.saved_inbox import SavedError
 from smpc_dp.engine.state import State, Transition
-from smpc_dp.engine.store import Row
 from smpc_dp.errors import Check, LocalError, VerificationError
 from smpc_dp.wire.envelope import Envelope
 
@@ -131,9 +130,9 @@ class SavedCollection(SavedRun[R_co]):
 
     def _append(self, event: events.Event) -> None:
         """Save an event of the step, if its state can be restored."""
-        key = self._key(self._row, self._entries)
-        if key is None:
+        if not self._secret:
             return
+        key = self._key(self._entries)
         content = msgspec.msgpack.encode(Entry.of(event))
         sealed = seal.seal(key, content, self._row.position.bound, SystemRandomness())
         self._saving.store.append(self._row, self._entries, sealed)
@@ -141,22 +140,16 @@ class SavedCollection(SavedRun[R_co]):
 
     def _opened(self, number: int, sealed: bytes) -> events.Event:
         """Decrypt and decode an event."""
-        key = self._key(self._row, number)
-        if key is None:
-            raise VerificationError(f"{self.name}: a saved inbox has no key", Check.BAD_STATE)
-        content = seal.unseal(key, sealed, self._row.position.bound)
+        content = seal.unseal(self._key(number), sealed, self._row.position.bound)
         try:
             entry = decode_msgpack(content, Entry)
         except msgspec.DecodeError:
             raise VerificationError("an entry of a saved inbox is malformed", Check.MALFORMED) from None
         return entry.event()
 
-    def _key(self, row: Row, number: int) -> bytes | None:
-        """Return the key of an entry, derived from that of the state; None where there is none."""
-        secret = self._saving.keys.get(row.position.attempt, row.key)
-        if not secret:
-            return None
-        return digest(Label.SAVED_INBOX, secret, row.digest, encode_uint(number))
+    def _key(self, number: int) -> bytes:
+        """Return the key of an entry, derived from that of the state."""
+        return digest(Label.SAVED_INBOX, self._secret, self._row.digest, encode_uint(number))
 
 
 def _is_same_step(state: State, before: State) -> bool:

@@ -5,6 +5,9 @@ Specification: protocols/saved-states/README.md.
 
 from __future__ import annotations
 
+from functools import cached_property
+from hashlib import sha256
+
 import msgspec
 
 from smpc_dp.crypto import seal
@@ -12,7 +15,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest, encode_uint
 
-VERSION = 1
+VERSION = 2
 KEY_BYTES = 32
 
 # Flags of a position: its messages have an `attest-*` or the input's release; it is over; a counter counts
@@ -20,7 +23,7 @@ KEY_BYTES = 32
 ATTESTED, OVER, COUNTED, TAKEN = 1, 2, 4, 8
 
 
-class Position(msgspec.Struct, frozen=True):
+class Position(msgspec.Struct, frozen=True, dict=True):
     """Position of a saved state, to which its encryption is bound.
 
     Attributes:
@@ -44,7 +47,7 @@ class Position(msgspec.Struct, frozen=True):
     terms: bytes
     flags: int
 
-    @property
+    @cached_property
     def bound(self) -> bytes:
         """Associated data, 32 bytes."""
         parts = (encode_uint(VERSION), *(_bytes(getattr(self, name)) for name in self.__struct_fields__))
@@ -74,4 +77,4 @@ def open_state(key: bytes, position: Position, sealed: bytes) -> bytes:
 
 def state_digest(position: Position, sealed: bytes) -> bytes:
     """Return the digest of a saved state, which its successor and the counter contain."""
-    return digest(Label.SAVED_DIGEST, position.bound, sealed)
+    return digest(Label.SAVED_DIGEST, position.bound, sha256(sealed).digest())

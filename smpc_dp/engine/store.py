@@ -11,42 +11,43 @@ from pathlib import Path
 
 import msgspec
 
-from smpc_dp.database import Kind, open_database
-from smpc_dp.engine.seal import OVER, TAKEN, VERSION, Position, state_digest
+from smpc_dp.database import Database, Kind
+from smpc_dp.engine.seal import OVER, TAKEN, Position, state_digest
 from smpc_dp.errors import LocalError
 
 # "SDPS".
 _KIND = Kind(
     "saved states",
     0x53445053,
-    VERSION,
+    2,
     (
         "CREATE TABLE states (session BLOB NOT NULL, request INTEGER NOT NULL, role TEXT NOT NULL, "
         "attempt BLOB NOT NULL, counter INTEGER NOT NULL, run BLOB NOT NULL, step TEXT NOT NULL, "
         "predecessor BLOB NOT NULL, received BLOB NOT NULL, terms BLOB NOT NULL, flags INTEGER NOT NULL, "
-        "key BLOB NOT NULL, sealed BLOB NOT NULL, digest BLOB NOT NULL, "
+        "key BLOB NOT NULL, digest BLOB NOT NULL, sealed BLOB NOT NULL, "
         "UNIQUE (session, request, role, attempt)) STRICT",
         "CREATE TABLE inbox (session BLOB NOT NULL, request INTEGER NOT NULL, role TEXT NOT NULL, "
         "attempt BLOB NOT NULL, number INTEGER NOT NULL, sealed BLOB NOT NULL, "
         "UNIQUE (session, request, role, attempt, number)) STRICT",
-        f"CREATE UNIQUE INDEX open ON states (session, request, role) WHERE flags & {OVER} = 0",
     ),
 )
 _POSITION = Position.__struct_fields__
-_COLUMNS = (*_POSITION, "key", "sealed", "digest")
+# What is compared comes before what is long.
+_COLUMNS = (*_POSITION, "key", "digest", "sealed")
 _WHO = ("session", "request", "role", "attempt")
+_CHANGED = tuple(name for name in _COLUMNS if name not in _WHO)
 _INSERT = f"INSERT INTO states ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
 _SWAP = (
-    f"UPDATE states SET {', '.join(f'{name} = ?' for name in _COLUMNS)} "  # noqa: S608
+    f"UPDATE states SET {', '.join(f'{name} = ?' for name in _CHANGED)} "  # noqa: S608
     f"WHERE {' AND '.join(f'{name} = ?' for name in (*_WHO, 'run', 'counter', 'digest'))} "
     f"AND flags & {OVER} = ?"
 )
-_FIND = (
-    f"SELECT {', '.join(_COLUMNS)} FROM states WHERE session = ? AND request = ? AND role = ? "  # noqa: S608
+_NEWEST = (
+    "FROM states WHERE session = ? AND request = ? AND role = ? "
     f"AND (flags & {TAKEN} = 0 OR length(sealed) > 0) ORDER BY flags & {OVER}, rowid DESC LIMIT 1"
 )
-
-
+_FIND = f"SELECT {', '.join(_COLUMNS)} {_NEWEST}"
+_FLAGS = f"SELECT flags {_NEWEST}"
 _MINE = " AND ".join(f"{name} = ?" for name in _WHO)
 _IS_NEWEST = f"SELECT 1 FROM states WHERE {_MINE} AND digest = ?"  # noqa: S608
 _APPEND = "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)"
@@ -79,7 +80,7 @@ class Row(msgspec.Struct, frozen=True, dict=True):
     @property
     def columns(self) -> tuple[bytes | int | str, ...]:
         """Values of the row's columns."""
-        return (*(getattr(self.position, name) for name in _POSITION), self.key, self.sealed, self.digest)
+        return (*(getattr(self.position, name) for name in _POSITION), self.key, self.digest, self.sealed)
 
 
 class Store:
@@ -88,26 +89,31 @@ class Store:
     After an error it is unknown whether a row was written.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, alone: bool = False) -> None:
+        """`alone`: see `Database`."""
         self.path = path
+        self._database = Database(path, _KIND, alone=alone)
+
+    def close(self) -> None:
+        """Close the file until it is used again."""
+        self._database.close()
 
     def begin(self, row: Row) -> None:
         """Insert the first row of an attempt; another of its request must not be open."""
-        with open_database(self.path, _KIND) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                connection.execute(_INSERT, row.columns)
-            except sqlite3.IntegrityError:
-                raise self._is_open(row.position.request, row.position.role) from None
-            connection.execute("COMMIT")
+        with self._database.changing() as connection:
+            position = row.position
+            rows = connection.execute(_FLAGS, row.who[:3]).fetchall()
+            if rows and not rows[0][0] & OVER:
+                raise self._is_not_over(position.request, position.role)
+            connection.execute(_INSERT, row.columns)
 
     def check_none_open(self, session: bytes, request: int, role: str) -> None:
         """Raise the LocalError that `begin` would raise."""
-        row = self.find(session, request, role)
-        if row is not None and not row.position.flags & OVER:
-            raise self._is_open(request, role)
+        flags = self.flags(session, request, role)
+        if flags is not None and not flags & OVER:
+            raise self._is_not_over(request, role)
 
-    def _is_open(self, request: int, role: str) -> LocalError:
+    def _is_not_over(self, request: int, role: str) -> LocalError:
         """Return the error about an open attempt."""
         return LocalError(
             f"{self.path}: a saved run of {role} in request {request} is not over: restore or abandon it"
@@ -120,31 +126,27 @@ class Store:
         required number of entries; None: any number.
         """
         position, who = before.position, before.who
-        with open_database(self.path, _KIND) as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with self._database.changing() as connection:
             over = OVER if after.position.flags & TAKEN else 0
-            values = (*after.columns, *who, position.run, position.counter, before.digest, over)
+            values = (*after.columns[len(who) :], *who, position.run, position.counter, before.digest, over)
             if connection.execute(_SWAP, values).rowcount != 1:
                 raise self._is_old(position)
             if connection.execute(_CLEAR, who).rowcount != entries and entries is not None:
                 raise self._is_old(position)
-            connection.execute("COMMIT")
 
     def append(self, row: Row, number: int, sealed: bytes) -> None:
         """Insert an entry beside a row; raise LocalError if it is there, or the row is not the newest."""
-        with open_database(self.path, _KIND) as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with self._database.changing() as connection:
             if not connection.execute(_IS_NEWEST, (*row.who, row.digest)).fetchall():
                 raise self._is_old(row.position)
             try:
                 connection.execute(_APPEND, (*row.who, number, sealed))
             except sqlite3.IntegrityError:
                 raise self._is_old(row.position) from None
-            connection.execute("COMMIT")
 
     def entries(self, row: Row) -> list[bytes]:
         """Return the entries beside a row, in order; raise LocalError if one is missing."""
-        with open_database(self.path, _KIND) as connection:
+        with self._database.reading() as connection:
             result = connection.execute(_ENTRIES, row.who).fetchall()
         if [number for number, _ in result] != list(range(len(result))):
             raise LocalError(f"{self.path}: the inbox of {row.position.role} is damaged")
@@ -161,28 +163,34 @@ class Store:
         """Return the row of the open attempt, or else of the last one that is over and not taken."""
         if not self.path.exists():
             return None
-        with open_database(self.path, _KIND) as connection:
+        with self._database.reading() as connection:
             rows = connection.execute(_FIND, (session, request, role)).fetchall()
         if not rows:
             return None
-        *position, key, sealed, digest = rows[0]
+        *position, key, digest, sealed = rows[0]
         row = Row(Position(*position), key, sealed)
         if row.digest != digest:
             raise LocalError(f"{self.path}: the saved state of {role} in request {request} is damaged")
         return row
 
+    def flags(self, session: bytes, request: int, role: str) -> int | None:
+        """Return the flags of the row that `find` returns."""
+        if not self.path.exists():
+            return None
+        with self._database.reading() as connection:
+            rows = connection.execute(_FLAGS, (session, request, role)).fetchall()
+        return rows[0][0] if rows else None
+
     def attempts(self, session: bytes, role: str) -> list[tuple[int, bytes]]:
         """Return request and name of every attempt of a role in a session, by request."""
         if not self.path.exists():
             return []
-        with open_database(self.path, _KIND) as connection:
+        with self._database.reading() as connection:
             return list(connection.execute(_ATTEMPTS, (session, role)))
 
     def remove(self, session: bytes, request: int, role: str, attempt: bytes) -> None:
         """Remove the row of an attempt whose request is never restored again, and the entries beside it."""
         who = (session, request, role, attempt)
-        with open_database(self.path, _KIND) as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with self._database.changing() as connection:
             connection.execute(_CLEAR, who)
             connection.execute(_REMOVE, who)
-            connection.execute("COMMIT")

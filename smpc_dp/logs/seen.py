@@ -10,7 +10,7 @@ import asyncio
 import sqlite3
 from pathlib import Path
 
-from smpc_dp.database import Kind, open_database
+from smpc_dp.database import Database, Kind
 from smpc_dp.errors import LocalError
 from smpc_dp.seen import NOTHING_SEEN, Seen
 
@@ -33,24 +33,23 @@ class SeenRuns:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._database = Database(path, _KIND)
 
     def get(self, scope: bytes) -> Seen:
         """Return the stored state of a scope."""
         if not self.path.exists():
             return NOTHING_SEEN
-        with open_database(self.path, _KIND) as connection:
+        with self._database.reading() as connection:
             return _get(connection, scope)
 
     def put(self, scope: bytes, before: Seen, after: Seen) -> None:
         """Replace the state `before` by `after`, which extends it; it is on disk when this returns."""
         if after.number < before.number or after.closed < before.closed:
             raise LocalError(f"{self.path}: what is kept of a session log never becomes less")
-        with open_database(self.path, _KIND) as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with self._database.changing() as connection:
             if _get(connection, scope) != before:
                 raise LocalError(f"{self.path}: another process has taken part in this session with this key")
             connection.execute("INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?)", (scope, *_row(after)))
-            connection.execute("COMMIT")
 
 
 def _row(seen: Seen) -> tuple[int, bytes, int, bytes]:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 OWNER, LOCK, REQUESTS, STATES, KEYS = "owner", "lock", "requests", "states", "keys"
 FORMAT: Literal["smpc-dp state of a session"] = "smpc-dp state of a session"
+VERSION = 2
 MOST_OWNER = 1 << 12
 # Names in the file of requests, beside those of last results.
 _ENDED, _CHARGED, _TARGET, _EXCLUDED, _HELD = "/ended", "/charged", "/target", "/excluded/", "/held"
@@ -108,12 +109,14 @@ class SavedSessionState(SessionState):
         self._event: Callable[[], Event] = membership.event
         _make(self.folder)
         _make(self.folder / KEYS)
+        # The folder is this process's own, by its lock; that of the counter may be of copies of it too.
+        self._store, self._keys = Store(self.folder / STATES, alone=True), KeyRing(self.folder / KEYS)
+        self._counter = None if self.counter_folder is None else FileCounter(self.counter_folder)
+        beside = self.folder if self.counter_folder is None else self.counter_folder
+        self._requests = Requests(beside / REQUESTS, alone=self.counter_folder is None)
         self._lock: int | None = _locked(self.folder, membership.name)
         try:
             self._check_owner()
-            self._store, self._keys = Store(self.folder / STATES), KeyRing(self.folder / KEYS)
-            self._counter = None if self.counter_folder is None else FileCounter(self.counter_folder)
-            self._requests = Requests((self.counter_folder or self.folder) / REQUESTS)
             self.number, self._operation = self._requests.last(self._scope)
             stored = self._stored()
             self._ended = _number(stored.get(_ENDED))
@@ -193,20 +196,20 @@ class SavedSessionState(SessionState):
 
     def is_open(self, number: int) -> bool:
         """See `SessionState.is_open`."""
-        row = self._store.find(self._scope, number, self._member)
-        return row is not None and not row.position.flags & OVER
+        flags = self._store.flags(self._scope, number, self._member)
+        return flags is not None and not flags & OVER
 
     def begin_call(self, number: int, operation: str, *, chosen: bool) -> int:
         """See `SessionState.begin_call`; the number is durable when this returns."""
         newest = self.number
         if number < newest:
             raise self._conflict(f"request {number} was given up, or answered: the newest is {newest}")
-        row = self._store.find(self._scope, newest, self._member) if newest else None
+        flags = self._store.flags(self._scope, newest, self._member) if newest else None
         if number == newest and operation == self._operation:
-            if row is None and not self.is_under_way:
+            if flags is None and not self.is_under_way:
                 raise self._conflict(f"request {number} was answered, and its result is not there any more")
             return number
-        if number == newest and (chosen or not (row is None or row.position.flags & OVER)):
+        if number == newest and (chosen or not (flags is None or flags & OVER)):
             state = "is under way" if self.is_under_way else "was"
             raise self._conflict(
                 f"request {newest} {state} for '{self._operation}': ask for that, or give a later number"
@@ -331,6 +334,8 @@ class SavedSessionState(SessionState):
 
     def close(self) -> None:
         """See `SessionState.close`."""
+        self._store.close()
+        self._requests.close()
         if self._lock is not None:
             with suppress(OSError):
                 os.close(self._lock)
@@ -452,7 +457,7 @@ class SavedSessionState(SessionState):
         if counter is not None and _newest_in(counter / REQUESTS, self._scope):
             raise LocalError(f"{counter}: its states are not in {own}: they were lost or set back")
         owner = counted or _Owner(
-            FORMAT, 1, self._scope.hex(), self._member, counter is not None, secrets.token_hex(16)
+            FORMAT, VERSION, self._scope.hex(), self._member, counter is not None, secrets.token_hex(16)
         )
         # The counter's first: a process that ends in between finds it, and no state.
         if counter is not None and counted is None:
@@ -517,8 +522,8 @@ def read_owner(folder: Path) -> _Owner | None:
         )
     except msgspec.DecodeError:
         raise LocalError(f"{path}: is damaged, or no state of a session") from None
-    if owner.version != 1:
-        raise LocalError(f"{path}: is a state of version {owner.version}; this release reads 1")
+    if owner.version != VERSION:
+        raise LocalError(f"{path}: is a state of version {owner.version}; this release reads {VERSION}")
     return owner
 
 

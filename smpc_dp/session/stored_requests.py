@@ -7,14 +7,13 @@ beside the counter of saved states, on a medium that is never set back, where th
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from smpc_dp.database import Kind, open_database
+from smpc_dp.database import Database, Kind
 from smpc_dp.decoding import decode_msgpack
 from smpc_dp.engine.phases.last_results import Held, HeldResult, SentResults
 from smpc_dp.engine.phases.survivors import FixedSurvivors
@@ -49,17 +48,23 @@ class Request(NamedTuple):
 class Requests:
     """The file at `path`, created for the first request; raises LocalError on failure."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, alone: bool = False) -> None:
+        """`alone`: see `Database`."""
         self.path = path
+        self._database = Database(path, _KIND, alone=alone)
+
+    def close(self) -> None:
+        """Close the file until it is used again."""
+        self._database.close()
 
     def last(self, scope: bytes) -> Request:
         """Return the newest request of a session."""
-        with open_database(self.path, _KIND) as connection:
+        with self._database.reading() as connection:
             return _last(connection, scope)
 
     def take(self, scope: bytes, number: int) -> Request:
         """Begin a request, durably, and return the one before; raise PrivacyError for an old number."""
-        with self._changing() as connection:
+        with self._database.changing() as connection:
             before = _last(connection, scope)
             if number <= before.number:
                 reason = f"request {number} comes after request {before.number}: each number is for one sum"
@@ -69,14 +74,14 @@ class Requests:
 
     def next(self, scope: bytes) -> int:
         """Begin the next request, durably, and return its number."""
-        with self._changing() as connection:
+        with self._database.changing() as connection:
             number = _last(connection, scope).number + 1
             _put(connection, scope, number, "")
         return number
 
     def begin(self, scope: bytes, number: int, operation: str) -> None:
         """Begin a request with its operation, durably; raise PrivacyError for an old number."""
-        with self._changing() as connection:
+        with self._database.changing() as connection:
             before = _last(connection, scope)
             if number <= before.number:
                 reason = f"request {number} comes after request {before.number}: each number is for one sum"
@@ -85,12 +90,12 @@ class Requests:
 
     def has_begun(self, scope: bytes, number: int) -> bool:
         """Tell whether an attempt at the run of a request was stored."""
-        with open_database(self.path, _KIND) as connection:
+        with self._database.reading() as connection:
             return _begun(connection, scope)[0] == number
 
     def take_attempt(self, scope: bytes, number: int, attempt: bytes) -> bool:
         """Store the attempt at the run of a request, durably; return False if another one is stored."""
-        with self._changing() as connection:
+        with self._database.changing() as connection:
             before = _begun(connection, scope)
             if before[0] >= number:
                 return before == (number, attempt)
@@ -100,7 +105,7 @@ class Requests:
 
     def set_operation(self, scope: bytes, number: int, operation: str) -> None:
         """Store the operation of the newest request; raise PrivacyError if there is a newer one."""
-        with self._changing() as connection:
+        with self._database.changing() as connection:
             last = _last(connection, scope)
             if last != (number, ""):
                 reason = (
@@ -111,13 +116,13 @@ class Requests:
 
     def fixed(self, scope: bytes, parties: int) -> StoredSurvivors:
         """Return the survivors that all exact sums of a session have in common."""
-        with open_database(self.path, _KIND) as connection:
+        with self._database.reading() as connection:
             row = _survivors(connection, scope)
         return StoredSurvivors(self, parties, row)
 
     def keep_survivors(self, scope: bytes, number: int, packed: bytes) -> bytes:
         """Store the survivors of a session's first sum, durably, and return those that are stored."""
-        with self._changing() as connection:
+        with self._database.changing() as connection:
             _, before = _survivors(connection, scope)
             if before:
                 return before
@@ -136,21 +141,14 @@ class Requests:
 
     def last_results(self, scope: bytes) -> dict[str, bytes]:
         """Return what is stored of the last results of a session, by name."""
-        with open_database(self.path, _KIND) as connection:
+        with self._database.reading() as connection:
             return dict(connection.execute("SELECT name, content FROM last WHERE scope = ?", (scope,)))
 
     def keep_last_results(self, scope: bytes, contents: Mapping[str, bytes]) -> None:
         """Store contents, by name, of the last results of a session, durably."""
         rows = [(scope, name, content) for name, content in contents.items()]
-        with self._changing() as connection:
+        with self._database.changing() as connection:
             connection.executemany("INSERT OR REPLACE INTO last VALUES (?, ?, ?)", rows)
-
-    @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        with open_database(self.path, _KIND) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection
-            connection.execute("COMMIT")
 
 
 class StoredSurvivors(FixedSurvivors):
@@ -159,15 +157,18 @@ class StoredSurvivors(FixedSurvivors):
     def __init__(self, requests: Requests, parties: int, row: tuple[int, bytes]) -> None:
         number, packed = row
         super().__init__(PartySet.unpack(packed, parties, "") if packed else None, number)
-        self._requests = requests
+        self._requests, self._is_stored = requests, bool(packed)
 
     def fix(self, context: Context, survivors: PartySet) -> None:
         """See `FixedSurvivors.fix`; raise PrivacyError too where another process has stored another set."""
         super().fix(context, survivors)
+        if self._is_stored:
+            return
         packed = self._requests.keep_survivors(context.scope, context.request, survivors.packed)
         if packed != survivors.packed:
             stored = PartySet.unpack(packed, len(context.names), "")
             FixedSurvivors(stored, context.request).check(context, survivors)
+        self._is_stored = True
 
 
 class StoredSent(SentResults):

@@ -63,6 +63,11 @@ class PartySet:
             bits ^= 1 << (parties - party)
         return cls(bits, parties, packed)
 
+    @property
+    def parties(self) -> int:
+        """The number of all parties."""
+        return self._parties
+
     def __contains__(self, party: object) -> bool:
         if not isinstance(party, int) or not 1 <= party <= self._parties:
             return False

@@ -420,7 +420,7 @@ class SmallScene:
 
     codec = Codec.of_party(ROLE)
     states = 7
-    input = np.arange(3, dtype=np.uint32).tobytes()
+    input = np.arange(100, 103, dtype=np.uint32).tobytes()
 
     def __init__(self, operation: str = "q") -> None:
         self.signers = {name: Signer(name, SigningKey(name.encode().ljust(32))) for name in ("alice", "hub")}

@@ -297,6 +297,27 @@ def wss(
 
 
 @app.command()
+def state(
+    runs: Runs = 5,
+    parties: Annotated[int, typer.Option(help="How many parties.")] = 100,
+    length: Annotated[int, typer.Option(help="Coordinates of a vector.")] = 10_000,
+    requests: Annotated[int, typer.Option(help="Sums of a session.")] = 2,
+    as_json: Json = False,
+) -> None:
+    """Measure sessions with saved states.
+
+    The same secure sums without a state, with a state and a counter, and with a state alone.
+    """
+    from smpc_dp_lab.bench.state import run_state_bench
+
+    _show(
+        "sessions",
+        as_json,
+        lambda show: run_state_bench(runs, show, parties=parties, length=length, requests=requests),
+    )
+
+
+@app.command()
 def many(
     parties: Annotated[
         list[int] | None,

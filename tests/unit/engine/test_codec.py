@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -81,6 +81,33 @@ def test_arrays(kind: str, shape: tuple[int, ...]) -> None:
 def test_an_array_in_another_order_of_memory() -> None:
     array = np.arange(6, dtype=np.uint32).reshape(2, 3).T
     np.testing.assert_array_equal(again(Rich(array=array)).array, array)
+
+
+def given_as(content: bytes) -> Callable[[Record], bytes]:
+    """Return the input for any record."""
+    return lambda _: content
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 3)])
+def test_the_callers_input_is_not_in_a_state(shape: tuple[int, ...]) -> None:
+    array = np.arange(6, dtype=np.uint32)
+    content = CODEC.encode(Rich(array=array.reshape(shape)), given=array.tobytes())
+    assert array.tobytes() not in content
+    result: Any = CODEC.decode(content, given_as(array.tobytes()))[0]
+    np.testing.assert_array_equal(result.array, array.reshape(shape))
+    assert result.array.flags.writeable
+    for other in (b"", array.tobytes()[4:]):
+        with pytest.raises(VerificationError, match="malformed"):
+            CODEC.decode(content, given_as(other))
+    # An array has one encoding: with the input it is left out, else it is there.
+    with pytest.raises(VerificationError, match="canonical"):
+        CODEC.decode(CODEC.encode(Rich(array=array)), given_as(array.tobytes()))
+
+
+def test_an_array_that_a_step_has_changed_is_in_the_state() -> None:
+    array, before = np.arange(6, dtype=np.uint32), np.arange(6, dtype=np.uint32).tobytes()
+    array[0] = 9
+    assert array.tobytes() in CODEC.encode(Rich(array=array), given=before)
 
 
 @given(
@@ -184,7 +211,7 @@ def test_another_state_is_refused(state: object) -> None:
         b"",
         record()[:-1],
         record() + b"\0",
-        record(version=2),
+        record(version=3),
         record(kind="Waits"),
         record(kind="Stopped"),
         record(sent=(1,)),
@@ -193,7 +220,7 @@ def test_another_state_is_refused(state: object) -> None:
         record(bodies=(b"body", b"body"), sent=(SENT, msgspec.structs.replace(SENT, body=1))),
         record(bodies=(b"other", b"body"), sent=(msgspec.structs.replace(SENT, body=1), SENT)),
         record(state=b"\xc1"),
-        msgspec.msgpack.encode([3, "Rich", b""]),
+        msgspec.msgpack.encode([4, "Rich", b""]),
         msgspec.msgpack.encode([*msgspec.msgpack.decode(record()), 1]),
     ],
 )
@@ -203,7 +230,7 @@ def test_another_record_is_refused(content: bytes) -> None:
 
 
 def test_errors_and_representations_say_nothing() -> None:
-    assert "input" not in repr(Record(3, "Rich", b"secret", (), (), b"input"))
+    assert "input" not in repr(Record(4, "Rich", b"secret", (), (), b"input"))
     with pytest.raises(VerificationError) as raised:
         CODEC.decode(record(state=msgspec.msgpack.encode({**BODY, **REST, "numbers": ["hunter2"]})))
     assert "hunter2" not in str(raised.value)

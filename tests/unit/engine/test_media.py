@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import stat
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -79,9 +82,9 @@ def test_a_store_of_another_version_or_kind_is_refused(tmp_path: Path) -> None:
     store = Store(tmp_path / "states")
     store.begin(Row(NEIGHBOURHOOD, b"", b"x"))
     with sqlite3.connect(store.path) as connection:
-        connection.execute("PRAGMA user_version = 2")
-    with pytest.raises(LocalError, match="file of saved states of version 2; this release reads 1"):
-        store.find(NEIGHBOURHOOD.session, 1, "alice")
+        connection.execute("PRAGMA user_version = 3")
+    with pytest.raises(LocalError, match="file of saved states of version 3; this release reads 2"):
+        Store(store.path).find(NEIGHBOURHOOD.session, 1, "alice")
     with sqlite3.connect(tmp_path / "other") as connection:
         connection.execute("CREATE TABLE x (y)")
     with pytest.raises(LocalError, match="not the file of saved states"):
@@ -90,7 +93,7 @@ def test_a_store_of_another_version_or_kind_is_refused(tmp_path: Path) -> None:
 
 def test_commits_outlive_a_power_failure(tmp_path: Path) -> None:
     """What SQLite needs for that is asked for: with 2, FULL, the journal may come back."""
-    with database.open_database(tmp_path / "x", database.Kind("things", 1, 1, ())) as connection:
+    with database.Database(tmp_path / "x", database.Kind("things", 1, 1, ())).reading() as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
         assert connection.execute("PRAGMA secure_delete").fetchone() == (1,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
@@ -127,21 +130,69 @@ def test_keys(tmp_path: Path) -> None:
     assert "1" not in repr(one)
 
 
-def test_an_old_key_file_is_overwritten(tmp_path: Path) -> None:
-    """Also a draft of it that a dead process has left."""
+def test_a_replaced_file_is_what_counts(tmp_path: Path) -> None:
+    """A store stays open: what is put in its place is found all the same, and so is what it writes there."""
+    store, other = Store(tmp_path / "states"), Store(tmp_path / "other")
+    row = Row(NEIGHBOURHOOD, b"name", b"sealed")
+    after = Row(replace(NEIGHBOURHOOD, counter=4), b"next", b"more")
+    store.begin(row)
+    other.begin(after)
+    other.close()
+    (tmp_path / "other").replace(tmp_path / "states")
+    with pytest.raises(LocalError, match="no longer the newest"):
+        store.swap(row, after)
+    assert store.find(NEIGHBOURHOOD.session, 1, "alice") == after
+    (tmp_path / "states").unlink()
+    store.begin(row)
+    assert Store(tmp_path / "states").find(NEIGHBOURHOOD.session, 1, "alice") == row
+
+
+def test_a_refused_row_changes_nothing(tmp_path: Path) -> None:
+    """Its transaction is undone, and the next one goes through."""
+    store, row = Store(tmp_path / "states"), Row(NEIGHBOURHOOD, b"name", b"sealed")
+    after = Row(replace(NEIGHBOURHOOD, counter=4), b"next", b"more")
+    store.begin(row)
+    store.append(row, 0, b"entry")
+    with pytest.raises(LocalError, match="no longer the newest"):
+        store.swap(row, after, 2)
+    assert Store(store.path).find(NEIGHBOURHOOD.session, 1, "alice") == row
+    assert store.entries(row) == [b"entry"]
+    store.swap(row, after, 1)
+    assert store.entries(after) == []
+
+
+def test_a_store_of_one_process_is_locked_until_it_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.0)
+    store, row = Store(tmp_path / "states", alone=True), Row(NEIGHBOURHOOD, b"name", b"sealed")
+    store.begin(row)
+    with pytest.raises(LocalError, match=r"cannot be used .*locked"):
+        Store(store.path).find(NEIGHBOURHOOD.session, 1, "alice")
+    store.close()
+    assert Store(store.path).find(NEIGHBOURHOOD.session, 1, "alice") == row
+
+
+def test_an_old_key_is_overwritten_in_place(tmp_path: Path) -> None:
     ring = KeyRing(tmp_path)
-    one, two = Key(b"1" * 16, b"x" * 32), Key(b"2" * 16, b"y" * 32)
+    one, two, other = (Key(bytes([name]) * 16, bytes([name]) * 32) for name in b"xyz")
     ring.create(A, one)
     path = tmp_path / f"{A.hex()}.keys"
-    draft = tmp_path / f".{path.name}.0011223344556677"
-    draft.write_bytes(path.read_bytes())
-    with path.open("rb") as old, draft.open("rb") as left:
+    with path.open("rb") as file:
+        ring.propose(A, one.name, other)
         ring.propose(A, one.name, two)
+        assert one.secret in path.read_bytes()
         ring.commit(A, two.name)
-        assert not old.read().strip(b"\0")
-        assert not left.read().strip(b"\0")
-    assert sorted(tmp_path.glob("*.keys")) == [path]
-    assert not draft.exists()
+        content = file.read()
+    assert path.read_bytes() == content
+    assert two.secret in content
+    assert one.secret not in content
+    assert other.secret not in content
+    assert [*tmp_path.iterdir()] == [path]
+    for number in range(20):
+        ring.propose(A, two.name if number % 2 == 0 else one.name, one if number % 2 == 0 else two)
+        ring.commit(A, one.name if number % 2 == 0 else two.name)
+    assert path.stat().st_size == len(content)
 
 
 def test_a_key_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
@@ -222,39 +273,130 @@ def dying(*_: object) -> None:
     raise Dies
 
 
-def test_an_old_key_is_overwritten_after_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process dies when the new file is in place and the old one was not overwritten."""
-    ring = KeyRing(tmp_path)
+def cut_at(patch: pytest.MonkeyPatch, write: int, length: int) -> None:
+    """Die in a write to a file, by its number from 0 on, after so many bytes."""
+    writes, written = iter(range(1000)), os.pwrite
+
+    def pwrite(descriptor: int, content: bytes, offset: int) -> int:
+        if next(writes) == write:
+            written(descriptor, content[:length], offset)
+            raise Dies
+        return written(descriptor, content, offset)
+
+    patch.setattr(os, "pwrite", pwrite)
+
+
+def cuts(folder: Path, action: Callable[[Path], None], prepare: Callable[[Path], None]) -> Iterator[Path]:
+    """Yield folders in which an action died in each of its writes, after some bytes of it."""
+    for write in range(10):
+        for length in (0, 1, 8, 40, 63, 64):
+            own = folder / f"{write} {length}"
+            own.mkdir()
+            prepare(own)
+            with pytest.MonkeyPatch.context() as patch:
+                cut_at(patch, write, length)
+                try:
+                    action(own)
+                except Dies:
+                    yield own
+                else:
+                    assert write > 0
+                    return
+
+
+def test_a_proposal_that_was_cut_costs_no_key(tmp_path: Path) -> None:
     one, two = Key(b"1" * 16, b"x" * 32), Key(b"2" * 16, b"y" * 32)
-    ring.create(A, one)
-    ring.propose(A, one.name, two)
-    with (tmp_path / f"{A.hex()}.keys").open("rb") as old:
-        with monkeypatch.context() as patch:
-            patch.setattr(attempt_files, "_overwrite", dying)
-            with pytest.raises(Dies):
-                ring.commit(A, two.name)
-        assert one.secret in old.read()
+    for folder in cuts(
+        tmp_path,
+        lambda own: KeyRing(own).propose(A, one.name, two),
+        lambda own: KeyRing(own).create(A, one),
+    ):
+        ring = KeyRing(folder)
+        assert ring.get(A, one.name) == one.secret
+        assert ring.get(A, two.name) in (None, two.secret)
+        ring.propose(A, one.name, two)
         ring.commit(A, two.name)
-        old.seek(0)
-        assert not old.read().strip(b"\0")
-    assert ring.get(A, two.name) == two.secret
-    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == [f"{A.hex()}.keys"]
+        assert (ring.get(A, one.name), ring.get(A, two.name)) == (None, two.secret)
 
 
-def test_a_key_outlives_a_crash_before_it_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The process dies when the current file has a second name: it is not overwritten."""
-    ring = KeyRing(tmp_path)
-    one, two = Key(b"1" * 16, b"x" * 32), Key(b"2" * 16, b"y" * 32)
+def test_a_commit_that_was_cut_is_there_or_not(tmp_path: Path) -> None:
+    """Also beside a key that another process has proposed, which never becomes the current one."""
+    one, two, other = (Key(bytes([name]) * 16, bytes([name]) * 32) for name in b"xyz")
+
+    def prepare(own: Path) -> None:
+        ring = KeyRing(own)
+        ring.create(A, one)
+        for key in (other, two):
+            ring.propose(A, one.name, key)
+
+    done = []
+    for folder in cuts(tmp_path, lambda own: KeyRing(own).commit(A, two.name), prepare):
+        ring = KeyRing(folder)
+        done.append(ring.get(A, one.name) is None)
+        assert ring.get(A, two.name) == two.secret
+        assert not done[-1] or ring.get(A, other.name) is None
+        ring.commit(A, two.name)
+        assert [ring.get(A, key.name) for key in (one, two, other)] == [None, two.secret, None]
+        content = (folder / f"{A.hex()}.keys").read_bytes()
+        assert content.count(b"x") == content.count(b"z") == 0
+    assert {*done} == {False, True}
+
+
+def test_a_counter_that_was_cut_is_before_or_after(tmp_path: Path) -> None:
+    zero, one, two = Entry(0, b"0" * 32), Entry(1, b"1" * 32), Entry(2, b"2" * 32)
+
+    def prepare(own: Path) -> None:
+        FileCounter(own).advance(A, None, zero)
+        FileCounter(own).advance(A, zero, one)
+
+    for folder in cuts(tmp_path, lambda own: FileCounter(own).advance(A, one, two), prepare):
+        counter = FileCounter(folder)
+        assert counter.read(A) in (one, two)
+        counter.advance(A, one, two)
+        assert counter.read(A) == two
+
+
+def test_a_short_write_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a full disk."""
+    ring, one = KeyRing(tmp_path), Key(b"1" * 16, b"x" * 32)
     ring.create(A, one)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", dying)
-        with pytest.raises(Dies):
-            ring.propose(A, one.name, two)
-    ring.propose(A, one.name, two)
+        patch.setattr(os, "pwrite", lambda _descriptor, content, _offset: len(content) // 2)
+        with pytest.raises(LocalError, match="No space left on device"):
+            ring.propose(A, one.name, Key(b"2" * 16, b"y" * 32))
     assert ring.get(A, one.name) == one.secret
-    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == [f"{A.hex()}.keys"]
+
+
+@pytest.mark.parametrize("content", [b"smpc-dp keys 1\n".ljust(128, b"\0"), b"\x93\x01\x92", b"x" * 128])
+def test_a_key_file_of_another_version_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / f"{A.hex()}.keys"
+    path.write_bytes(content)
+    path.chmod(0o600)
+    with pytest.raises(LocalError, match="is damaged, or of another version"):
+        KeyRing(tmp_path).get(A, b"1" * 16)
+
+
+def test_a_key_file_of_another_attempt_is_refused(tmp_path: Path) -> None:
+    ring = KeyRing(tmp_path)
+    ring.create(A, Key(b"1" * 16, b"x" * 32))
+    (tmp_path / f"{A.hex()}.keys").rename(tmp_path / f"{(b'a' * 16).hex()}.keys")
+    with pytest.raises(LocalError, match="is damaged"):
+        ring.get(b"a" * 16, b"1" * 16)
+
+
+def test_a_file_that_another_process_holds_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring, path = KeyRing(tmp_path), tmp_path / f"{A.hex()}.keys"
+    ring.create(A, Key(b"1" * 16, b"x" * 32))
+    held = os.open(path, os.O_RDWR)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    monkeypatch.setattr(attempt_files, "LOCK_SECONDS", 0.0)
+    with pytest.raises(LocalError, match="another process has held it"):
+        ring.get(A, b"1" * 16)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: os.close(held))
+    monkeypatch.setattr(attempt_files, "LOCK_SECONDS", 30.0)
+    assert ring.get(A, b"1" * 16) == b"x" * 32
 
 
 def test_a_removal_goes_on_after_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -349,8 +349,8 @@ def test_a_newer_version_is_refused(member: Membership, folders: dict[str, Any])
     SavedSessionState(member, **folders).close()
     file = folders["folder"] / OWNER
     owner = json.loads(file.read_text("utf-8"))
-    file.write_text(json.dumps(owner | {"version": 2}), "utf-8")
-    with pytest.raises(LocalError, match="is a state of version 2; this release reads 1"):
+    file.write_text(json.dumps(owner | {"version": 3}), "utf-8")
+    with pytest.raises(LocalError, match="is a state of version 3; this release reads 2"):
         SavedSessionState(member, **folders)
     file.write_text("{}", "utf-8")
     with pytest.raises(LocalError, match="is damaged, or no state of a session"):

@@ -10,7 +10,7 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from smpc_dp.database import Kind, open_database
+from smpc_dp.database import Database, Kind
 from smpc_dp.errors import PrivacyError
 
 if TYPE_CHECKING:
@@ -35,21 +35,20 @@ class OpenedTables:
     def __init__(self, path: Path, party: str, dataset: str, asked: str) -> None:
         self.path, self._party = path, party
         self._dataset, self._asked = dataset, asked
+        self._database = Database(path, _KIND)
 
     def check(self) -> None:
         """Raise PrivacyError if a table of the data set was opened before."""
         if self.path.exists():
-            with open_database(self.path, _KIND) as connection:
+            with self._database.reading() as connection:
                 self._refuse_second(connection)
 
     def add(self, run_id: bytes) -> None:
         """Record the request, before its counts are sent; raises the error of `check`."""
-        with open_database(self.path, _KIND) as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with self._database.changing() as connection:
             self._refuse_second(connection)
             values = (self._dataset, self._asked, run_id)
             connection.execute("INSERT INTO opened VALUES (?, ?, ?)", values)
-            connection.execute("COMMIT")
 
     def _refuse_second(self, connection: sqlite3.Connection) -> None:
         query = "SELECT asked FROM opened WHERE dataset = ?"
