@@ -13,6 +13,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.identity.address import check_address
 from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
 from smpc_dp.identity.roster import Role
+from smpc_dp.identity.words import entry_words
 from smpc_dp.session.session_file import roster_entry
 
 
@@ -41,7 +42,7 @@ def keygen(
     """Make a new identity and print its roster entry.
 
     Writes an Ed25519 key to NAME.key (mode 0600; never over an existing one). The entry is public and
-    goes into the session file.
+    goes into the session file; its words are for comparing it by voice.
     """
     _check_address(role, address)
     if checkpoints and role != "aggregator":
@@ -70,6 +71,7 @@ def keygen(
                 "address": address,
                 "public_key": member.public_key.hex(),
                 "certificate": b64encode(member.certificate).decode("ascii"),
+                "words": entry_words(member),
                 "key_file": str(path),
             }
             | ({} if signer is None else {"checkpoint_key": signer.public_key.hex()})
@@ -77,6 +79,7 @@ def keygen(
         return
     if not show:
         typer.echo(f"{path}: the secret key of '{name}', for this machine only", err=True)
+    typer.echo(f"words of the entry: {entry_words(member)}", err=True)
     typer.echo(entry)
 
 
