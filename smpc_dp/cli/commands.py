@@ -64,6 +64,7 @@ COMMANDS: Mapping[str, Listed] = {
         "List, export and check the published circuits.",
         "smpc_dp.capabilities.pairs.commands.circuits",
     ),
+    "schema": Listed("Print the JSON Schema of what --json prints.", "smpc_dp.cli.schema"),
     "board": Listed("The bulletin board of verifiable runs.", "smpc_dp.cli.board"),
 }
 

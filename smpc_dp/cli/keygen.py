@@ -6,15 +6,29 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
-from smpc_dp.console.output import print_json
+from smpc_dp.console.output import print_struct
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.identity.address import check_address
 from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
 from smpc_dp.identity.roster import Role
 from smpc_dp.identity.words import entry_words
 from smpc_dp.session.session_file import roster_entry
+
+
+class PrintedIdentity(msgspec.Struct, frozen=True):
+    """A roster entry, its words, and where the secret key is."""
+
+    name: str
+    role: Role
+    address: str | None
+    public_key: str
+    certificate: str
+    words: str
+    key_file: str
+    checkpoint_key: str | None
 
 
 def keygen(
@@ -64,17 +78,17 @@ def keygen(
         if second is not None and signer is not None:
             signer.save(second)
     if as_json:
-        print_json(
-            {
-                "name": name,
-                "role": role,
-                "address": address,
-                "public_key": member.public_key.hex(),
-                "certificate": b64encode(member.certificate).decode("ascii"),
-                "words": entry_words(member),
-                "key_file": str(path),
-            }
-            | ({} if signer is None else {"checkpoint_key": signer.public_key.hex()})
+        print_struct(
+            PrintedIdentity(
+                name=name,
+                role=role,
+                address=address,
+                public_key=member.public_key.hex(),
+                certificate=b64encode(member.certificate).decode("ascii"),
+                words=entry_words(member),
+                key_file=str(path),
+                checkpoint_key=None if signer is None else signer.public_key.hex(),
+            )
         )
         return
     if not show:

@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NotRequired, TypedDict
 
-import msgspec
 import typer
 from rich.table import Column, Table
 
-from smpc_dp.console.output import console, print_json
+from smpc_dp.console.output import console, print_as
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.identity.roster import Role
 from smpc_dp.identity.words import entry_words, words_of
-from smpc_dp.session.planned import session_plan, tolerance_lines, total_notes
+from smpc_dp.session.planned import SessionPlan, session_plan, tolerance_lines, total_notes
 from smpc_dp.session.session_file import load_session
 from smpc_dp.session.terms import assembled, write_new
-from smpc_dp.session.tolerance import tolerances
+from smpc_dp.session.tolerance import Tolerance, tolerances
+
+
+class PrintedEntry(TypedDict):
+    """An entry of the roster, as in a session file."""
+
+    name: str
+    role: Role
+    address: NotRequired[str]
+    public_key: str
+    certificate: str
+    checkpoint_key: NotRequired[str]
+
+
+class PrintedRoster(TypedDict):
+    """A session file, with its digests, words and plan; `version` is of the session file."""
+
+    session_digest: str
+    session_words: str
+    roster_digest: str
+    entry_words: dict[str, str]
+    tolerates: list[Tolerance]
+    plan: SessionPlan | None
+    protocol: str
+    version: int
+    parameters: dict[str, Any]
+    roster: list[PrintedEntry]
 
 
 def roster(
@@ -49,16 +75,17 @@ def roster(
     plan = session_plan(loaded)
     words = {member.name: entry_words(member) for member in loaded.roster}
     if as_json:
-        print_json(
+        print_as(
+            "roster",
             {
                 "session_digest": loaded.digest.hex(),
                 "session_words": words_of(loaded.digest),
                 "roster_digest": loaded.roster.digest.hex(),
                 "entry_words": words,
-                "tolerates": [msgspec.to_builtins(one) for one in tolerances(loaded)],
-                "plan": None if plan is None else plan.to_json(),
+                "tolerates": tolerances(loaded),
+                "plan": plan,
                 **loaded.canonical(),
-            }
+            },
         )
         return
     table = Table("name", "role", "address", Column("words of the entry", overflow="fold"))
