@@ -1,4 +1,4 @@
-"""`smpc-dp init`: the terms of a session from options and questions, or a whole session on this machine."""
+"""`smpc-dp init`: the terms of a session from options and answers, or a whole session on this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from smpc_dp.cli.init_terms import PROTOCOL, Compute, Terms, at_option, check_setting, settings_of
-from smpc_dp.cli.questions import Questions
+from smpc_dp.cli.prompts import Prompts
 from smpc_dp.console.output import console
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.files import write_file
@@ -113,7 +113,7 @@ def init(
         **{"--ask": "\n".join(ask or ()) or None, "--column": "\n".join(column or ()) or None},
         **{"--max-rows": max_rows, "--rows-expected": rows_expected},
     }
-    terms = _answered(Questions(given, takes_defaults=yes), exact, kind)
+    terms = _answered(Prompts(given, takes_defaults=yes), exact, kind)
     session = terms.checked()
     if local is None:
         write_new(out, terms.text())
@@ -133,20 +133,20 @@ def init(
     _print_plan(session, f"{path}: a session with all keys on this machine, for a trial", steps)
 
 
-def _answered(questions: Questions, exact: bool, kind: Kind) -> Terms:
+def _answered(prompts: Prompts, exact: bool, kind: Kind) -> Terms:
     """Return the terms of options and answers; raise ConfigError for what is missing or does not apply."""
-    compute = questions.needed("--compute", "What is computed", _compute, "average")
-    names = questions.needed("--parties", "Names of the parties, with commas between", _names)
-    questions.refuse(_OF_VECTORS if compute == "statistics" else _OF_RECORDS, f"is not for '{compute}'")
+    compute = prompts.needed("--compute", "What is computed", _compute, "average")
+    names = prompts.needed("--parties", "Names of the parties, with commas between", _names)
+    prompts.exclude(_OF_VECTORS if compute == "statistics" else _OF_RECORDS, f"is not for '{compute}'")
     if compute != "average":
-        questions.refuse("--max-weight", f"is not for '{compute}'")
+        prompts.exclude("--max-weight", f"is not for '{compute}'")
     default_lost, default_colluding = _tolerated(len(names))
-    lost = questions.answer("--lost", "How many parties may be lost", _whole, default_lost)
-    question = "How many parties may collude with the aggregator"
-    colluding = questions.answer("--collude", question, _whole, default_colluding)
-    privacy = _privacy(questions, compute, exact)
-    asked = _records(questions) if compute == "statistics" else _vectors(questions, kind, exact=not privacy)
-    questions.raise_missing()
+    lost = prompts.answer("--lost", "How many parties may be lost", _whole, default_lost)
+    text = "How many parties may collude with the aggregator"
+    colluding = prompts.answer("--collude", text, _whole, default_colluding)
+    privacy = _privacy(prompts, compute, exact)
+    asked = _records(prompts) if compute == "statistics" else _vectors(prompts, kind, exact=not privacy)
+    prompts.raise_missing()
     return Terms(compute, names, lost or 0, colluding or 0, asked | privacy)
 
 
@@ -159,7 +159,7 @@ def _tolerated(parties: int) -> tuple[int, int]:
     return lost, colluding
 
 
-def _privacy(questions: Questions, compute: Compute, exact: bool) -> dict[str, object]:
+def _privacy(prompts: Prompts, compute: Compute, exact: bool) -> dict[str, object]:
     """Return epsilon and delta; nothing for exact results."""
     settings = settings_of(compute)
 
@@ -167,37 +167,37 @@ def _privacy(questions: Questions, compute: Compute, exact: bool) -> dict[str, o
         return text if text == "none" else _setting(settings, "epsilon", text)
 
     if not exact:
-        question = "Epsilon, or none for exact results without differential privacy"
-        epsilon = questions.answer("--epsilon", question, epsilon_of, why="or --exact without it")
+        text = "Epsilon, or none for exact results without differential privacy"
+        epsilon = prompts.answer("--epsilon", text, epsilon_of, why="or --exact without it")
         exact = epsilon == "none"
     if exact:
-        questions.refuse("--epsilon --delta", "is not for exact results")
+        prompts.exclude("--epsilon --delta", "is not for exact results")
         return {}
-    delta = questions.answer("--delta", "Delta", partial(_setting, settings, "delta"), _DELTA)
+    delta = prompts.answer("--delta", "Delta", partial(_setting, settings, "delta"), _DELTA)
     return {"epsilon": epsilon, "delta": delta}
 
 
-def _vectors(questions: Questions, kind: Kind, *, exact: bool) -> dict[str, object]:
+def _vectors(prompts: Prompts, kind: Kind, *, exact: bool) -> dict[str, object]:
     """Return the parameters of vectors, without those of privacy."""
     number = partial(_setting, settings_of("sum"))
-    counted, low, high = _suggested(questions)
-    length = questions.answer("--length", "Coordinates of a vector", partial(number, "length"), counted)
+    counted, low, high = _suggested(prompts)
+    length = prompts.answer("--length", "Coordinates of a vector", partial(number, "length"), counted)
     bound = _number if kind == "real" else _whole
-    lower = questions.answer("--lower", "Least value of every coordinate", bound, low, _PRIVATE)
-    upper = questions.answer("--upper", "Greatest value of every coordinate", bound, high)
+    lower = prompts.answer("--lower", "Least value of every coordinate", bound, low, _PRIVATE)
+    upper = prompts.answer("--upper", "Greatest value of every coordinate", bound, high)
     parameters: dict[str, object] = {"length": length, "lower": lower, "upper": upper}
     if kind == "integer":
         parameters["kind"] = kind
     if (
         lower is not None
         and upper is not None
-        and (questions.given("--precision") or (kind == "real" and exact))
+        and (prompts.given("--precision") is not None or (kind == "real" and exact))
     ):
-        parameters["precision"] = questions.answer(
+        parameters["precision"] = prompts.answer(
             "--precision", "Step of a value, at most", partial(number, "precision"), _step(upper - lower)
         )
-    if questions.given("--max-weight"):
-        parameters["max_weight"] = questions.given("--max-weight")
+    if prompts.given("--max-weight") is not None:
+        parameters["max_weight"] = prompts.given("--max-weight")
     return parameters
 
 
@@ -216,41 +216,41 @@ class _Suggested(NamedTuple):
     upper: float | None = None
 
 
-def _suggested(questions: Questions) -> _Suggested:
+def _suggested(prompts: Prompts) -> _Suggested:
     """Return what a file or an estimator suggests."""
-    sources = [option for option in ("--length-from", "--estimator", "--public") if questions.given(option)]
+    sources = [option for option in ("--length-from", "--estimator", "--public") if prompts.given(option)]
     if len(sources) > 1:
         raise ConfigError.at(sources[1], f"is not for {sources[0]}", ConfigCheck.CONFLICT)
     if sources != ["--estimator"]:
-        questions.refuse("--features --classes", "is for --estimator")
+        prompts.exclude("--features --classes", "is for --estimator")
     if sources == ["--length-from"]:
-        return _Suggested(len(read_vector(questions.given("--length-from"))))
+        return _Suggested(len(read_vector(prompts.given("--length-from"))))
     if sources == ["--public"]:
-        values = read_vector(questions.given("--public"))
+        values = read_vector(prompts.given("--public"))
         return _Suggested(len(values), *((float(values.min()), float(values.max())) if len(values) else ()))
     if sources == ["--estimator"]:
         # Not at the top: scikit-learn need not be installed.
         from smpc_dp.integrations.sklearn.averaged import coefficient_count
 
-        columns = questions.needed("--features", "Columns of the rows of the estimator", _whole)
-        classes = questions.answer("--classes", "Classes of the estimator; of a regressor any", _whole, 2)
+        columns = prompts.needed("--features", "Columns of the rows of the estimator", _whole)
+        classes = prompts.answer("--classes", "Classes of the estimator; of a regressor any", _whole, 2)
         try:
-            return _Suggested(coefficient_count(questions.given("--estimator"), columns, classes or 2))
+            return _Suggested(coefficient_count(prompts.given("--estimator"), columns, classes or 2))
         except ConfigError as error:
             raise ConfigError(one._replace(where=f"--{one.where}") for one in error.issues) from None
     return _Suggested()
 
 
-def _records(questions: Questions) -> dict[str, object]:
+def _records(prompts: Prompts) -> dict[str, object]:
     """Return the parameters of statistics of records, without those of privacy."""
-    ask = questions.answer("--ask", "What is asked, as mean(age); several with ';' between", _asked)
-    question = "Columns, as age=0:120 or sex=f,m; several with ';' between"
-    columns = questions.answer("--column", question, _columns, why=_PRIVATE)
+    ask = prompts.answer("--ask", "What is asked, as mean(age); several with ';' between", _asked)
+    text = "Columns, as age=0:120 or sex=f,m; several with ';' between"
+    columns = prompts.answer("--column", text, _columns, why=_PRIVATE)
     number = partial(_setting, SchemaSettings)
-    rows = questions.answer("--max-rows", "Most rows of a party", partial(number, "max_rows"))
+    rows = prompts.answer("--max-rows", "Most rows of a party", partial(number, "max_rows"))
     records: dict[str, object] = {"unit": "record", "max_rows": rows}
-    if questions.given("--rows-expected"):
-        records["rows_expected"] = questions.given("--rows-expected")
+    if prompts.given("--rows-expected") is not None:
+        records["rows_expected"] = prompts.given("--rows-expected")
     return {"ask": ask, "records": records | {"columns": columns}}
 
 

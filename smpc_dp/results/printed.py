@@ -57,7 +57,7 @@ class PrintedStart(TypedDict):
     named: str
 
 
-class PrintedRoll(TypedDict):
+class PrintedRoots(TypedDict):
     """Values of `roll` that a run is bound to, bytes as hex."""
 
     advertised: str
@@ -65,27 +65,30 @@ class PrintedRoll(TypedDict):
     values_root: str | None
 
 
-class PrintedSignedResult(TypedDict):
+# The name of the key is one that no name in the code has.
+_SignedRoots = TypedDict("_SignedRoots", {"roll": PrintedRoots})  # noqa: UP013
+_Commitment = TypedDict("_Commitment", {"roll": str})  # noqa: UP013
+
+
+class PrintedSignedResult(_SignedRoots):
     """The total as the aggregator signed it, bytes as hex."""
 
     version: int
     request: int
     operation: str
     start: PrintedStart
-    roll: PrintedRoll
     receiver: str
     body: str
     signature: str
 
 
-class PrintedEvidence(TypedDict):
+class PrintedEvidence(_Commitment):
     """Evidence that binds a result to its run, bytes as hex."""
 
     protocol: str
     version: int
     session_digest: str
     run_id: str
-    roll: str
     participating: list[str]
     participants: PrintedCertificate
     survivors: PrintedCertificate | None

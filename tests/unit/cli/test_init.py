@@ -159,6 +159,9 @@ def test_an_estimator_that_cannot_be_averaged_is_refused(tmp_path: Path) -> None
         ((*BOUNDS, "--parties", "ann,ann,cyd"), "--parties (roster[2].name): the same as in roster[1]"),
         ((*BOUNDS, "--epsilon", "1"), "--epsilon: is not for exact results"),
         ((*BOUNDS, "--ask", "count"), "--ask: is not for 'average'"),
+        ((*BOUNDS, "--rows-expected", "0"), "--rows-expected: is not for 'average'"),
+        ((*BOUNDS, "--precision", "0"), "--precision: must be a number from"),
+        ((*BOUNDS, "--max-weight", "-1"), "--max-weight (parameters.max_weight): must be an integer"),
         ((*BOUNDS, "--compute", "sum", "--max-weight", "3"), "--max-weight: is not for 'sum'"),
         ((*BOUNDS, "--features", "3"), "--features: is for --estimator"),
         (

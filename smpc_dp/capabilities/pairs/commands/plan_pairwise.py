@@ -108,7 +108,7 @@ def _plan_pairs(asked: _Asked, baselines: Sequence[Baseline], as_json: bool) -> 
         partners=asked.partners,
     )
     if as_json:
-        print_struct(PlannedPairs(**msgspec.structs.asdict(plan), rivals=tuple(baselines)))
+        print_struct(PlannedPairs(**msgspec.structs.asdict(plan), baselines=tuple(baselines)))
         return
     rows = [
         ("partners P", str(plan.partners), f"pairs of each party; best: {plan.best_partners}"),

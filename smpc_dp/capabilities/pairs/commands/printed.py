@@ -43,10 +43,10 @@ class PrintedStatistic(TypedDict):
     auc: float | None
 
 
-class PlannedPairs(PairwisePlan, frozen=True, kw_only=True):
+class PlannedPairs(PairwisePlan, frozen=True, kw_only=True, rename={"baselines": "rivals"}):
     """Plan of a statistic of pairs, beside local protocols at the same epsilon."""
 
-    rivals: tuple[Baseline, ...]
+    baselines: tuple[Baseline, ...]
 
 
 # Two keys are words of Python.

@@ -1,4 +1,4 @@
-"""Answers that a command needs: from its options, from defaults, or from questions on a terminal."""
+"""Answers that a command needs: from its options, from defaults, or from prompts on a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 T = TypeVar("T")
 
 
-class Questions:
+class Prompts:
     """Answers by option; collects the options that are missing where nobody can be asked.
 
     Args:
@@ -32,7 +32,7 @@ class Questions:
         return self._given[option]
 
     def answer(
-        self, option: str, question: str, read: Callable[[str], T], default: object = None, why: str = ""
+        self, option: str, text: str, read: Callable[[str], T], default: object = None, why: str = ""
     ) -> T | None:
         """Return what `read` makes of the option's value, the default or an answer; None if it is missing.
 
@@ -52,26 +52,26 @@ class Questions:
             self._missing.add_issue(option, reason, ConfigCheck.MISSING)
             return None
         if why and default is None:
-            typer.echo(f"{question}: {why}", err=True)
+            typer.echo(f"{text}: {why}", err=True)
         while True:
             try:
-                return _read(option, read, str(typer.prompt(question, default=default, err=True, type=str)))
+                return _read(option, read, str(typer.prompt(text, default=default, err=True, type=str)))
             except ConfigError as error:
                 report_error(error)
 
     def needed(
-        self, option: str, question: str, read: Callable[[str], T], default: object = None, why: str = ""
+        self, option: str, text: str, read: Callable[[str], T], default: object = None, why: str = ""
     ) -> T:
         """Return an answer as `answer` does; raise ConfigError that names the missing options without one."""
-        answer = self.answer(option, question, read, default, why)
+        answer = self.answer(option, text, read, default, why)
         if answer is None:
             raise ConfigError(self._missing)
         return answer
 
-    def refuse(self, options: str, why: str) -> None:
+    def exclude(self, options: str, why: str) -> None:
         """Raise ConfigError for the first of the options, with blanks between, that is given."""
         for option in options.split():
-            if self._given[option]:
+            if self._given[option] is not None:
                 raise ConfigError.at(option, why, ConfigCheck.UNSUPPORTED)
 
     def raise_missing(self) -> None:
