@@ -97,9 +97,10 @@ def init(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Take defaults, and ask only what has none.")] = False,
 ) -> None:
-    """Write the commented terms of a session, to which `smpc-dp roster` adds its members.
+    """Write the terms of a session, or an example that runs.
 
-    Asks on a terminal what no option says. Terms are checked as a session file is before anything is written.
+    The terms have comments; `smpc-dp roster` adds the members. Asks on a terminal what no option says. Terms
+    are checked as a session file is before anything is written.
     """
     if example is not None:
         _write_example(local or Path(example))

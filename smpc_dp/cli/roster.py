@@ -56,7 +56,7 @@ def roster(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check a session file and print who takes part; with ENTRIES, write the file first.
+    """Check a session file, or assemble it, and print who takes part.
 
     Also prints the digests of session and roster, which participants compare, also as words to read aloud,
     how many losses and corrupt parties a request tolerates, what it will be charged, and the standard error

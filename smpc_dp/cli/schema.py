@@ -14,7 +14,7 @@ from smpc_dp.console.schemas import SCHEMAS, schema_of
 def schema(
     name: Annotated[str | None, typer.Argument(help="A schema; without it all are listed.")] = None,
 ) -> None:
-    """Print the JSON Schema of what `--json` prints, or list all with what prints them.
+    """Print the JSON Schema of what --json prints.
 
     A printed object has the name and the version of its schema in `schema` and `schema_version`.
     """
