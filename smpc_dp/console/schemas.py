@@ -61,6 +61,8 @@ SCHEMAS: Mapping[str, Listed] = {
     "audit-certificate": Listed(
         f"{_PAIRS}.requests.audit_certificate", "CertificateReport", "audit --certificate"
     ),
+    "verify-log": Listed("smpc_dp.logs.opinion", "Opinion", "smpc-dp-verify: of a log"),
+    "verify-result": Listed(_RESULTS, "PrintedSecondOpinion", "smpc-dp-verify: of a result, or of two"),
     "check": Listed("smpc_dp.cli.check", "PrintedCheck", "check"),
     "keygen": Listed("smpc_dp.cli.keygen", "PrintedIdentity", "keygen"),
     "roster": Listed("smpc_dp.cli.roster", "PrintedRoster", "roster"),
@@ -113,14 +115,16 @@ def _names() -> Mapping[tuple[str, str], str]:
 def schema_of(name: str) -> dict[str, Any]:
     """Return a schema as JSON Schema, draft 2020-12.
 
-    Objects may have further keys in a later release. Raises ConfigError for an unknown name, also where the
+    Objects may have further keys in a later release. Raises ConfigError for an unknown name, and where the
     capability is not installed.
     """
     listed = SCHEMAS.get(name)
     module = None if listed is None else imported(listed.module)
-    if listed is None or module is None:
-        known = ", ".join(one for one in SCHEMAS)
-        raise ConfigError.at("NAME", f"{name!r} is none of {known}", ConfigCheck.CHOICE)
+    if listed is None:
+        raise ConfigError.at("NAME", f"{name!r} is none of {', '.join(SCHEMAS)}", ConfigCheck.CHOICE)
+    if module is None:
+        reason = f"{name!r} is of a capability that is not installed"
+        raise ConfigError.at("NAME", reason, ConfigCheck.UNSUPPORTED)
     (top,), others = msgspec.json.schema_components(
         [getattr(module, listed.type)], ref_template="#/$defs/{name}"
     )

@@ -119,6 +119,25 @@ class PrintedAverage(TypedDict):
     receipt: LogReceipt | None
 
 
+class PrintedSecondOpinion(TypedDict):
+    """What the second auditor found of a result, or of two; see `smpc_dp_verify.result.ResultOpinion`."""
+
+    code: int
+    reason: str
+    check: str | None
+    culprit: str | None
+    session: str | None
+    run_id: str | None
+    operation: str | None
+    digests: list[str]
+    checked: bool | None
+    corrupt: int | None
+    checkers: int | None
+    survivors: list[str]
+    receivers: list[str]
+    unchecked: list[str]
+
+
 class PrintedStatistics(TypedDict):
     """Statistics of records."""
 

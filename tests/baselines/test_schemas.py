@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -82,8 +84,8 @@ def test_every_schema_is_that_of_a_case() -> None:
     assert all("schema" in one for one in commands)
     assert all(one["schema_version"] == SCHEMAS[one["schema"]].version for one in commands)
     results = {"pairwise", "learned", "report-sent", "report-estimate", "report-names", "opened"}
-    # tests/processes/test_demo_verifiable.py
-    results.add("demo-verifiable")
+    # Those of tests/processes/test_demo_verifiable.py, and of a test below.
+    results |= {"demo-verifiable", "verify-log", "verify-result"}
     assert {one["schema"] for one in commands} | results == {*SCHEMAS}
 
 
@@ -98,6 +100,23 @@ def test_a_schema_is_valid_and_the_stored_one(name: str) -> None:
 def test_a_result_is_what_its_schema_says(name: str, folder: Path) -> None:
     result = RESULTS[name](folder)
     assert faults(json.loads(json.dumps(with_schema(result.schema, result.to_json())))) == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments"),
+    [
+        ("verify-log", "request-1.jsonl"),
+        ("verify-log", "changed.jsonl"),
+        ("verify-result", f"checked.json --session checked.toml --run {printed.CHECKED['run']}"),
+        ("verify-result", "second.json --compare checked.json --session checked.toml"),
+    ],
+)
+def test_the_second_auditor_prints_what_its_schema_says(schema: str, arguments: str, folder: Path) -> None:
+    command = [sys.executable, "-m", "smpc_dp_verify", *arguments.split(), "--json"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    value = json.loads(done.stdout)
+    assert value["code"] == done.returncode
+    assert (value["schema"], faults(value)) == (schema, [])
 
 
 def test_a_schema_refuses_another_version_a_missing_key_and_another_kind(folder: Path) -> None:
