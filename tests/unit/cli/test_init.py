@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.session.session_file import load_session
 from tests.command import smpc_dp
 
@@ -241,3 +242,22 @@ def test_a_local_session_has_the_terms_and_all_keys(tmp_path: Path) -> None:
     assert keys == ["aggregator", "ann", "ben", "cyd", "dan", "eve"]
     assert "# coordinates of a vector" in (tmp_path / "trial" / "session.toml").read_text()
     assert not (tmp_path / "terms.toml").exists()
+
+
+def test_the_example_has_tables_that_fit_its_terms_and_ledgers_that_afford_two_requests(
+    tmp_path: Path,
+) -> None:
+    assert smpc_dp("init", "--example", "hospitals", "--local", "trial", cwd=tmp_path).returncode == 0
+    folder = tmp_path / "trial"
+    session = load_session(folder / "session.toml")
+    [request] = session.checked_parameters.requests
+    for name in session.roster.party_names:
+        done = smpc_dp(
+            *("statistics", "trial/session.toml", "--as", name, "--check"),
+            *("--table", f"trial/inputs/{name}.csv"),
+            cwd=tmp_path,
+        )
+        assert (done.returncode, "600 rows, all of which count" in done.stderr) == (0, True), done.stderr
+        ledger = Ledger.open(folder / "ledgers" / f"{name}.ledger")
+        for number in range(2):
+            ledger.charge(bytes([number]) * 16, request.event())
