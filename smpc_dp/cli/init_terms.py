@@ -118,7 +118,7 @@ def share_of(count: int, parties: int, option: str) -> float:
     if not 0 <= count < parties:
         reason = f"{count} is not from 0 to {parties - 1}, of {parties} parties"
         raise ConfigError.at(option, reason, ConfigCheck.RANGE)
-    shares = [-(-count * 10**digits // parties) / float(10**digits) for digits in range(3, 17)]
+    shares: list[float] = [-(-count * 10**digits // parties) / float(10**digits) for digits in range(3, 17)]
     return next(share for share in shares if part_of(parties, share) == count)
 
 
