@@ -334,9 +334,15 @@ RESULTS: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@functools.cache
+def made(name: str, folder: Path) -> Any:
+    """Return a result, made once."""
+    return RESULTS[name](folder)
+
+
 def result(name: str, folder: Path) -> Any:
     """Return the kinds of what `to_json` of a result returns."""
-    return described(json.loads(json.dumps(RESULTS[name](folder).to_json())), drawn=True)
+    return described(json.loads(json.dumps(made(name, folder).to_json())), drawn=True)
 
 
 def described(value: Any, *, drawn: bool) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from smpc_dp.console.schemas import SCHEMAS, schema_of
+from smpc_dp.console.schemas import SCHEMAS, schema_of, with_schema
 
 FILE = Path(__file__).with_name("schemas.json")
 
@@ -37,3 +37,8 @@ def faults(value: Any) -> list[str]:
     """Return what is wrong with a printed object by its own schema, keys that the schema lacks too."""
     validator = Draft202012Validator(closed(schema_of(value["schema"])))
     return [f"{one.json_path}: {one.message}" for one in validator.iter_errors(value)]
+
+
+def faults_of_result(result: Any) -> list[str]:
+    """Return what is wrong with a result as a command prints it."""
+    return faults(json.loads(json.dumps(with_schema(result.schema, result.to_json()))))
