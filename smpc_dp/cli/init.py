@@ -32,6 +32,7 @@ Kind = Literal["real", "integer"]
 _DELTA = 1e-6
 _OF_VECTORS = "--length --length-from --estimator --lower --upper --precision --public"
 _OF_RECORDS = "--ask --column --max-rows --rows-expected"
+_EXACT = "none, or --exact: exact results without differential privacy"
 _PRIVATE = (
     "all members read the bounds, and a party's own least and greatest values are private; give numbers that "
     "are known without the data, or with --public a file of public values"
@@ -168,8 +169,7 @@ def _privacy(prompts: Prompts, compute: Compute, exact: bool) -> dict[str, objec
         return text if text == "none" else _setting(settings, "epsilon", text)
 
     if not exact:
-        text = "Epsilon, or none for exact results without differential privacy"
-        epsilon = prompts.answer("--epsilon", text, epsilon_of, why="or --exact without it")
+        epsilon = prompts.answer("--epsilon", "Epsilon, or none", epsilon_of, why=_EXACT)
         exact = epsilon == "none"
     if exact:
         prompts.exclude("--epsilon --delta", "is not for exact results")
