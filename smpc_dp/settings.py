@@ -149,16 +149,19 @@ def _check_of(kind: Any, value: object) -> ConfigCheck:
 
 
 def help_of(table: type[msgspec.Struct], key: str) -> str:
-    """Return the help line of a command-line option for a key: its meaning, without links."""
-    field = _field(table, key)
-    kinds, about, _ = _parts(field.type)
-    about = _REFERENCE.sub("", about)
+    """Return the help line of a command-line option for a key: its meaning and its range."""
+    kind, about = _field(table, key).type, meaning_of(table, key)
     # The command line lists choices itself.
-    values = "" if isinstance(kinds[0], inspect.LiteralType) else _range(field.type, plain=False)
+    values = "" if isinstance(_parts(kind)[0][0], inspect.LiteralType) else _range(kind, plain=False)
     text = f"{about[:1].upper()}{about[1:]}" if about else key
     if values[:1] in ("(", "["):
         return f"{text}; range {values}.".replace("`", "")
     return (f"{text} ({values})." if values else f"{text}.").replace("`", "")
+
+
+def meaning_of(table: type[msgspec.Struct], key: str) -> str:
+    """Return the meaning of a key, without links; empty if the table describes none."""
+    return _REFERENCE.sub("", _parts(_field(table, key).type)[1])
 
 
 def plain_type(table: type[msgspec.Struct], key: str) -> Any:

@@ -7,13 +7,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.cli.statistics import answer_lines
-from smpc_dp.console.output import console, print_json, progress_console, report_line
+from smpc_dp.console.output import console, print_struct, progress_console, report_line
 from smpc_dp.console.workers import Ray, Workers
 from smpc_dp.errors import ConfigCheck, ConfigError, printable
 from smpc_dp.executors.opened import open_executor
@@ -165,7 +164,7 @@ def audit(
                 progress=show,
             )
     if as_json:
-        print_json(msgspec.to_builtins(report))
+        print_struct(report)
     else:
         _print(report)
     if reporting is not None:
@@ -198,7 +197,7 @@ def _audit_certificate(certificate: Path, session: str | None, as_json: bool) ->
 
     report = CONVICTING.find().audit_certificate(certificate, session)
     if as_json:
-        print_json(msgspec.to_builtins(report))
+        print_struct(report)
     else:
         out = console()
         out.print(report.conclusion)

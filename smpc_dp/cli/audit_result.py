@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
 import typer
 
-from smpc_dp.console.output import console, print_json, report_line
+from smpc_dp.console.output import console, print_struct, report_line
 from smpc_dp.errors import ConfigCheck, ConfigError, printable
 from smpc_dp.results.audit import Comparison, ResultReport, audit_result, compare_results
 from smpc_dp.results.refusal import audit_refusal, is_refusal
@@ -41,7 +40,7 @@ def audit(
             raise ConfigError.at("--compare", reason, ConfigCheck.CONFLICT)
         report = compare_results(other, result, session=session)
     if as_json:
-        print_json(msgspec.to_builtins(report))
+        print_struct(report)
     elif isinstance(report, ResultReport):
         _print(report)
     else:

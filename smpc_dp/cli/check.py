@@ -14,13 +14,22 @@ from rich.table import Column, Table
 
 import smpc_dp
 from smpc_dp.cli.connecting import CaFile, KeyFile, ListenOn
-from smpc_dp.console.output import console, print_json
+from smpc_dp.console.output import console, print_struct
 from smpc_dp.session.check.host import HostOptions
 from smpc_dp.session.check.lines import Line
 from smpc_dp.session.check.member import check_member
 from smpc_dp.web_settings import WebSettings
 
 _STYLES = {"ok": "", "note": "yellow", "fix": "red"}
+
+
+class PrintedCheck(msgspec.Struct, frozen=True):
+    """The checks of one member; `ok`: nothing has to be fixed."""
+
+    member: str
+    release: str
+    ok: bool
+    lines: tuple[Line, ...]
 
 
 def check(
@@ -53,8 +62,7 @@ def check(
     lines = asyncio.run(check_member(session, name, options))
     faults = sum(line.state == "fix" for line in lines)
     if as_json:
-        rows = [msgspec.to_builtins(line) for line in lines]
-        print_json({"member": name, "release": smpc_dp.__version__, "ok": not faults, "lines": rows})
+        print_struct(PrintedCheck(name, smpc_dp.__version__, not faults, tuple(lines)))
     else:
         out = console()
         out.print(_table(lines))

@@ -45,8 +45,9 @@ class Listed(NamedTuple):
 # What `smpc-dp --help` lists, in this order.
 COMMANDS: Mapping[str, Listed] = {
     "demo": Listed("Show the main job on real data, on this machine.", "smpc_dp.cli.demo"),
+    "init": Listed("Write the terms of a session, or an example that runs.", "smpc_dp.cli.init"),
     "keygen": Listed("Make a new identity and print its roster entry.", "smpc_dp.cli.keygen"),
-    "roster": Listed("Check a session file and print who takes part.", "smpc_dp.cli.roster"),
+    "roster": Listed("Check a session file, or assemble it, and print who takes part.", "smpc_dp.cli.roster"),
     "check": Listed("Check files, folders and connections of one member.", "smpc_dp.cli.check"),
     "run": Listed("Run a whole session on this machine.", "smpc_dp.cli.run"),
     "party": Listed("Run one member of a session on this host.", "smpc_dp.cli.party"),
@@ -63,6 +64,7 @@ COMMANDS: Mapping[str, Listed] = {
         "List, export and check the published circuits.",
         "smpc_dp.capabilities.pairs.commands.circuits",
     ),
+    "schema": Listed("Print the JSON Schema of what --json prints.", "smpc_dp.cli.schema"),
     "board": Listed("The bulletin board of verifiable runs.", "smpc_dp.cli.board"),
 }
 

@@ -12,7 +12,7 @@ import typer
 
 from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.reporting import Reporting, ReportPath
-from smpc_dp.console.output import print_json, report_error
+from smpc_dp.console.output import print_as, report_error
 from smpc_dp.demo.lenders import LENDERS
 from smpc_dp.demo.report import announce, as_data, page, report
 from smpc_dp.demo.run import demonstrate, open_folder
@@ -54,7 +54,7 @@ def demo(
             as_json,
         )
         if as_json:
-            print_json({"runs": [run.to_json() for run in runs]})
+            print_as("demo-verifiable", {"runs": [run.to_json() for run in runs]})
         else:
             report_verifiable(console, runs)
         if reporting is not None:
@@ -69,7 +69,7 @@ def demo(
         lambda where, show, _board: demonstrate(where, kill=kill, on_event=show), folder, reporting, as_json
     )
     if as_json:
-        print_json(as_data(ended))
+        print_as("demo", as_data(ended))
     else:
         report(console, ended)
         if folder is not None:

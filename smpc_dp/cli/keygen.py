@@ -6,14 +6,29 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
-from smpc_dp.console.output import print_json
+from smpc_dp.console.output import print_struct
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.identity.address import check_address
 from smpc_dp.identity.keys import CHECKPOINTS, Identity, checkpoint_key_file
 from smpc_dp.identity.roster import Role
+from smpc_dp.identity.words import entry_words
 from smpc_dp.session.session_file import roster_entry
+
+
+class PrintedIdentity(msgspec.Struct, frozen=True):
+    """A roster entry, its words, and where the secret key is."""
+
+    name: str
+    role: Role
+    address: str | None
+    public_key: str
+    certificate: str
+    words: str
+    key_file: str
+    checkpoint_key: str | None
 
 
 def keygen(
@@ -41,7 +56,7 @@ def keygen(
     """Make a new identity and print its roster entry.
 
     Writes an Ed25519 key to NAME.key (mode 0600; never over an existing one). The entry is public and
-    goes into the session file.
+    goes into the session file; its words are for comparing it by voice.
     """
     _check_address(role, address)
     if checkpoints and role != "aggregator":
@@ -63,20 +78,22 @@ def keygen(
         if second is not None and signer is not None:
             signer.save(second)
     if as_json:
-        print_json(
-            {
-                "name": name,
-                "role": role,
-                "address": address,
-                "public_key": member.public_key.hex(),
-                "certificate": b64encode(member.certificate).decode("ascii"),
-                "key_file": str(path),
-            }
-            | ({} if signer is None else {"checkpoint_key": signer.public_key.hex()})
+        print_struct(
+            PrintedIdentity(
+                name=name,
+                role=role,
+                address=address,
+                public_key=member.public_key.hex(),
+                certificate=b64encode(member.certificate).decode("ascii"),
+                words=entry_words(member),
+                key_file=str(path),
+                checkpoint_key=None if signer is None else signer.public_key.hex(),
+            )
         )
         return
     if not show:
         typer.echo(f"{path}: the secret key of '{name}', for this machine only", err=True)
+    typer.echo(f"words of the entry: {entry_words(member)}", err=True)
     typer.echo(entry)
 
 

@@ -9,7 +9,40 @@ import msgspec
 import typer
 from rich.table import Table
 
-from smpc_dp.console.output import console, print_json
+from smpc_dp.console.output import console, print_struct
+from smpc_dp.privacy.guarantee import Unit
+
+
+class PrintedCharge(msgspec.Struct, frozen=True, kw_only=True):
+    """A charge; `epsilon`: of this release by itself, None where it is infinite or not known."""
+
+    number: int
+    run: str
+    label: str
+    mechanism: str
+    epsilon: float | None
+    delta: float | None
+    unit: Unit
+    date: str | None
+    digest: str
+
+
+class PrintedLedger(msgspec.Struct, frozen=True, kw_only=True):
+    """The terms of a ledger, and what was charged; `spent_epsilon`: None where it is infinite."""
+
+    party: str
+    dataset: str
+    relation: Literal["substitution", "add-remove"]
+    epsilon: float | None
+    delta: float
+    composition: Literal["fixed", "adaptive"]
+    exact: Literal["refused", "outside"]
+    identifier: str
+    unit: Unit
+    spent_epsilon: float | None
+    exact_releases: int
+    charges: tuple[PrintedCharge, ...]
+
 
 app = typer.Typer(name="ledger", help="A party's privacy ledger.", no_args_is_help=True)
 
@@ -76,27 +109,27 @@ def _show(path: Path, as_json: bool) -> None:
     entries, terms = ledger.entries(), ledger.terms
     spent = ledger.spent()
     if as_json:
-        print_json(
-            {
-                **msgspec.to_builtins(terms),
-                "unit": terms.unit,
-                "spent_epsilon": spent.epsilon,
-                "exact_releases": spent.exact_releases,
-                "charges": [
-                    {
-                        "number": entry.number,
-                        "run": entry.run,
-                        "label": entry.label,
-                        "mechanism": entry.event.mechanism,
-                        "epsilon": entry.epsilon,
-                        "delta": entry.delta,
-                        "unit": terms.unit,
-                        "date": entry.date,
-                        "digest": entry.digest,
-                    }
-                    for entry in entries
-                ],
-            }
+        charges = [
+            PrintedCharge(
+                number=entry.number,
+                run=entry.run,
+                label=entry.label,
+                mechanism=entry.event.mechanism,
+                epsilon=entry.epsilon,
+                delta=entry.delta,
+                unit=terms.unit,
+                date=entry.date,
+                digest=entry.digest,
+            )
+            for entry in entries
+        ]
+        print_struct(
+            PrintedLedger(
+                **msgspec.structs.asdict(terms),
+                spent_epsilon=spent.epsilon,
+                exact_releases=spent.exact_releases,
+                charges=tuple(charges),
+            )
         )
         return
     out = console()

@@ -30,6 +30,7 @@ from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.cli.statistics import plan_lines
 from smpc_dp.console.options import refuse_given
 from smpc_dp.console.output import UNCHARGED, check_can_write, console, deliver, print_note, report_line
+from smpc_dp.console.schemas import with_schema
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.session.events import Event, OnEvent
 from smpc_dp.session.host import HostMember
@@ -311,7 +312,7 @@ def _role(loaded: SessionFile, name: str, path: Path) -> Role:
 
 def _deliver(result: Any, name: str, role: Role, out: Path | None, *, as_json: bool, quiet: bool) -> bool:
     """Write and print a result of the member `name`, as `deliver` does."""
-    printed = result.to_json()
+    printed: Any = with_schema(result.schema, result.to_json())
 
     def text() -> str:
         # A server has what it opened, of whatever task.

@@ -5,10 +5,24 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
+import msgspec
 import typer
 
-from smpc_dp.console.output import print_json, print_table
+from smpc_dp.console.output import print_struct, print_table
 from smpc_dp.errors import ConfigError
+
+
+class PlannedBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """Requests that share a budget: epsilon of each, and its noise over that of a single request."""
+
+    requests: int
+    epsilon: float
+    delta: float
+    request_epsilon: float
+    mu: float
+    pure_request_epsilon: float
+    noise: float
+    sum_of_epsilons: float
 
 
 def budget(
@@ -32,17 +46,17 @@ def budget(
         raise ConfigError([too_little(whole)])
     mu = gaussian_mu(each, delta)
     if as_json:
-        print_json(
-            {
-                "requests": rounds,
-                "epsilon": epsilon,
-                "delta": delta,
-                "request_epsilon": each,
-                "mu": mu,
-                "pure_request_epsilon": epsilon / rounds,
-                "noise": gaussian_mu(epsilon, delta) / mu,
-                "sum_of_epsilons": rounds * each,
-            }
+        print_struct(
+            PlannedBudget(
+                requests=rounds,
+                epsilon=epsilon,
+                delta=delta,
+                request_epsilon=each,
+                mu=mu,
+                pure_request_epsilon=epsilon / rounds,
+                noise=gaussian_mu(epsilon, delta) / mu,
+                sum_of_epsilons=rounds * each,
+            )
         )
         return
     rows = [

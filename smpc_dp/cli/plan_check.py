@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict
 
 import typer
 
-from smpc_dp.console.output import print_json, print_table
+from smpc_dp.console.output import print_as, print_table
 from smpc_dp.console.progress import Bar
 from smpc_dp.console.workers import Ray
 from smpc_dp.errors import ConfigCheck, ConfigError
@@ -34,6 +34,48 @@ MechanismName = Literal[
 
 # What takes the time.
 DRAWS = "draws releases"
+
+
+class PrintedFinding(TypedDict):
+    """The lower bound on epsilon for one claim and one order of the two inputs."""
+
+    epsilon: float
+    delta: float
+    epsilon_lower: float
+    event: str
+    hits: tuple[int, int]
+    counted: int
+
+
+class PrintedAudit(TypedDict):
+    """The audit of a mechanism."""
+
+    mechanism: str
+    epsilon: float
+    delta: float
+    samples: int
+    epsilon_lower: float
+    violation: bool
+    false_alarm: float
+    tested: int
+    strongest: PrintedFinding
+
+
+class PrintedReleaseAudit(TypedDict):
+    """The audit of what a session releases; of records also of the variance of their noise."""
+
+    epsilon: float
+    delta: float
+    samples: int
+    violation: bool
+    violations: list[str]
+    false_alarm: float
+    tested: int
+    strongest: PrintedFinding
+    moved: float
+    counted: NotRequired[int]
+    variance: NotRequired[float]
+    least_variance: NotRequired[float]
 
 
 def check(
@@ -130,9 +172,8 @@ def check(
         result = empirical.audit_mechanism(
             made, claim, samples, progress=partial(bar.show, DRAWS), executor=executor
         )
-    printed = result.to_json()
     if as_json:
-        print_json(printed)
+        print_as("plan-check", result.to_json())
     else:
         worst = result.findings[0]
         verdict = "no violation found, which is no proof that there is none"
@@ -170,7 +211,7 @@ def _check_session(
         )
     result = audited.audit
     if as_json:
-        print_json(result.to_json())
+        print_as("plan-check-session", result.to_json())
     else:
         worst = result.findings[0]
         rows = [

@@ -8,10 +8,21 @@ import msgspec
 import typer
 
 from smpc_dp.console.options import option, with_settings
-from smpc_dp.console.output import print_json, print_plan
+from smpc_dp.console.output import print_plan, print_struct
+from smpc_dp.engine.phases.parameters import Total
 from smpc_dp.errors import ConfigError
-from smpc_dp.privacy.secagg_plan import communication
+from smpc_dp.privacy.secagg_plan import SecAggPlan, communication
 from smpc_dp.secagg.params import SAME, ExactSettings, check_parameters
+
+
+class PlannedSum(SecAggPlan, frozen=True, kw_only=True):
+    """Plan of a secure aggregation, with what it costs a party."""
+
+    length: int
+    element_bytes: int
+    modulus_bits: int
+    total: Total
+    communication: dict[str, dict[str, int]]
 
 
 @with_settings(ExactSettings, without=(SAME,), length=10_000, lower=-1.0, upper=1.0)
@@ -35,15 +46,15 @@ def secagg(
     length, size = encoding.ring_length, encoding.element_bytes
     cost = communication(plan, length, size, checked=checked.is_checked, has_checkers=checked.has_checkers)
     if as_json:
-        print_json(
-            {
-                **msgspec.to_builtins(plan),
-                "length": encoding.length,
-                "element_bytes": encoding.element_bytes,
-                "modulus_bits": encoding.modulus_bits,
-                "total": checked.total,
-                "communication": cost,
-            }
+        print_struct(
+            PlannedSum(
+                **msgspec.structs.asdict(plan),
+                length=encoding.length,
+                element_bytes=encoding.element_bytes,
+                modulus_bits=encoding.modulus_bits,
+                total=checked.total,
+                communication=cost,
+            )
         )
         return
     bits = "cannot fail" if plan.failure_bits is None else f"at most 2^-{plan.failure_bits:.1f}"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from smpc_dp.console.output import console, print_json
+from smpc_dp.console.output import console, print_struct
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.session.planned import session_plan, tolerance_lines
 from smpc_dp.session.session_file import load_session
@@ -30,7 +30,7 @@ def session(
         )
         raise ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
     if as_json:
-        print_json(plan.to_json())
+        print_struct(plan)
         return
     out = console()
     for line in tolerance_lines(loaded):

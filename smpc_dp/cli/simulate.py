@@ -7,14 +7,14 @@ import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import numpy as np
 import typer
 
 from smpc_dp.cli.reporting import Reporting, ReportPath, make_report
 from smpc_dp.console.options import option, with_settings
-from smpc_dp.console.output import console, print_json
+from smpc_dp.console.output import console, print_as
 from smpc_dp.console.progress import Bar
 from smpc_dp.console.workers import Ray, Workers
 from smpc_dp.encoding import Encoding, fixed_point_sum
@@ -130,13 +130,46 @@ def average(
         trace = None if reporting is None else reporting.trace
         result, run = _simulate(parties, length, settings, seed, progress=show, trace=trace)
     if as_json:
-        print_json(run.printed)
+        print_as("simulate-average", run.printed)
     else:
         console().print(run.text)
     if reporting is not None:
         _write_report(reporting, result, method, given, run.printed["seconds"], f"The result {run.verdict}.")
     if run.printed["exact"] is False:
         raise typer.Exit(1)
+
+
+class PrintedRun(TypedDict):
+    """A simulated run; `exact` is None with noise."""
+
+    exact: bool | None
+    error: float
+    standard_error: float
+    curator_standard_error: float
+    epsilon: float | None
+    delta: float | None
+    parties: int
+    survivors: int
+    length: int
+    seconds: float
+    peak_bytes: int
+
+
+class PrintedSeededRun(PrintedRun):
+    """One of several simulated runs."""
+
+    seed_for_simulation: int | None
+
+
+class PrintedRuns(TypedDict):
+    """Several simulated runs, and the errors of all."""
+
+    exact: bool | None
+    mean_error: float
+    error_deviation: float
+    standard_error: float
+    curator_standard_error: float
+    runs: list[PrintedSeededRun]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +282,7 @@ def _print_runs(runs: Sequence[_Compared], seeds: Sequence[int | None], *, as_js
     if as_json:
         seeded = [{"seed_for_simulation": seed, **run.printed} for seed, run in zip(seeds, runs, strict=True)]
         errors = {"mean_error": mean, "error_deviation": deviation}
-        print_json({"exact": exact, **errors, **stated, "runs": seeded})
+        print_as("simulate-averages", {"exact": exact, **errors, **stated, "runs": seeded})
     else:
         for number, run in enumerate(runs, 1):
             console().print(f"run {number}: {run.text}")

@@ -13,6 +13,7 @@ from smpc_dp.cli.connecting import CaFile, KeyFile
 from smpc_dp.cli.member import exit_code, reported_member
 from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.console.output import check_can_write, deliver, print_note
+from smpc_dp.console.schemas import with_schema
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.requests.records_task import check_columns, load_rows, records_text
 from smpc_dp.records.result import estimate_line, level_line
@@ -89,7 +90,7 @@ def statistics(
         finally:
             # Also after Ctrl-C: a result may be there before the connection has ended.
             for result in results:
-                printed = result.to_json()
+                printed = with_schema(result.schema, result.to_json())
                 unwritten += not deliver(printed, out, partial(records_text, printed), as_json=as_json)
     raise typer.Exit(code or int(unwritten > 0))
 

@@ -8,12 +8,13 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from smpc_dp.console.schemas import name_of, with_schema
 from smpc_dp.errors import MOST_ERROR, ConfigError, LocalError, SmpcError, printable
 
 # Each function that prints for a person imports its own: a process that `run` starts prints JSON alone.
@@ -108,7 +109,13 @@ def console() -> Console:
     """Return the console for results that a person reads."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=True, markup=False, width=None if sys.stdout.isatty() else PAGE)
+    return Console(
+        highlight=False,
+        soft_wrap=True,
+        markup=False,
+        emoji=False,
+        width=None if sys.stdout.isatty() else PAGE,
+    )
 
 
 def progress_console() -> Console:
@@ -116,7 +123,7 @@ def progress_console() -> Console:
     from rich.console import Console
 
     # On a terminal a live table must stay within its lines.
-    return Console(stderr=True, highlight=False, markup=False, soft_wrap=not sys.stderr.isatty())
+    return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=not sys.stderr.isatty())
 
 
 def print_note(line: str) -> None:
@@ -127,6 +134,16 @@ def print_note(line: str) -> None:
 def print_json(value: object) -> None:
     """Print one JSON object."""
     sys.stdout.write(_json_line(value))
+
+
+def print_as(schema: str, value: Mapping[str, object]) -> None:
+    """Print one JSON object of a schema."""
+    print_json(msgspec.to_builtins(with_schema(schema, value)))
+
+
+def print_struct(value: msgspec.Struct) -> None:
+    """Print a struct as one JSON object of its schema."""
+    print_as(name_of(type(value)), msgspec.to_builtins(value))
 
 
 def print_table(
@@ -153,7 +170,7 @@ def print_plan(
 ) -> None:
     """Print a plan as JSON, or as a table with lines below it."""
     if as_json:
-        print_json(msgspec.to_builtins(plan))
+        print_struct(plan)
     else:
         print_table(title, columns, rows, *lines)
 

@@ -17,6 +17,7 @@ class Label(StrEnum):
     SESSION_DIGEST = "smpc-dp/1/session-digest"
     RUN_ID = "smpc-dp/1/run-id"
     ROSTER = "smpc-dp/1/roster"
+    ROSTER_ENTRY = "smpc-dp/1/roster-entry"
     CERTIFICATE_SERIAL = "smpc-dp/1/certificate-serial"
     ENVELOPE = "smpc-dp/1/envelope"
     SEAL_KEY = "smpc-dp/1/seal-key"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, replace
 from textwrap import fill
+from typing import TypedDict
 
 from rich import table as printed
 from rich.console import Console
@@ -15,6 +16,7 @@ from smpc_dp.demo.regression import INTERCEPT
 from smpc_dp.demo.run import KILL_STEP, VICTIM, Demonstration
 from smpc_dp.report.sections import CODE, NUMBER, TEXT, number
 from smpc_dp.report.table import Table
+from smpc_dp.results.printed import PrintedEvidence
 
 PAGE = 100
 # The indexes of a vector that are shown: the number of loans and the sum of the target.
@@ -213,10 +215,17 @@ def not_protected(demonstration: Demonstration) -> list[str]:
     ]
 
 
-def as_data(demonstration: Demonstration) -> dict[str, object]:
-    """Return the object that `smpc-dp demo --json` prints.
+class PrintedScore(TypedDict):
+    """A fit on some loans."""
 
-    Keys:
+    r2: float
+    rmse: float
+
+
+class PrintedDemonstration(TypedDict):
+    """Object that `smpc-dp demo --json` prints.
+
+    Attributes:
         exact: whether all sums equal those of the pooled loans, as integers. equal: how many; length: of all.
         columns: what is in a row; the sums are the upper triangle of its cross products, row by row.
         survivors, absent: names. killed: the lender whose process was killed, or null.
@@ -228,6 +237,33 @@ def as_data(demonstration: Demonstration) -> dict[str, object]:
         protected, not_protected: sentences. evidence: run id, session digest and certificates.
         seconds: from the start of the first process to the end of the last.
     """
+
+    exact: bool
+    equal: int
+    length: int
+    columns: list[str]
+    survivors: list[str]
+    absent: list[str]
+    killed: str | None
+    loans: int
+    means: dict[str, float]
+    variances: dict[str, float]
+    coefficients: dict[str, float]
+    r2: float
+    rmse: float
+    pooled: PrintedScore
+    alone: dict[str, PrintedScore]
+    unseen: PrintedScore | None
+    aggregator_saw: dict[str, list[str]]
+    fixed_point: list[int]
+    protected: list[str]
+    not_protected: list[str]
+    evidence: PrintedEvidence
+    seconds: float
+
+
+def as_data(demonstration: Demonstration) -> dict[str, object]:
+    """Return the object that `smpc-dp demo --json` prints, a `PrintedDemonstration`."""
     result, fitted, scores = demonstration.result, demonstration.fitted, demonstration.scores
     return {
         "exact": demonstration.exact,

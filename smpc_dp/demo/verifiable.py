@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from rich.console import Console
@@ -117,6 +117,51 @@ class VerifiableRun:
             },
             "seconds": self.seconds,
         }
+
+
+class PrintedAnswer(TypedDict):
+    """One answer with its interval for the noise, and the truth."""
+
+    name: str
+    unit: str
+    value: float
+    low: float
+    high: float
+    truth: float
+
+
+class PrintedAudit(TypedDict):
+    """The audit of a log."""
+
+    ok: bool
+    conclusion: str
+
+
+class PrintedChange(PrintedAudit):
+    """The audit of a log of which one byte was changed."""
+
+    byte: int
+    line: int | None
+
+
+class PrintedVerifiableRun(TypedDict):
+    """One run with its audits."""
+
+    cheat: str
+    culprit: str
+    reason: str
+    answers: list[PrintedAnswer]
+    log: str
+    session: str
+    audit: PrintedAudit
+    changed: PrintedChange
+    seconds: float
+
+
+class PrintedDemonstration(TypedDict):
+    """Object that `smpc-dp demo --verifiable --json` prints."""
+
+    runs: list[PrintedVerifiableRun]
 
 
 async def demonstrate_verifiable(

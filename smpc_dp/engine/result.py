@@ -321,8 +321,9 @@ class Result:
             call has another one.
     """
 
-    # What has this result, by its name in `smpc_dp.session.tasks`: no field.
+    # Names of the task in `smpc_dp.session.tasks`, and of the schema in `smpc_dp.console.schemas`: no fields.
     task = "vector"
+    schema = "average"
     value: NDArray[np.float64] | NDArray[np.int64]
     kind: str
     fixed_point: NDArray[np.int64]

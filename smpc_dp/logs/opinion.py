@@ -30,6 +30,7 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
 
     code: int
     reason: str
+    line: int | None = None
     session: str | None
     run_id: str | None
     head: str | None

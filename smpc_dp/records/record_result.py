@@ -33,6 +33,7 @@ class RecordResult:
     """
 
     task = "records"
+    schema = "statistics"
     answers: Answers
     survivors: tuple[str, ...]
     absent: tuple[str, ...]

@@ -203,19 +203,7 @@ def write_session(
 
     Raises ConfigError when the content is wrong, LocalError when it cannot be written.
     """
-    lines = [
-        f"protocol = {toml(protocol, 'protocol')}",
-        f"version = {toml(version, 'version')}",
-        "",
-        "[parameters]",
-    ]
-    lines += [f"{toml_key(key)} = {toml(value, f'parameters.{key}')}" for key, value in parameters.items()]
-    if timeouts is not None:
-        lines += ["", "[timeouts]  # seconds"]
-        lines += [f"{key} = {getattr(timeouts, key)!r}" for key in _TIMEOUTS]
-    for member in members:
-        lines += ["", roster_entry(member)]
-    text = "\n".join(lines) + "\n"
+    text = session_text(protocol, version, parameters, members, timeouts)
     parse_session(text, str(path))
     try:
         Path(path).write_bytes(text.encode("utf-8"))
@@ -225,6 +213,47 @@ def write_session(
         ) from None
     except OSError as error:
         raise LocalError(f"{path}: cannot write the session file ({error.strerror})") from None
+
+
+def session_text(
+    protocol: str,
+    version: int,
+    parameters: Mapping[str, object],
+    members: Iterable[Member] = (),
+    timeouts: Timeouts | None = None,
+    comments: Mapping[str, str] | None = None,
+) -> str:
+    """Return the unchecked text of a session file; `comments` by the path of a key: `records.max_rows`."""
+    lines = [
+        f"protocol = {toml(protocol, 'protocol')}",
+        f"version = {toml(version, 'version')}",
+        *_table_lines("parameters", parameters, "", comments or {}),
+    ]
+    if timeouts is not None:
+        lines += ["", "[timeouts]  # seconds"]
+        lines += [f"{key} = {getattr(timeouts, key)!r}" for key in _TIMEOUTS]
+    for member in members:
+        lines += ["", roster_entry(member)]
+    return "\n".join(lines) + "\n"
+
+
+def _table_lines(
+    name: str, table: Mapping[str, object], within: str, comments: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield a table: its values in lines, and after them each table of tables as one of its own."""
+    yield from ("", f"[{name}]")
+    inner = {
+        key: value
+        for key, value in table.items()
+        if isinstance(value, Mapping) and any(isinstance(one, Mapping) for one in value.values())
+    }
+    for key, value in table.items():
+        if key not in inner:
+            comment = comments.get(f"{within}{key}")
+            line = f"{toml_key(key)} = {toml(value, f'parameters.{within}{key}')}"
+            yield line if comment is None else f"{line}  # {comment}"
+    for key, value in inner.items():
+        yield from _table_lines(f"{name}.{toml_key(key)}", value, f"{within}{key}.", comments)
 
 
 def roster_entry(member: Member) -> str:

@@ -1,7 +1,7 @@
 """Write the baselines anew: `python -m tests.baselines [NAME ...]`, all if none is named.
 
-They hold what users see and have: help of commands, JSON, claims, saved states, public names. Whoever changes
-one changes that for users, and says so in CHANGELOG.md.
+They hold what users see and have: help of commands, JSON and its schemas, claims, saved states, public names.
+Whoever changes one changes that for users, and says so in CHANGELOG.md.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.baselines import claims, printed, public, saved
+from tests.baselines import claims, printed, public, saved, schemas
 from tests.baselines import help as shown
 
 WRITERS: dict[str, tuple[Path, Callable[[], str]]] = {
@@ -19,6 +19,7 @@ WRITERS: dict[str, tuple[Path, Callable[[], str]]] = {
     "claims": (claims.FILE, claims.text),
     "public": (public.FILE, public.text),
     "saved": (saved.FILE, saved.text),
+    "schemas": (schemas.FILE, schemas.text),
 }
 
 

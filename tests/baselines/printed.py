@@ -6,12 +6,15 @@ measured, only its kind is stored: `<int>`, `<float>`, `<str>` or `<bool>`.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
 import shlex
 import shutil
+import subprocess
 import tempfile
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,13 +37,28 @@ RELATIVE = 1e-9
 # Measured, or drawn for each ledger.
 VARYING = frozenset(["seconds", "peak_bytes", "identifier", "receipt"])
 # Follow from the parameters alone, in drawn results too.
-PLANNED = frozenset(["privacy", "guarantee", "kind", "protocol", "version", "learner", "circuit", "kernel"])
+PLANNED = frozenset(
+    [
+        "schema",
+        "schema_version",
+        "privacy",
+        "guarantee",
+        "kind",
+        "protocol",
+        "version",
+        "learner",
+        "circuit",
+        "kernel",
+    ]
+)
 
 # In the order of arrival, or of those that were first.
 BY_NAME = frozenset(["signatures", "aggregator_saw"])
 # Of a longer list of values of one kind the first and the length are stored.
 SHOWN = 8
 
+VECTORS = ROOT / "protocols" / "secagg" / "vectors"
+CHECKED: dict[str, Any] = json.loads((VECTORS / "result-checked.json").read_bytes())
 FROM_0_1 = "--session session.toml --session-log session.jsonl"
 RUN = "c986e1af33449732fcfc3aa10e403f421698eb5910fe3b967b352a6a43468aac"
 # Commands by the name of a case, which is the heading in docs/reference/commands.md where that has one.
@@ -50,6 +68,9 @@ COMMANDS = {
     "audit without a run": "audit request-1.jsonl --session session.toml",
     "audit of a changed log": "audit changed.jsonl",
     "audit of no log": "audit session.toml",
+    "audit of a result": f"audit checked.json --session checked.toml --run {CHECKED['run']}",
+    "audit of a result without a session": "audit checked.json",
+    "audit --compare": "audit --compare second.json checked.json --session checked.toml",
     "audit --certificate": "audit --certificate certificate.bin",
     "audit --certificate of another session": "audit --certificate certificate.bin --session sum.toml",
     "audit --certificate of nobody": "audit --certificate no-certificate.bin",
@@ -93,14 +114,17 @@ COMMANDS = {
     "ledger show with a charge": "ledger show alice.ledger",
     "simulate average": "simulate average --parties 3 --length 1",
     "simulate average --runs": "simulate average --parties 3 --length 1 --runs 2 --workers 1",
+    "check": "check local/session.toml --as aggregator",
     "circuits list": "circuits list",
     "circuits check": "circuits check --folder empty --samples 1",
     "circuits run": "circuits run add32 --inputs 1,2",
     "run": "run local/session.toml --operation average --ledgers local/ledgers",
+    "run of a learner": "run learning/session.toml",
+    "run of statistics": "run records/session.toml",
     "demo": "demo --no-kill",
 }
 # Those that start processes, or draw much.
-DEAR = frozenset(["plan check --session", "run", "demo"])
+DEAR = frozenset(["plan check --session", "run", "run of a learner", "run of statistics", "demo"])
 # Those whose output is drawn.
 DRAWN = frozenset(
     [
@@ -110,8 +134,11 @@ DRAWN = frozenset(
         "plan check --session",
         "simulate average",
         "simulate average --runs",
+        "check",
         "circuits run",
         "run",
+        "run of a learner",
+        "run of statistics",
         "demo",
     ]
 )
@@ -176,6 +203,11 @@ def write_files(folder: Path) -> None:
     (folder / "changed.jsonl").write_bytes(log[:-40] + bytes([log[-40] ^ 1]) + log[-39:])
     (folder / "empty").mkdir()
     write_local(folder / "local")
+    write_other(folder)
+    compared = json.loads((VECTORS / "result-compared.json").read_bytes())
+    (folder / "checked.toml").write_text(CHECKED["session"], "utf-8")
+    for name, of in (("checked", CHECKED), ("second", compared["results"][1])):
+        (folder / f"{name}.json").write_text(json.dumps(of["result"]), "utf-8")
     vectors = ROOT / "protocols" / "covert" / "vectors"
     for name, source in (("certificate", "certificate-labels"), ("no-certificate", "no-certificate-seed")):
         vector = json.loads((vectors / f"{source}.json").read_bytes())
@@ -199,6 +231,19 @@ def write_local(folder: Path) -> None:
         Ledger.create(path, party=name, dataset="d", relation="substitution", epsilon=2.0, delta=1e-5)
 
 
+def write_other(folder: Path) -> None:
+    """Write sessions of statistics of records and of a learner for processes on this machine."""
+    names = PARTIES[:3]
+    asked = tomllib.loads(f"[parameters]\n{RECORDS}")["parameters"]
+    create_local_session(folder / "records", names, asked)
+    create_local_session(folder / "learning", names, GROUP, protocol="learn")
+    tables = {"records": "age,sex\n30,f\n70,m\n", "learning": "0.5,0.25,1\n-0.5,0.75,0\n"}
+    for part, table in tables.items():
+        (folder / part / "inputs").mkdir()
+        for name in names:
+            (folder / part / "inputs" / f"{name}.csv").write_text(table, "utf-8")
+
+
 def roster(session: str, protocol: str) -> Iterator[str]:
     """Yield the entries of a session's members, with keys of their names."""
     others = {"mpyc": ["server1", "server2", "server3"]}.get(protocol, ["hub"])
@@ -210,9 +255,15 @@ def roster(session: str, protocol: str) -> Iterator[str]:
         yield roster_entry(identity.entry(role, address))
 
 
+@functools.cache
+def ran(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command of a case in the folder, once."""
+    return smpc_dp(*shlex.split(COMMANDS[name]), "--json", cwd=folder)
+
+
 def run(name: str, folder: Path) -> dict[str, Any]:
     """Run the command of a case in the folder; return its exit code and what it has printed."""
-    done = smpc_dp(*shlex.split(COMMANDS[name]), "--json", cwd=folder)
+    done = ran(name, folder)
     if not done.stdout:
         return {"code": done.returncode, "errors": done.stderr}
     printed = json.loads(done.stdout)
@@ -224,6 +275,7 @@ ROWS = np.array([[0.25], [0.5], [0.75], [1.0], [0.0]])
 SEED: dict[str, Any] = {"seed_for_simulation": 1}
 NOISY: dict[str, Any] = {"lower": 0, "upper": 1, "epsilon": 1.0, "delta": 1e-3, "corrupt": 0.0, **SEED}
 SCHEMA = {"columns": {"age": {"lower": 0, "upper": 120, "bins": [18, 65]}, "sex": {"values": ["f", "m"]}}}
+GROUP = {"learner": "block-gossip", "features": 2, "steps": 1, "group": 3, "epsilon": 8.0, "delta": 1e-5}
 LEARNER = {"learner": "ring-sum", "rounds": 1, "lower": 0, "upper": 1, "epsilon": 9.0, "delta": 1e-3}
 
 
@@ -282,9 +334,15 @@ RESULTS: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@functools.cache
+def made(name: str, folder: Path) -> Any:
+    """Return a result, made once."""
+    return RESULTS[name](folder)
+
+
 def result(name: str, folder: Path) -> Any:
     """Return the kinds of what `to_json` of a result returns."""
-    return described(json.loads(json.dumps(RESULTS[name](folder).to_json())), drawn=True)
+    return described(json.loads(json.dumps(made(name, folder).to_json())), drawn=True)
 
 
 def described(value: Any, *, drawn: bool) -> Any:

@@ -1,4 +1,4 @@
-"""What commands print as JSON, and results as JSON, are the stored ones."""
+"""What commands print as JSON, and results as JSON, are the stored ones, and what their schemas say."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.baselines import printed
+from tests.baselines import printed, schemas
 
 STORED: dict[str, dict[str, Any]] = json.loads(printed.FILE.read_text("utf-8"))
+
+
+# Parts of other results, and what no command prints.
+WITHOUT_SCHEMA = frozenset(["evaluation", "local pairwise", "local AUC", "receipt of a ledger"])
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +38,11 @@ def test_each_case_is_stored() -> None:
 )
 def test_a_command_prints_the_stored_object(name: str, folder: Path) -> None:
     assert not [*printed.differences(STORED["commands"][name], printed.run(name, folder))]
+    assert schemas.faults(json.loads(printed.ran(name, folder).stdout)) == []
 
 
 @pytest.mark.parametrize("name", printed.RESULTS)
 def test_a_result_has_the_stored_fields(name: str, folder: Path) -> None:
     assert not [*printed.differences(STORED["results"][name], printed.result(name, folder))]
+    if name not in WITHOUT_SCHEMA:
+        assert schemas.faults_of_result(printed.made(name, folder)) == []

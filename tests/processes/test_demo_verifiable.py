@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.accessibility import check_accessible
+from tests.baselines.schemas import faults
 from tests.command import smpc_dp
 from tests.pages import Page
 
@@ -27,7 +28,9 @@ def test_cheats_are_named_and_left_out(tmp_path: Path, subtests: pytest.Subtests
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    first, second = json.loads(done.stdout)["runs"]
+    printed = json.loads(done.stdout)
+    assert faults(printed) == []
+    first, second = printed["runs"]
     assert (first["cheat"], first["culprit"]) == ("range", "mountain")
     assert (second["cheat"], second["culprit"]) == ("noise", "pacific")
     assert "range proof" in first["reason"]

@@ -368,7 +368,7 @@ def test_run_starts_everybody_and_prints_what_was_learned(tmp_path: Path, subtes
     path = session(tmp_path, {"steps": 3}, NAMES[:4])
     done = smpc_dp("run", str(path), "--json", "--report", str(tmp_path / "report.html"))
     assert done.returncode == 0, done.stderr
-    results = json.loads(done.stdout)
+    results = json.loads(done.stdout)["parties"]
     assert set(results) == set(NAMES[:4])
     page = Page((tmp_path / "report.html").read_text("utf-8"))
     assert page.faults == page.loads == []

@@ -88,7 +88,7 @@ def test_four_processes_learn_and_are_charged_once(tmp_path: Path) -> None:
     path, ledgers = start(tmp_path, 100.0)
     done = run(path, ledgers)
     assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout)
+    shown = json.loads(done.stdout)["parties"]
     text = json.dumps(shown)
     assert "every agent's model" in text
     for name in PARTIES:
@@ -115,7 +115,7 @@ def test_homomorphic_noise_of_processes_cancels_in_the_average(tmp_path: Path) -
     path, ledgers = start(tmp_path, 100.0, given, data)
     done = run(path, ledgers)
     assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout)
+    shown = json.loads(done.stdout)["parties"]
     models = np.array([shown[name]["values"][0] for name in PARTIES])
     exact = {key: value for key, value in given.items() if key not in ("epsilon", "clip")}
     plain = simulate.learn(exact | {"noise": "none"}, data, fidelity="plain").values

@@ -130,7 +130,7 @@ def test_processes_learn_what_the_simulation_learns(tmp_path: Path) -> None:
     path = session(tmp_path, CLEAR | {"topology": NAMED}, DATA)
     done = smpc_dp("run", str(path), "--json")
     assert done.returncode == 0, done.stderr
-    results = json.loads(done.stdout)
+    results = json.loads(done.stdout)["parties"]
     simulated = simulated_learn(CLEAR, DATA, fidelity="machines", seed_for_simulation=1)
     for name, row in zip(PARTIES, simulated.values, strict=True):
         np.testing.assert_array_equal(results[name]["values"][0], row)

@@ -64,7 +64,7 @@ def test_three_processes_estimate_and_are_charged_one_report(tmp_path: Path) -> 
     path, ledgers = start(tmp_path, 61.0)
     done = smpc_dp("run", str(path), "--ledgers", str(ledgers), "--json")
     assert done.returncode == 0, done.stderr
-    results = json.loads(done.stdout)
+    results = json.loads(done.stdout)["parties"]
     simulated = simulated_learn(PARAMETERS, RECORDS, fidelity="ideal")
     for name, row in zip(PARTIES, simulated.values, strict=True):
         np.testing.assert_array_equal(results[name]["values"][0], row)

@@ -49,7 +49,7 @@ def test_processes_learn_the_graph_of_the_simulation(tmp_path: Path, parameters:
     path = session(tmp_path, parameters, TABLES)
     done = smpc_dp("run", str(path), "--json")
     assert done.returncode == 0, done.stderr
-    results = json.loads(done.stdout)
+    results = json.loads(done.stdout)["parties"]
     simulated = simulated_learn(parameters, TABLES, fidelity="ideal", seed_for_simulation=1)
     assert simulated.graph is not None
     assert simulated.graph.any()

@@ -48,7 +48,7 @@ def test_three_processes_pass_a_token_and_all_get_one_sum(tmp_path: Path) -> Non
     supply(tmp_path / "inputs", tmp_path, dict(zip(PARTIES, TABLES, strict=True)), 60.0, 1e-3)
     done = smpc_dp("run", str(path), "--ledgers", str(tmp_path), "--json")
     assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout)
+    shown = json.loads(done.stdout)["parties"]
     sums = [result["values"][0][0] for result in shown.values()]
     assert sorted(shown) == sorted(PARTIES)
     assert len(set(sums)) == 1

@@ -256,7 +256,7 @@ def test_run_starts_servers_and_parties(tmp_path: Path) -> None:
     path = session(tmp_path, {"steps": 1}, NAMES[:3])
     done = smpc_dp("run", str(path), "--json")
     assert done.returncode == 0, done.stderr
-    results = json.loads(done.stdout)
+    results = json.loads(done.stdout)["parties"]
     assert [results[name]["done"] for name in NAMES[:3]] == [[1]] * 3
     assert len({tuple(results[name]["values"][0]) for name in NAMES[:3]}) == 1
     assert "shared among servers" in results["ann"]["claim"]

@@ -152,7 +152,7 @@ def test_smpc_dp_run_walks_between_processes(tmp_path: Path) -> None:
     path = session(tmp_path, SGD, POINTS)
     done = smpc_dp("run", str(path), "--ledgers", str(tmp_path), "--json")
     assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout)
+    shown = json.loads(done.stdout)["parties"]
     models = [shown[name]["values"][0] for name in PARTIES]
     assert models == [models[0]] * 4
     assert any(models[0])

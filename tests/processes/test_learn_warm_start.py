@@ -98,6 +98,6 @@ def test_processes_start_privately_and_are_charged_once(tmp_path: Path) -> None:
     create_ledgers(tmp_path, PARTIES, 2.0, 1e-6, "record")
     done = smpc_dp("run", str(path), "--ledgers", str(tmp_path), "--json")
     assert done.returncode == 0, done.stderr
-    for result in json.loads(done.stdout).values():
+    for result in json.loads(done.stdout)["parties"].values():
         assert (result["guarantee"]["protects"], result["guarantee"]["epsilon"]) == ("record", 2.0)
     check_charges(tmp_path)

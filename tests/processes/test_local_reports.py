@@ -27,6 +27,7 @@ from smpc_dp.session.member import Membership, from_wire
 from smpc_dp.session.session_file import Timeouts, load_session, write_session
 from smpc_dp.transport.interfaces import PeerChannel
 from smpc_dp.wire.signing import decode, encode
+from tests.baselines.schemas import faults
 from tests.command import smpc_dp as command
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin", "frank")
@@ -128,7 +129,8 @@ async def test_a_killed_party_sends_the_same_bytes_when_it_is_started_again(tmp_
     await asyncio.gather(*others)
     printed, errors = await asyncio.to_thread(again.communicate)
     assert again.returncode == 0, errors
-    assert json.loads(printed)["again"] is True
+    answer = json.loads(printed)
+    assert (answer["again"], faults(answer)) == (True, [])
     result = await collecting
     assert result.reported == PARTIES
     assert not result.faults
@@ -183,6 +185,7 @@ def test_the_hierarchical_auc_between_processes_counts_missing_parties(tmp_path:
     assert done.returncode == 0, done.stderr
     assert "epsilon is short: the release is refused" in done.stderr
     result = json.loads(done.stdout)
+    assert faults(result) == []
     assert (result["missing"], result["reports"]) == (["frank"], 5)
     labels = dict(zip(PARTIES, LABELS, strict=True))
     assert result["standard_error"] > lost_error(labels, PARTIES[:5]) > 0

@@ -12,6 +12,7 @@ import pytest
 from smpc_dp.logs.audits.audit import audit
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.session_file import Timeouts
+from tests.baselines.schemas import faults
 from tests.command import smpc_dp
 
 PARTIES = ("alice", "bob", "carol", "dave")
@@ -44,6 +45,7 @@ def test_tau_of_concordant_records(session: Path) -> None:
     ended = run(session, "--statistic", "kendall_tau", "--epsilon", "12", "--partners", "1", "--json")
     assert ended.returncode == 0, ended.stderr
     result = json.loads(ended.stdout)
+    assert faults(result) == []
     assert (result["pairs"], result["failed"], result["privacy"]["epsilon"]) == (2, 0, 12)
     # Discrete Laplace of scale 1/6 on two pairs: off by 1.5 or more with a chance below 1e-3.
     assert abs(result["value"] - 1) < 1.5

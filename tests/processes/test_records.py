@@ -35,6 +35,7 @@ from smpc_dp.session.planned import NoiseWarning, RowsWarning, session_plan
 from smpc_dp.session.session_file import Timeouts, load_session, write_session
 from tests import command
 from tests.accessibility import check_accessible
+from tests.baselines.schemas import faults
 from tests.pages import Page
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin")
@@ -447,6 +448,7 @@ def test_processes_with_one_killed(tmp_path: Path, subtests: pytest.Subtests) ->
     erin.communicate()
     results = [json.loads(out) for out, _ in (*printed.values(), served)]
     assert len({json.dumps(result["estimates"]) for result in results}) == 1
+    assert [faults(result) for result in results] == [[]] * len(results)
     assert results[0]["absent"] == ["erin"]
     assert results[0]["privacy"]["unit"] == "record"
     # What does not count is told on standard error, to the party, before it connects.

@@ -35,6 +35,7 @@ from smpc_dp.session.events import Event, OnEvent, ignore
 from smpc_dp.session.launcher import Launcher, member_command
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.session_file import Timeouts
+from tests.baselines.schemas import faults
 
 PARTIES = ("alice", "bob", "carol", "dave")
 SERVERS = ("server1", "server2", "server3")
@@ -93,6 +94,7 @@ def test_run_adds_up_among_server_processes(tmp_path: Path, servers: int) -> Non
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
+    assert faults(result) == []
     assert result["value"] == [sum(index - 7 for index in range(4)), 60]
     assert result["survivors"] == list(PARTIES)
     signed = result["evidence"]["survivors"]["signatures"]

@@ -56,6 +56,7 @@ OWNERS: Mapping[str, str] = {"pairwise-statistic": "pairs"}
 # Where all of them may be: the registry, and the objects that are registered.
 REGISTRIES = frozenset(
     {
+        "smpc_dp.console.schemas",
         "smpc_dp.session.tasks",
         "smpc_dp.engine.registry",
         "smpc_dp.engine.session_protocol",

@@ -112,7 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenProcessPool:
         print("error: a process that verifies was killed, or had too little memory", file=sys.stderr)
         return NO_MEMORY
-    print(json.dumps(dataclasses.asdict(opinion)) if given.json else _text(opinion))
+    print(_json("verify-log", opinion) if given.json else _text(opinion))
     return opinion.code
 
 
@@ -135,8 +135,13 @@ def _of_result(given: argparse.Namespace) -> int:
             opinion = compare_results(given.compare, given.log, given.session)
         else:
             opinion = audit_result(given.log, given.session, given.run, given.request)
-    print(json.dumps(dataclasses.asdict(opinion)) if given.json else result_text(opinion))
+    print(_json("verify-result", opinion) if given.json else result_text(opinion))
     return opinion.code
+
+
+def _json(schema: str, opinion: Opinion | ResultOpinion) -> str:
+    """Return an opinion as JSON, with the name and the version of the schema that `smpc-dp schema` prints."""
+    return json.dumps({"schema": schema, "schema_version": 1, **dataclasses.asdict(opinion)})
 
 
 def result_text(opinion: ResultOpinion) -> str:

@@ -269,6 +269,7 @@ class Learned:
     """
 
     task = "learner"
+    schema = "learned"
     learner: str
     values: Rows = field(repr=False)
     names: tuple[str, ...]

@@ -63,6 +63,7 @@ class NamedCategories:
     """
 
     task = "report"
+    schema = "report-names"
     names: dict[str, tuple[str, ...]]
     values: dict[str, tuple[str, ...]]
     reported: tuple[str, ...]

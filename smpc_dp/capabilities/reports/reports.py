@@ -73,6 +73,7 @@ class SentReport:
     """
 
     task = "report"
+    schema = "report-sent"
     party: str
     analyst: str
     request: str
@@ -111,6 +112,7 @@ class ReportedEstimate:
     """
 
     task = "report"
+    schema = "report-estimate"
     estimate: LocalEstimate
     reported: tuple[str, ...]
     missing: tuple[str, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -15,7 +16,8 @@ from smpc_dp.values import MAX_SHOWN, category_of
 
 import_optional("sklearn")
 
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone  # noqa: E402 - says first which extra has it
+from sklearn import linear_model  # noqa: E402 - says first which extra has it
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone  # noqa: E402
 from sklearn.linear_model._base import LinearClassifierMixin, LinearModel  # noqa: E402
 from sklearn.linear_model._glm.glm import _GeneralizedLinearRegressor  # noqa: E402
 from sklearn.utils import get_tags  # noqa: E402
@@ -223,3 +225,30 @@ def _coefficients(fitted: Any, name: str) -> NDArray[np.float64]:
         reason = f"{type(fitted).__name__} has no {name} of numbers after it was fitted"
         raise ConfigError.at("estimator", reason, ConfigCheck.UNSUPPORTED)
     return array.astype(np.float64)
+
+
+def coefficient_count(name: str, features: int, classes: int) -> int:
+    """Return the number of coefficients and intercepts of a model of `sklearn.linear_model`.
+
+    That is the length of a vector of `SecureAveraged`: they are counted after a fit to made-up rows.
+
+    Args:
+        name: of the model's class, such as Ridge.
+        features: columns of a row, at least 1.
+        classes: of a classifier, at least 2; a regressor has one target.
+
+    Raises:
+        ConfigError: no linear model has this name, or a number is too small.
+    """
+    kind = getattr(linear_model, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, LINEAR)):
+        reason = f"{name!r} is no model of sklearn.linear_model that predicts from coef_ and intercept_ alone"
+        raise ConfigError.at("estimator", reason, ConfigCheck.CHOICE)
+    for where, number, least in (("features", features, 1), ("classes", classes, 2)):
+        if number < least:
+            raise ConfigError.at(where, f"{number} is below {least}", ConfigCheck.RANGE)
+    targets = np.arange(2 * classes) % classes
+    rows = np.outer(targets, np.ones(features))
+    with warnings.catch_warnings(action="ignore"):
+        fitted = kind().fit(rows, targets)
+    return sum(_coefficients(fitted, one).size for one in _AVERAGED)

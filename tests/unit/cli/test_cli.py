@@ -114,7 +114,8 @@ def test_keygen_checks_before_it_writes_and_shows_again(tmp_path: Path) -> None:
     shown = smpc_dp(*options, "--show", cwd=tmp_path)
     assert made.stdout == shown.stdout
     assert 'address = "hub.example:7100"' in shown.stdout
-    assert shown.stderr == ""
+    assert shown.stderr == made.stderr.partition("\n")[2]
+    assert shown.stderr.startswith("words of the entry: ")
     assert smpc_dp("keygen", "bob", "--show", cwd=tmp_path).returncode == 1
 
 

@@ -373,7 +373,7 @@ def test_command_prints_json(tmp_path: Path) -> None:
     result = run("--parties", "80", "--epsilon", "1", "--graph-seed", "3", "--json")
     assert result.exit_code == 0
     reported = json.loads(result.stdout)
-    assert tuple(reported) == GopaPlan.__struct_fields__
+    assert tuple(reported) == ("schema", "schema_version", *GopaPlan.__struct_fields__)
     assert msgspec.convert(reported, GopaPlan).sufficient
     wanted = ("epsilon", "delta", "delta_process", "k", "sigma_delta", "sigma_eta")
     assert set(wanted) | {"error_std", "curator_error_std", "assumption"} <= set(reported)

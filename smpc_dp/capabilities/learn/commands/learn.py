@@ -11,6 +11,7 @@ import typer
 
 from smpc_dp.capabilities.learn.requirements import checked_lines, privacy_text
 from smpc_dp.console.output import deliver, report_line
+from smpc_dp.console.schemas import with_schema
 from smpc_dp.session.launcher import ProcessOutcome
 
 # Coordinates of a model that are printed.
@@ -48,7 +49,8 @@ def report_learned(
     def text() -> str:
         return "\n".join([*planned, learned_text(results)])
 
-    return deliver(results, out, text, as_json=as_json, confidential=model["confidential"], stored=model)
+    printed = with_schema("learned-by-party", {"parties": results})
+    return deliver(printed, out, text, as_json=as_json, confidential=model["confidential"], stored=model)
 
 
 def learned_text(results: Mapping[str, Mapping[str, Any]]) -> str:

@@ -11,11 +11,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from smpc_dp.capabilities.pairs.commands import circuits_run
+from smpc_dp.capabilities.pairs.commands.printed import PrintedCircuit, PrintedFinding
 from smpc_dp.capabilities.pairs.published.check import RANDOM_INPUTS
 from smpc_dp.capabilities.pairs.published.entry import Published
 from smpc_dp.capabilities.pairs.published.library import PUBLISHED, find
 from smpc_dp.capabilities.pairs.published.publish import Finding, check_folder, check_published, export
-from smpc_dp.console.output import console, print_json, progress_console
+from smpc_dp.console.output import console, print_as, progress_console
 
 app = typer.Typer(
     name="circuits", help="List, export and check the published circuits.", no_args_is_help=True
@@ -35,7 +36,7 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
     """List the published circuits with their inputs, outputs and gates."""
     rows = [_summary(entry) for entry in PUBLISHED.values()]
     if as_json:
-        print_json({"circuits": rows})
+        print_as("circuits-list", {"circuits": rows})
         return
     table = Table()
     table.add_column("name", no_wrap=True)
@@ -89,14 +90,14 @@ def check(
             bar.update(task, completed=done + 1)
     right = not any(finding.faults for finding in findings)
     if as_json:
-        print_json({"ok": right, "checks": [_as_dict(finding) for finding in findings]})
+        print_as("circuits-check", {"ok": right, "checks": [_as_dict(finding) for finding in findings]})
     else:
         _print(findings)
     if not right:
         raise typer.Exit(1)
 
 
-def _summary(entry: Published) -> dict[str, object]:
+def _summary(entry: Published) -> PrintedCircuit:
     """Return the listed data of a circuit."""
     circuit = entry.build()
     return {
@@ -115,7 +116,7 @@ def _cell(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _as_dict(finding: Finding) -> dict[str, object]:
+def _as_dict(finding: Finding) -> PrintedFinding:
     """Return a finding as plain JSON data."""
     return {"name": finding.name, "inputs_tried": finding.inputs_tried, "faults": list(finding.faults)}
 

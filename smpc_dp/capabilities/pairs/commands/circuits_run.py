@@ -25,6 +25,7 @@ from smpc_dp.capabilities.pairs.requests.pairwise import (
     run_role,
 )
 from smpc_dp.console.output import deliver, report_error
+from smpc_dp.console.schemas import with_schema
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.session.events import Event
 from smpc_dp.session.launcher import Launcher, ProcessOutcome, member_command, print_event, run_child
@@ -86,7 +87,7 @@ def run(
     if any(other != outputs for other in learned.values()):
         raise LocalError(f"{' and '.join(learned)} have learned different outputs")
     printed = {"outputs": outputs, "circuit": circuit.digest.hex(), "members": reports}
-    if not deliver(printed, None, lambda: "\n".join(outputs), as_json=as_json):
+    if not deliver(with_schema("circuits-run", printed), None, lambda: "\n".join(outputs), as_json=as_json):
         raise typer.Exit(1)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 import typer
 
-from smpc_dp.console.output import print_json, print_plan
+from smpc_dp.console.output import print_plan, print_struct
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.files import read_bounded
 from smpc_dp.values import decoded
@@ -96,6 +96,7 @@ class _Asked(NamedTuple):
 
 def _plan_pairs(asked: _Asked, baselines: Sequence[Baseline], as_json: bool) -> None:
     """Print the plan for two parties of each pair, and the errors of local protocols."""
+    from smpc_dp.capabilities.pairs.commands.printed import PlannedPairs
     from smpc_dp.privacy.pairwise_plan import plan_pairwise
 
     plan = plan_pairwise(
@@ -107,7 +108,7 @@ def _plan_pairs(asked: _Asked, baselines: Sequence[Baseline], as_json: bool) -> 
         partners=asked.partners,
     )
     if as_json:
-        print_json({**msgspec.to_builtins(plan), "rivals": msgspec.to_builtins(baselines)})
+        print_struct(PlannedPairs(**msgspec.structs.asdict(plan), baselines=tuple(baselines)))
         return
     rows = [
         ("partners P", str(plan.partners), f"pairs of each party; best: {plan.best_partners}"),

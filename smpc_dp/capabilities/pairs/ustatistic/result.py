@@ -58,6 +58,7 @@ class StatisticResult:
     """
 
     task = "pairs"
+    schema = "pairwise"
     kernel: str
     value: float
     standard_error: float | None

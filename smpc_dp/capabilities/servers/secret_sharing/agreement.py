@@ -53,6 +53,8 @@ class Opened:
         included_by, opened_by: all servers' signatures on that set, and on the values.
     """
 
+    # Of what `to_json` returns: no field.
+    schema = "opened"
     terms: ProgramTerms
     run_id: bytes
     values: tuple[int, ...]

@@ -1,0 +1,19 @@
+"""Type of what servers print as JSON, from which its schema is made."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from smpc_dp.results.printed import PrintedCertificate
+
+
+class PrintedOpened(TypedDict):
+    """What servers have opened: integers as text."""
+
+    kind: str
+    opened: list[str]
+    included: list[str]
+    faults: list[str]
+    run_id: str
+    included_by: PrintedCertificate
+    opened_by: PrintedCertificate

@@ -1,0 +1,346 @@
+"""`smpc-dp init`: the terms of a session from options and answers, or a whole session on this machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, get_args
+
+import msgspec
+import typer
+
+from smpc_dp.cli.init_terms import PROTOCOL, Compute, Terms, at_option, check_setting, settings_of
+from smpc_dp.cli.prompts import Prompts
+from smpc_dp.console.output import console
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
+from smpc_dp.files import write_file
+from smpc_dp.identity.roster import is_name
+from smpc_dp.records.schema import SchemaSettings
+from smpc_dp.secagg.noisy import DEFAULT_STEPS
+from smpc_dp.secagg.params import check_parameters
+from smpc_dp.session.inputs import read_vector
+from smpc_dp.session.local import create_local_session
+from smpc_dp.session.planned import session_plan, tolerance_lines
+from smpc_dp.session.session_file import SessionFile, load_session
+from smpc_dp.session.terms import write_new
+from smpc_dp.values import parse_number
+
+Kind = Literal["real", "integer"]
+
+_DELTA = 1e-6
+_OF_VECTORS = "--length --length-from --estimator --lower --upper --precision --public"
+_OF_RECORDS = "--ask --column --max-rows --rows-expected"
+_EXACT = "none, or --exact: exact results without differential privacy"
+_PRIVATE = (
+    "all members read the bounds, and a party's own least and greatest values are private; give numbers that "
+    "are known without the data, or with --public a file of public values"
+)
+
+
+def init(
+    compute: Annotated[Compute | None, typer.Option(help="What is computed.")] = None,
+    parties: Annotated[str | None, typer.Option(help="Names of the parties, with commas between.")] = None,
+    lost: Annotated[int | None, typer.Option(help="How many parties may be lost.")] = None,
+    collude: Annotated[
+        int | None, typer.Option(help="How many parties may collude with the aggregator.")
+    ] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Without differential privacy.")] = False,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="With differential privacy: of a party, or of a record, in one request."),
+    ] = None,
+    delta: Annotated[float | None, typer.Option(help="Beside --epsilon.")] = None,
+    kind: Annotated[Kind, typer.Option(help="Kind of the values of vectors.")] = "real",
+    length: Annotated[int | None, typer.Option(help="Coordinates of a vector.")] = None,
+    length_from: Annotated[
+        Path | None, typer.Option(help="Suggest the length of the vector in this file; no value is used.")
+    ] = None,
+    estimator: Annotated[
+        str | None,
+        typer.Option(
+            help="Suggest the number of coefficients of this linear model of scikit-learn, such as Ridge."
+        ),
+    ] = None,
+    features: Annotated[int | None, typer.Option(help="Columns of the rows of --estimator.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Classes of --estimator; default 2.")] = None,
+    lower: Annotated[float | None, typer.Option(help="Least value of every coordinate.")] = None,
+    upper: Annotated[float | None, typer.Option(help="Greatest value of every coordinate.")] = None,
+    precision: Annotated[float | None, typer.Option(help="Step of a real value, at most.")] = None,
+    public: Annotated[
+        Path | None,
+        typer.Option(help="Suggest length and bounds of the vector in this file, whose values are public."),
+    ] = None,
+    max_weight: Annotated[
+        int | None, typer.Option(help="Of an average: largest secret weight of a party.")
+    ] = None,
+    ask: Annotated[
+        list[str] | None, typer.Option(help="Of statistics: what is asked, such as 'mean(age)'.")
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="Of statistics: NAME=LOWER:UPPER, or NAME=VALUE,VALUE.")
+    ] = None,
+    max_rows: Annotated[int | None, typer.Option(help="Of statistics: most rows of a party.")] = None,
+    rows_expected: Annotated[
+        int | None, typer.Option(help="Of statistics: rows of all parties, to state errors beforehand.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="File of the terms; never over an existing one.")] = Path(
+        "terms.toml"
+    ),
+    local: Annotated[
+        Path | None,
+        typer.Option(help="For a trial, in place of --out: a new folder with the session and all its keys."),
+    ] = None,
+    example: Annotated[
+        Literal["hospitals"] | None,
+        typer.Option(help="Make a session that runs, with inputs, in a folder of this name or in --local."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Take defaults, and ask only what has none.")] = False,
+) -> None:
+    """Write the terms of a session, or an example that runs.
+
+    The terms have comments; `smpc-dp roster` adds the members. Asks on a terminal what no option says. Terms
+    are checked as a session file is before anything is written.
+    """
+    if example is not None:
+        _write_example(local or Path(example))
+        return
+    given = {
+        **{"--compute": compute, "--parties": parties, "--lost": lost, "--collude": collude},
+        **{"--epsilon": epsilon, "--delta": delta, "--max-weight": max_weight},
+        **{"--length": length, "--length-from": length_from, "--estimator": estimator},
+        **{"--features": features, "--classes": classes, "--public": public},
+        **{"--lower": lower, "--upper": upper, "--precision": precision},
+        **{"--ask": "\n".join(ask or ()) or None, "--column": "\n".join(column or ()) or None},
+        **{"--max-rows": max_rows, "--rows-expected": rows_expected},
+    }
+    terms = _answered(Prompts(given, takes_defaults=yes), exact, kind)
+    session = terms.checked()
+    if local is None:
+        write_new(out, terms.text())
+        entries = " ".join(f"{name}.toml" for name in ("aggregator", *terms.parties))
+        steps = [
+            "each party, on its own host:  smpc-dp keygen NAME > NAME.toml",
+            "the aggregator, on its host:  smpc-dp keygen aggregator --role aggregator --address HOST:PORT > "
+            "aggregator.toml",
+            f"one member, with all entries: smpc-dp roster {out} {entries} --out session.toml",
+        ]
+        _print_plan(session, f"{out}: the terms, without members", steps)
+        return
+    path = _write_local(local, terms)
+    operation = "" if terms.compute == "statistics" else f" --operation {terms.compute}"
+    files = f"{local}/inputs/NAME.{'csv' if terms.compute == 'statistics' else 'txt'}"
+    steps = [f"an input of each party: {files}", f"then: smpc-dp run {path}{operation}"]
+    _print_plan(session, f"{path}: a session with all keys on this machine, for a trial", steps)
+
+
+def _answered(prompts: Prompts, exact: bool, kind: Kind) -> Terms:
+    """Return the terms of options and answers; raise ConfigError for what is missing or does not apply."""
+    compute = prompts.needed("--compute", "What is computed", _compute, "average")
+    names = prompts.needed("--parties", "Names of the parties, with commas between", _names)
+    prompts.exclude(_OF_VECTORS if compute == "statistics" else _OF_RECORDS, f"is not for '{compute}'")
+    if compute != "average":
+        prompts.exclude("--max-weight", f"is not for '{compute}'")
+    default_lost, default_colluding = _tolerated(len(names))
+    lost = prompts.answer("--lost", "How many parties may be lost", _whole, default_lost)
+    text = "How many parties may collude with the aggregator"
+    colluding = prompts.answer("--collude", text, _whole, default_colluding)
+    privacy = _privacy(prompts, compute, exact)
+    asked = _records(prompts) if compute == "statistics" else _vectors(prompts, kind, exact=not privacy)
+    prompts.raise_missing()
+    return Terms(compute, names, lost or 0, colluding or 0, asked | privacy)
+
+
+def _tolerated(parties: int) -> tuple[int, int]:
+    """Return how many of the parties may be lost, and may collude, unless a session file says otherwise."""
+    checked, issues = check_parameters({"length": 1, "lower": 0, "upper": 1, "kind": "integer"}, parties)
+    if checked is None:
+        raise ConfigError(map(at_option, issues))
+    _, lost, colluding = checked.tolerated
+    return lost, colluding
+
+
+def _privacy(prompts: Prompts, compute: Compute, exact: bool) -> dict[str, object]:
+    """Return epsilon and delta; nothing for exact results."""
+    settings = settings_of(compute)
+
+    def epsilon_of(text: str) -> object:
+        return text if text == "none" else _setting(settings, "epsilon", text)
+
+    if not exact:
+        epsilon = prompts.answer("--epsilon", "Epsilon, or none", epsilon_of, why=_EXACT)
+        exact = epsilon == "none"
+    if exact:
+        prompts.exclude("--epsilon --delta", "is not for exact results")
+        return {}
+    delta = prompts.answer("--delta", "Delta", partial(_setting, settings, "delta"), _DELTA)
+    return {"epsilon": epsilon, "delta": delta}
+
+
+def _vectors(prompts: Prompts, kind: Kind, *, exact: bool) -> dict[str, object]:
+    """Return the parameters of vectors, without those of privacy."""
+    number = partial(_setting, settings_of("sum"))
+    counted, low, high = _suggested(prompts)
+    length = prompts.answer("--length", "Coordinates of a vector", partial(number, "length"), counted)
+    bound = _number if kind == "real" else _whole
+    lower = prompts.answer("--lower", "Least value of every coordinate", bound, low, _PRIVATE)
+    upper = prompts.answer("--upper", "Greatest value of every coordinate", bound, high)
+    parameters: dict[str, object] = {"length": length, "lower": lower, "upper": upper}
+    if kind == "integer":
+        parameters["kind"] = kind
+    if (
+        lower is not None
+        and upper is not None
+        and (prompts.given("--precision") is not None or (kind == "real" and exact))
+    ):
+        parameters["precision"] = prompts.answer(
+            "--precision", "Step of a value, at most", partial(number, "precision"), _step(upper - lower)
+        )
+    if prompts.given("--max-weight") is not None:
+        parameters["max_weight"] = prompts.given("--max-weight")
+    return parameters
+
+
+def _step(width: float) -> float:
+    """Return a power of ten of at most a 2^20th of a range; 1 for a range that the check of terms refuses."""
+    if not 0 < width < math.inf:
+        return 1.0
+    return float(f"1e{math.floor(math.log10(width / DEFAULT_STEPS))}")
+
+
+class _Suggested(NamedTuple):
+    """Suggestions for a vector, None where there is none; bounds from public values alone."""
+
+    length: int | None = None
+    lower: float | None = None
+    upper: float | None = None
+
+
+def _suggested(prompts: Prompts) -> _Suggested:
+    """Return what a file or an estimator suggests."""
+    sources = [option for option in ("--length-from", "--estimator", "--public") if prompts.given(option)]
+    if len(sources) > 1:
+        raise ConfigError.at(sources[1], f"is not for {sources[0]}", ConfigCheck.CONFLICT)
+    if sources != ["--estimator"]:
+        prompts.exclude("--features --classes", "is for --estimator")
+    if sources == ["--length-from"]:
+        return _Suggested(len(read_vector(prompts.given("--length-from"))))
+    if sources == ["--public"]:
+        values = read_vector(prompts.given("--public"))
+        return _Suggested(len(values), *((float(values.min()), float(values.max())) if len(values) else ()))
+    if sources == ["--estimator"]:
+        # Not at the top: scikit-learn need not be installed.
+        from smpc_dp.integrations.sklearn.averaged import coefficient_count
+
+        columns = prompts.needed("--features", "Columns of the rows of the estimator", _whole)
+        classes = prompts.answer("--classes", "Classes of the estimator; of a regressor any", _whole, 2)
+        try:
+            return _Suggested(coefficient_count(prompts.given("--estimator"), columns, classes or 2))
+        except ConfigError as error:
+            raise ConfigError(one._replace(where=f"--{one.where}") for one in error.issues) from None
+    return _Suggested()
+
+
+def _records(prompts: Prompts) -> dict[str, object]:
+    """Return the parameters of statistics of records, without those of privacy."""
+    ask = prompts.answer("--ask", "What is asked, as mean(age); several with ';' between", _asked)
+    text = "Columns, as age=0:120 or sex=f,m; several with ';' between"
+    columns = prompts.answer("--column", text, _columns, why=_PRIVATE)
+    number = partial(_setting, SchemaSettings)
+    rows = prompts.answer("--max-rows", "Most rows of a party", partial(number, "max_rows"))
+    records: dict[str, object] = {"unit": "record", "max_rows": rows}
+    if prompts.given("--rows-expected") is not None:
+        records["rows_expected"] = prompts.given("--rows-expected")
+    return {"ask": ask, "records": records | {"columns": columns}}
+
+
+def _compute(text: str) -> Compute:
+    known: tuple[Compute, ...] = get_args(Compute)
+    for compute in known:
+        if text == compute:
+            return compute
+    raise ValueError(f"{text!r} is none of {', '.join(get_args(Compute))}")
+
+
+def _names(text: str) -> list[str]:
+    names = text.replace(",", " ").split()
+    for name in names:
+        if not is_name(name):
+            raise ValueError(
+                f"{name!r} is not 1 to 63 of a-z, 0-9, '_', '.' and '-', a letter or digit first"
+            )
+    return names
+
+
+def _whole(text: str) -> int:
+    number = _number(text)
+    if number != math.floor(number):
+        raise ValueError(f"{text!r} is no whole number")
+    return int(number)
+
+
+def _number(text: str) -> float:
+    number = parse_number(text)
+    if number is None or not math.isfinite(number):
+        raise ValueError(f"{text!r} is no finite number")
+    return number
+
+
+def _setting(table: type[msgspec.Struct], key: str, text: str) -> float:
+    """Return the number that a text is; raise ValueError or ConfigError unless the setting may have it."""
+    number = _number(text)
+    value = int(number) if text.strip().isdigit() else number
+    check_setting(table, key, value)
+    return value
+
+
+def _asked(text: str) -> list[str]:
+    return [part.strip() for part in text.replace("\n", ";").split(";") if part.strip()]
+
+
+def _columns(text: str) -> dict[str, dict[str, object]]:
+    """Return columns of a schema from NAME=LOWER:UPPER and NAME=VALUE,VALUE."""
+    columns: dict[str, dict[str, object]] = {}
+    for part in _asked(text):
+        name, equals, values = (piece.strip() for piece in part.partition("="))
+        low, colon, high = values.partition(":")
+        if not equals or not values or name in columns:
+            raise ValueError(f"{part!r} is not NAME=LOWER:UPPER or NAME=VALUE,VALUE of another column")
+        if colon:
+            columns[name] = {"lower": _number(low), "upper": _number(high)}
+        else:
+            columns[name] = {"values": [value.strip() for value in values.split(",")]}
+    return columns
+
+
+def _write_local(folder: Path, terms: Terms) -> Path:
+    """Write a session with all keys on this machine into a new folder; return the session file."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise LocalError(f"{folder}: exists already, and nothing is overwritten")
+    path = create_local_session(folder, terms.parties, terms.all_parameters(), protocol=PROTOCOL)
+    session = load_session(path)
+    write_file(path, terms.text(session.roster.members, session.timeouts).encode(), "the session file")
+    return path
+
+
+def _write_example(folder: Path) -> None:
+    """Write the example of hospitals into a new folder."""
+    from smpc_dp.demo import hospitals
+
+    terms = Terms(
+        "statistics", hospitals.HOSPITALS, hospitals.LOST, hospitals.COLLUDING, hospitals.PARAMETERS
+    )
+    session = terms.checked()
+    path = _write_local(folder, terms)
+    hospitals.write_inputs(folder)
+    steps = (f"then: smpc-dp run {path} --ledgers {folder}/ledgers",)
+    _print_plan(session, f"{path}: five hospitals with made-up records, all on this machine", steps)
+
+
+def _print_plan(session: SessionFile, written: str, steps: Sequence[str]) -> None:
+    """Print what was written, the plan of a request and the next steps."""
+    shown = console()
+    plan = session_plan(session)
+    for line in (written, *tolerance_lines(session), *(() if plan is None else plan.lines()), *steps):
+        shown.print(line)

@@ -1,0 +1,89 @@
+"""Answers that a command needs: from its options, from defaults, or from prompts on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import typer
+
+from smpc_dp.console.output import report_error
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
+
+T = TypeVar("T")
+
+
+class Prompts:
+    """Answers by option; collects the options that are missing where nobody can be asked.
+
+    Args:
+        given: the values of options; None: not given.
+        takes_defaults: an option that is not given has its default, if there is one, and nobody is asked.
+    """
+
+    def __init__(self, given: Mapping[str, object], *, takes_defaults: bool) -> None:
+        self._given = given
+        self._takes_defaults = takes_defaults
+        self._missing = Issues()
+
+    def given(self, option: str) -> Any:
+        """Return the value of an option; None if it is not given."""
+        return self._given[option]
+
+    def answer(
+        self, option: str, text: str, read: Callable[[str], T], default: object = None, why: str = ""
+    ) -> T | None:
+        """Return what `read` makes of the option's value, the default or an answer; None if it is missing.
+
+        `read` raises ValueError, or ConfigError, for a wrong text. `why`: the reason why there is no default.
+        """
+        given = self._given[option]
+        if given is None and self._takes_defaults:
+            given = default
+        if given is not None:
+            return _read(option, read, str(given))
+        if not sys.stdin.isatty():
+            reason = "is needed, and there is no terminal to ask on"
+            if default is not None:
+                reason += f"; --yes takes {default}"
+            elif why:
+                reason += f": {why}"
+            self._missing.add_issue(option, reason, ConfigCheck.MISSING)
+            return None
+        if why and default is None:
+            typer.echo(f"{text}: {why}", err=True)
+        while True:
+            try:
+                return _read(option, read, str(typer.prompt(text, default=default, err=True, type=str)))
+            except ConfigError as error:
+                report_error(error)
+
+    def needed(
+        self, option: str, text: str, read: Callable[[str], T], default: object = None, why: str = ""
+    ) -> T:
+        """Return an answer as `answer` does; raise ConfigError that names the missing options without one."""
+        answer = self.answer(option, text, read, default, why)
+        if answer is None:
+            raise ConfigError(self._missing)
+        return answer
+
+    def exclude(self, options: str, why: str) -> None:
+        """Raise ConfigError for the first of the options, with blanks between, that is given."""
+        for option in options.split():
+            if self._given[option] is not None:
+                raise ConfigError.at(option, why, ConfigCheck.UNSUPPORTED)
+
+    def raise_missing(self) -> None:
+        """Raise ConfigError that names all options that are missing, if there are any."""
+        self._missing.raise_issues()
+
+
+def _read(option: str, read: Callable[[str], T], text: str) -> T:
+    """Return what `read` makes of a text; raise ConfigError at the option for a wrong one."""
+    try:
+        return read(text)
+    except ConfigError as error:
+        raise ConfigError(ConfigIssue(option, reason, check) for _, reason, check in error.issues) from None
+    except ValueError as error:
+        raise ConfigError.at(option, str(error), ConfigCheck.FORMAT) from None

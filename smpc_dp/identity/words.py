@@ -1,0 +1,34 @@
+"""Digests as words of a dictionary, which people compare by voice.
+
+protocols/channel/README.md specifies the encoding, and what comparing shows.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import DIGEST_BYTES, digest
+from smpc_dp.identity.roster import Member, digest_parts
+
+# 132 bits of a digest, 11 for each word: two inputs with the same words take about 2^66 trials.
+WORDS, WORD_BITS = 12, 11
+
+
+def words_of(value: bytes) -> str:
+    """Return the first 132 bits of a 32-byte digest as 12 words with blanks between."""
+    number = int.from_bytes(value) >> (8 * DIGEST_BYTES - WORDS * WORD_BITS)
+    shifts = range((WORDS - 1) * WORD_BITS, -1, -WORD_BITS)
+    return " ".join(_list()[number >> shift & (1 << WORD_BITS) - 1] for shift in shifts)
+
+
+def entry_words(member: Member) -> str:
+    """Return the words of a member's roster entry: of all that stands in it."""
+    return words_of(digest(Label.ROSTER_ENTRY, *digest_parts(member)))
+
+
+@functools.cache
+def _list() -> tuple[str, ...]:
+    """Return the 2,048 words."""
+    return tuple((resources.files("smpc_dp.identity") / "data" / "english.txt").read_text("ascii").split())

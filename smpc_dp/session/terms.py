@@ -1,0 +1,93 @@
+"""Terms of a session (its file without members) and the roster entries of members: together the file."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from smpc_dp.errors import ConfigCheck, ConfigError, Issues, LocalError
+from smpc_dp.files import read_bounded, replace_file
+from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.roster import Member
+from smpc_dp.session.session_file import (
+    MAX_FILE_BYTES,
+    SessionFile,
+    parse_session,
+    read_member,
+    roster_entry,
+)
+from smpc_dp.values import decoded
+
+# No session is run with the stand-ins: nobody listens there.
+_STAND_IN, _ADDRESS = "stand-in.aggregator", "192.0.2.1:1"
+
+
+def check_terms(text: str, parties: Sequence[str]) -> SessionFile:
+    """Check the text of terms as a session file of an aggregator and `parties`, with keys that nobody has.
+
+    Raises ConfigError that lists every fault.
+    """
+    identities = [Identity.generate(name) for name in parties]
+    members = [
+        Identity.generate(_STAND_IN).entry("aggregator", _ADDRESS),
+        *(one.entry() for one in identities),
+    ]
+    return parse_session(_with_entries(text, members), "terms")
+
+
+def assembled(path: str | os.PathLike[str], entries: Iterable[str | os.PathLike[str]]) -> str:
+    """Return the terms in `path` and after them the entries of files, in this order, as a checked text.
+
+    Raises:
+        LocalError: a file cannot be read.
+        ConfigError: a file holds anything else than roster entries, or the session is wrong: every fault.
+    """
+    text = decoded(read_bounded(path, "the terms", MAX_FILE_BYTES), str(path))
+    result = _with_entries(text, [member for entry in entries for member in read_entries(entry)])
+    parse_session(result, str(path))
+    return result
+
+
+def read_entries(path: str | os.PathLike[str]) -> list[Member]:
+    """Return the roster entries in a file, as `smpc-dp keygen` prints one; `Roster` checks them further.
+
+    Raises:
+        LocalError: it cannot be read.
+        ConfigError: it holds none, or anything else; lists every fault.
+    """
+    text = decoded(read_bounded(path, "the roster entry", MAX_FILE_BYTES), str(path))
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError.at(str(path), f"no TOML ({error})", ConfigCheck.FORMAT) from None
+    issues = Issues()
+    for key in document:
+        if key != "roster":
+            reason = "is no part of a roster entry: terms are in the first file alone"
+            issues.add_issue(f"{path}: {key}", reason, ConfigCheck.UNKNOWN_KEY)
+    listed = document.get("roster")
+    if not isinstance(listed, list) or not listed:
+        issues.add_issue(f"{path}: roster", "has no table [[roster]]", ConfigCheck.MISSING)
+        listed = []
+    members = [
+        read_member(f"{path}: roster[{position}]", entry, issues) for position, entry in enumerate(listed)
+    ]
+    issues.raise_issues()
+    return [member for member in members if member is not None]
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that does not exist yet, whole or not at all; raise LocalError if it exists."""
+    try:
+        replace_file(path, lambda file: file.write(text.encode()), new=True)
+    except FileExistsError:
+        raise LocalError(f"{path}: exists already, and nothing is overwritten") from None
+    except OSError as error:
+        raise LocalError(f"{path}: cannot write the file ({error.strerror})") from None
+
+
+def _with_entries(text: str, members: Iterable[Member]) -> str:
+    """Return the text of a session file with further entries at its end."""
+    return "\n\n".join((text.rstrip("\n"), *map(roster_entry, members))) + "\n"

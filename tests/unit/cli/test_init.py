@@ -1,0 +1,263 @@
+"""`smpc-dp init`: terms from options and from questions, what it refuses, and folders that it makes."""
+
+from __future__ import annotations
+
+import io
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.session_file import load_session
+from tests.command import smpc_dp
+
+FIVE = ("--parties", "ann,ben,cyd,dan,eve", "--lost", "1", "--collude", "1")
+EXACT = ("--compute", "average", *FIVE, "--exact")
+BOUNDS = ("--lower=-10", "--upper", "10")
+STATISTICS = (
+    *("--compute", "statistics", *FIVE, "--epsilon", "1", "--delta", "1e-6"),
+    *("--ask", "mean(age)", "--ask", "count by sex", "--column", "age=0:120", "--column", "sex=f,m"),
+    *("--max-rows", "50"),
+)
+
+
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+
+
+def parameters(path: Path) -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))["parameters"]
+    return table
+
+
+def errors(folder: Path, *options: str) -> list[str]:
+    done = smpc_dp("init", *options, cwd=folder)
+    assert done.returncode == 1
+    assert [*folder.glob("*.toml")] == []
+    return done.stderr.splitlines()
+
+
+def test_options_make_commented_terms(tmp_path: Path) -> None:
+    done = smpc_dp("init", *EXACT, *BOUNDS, "--length", "2", "--precision", "1e-6", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "tolerates 1 lost, 1 corrupt of 5 parties" in done.stdout
+    assert (tmp_path / "terms.toml").read_text("utf-8") == (
+        "# Average of 5 parties: ann, ben, cyd, dan, eve\n"
+        "# All members have the same file: they compare the words that `smpc-dp roster` prints of it.\n"
+        'protocol = "secagg"\nversion = 3\n\n[parameters]\n'
+        "length = 2  # coordinates of a vector\n"
+        "lower = -10.0  # least value of every coordinate, or of each; compared exactly\n"
+        "upper = 10.0  # greatest value of every coordinate, or of each\n"
+        "precision = 1e-06  # step of a real value, at most\n"
+        "dropout = 0.2  # 1 of 5 parties may be lost\n"
+        "corrupt = 0.2  # 1 of 5 parties may collude with the aggregator\n"
+    )
+
+
+def test_options_make_terms_of_statistics(tmp_path: Path) -> None:
+    assert smpc_dp("init", *STATISTICS, "--rows-expected", "90", cwd=tmp_path).returncode == 0
+    table = parameters(tmp_path / "terms.toml")
+    assert table["ask"] == ["mean(age)", "count by sex"]
+    assert table["records"]["columns"] == {"age": {"lower": 0, "upper": 120}, "sex": {"values": ["f", "m"]}}
+    assert (table["records"]["max_rows"], table["records"]["rows_expected"]) == (50, 90)
+
+
+@pytest.mark.parametrize("options", [("--kind", "integer"), ("--max-weight", "4")])
+def test_terms_of_an_average_with_privacy(tmp_path: Path, options: tuple[str, str]) -> None:
+    private = (*FIVE, "--compute", "average", "--epsilon", "2", "--delta", "1e-5", "--length", "1")
+    done = smpc_dp("init", *private, "--lower", "0", "--upper", "9", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = parameters(tmp_path / "terms.toml")
+    assert (table["lower"], table["epsilon"], table["delta"]) == (0, 2, 1e-5)
+    assert (table.get("kind"), table.get("max_weight")) in (("integer", None), (None, 4))
+
+
+def test_without_a_terminal_every_missing_option_is_named(tmp_path: Path) -> None:
+    [line] = errors(tmp_path)
+    assert line.startswith("smpc-dp: --compute: is needed, and there is no terminal to ask on; --yes takes")
+    lines = errors(tmp_path, "--compute", "sum", "--parties", "ann,ben,cyd")
+    named = [line.split(": ")[1] for line in lines]
+    assert named == ["--lost", "--collude", "--epsilon", "--delta", "--length", "--lower", "--upper"]
+    lines = errors(tmp_path, "--yes", "--compute", "statistics", "--parties", "ann,ben,cyd")
+    assert [line.split(": ")[1] for line in lines] == ["--epsilon", "--ask", "--column", "--max-rows"]
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(3, (0.0, 0.334)), (4, (0.0, 0.25)), (5, (0.2, 0.2)), (30, (0.1, 0.1))]
+)
+def test_yes_takes_what_a_session_tolerates_by_default(
+    tmp_path: Path, count: int, expected: tuple[float, float]
+) -> None:
+    names = ",".join(f"p{number}" for number in range(count))
+    done = smpc_dp(*("init", "--yes", "--parties", names, "--exact", "--length", "1", *BOUNDS), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = parameters(tmp_path / "terms.toml")
+    assert (table["dropout"], table["corrupt"]) == expected
+    # A power of ten below a 2^20th of the range.
+    assert table["precision"] == 1e-5
+
+
+def test_a_length_comes_from_a_file_and_its_bounds_do_not(tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text("1.5 2.5 -3\n")
+    lines = errors(tmp_path, "--yes", *EXACT, "--length-from", "own.txt")
+    assert [line.split(": ")[1] for line in lines] == ["--lower", "--upper"]
+    assert "a party's own least and greatest values are private" in lines[0]
+    assert smpc_dp("init", "--yes", *EXACT, "--length-from", "own.txt", *BOUNDS, cwd=tmp_path).returncode == 0
+    table = parameters(tmp_path / "terms.toml")
+    assert (table["length"], table["lower"], table["upper"]) == (3, -10, 10)
+
+
+def test_bounds_come_from_a_file_of_public_values(tmp_path: Path) -> None:
+    (tmp_path / "public.txt").write_text("1.5 2.5 -3\n")
+    assert smpc_dp("init", "--yes", *EXACT, "--public", "public.txt", cwd=tmp_path).returncode == 0
+    table = parameters(tmp_path / "terms.toml")
+    assert (table["length"], table["lower"], table["upper"]) == (3, -3.0, 2.5)
+    # What the user says goes before what a file suggests.
+    done = smpc_dp(
+        "init", "--yes", *EXACT, "--public", "public.txt", "--upper", "7", "--out", "b.toml", cwd=tmp_path
+    )
+    assert (done.returncode, parameters(tmp_path / "b.toml")["upper"]) == (0, 7)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "classes", "length"),
+    [("Ridge", "2", 5), ("LogisticRegression", "2", 5), ("RidgeClassifier", "3", 15)],
+)
+def test_a_length_comes_from_an_estimator(tmp_path: Path, estimator: str, classes: str, length: int) -> None:
+    pytest.importorskip("sklearn")
+    options = ("--estimator", estimator, "--features", "4", "--classes", classes)
+    done = smpc_dp("init", "--yes", *EXACT, *BOUNDS, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert parameters(tmp_path / "terms.toml")["length"] == length
+
+
+def test_an_estimator_that_cannot_be_averaged_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    [line] = errors(tmp_path, "--yes", *EXACT, *BOUNDS, "--estimator", "SVC", "--features", "4")
+    assert line.startswith("smpc-dp: --estimator: 'SVC' is no model of sklearn.linear_model")
+    [line] = errors(tmp_path, "--yes", *EXACT, *BOUNDS, "--estimator", "Ridge", "--features", "0")
+    assert line == "smpc-dp: --features: 0 is below 1"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--lower", "5", "--upper", "1"), "--lower (parameters.lower): must be below upper = 1.0, is 5.0"),
+        (("--lower", "nan", "--upper", "1"), "--lower: 'nan' is no finite number"),
+        ((*BOUNDS, "--length", "0"), "--length: must be an integer from 1 to"),
+        ((*BOUNDS, "--lost", "5"), "--lost: 5 is not from 0 to 4, of 5 parties"),
+        ((*BOUNDS, "--collude", "-1"), "--collude: -1 is not from 0 to 4, of 5 parties"),
+        (
+            (*BOUNDS, "--lost", "2", "--collude", "2"),
+            "--collude (parameters.corrupt): 2 corrupt and 2 dropped",
+        ),
+        ((*BOUNDS, "--parties", "ann,ben"), "--parties (roster): 2 is not an integer in 3.."),
+        ((*BOUNDS, "--parties", "ann,Ben,cyd"), "--parties: 'Ben' is not 1 to 63 of a-z"),
+        ((*BOUNDS, "--parties", "ann,ann,cyd"), "--parties (roster[2].name): the same as in roster[1]"),
+        ((*BOUNDS, "--epsilon", "1"), "--epsilon: is not for exact results"),
+        ((*BOUNDS, "--ask", "count"), "--ask: is not for 'average'"),
+        ((*BOUNDS, "--rows-expected", "0"), "--rows-expected: is not for 'average'"),
+        ((*BOUNDS, "--precision", "0"), "--precision: must be a number from"),
+        ((*BOUNDS, "--max-weight", "-1"), "--max-weight (parameters.max_weight): must be an integer"),
+        ((*BOUNDS, "--compute", "sum", "--max-weight", "3"), "--max-weight: is not for 'sum'"),
+        ((*BOUNDS, "--features", "3"), "--features: is for --estimator"),
+        (
+            (*BOUNDS, "--kind", "integer", "--precision", "1"),
+            "--precision (parameters.precision): is not for kind",
+        ),
+        ((*BOUNDS, "--kind", "integer", "--lower", "0.5"), "--lower: '0.5' is no whole number"),
+        ((*BOUNDS, "--estimator", "Ridge", "--public", "a.txt"), "--public: is not for --estimator"),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_bound(
+    tmp_path: Path, options: tuple[str, ...], expected: str
+) -> None:
+    line, *_ = errors(tmp_path, "--yes", *EXACT, "--length", "2", *options)
+    assert line.startswith(f"smpc-dp: {expected}")
+
+
+def test_statistics_need_privacy_and_name_what_is_wrong(tmp_path: Path) -> None:
+    changed = [one if one != "mean(age)" else "mean(height)" for one in STATISTICS]
+    assert errors(tmp_path, *changed) == [
+        "smpc-dp: --ask (parameters.ask: 'mean(height)'): no column 'height' (columns: age, sex)"
+    ]
+    changed = [one if one != "age=0:120" else "age=" for one in STATISTICS]
+    [line] = errors(tmp_path, *changed)
+    assert line.startswith("smpc-dp: --column: 'age=' is not NAME=LOWER:UPPER")
+    exact = ("--exact", "--compute", "statistics", *FIVE, *STATISTICS[-10:])
+    assert errors(tmp_path, *exact) == [
+        "smpc-dp: --epsilon (parameters.epsilon): is missing",
+        "smpc-dp: --delta (parameters.delta): is missing",
+    ]
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "terms.toml").write_text("mine")
+    done = smpc_dp("init", *EXACT, *BOUNDS, "--length", "1", "--precision", "1", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "smpc-dp: terms.toml: exists already, and nothing is overwritten\n"
+    assert (tmp_path / "terms.toml").read_text() == "mine"
+    (tmp_path / "hospitals").mkdir()
+    (tmp_path / "hospitals" / "notes").write_text("mine")
+    assert smpc_dp("init", "--example", "hospitals", cwd=tmp_path).returncode == 1
+    assert os.listdir(tmp_path / "hospitals") == ["notes"]
+
+
+def test_answers_on_a_terminal_are_asked_again_until_they_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    asked = iter(["mean", "sum", "ann ben cyd", "", "", "none", "two", "2", "0", "1", ""])
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr(
+        "typer.prompt",
+        lambda _, default, **__: next(asked) or default,
+    )
+    done = smpc_dp("init", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [*asked] == []
+    assert "'mean' is none of average, sum, statistics" in done.stderr
+    assert "'two' is no finite number" in done.stderr
+    assert "a party's own least and greatest values are private" in done.stderr
+    assert parameters(tmp_path / "terms.toml") == {
+        **{"length": 2, "lower": 0.0, "upper": 1.0, "precision": 1e-7},
+        **{"dropout": 0.0, "corrupt": 0.334},
+    }
+
+
+def test_a_local_session_has_the_terms_and_all_keys(tmp_path: Path) -> None:
+    options = ("--length", "1", "--precision", "1", *BOUNDS)
+    done = smpc_dp("init", *EXACT, *options, "--local", "trial", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    session = load_session(tmp_path / "trial" / "session.toml")
+    assert session.roster.party_names == ("ann", "ben", "cyd", "dan", "eve")
+    keys = sorted(path.stem for path in (tmp_path / "trial" / "keys").iterdir())
+    assert keys == ["aggregator", "ann", "ben", "cyd", "dan", "eve"]
+    assert "# coordinates of a vector" in (tmp_path / "trial" / "session.toml").read_text()
+    assert not (tmp_path / "terms.toml").exists()
+
+
+def test_the_example_has_tables_that_fit_its_terms_and_ledgers_that_afford_two_requests(
+    tmp_path: Path,
+) -> None:
+    assert smpc_dp("init", "--example", "hospitals", "--local", "trial", cwd=tmp_path).returncode == 0
+    folder = tmp_path / "trial"
+    session = load_session(folder / "session.toml")
+    [request] = session.checked_parameters.requests
+    for name in session.roster.party_names:
+        done = smpc_dp(
+            *("statistics", "trial/session.toml", "--as", name, "--check"),
+            *("--table", f"trial/inputs/{name}.csv"),
+            cwd=tmp_path,
+        )
+        assert (done.returncode, "600 rows, all of which count" in done.stderr) == (0, True), done.stderr
+        ledger = Ledger.open(folder / "ledgers" / f"{name}.ledger")
+        for number in range(2):
+            ledger.charge(bytes([number]) * 16, request.event())
