@@ -107,8 +107,8 @@ def party(
         Path | None,
         typer.Option(
             help="Folder of this member's own, in no backup: started again after a kill, it goes on in its "
-            "request. Default: state/NAME-DIGEST beside the session file for an aggregator with --requests 0, "
-            "$STATE_DIRECTORY/NAME-DIGEST for every member where systemd sets that; else none."
+            "request. Default: state/NAME-DIGEST beside the session file for an aggregator with --requests "
+            "0, $STATE_DIRECTORY/NAME-DIGEST for every member where systemd sets that; else none."
         ),
     ] = None,
     stateless: Annotated[

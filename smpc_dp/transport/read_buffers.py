@@ -33,7 +33,7 @@ def share_read_buffer(transport: asyncio.BaseTransport) -> None:
 
 
 def decrypted_view(size: int) -> memoryview:
-    """Return a view of `size` bytes of the loop's buffer for decrypted bytes, to be taken in the same call."""
+    """Return `size` bytes of the loop's buffer for decrypted bytes, to be taken in the same call."""
     return _view(_DECRYPTED, size)[:size]
 
 
