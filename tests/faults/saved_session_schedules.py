@@ -23,12 +23,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 import smpc_dp
 from smpc_dp import database
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable.committing import AwaitCoinsCertificate, on_coins_certificate
+from smpc_dp.capabilities.gopa.verifiable.follow import VerifiableMember
 from smpc_dp.engine.phases.parameters import CheckableParameters
 from smpc_dp.engine.phases.run_log import LoggingAggregator
+from smpc_dp.engine.registry import make_party
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import SmpcError
 from smpc_dp.logs.seen import SeenRuns
 from smpc_dp.privacy.accountant.ledger import Ledger
@@ -45,6 +52,7 @@ from smpc_dp.session.session_file import Timeouts
 from smpc_dp.session.stored_requests import Requests
 from smpc_dp.transport.memory_connections import MemoryConnections
 from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode
 from smpc_dp_verify.verify import HOLDS, Wanted, verify
 
 PARTIES, REQUESTS = 3, 2
@@ -68,17 +76,23 @@ NOISY: dict[str, object] = {
 
 
 class Kind(NamedTuple):
-    """Sessions of one kind; a run has about `messages` messages and `writes` writes."""
+    """Sessions of one kind; a run has about `messages` messages and `writes` writes.
+
+    `has_liar`: whether the last party publishes something false in the first request, and is out then.
+    """
 
     protocol: str
     variants: tuple[dict[str, object], ...]
-    messages: int = 120
-    writes: int = 30
+    messages: int = 100
+    writes: int = 25
+    parties: int = PARTIES
     is_exact: bool = False
     has_checkers: bool = False
+    has_liar: bool = False
 
 
 UNCHECKED = {"total": "unchecked"}
+VERIFIABLE = NOISY | {"verifiable": True, "precision": 4.0}
 KINDS: Mapping[str, Kind] = {
     "exact": Kind(
         "secagg", (EXACT, EXACT | UNCHECKED, EXACT | UNCHECKED | {"same_survivors": False}), is_exact=True
@@ -92,7 +106,8 @@ KINDS: Mapping[str, Kind] = {
             NOISY | {"on_dropout": "roll-back"} | UNCHECKED,
         ),
     ),
-    "verifiable": Kind("gopa", (NOISY | {"verifiable": True, "precision": 4.0},), 200, 90),
+    "verifiable": Kind("gopa", (VERIFIABLE,), 140, 55),
+    "liar": Kind("gopa", (VERIFIABLE | {"dropout": 0.2},), 220, 70, 5, has_liar=True),
 }
 CRASHES = 3
 TIMEOUTS = Timeouts(connect=60.0, step=60.0, gather=60.0)
@@ -100,6 +115,22 @@ TIMEOUTS = Timeouts(connect=60.0, step=60.0, gather=60.0)
 
 class Crashed(Exception):
     """A member's process ends in the middle of its work."""
+
+
+def publish_another(member: VerifiableMember, state: AwaitCoinsCertificate, body: bytes) -> Transition:
+    """Publish another value than the party has committed to."""
+    after = on_coins_certificate(member, state, body)
+    [honest] = after.messages
+    message = decode(honest.body, v.Publish, member.name)
+    false = bytes([message.x_hat[0] ^ 1]) + message.x_hat[1:]
+    entry = member.write(state.run_id, v.PUBLISH, msgspec.structs.replace(message, x_hat=false))
+    return Transition(msgspec.structs.replace(after.state, entry=entry), (entry,))
+
+
+def lying(*given: Any, **named: Any) -> Run[Any]:
+    """Return the role of a party that publishes something false."""
+    run = make_party(*given, **named)
+    return Run(run.role.with_row(AwaitCoinsCertificate, publish_another), run.member, run.state)
 
 
 @dataclass
@@ -116,6 +147,7 @@ class Crashing:
 
     simulated: SimulatedSession
     folder: Path
+    kind: Kind
     crashes: list[tuple[int, str, float]]
     writes: list[tuple[int, bool, float]] = field(default_factory=list)
     sent: int = 0
@@ -169,6 +201,16 @@ class Crashing:
 
         return counted
 
+    @property
+    def liars(self) -> tuple[str, ...]:
+        """The party that says something false, if there is one."""
+        return self.simulated.parties[-1:] if self.kind.has_liar else ()
+
+    @property
+    def honest(self) -> tuple[str, ...]:
+        """The other parties."""
+        return tuple(name for name in self.simulated.parties if name not in self.liars)
+
     def ledger(self, name: str) -> Path:
         """Return the path of a party's ledger."""
         return self.folder / f"{name}.ledger"
@@ -206,7 +248,8 @@ class Crashing:
         ledger = Ledger.open(self.ledger(name)) if self.ledger(name).exists() else None
         session: Session | None = None
         try:
-            connection = await open_connection(membership, ignore, state=state)
+            role = lying if name in self.liars else None
+            connection = await open_connection(membership, ignore, role=role, state=state)
             session = Session(membership, connection, ignore, ledger)
             got = self.results.setdefault(name, [])
             for number in range(len(got) + 1, REQUESTS + 1):
@@ -223,19 +266,20 @@ class Crashing:
                 session._requests.connection.connections.abort()
             state.close()
 
-    def check(self, *, is_exact: bool) -> None:
+    def check(self) -> None:
         """Raise AssertionError unless all have all totals, the same ones, each charged once and logged."""
         shown = f"{self.crashed}: {self.results}"
-        first = next(iter(self.results.values()))
-        assert len(self.results) == PARTIES, shown
-        assert all(got == first for got in self.results.values()), shown
-        everyone = tuple(self.simulated.parties)
-        assert [survivors for _, survivors, _ in first] == [everyone] * REQUESTS, shown
-        if is_exact:
+        honest = self.honest
+        first = self.results[honest[0]]
+        assert all(self.results[name] == first for name in honest), shown
+        assert [survivors for _, survivors, _ in first] == [honest] * REQUESTS, shown
+        if self.kind.is_exact:
             assert [value for value, _, _ in first] == [[PARTIES * n] for n in range(1, REQUESTS + 1)], shown
         else:
-            for name in self.simulated.parties:
-                assert len(Ledger.open(self.ledger(name)).entries()) == REQUESTS, shown
+            # The false statement of the first request is charged too.
+            charges = REQUESTS + len(self.liars)
+            for name in honest:
+                assert len(Ledger.open(self.ledger(name)).entries()) == charges, f"{name}: {shown}"
         if self.simulated.session.is_logged:
             self._check_logs()
 
@@ -245,7 +289,7 @@ class Crashing:
         [runs] = (self.folder / "board").glob("session-*.jsonl")
         logs = sorted((self.folder / "board").glob("request-*.jsonl"))
         assert len(logs) == REQUESTS
-        heads = [head for _, _, head in next(iter(self.results.values()))]
+        heads = [head for _, _, head in self.results[self.honest[0]]]
         for number, (log, head) in enumerate(zip(logs, heads, strict=True), 1):
             wanted = {"session": session, "head": head, "request": number, "session_log": runs}
             report = smpc_dp.audit(log, **wanted, threads=1)
@@ -262,7 +306,7 @@ def play(seed: int, folder: Path, name: str = "exact") -> Crashing:
     simulated = simulated_session(
         kind.protocol,
         drawn.choice(kind.variants),
-        PARTIES,
+        kind.parties,
         seed_for_simulation=seed,
         shared=OneProcess(connections),
         timeouts=TIMEOUTS,
@@ -276,7 +320,7 @@ def play(seed: int, folder: Path, name: str = "exact") -> Crashing:
         (drawn.randrange(1, kind.writes), drawn.random() < 0.5, drawn.uniform(0.0, 20.0))
         for _ in range(drawn.randint(0, CRASHES))
     )
-    run = Crashing(simulated, folder, crashes, writes)
+    run = Crashing(simulated, folder, kind, crashes, writes)
     connections.on_message = run.on_message
     for party in () if kind.is_exact else simulated.parties:
         Ledger.create(
@@ -300,7 +344,7 @@ def play(seed: int, folder: Path, name: str = "exact") -> Crashing:
         if kind.has_checkers:
             patch.setattr(CheckableParameters, "has_checkers", property(lambda parameters: parameters.is_checked))
         run_simulation(members)
-        run.check(is_exact=kind.is_exact)
+        run.check()
     return run
 
 
