@@ -12,9 +12,10 @@ import pytest
 import smpc_dp
 from smpc_dp.errors import LocalError
 from smpc_dp.logs.seen import SeenRuns
+from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.seen import Seen
 from smpc_dp.session.session_file import Timeouts
-from tests.faults.saved_session_schedules import Crashed, without_syncs
+from tests.faults.saved_session_schedules import Crashed, lying, without_syncs
 from tests.processes.test_saved_sessions import PARTIES, crash, scene
 
 GOPA: dict[str, object] = {
@@ -139,6 +140,46 @@ async def test_what_was_attested_before_a_crash_is_kept_by_the_next_process(
         result = await session.sum("alice", "round 1")
         assert same([result, *await asyncio.gather(*others)])
         assert file.get(scope).number == 1
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+async def test_false_statements_are_charged_once_by_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_made: bool
+) -> None:
+    """The process ends before or after the charge, and nothing that follows from them was sent."""
+    charge, fallen = Ledger.charge, list[bytes]()
+
+    def fall(ledger: Ledger, run: bytes, *given: Any, **named: Any) -> Any:
+        if named.get("forced") and not fallen:
+            fallen.append(run)
+            if is_made:
+                charge(ledger, run, *given, **named)
+            raise Crashed
+        return charge(ledger, run, *given, **named)
+
+    monkeypatch.setattr(Ledger, "charge", fall)
+    path = tmp_path / "alice.ledger"
+    Ledger.create(path, party="alice", dataset="d", relation="substitution", epsilon=99.0, delta=0.1)
+    async with scene(tmp_path, VERIFIABLE, protocol="gopa") as session:
+        session.serve()
+        others = [asyncio.create_task(session.sum(name, "round 1")) for name in PARTIES[1:3]]
+        dave = await session.open("dave", role=lying)
+        others.append(asyncio.create_task(dave.sum([1], label="round 1")))
+        alice = await session.open("alice", ledger=path)
+        with pytest.raises(Crashed):
+            await alice.sum([1], label="round 1")
+        await crash(alice)
+        again = await session.open("alice", ledger=path)
+        result = await again.sum([1], label="round 1")
+        ended = await asyncio.gather(*others, return_exceptions=True)
+        assert isinstance(ended[-1], smpc_dp.PeerFault)
+        await crash(dave)
+        await again.close()
+        assert result.survivors == ended[0].survivors == PARTIES[:3]
+    planned, raised = Ledger.open(path).entries()
+    run = result.evidence.run_id
+    assert (planned.run, raised.run) == (run.hex(), run.hex() + f"{1:016x}")
+    assert fallen == [bytes.fromhex(raised.run)]
 
 
 async def test_who_has_not_added_up_the_total_does_not_say_so_later(tmp_path: Path) -> None:

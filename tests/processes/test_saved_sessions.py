@@ -102,8 +102,8 @@ class Scene:
             self.cut()
             await asyncio.gather(self._serving, return_exceptions=True)
 
-    async def open(self, name: str, on_event: OnEvent = ignore) -> smpc_dp.Session:
-        return await smpc_dp.Session.open(self.path, name, on_event=on_event, **self.media(name))
+    async def open(self, name: str, on_event: OnEvent = ignore, **more: Any) -> smpc_dp.Session:
+        return await smpc_dp.Session.open(self.path, name, on_event=on_event, **self.media(name), **more)
 
     def connect(self, name: str) -> contextlib.AbstractAsyncContextManager[smpc_dp.Session]:
         return smpc_dp.connect(self.path, name, **self.media(name))
