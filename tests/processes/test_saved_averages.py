@@ -14,6 +14,7 @@ from smpc_dp.errors import LocalError
 from smpc_dp.logs.seen import SeenRuns
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.seen import Seen
+from smpc_dp.session.events import Event
 from smpc_dp.session.session_file import Timeouts
 from tests.faults.saved_session_schedules import Crashed, lying, without_syncs
 from tests.processes.test_saved_sessions import PARTIES, crash, scene
@@ -63,7 +64,7 @@ async def test_logs_are_shown_after_members_have_crashed(tmp_path: Path) -> None
     async with scene(tmp_path, VERIFIABLE, protocol="gopa") as session:
         reached = asyncio.Event()
 
-        def watch(event: smpc_dp.Event) -> None:
+        def watch(event: Event) -> None:
             if event.step == "publish" and not reached.is_set():
                 reached.set()
                 session.cut()
@@ -90,7 +91,7 @@ async def test_what_a_party_has_attested_is_kept_before_it_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where it cannot be kept the call raises, and the same call goes on when it can."""
-    put, refused = SeenRuns.put, []
+    put, refused = SeenRuns.put, list[Seen]()
 
     def fail(file: SeenRuns, scope: bytes, before: Seen, after: Seen) -> None:
         if file.path.stem == "alice" and not refused:
@@ -171,7 +172,7 @@ async def test_false_statements_are_charged_once_by_the_next_process(
         await crash(alice)
         again = await session.open("alice", ledger=path)
         result = await again.sum([1], label="round 1")
-        ended = await asyncio.gather(*others, return_exceptions=True)
+        ended: list[Any] = await asyncio.gather(*others, return_exceptions=True)
         assert isinstance(ended[-1], smpc_dp.PeerFault)
         await crash(dave)
         await again.close()
