@@ -137,6 +137,9 @@ async def test_what_was_attested_before_a_crash_is_kept_by_the_next_process(
         put(file, scope, file.get(scope), Seen(1, bytes(32)))
         with pytest.raises(LocalError, match="line 1 of a session log is kept with another head"):
             await session.sum("alice", "round 1")
+        # What she had sent would be taken meanwhile.
+        await asyncio.sleep(1.0)
+        assert [event.step for event in session.events if event.kind == "step"][-1] == "attest-begin"
         file.path.unlink()
         result = await session.sum("alice", "round 1")
         assert same([result, *await asyncio.gather(*others)])
