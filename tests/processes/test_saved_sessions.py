@@ -56,6 +56,12 @@ def test_sessions_go_on_though_members_are_killed(tmp_path: Path) -> None:
     assert len(re.findall(r"killed (?!nobody)", printed)) > 5
 
 
+def test_averages_go_on_though_members_are_killed(tmp_path: Path) -> None:
+    """Verifiable ones, whose logs both auditors accept."""
+    options = ("--runs", "2", "--requests", "1", "--parties", "3", "--kind", "verifiable")
+    assert "2 of 2 went on" in killed(*options, "--folder", str(tmp_path))
+
+
 @pytest.mark.long
 @pytest.mark.slow
 def test_sessions_go_on_in_a_long_series(tmp_path: Path) -> None:
