@@ -109,6 +109,8 @@ class SavedRun(Run[R_co]):
         # The key of the newest state; empty if it is not restored.
         self._secret = secret
         self._messages: tuple[Envelope, ...] = ()
+        # Of them those that no process has sent.
+        self._unsent: tuple[Envelope, ...] = ()
         self._input = self._released = b""
         self._charged = self._broken = False
         # Number of events of the step that the store has beside the state: of a collecting role.
@@ -204,7 +206,7 @@ class SavedRun(Run[R_co]):
         return super().step_from(state, event)
 
     def resend(self) -> Sequence[Envelope]:
-        """Return the messages of the newest state, to be sent once over each new connection."""
+        """Return the newest state's messages, or the last ones, to be sent once over each new connection."""
         if self._broken or (self._failed and not self.is_over):
             return ()
         self._charge()
@@ -232,7 +234,8 @@ class SavedRun(Run[R_co]):
                 self.member.write_log(state)
         self.member.enter(state)
         self._charge()
-        return self._messages
+        self._unsent = ()
+        return tuple(messages)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -268,10 +271,12 @@ class SavedRun(Run[R_co]):
             flags=flags,
         )
         key, sealed = _new_key(), b""
+        # Who says nothing shows a collector by its last messages that it is there again.
+        stored = messages or (() if state.over else self._messages)
         if is_retained(flags):
             lines = map(encode_line, state.unwritten)
             given = saving.input if committed else b""
-            record = saving.codec.encode(state.restorable, messages, (committed, released), lines, given)
+            record = saving.codec.encode(state.restorable, stored, (committed, released), lines, given)
             sealed = seal_state(key.secret, position, record, _RANDOM)
         else:
             key = replace(key, secret=b"")
@@ -281,7 +286,8 @@ class SavedRun(Run[R_co]):
         saving.advance(position, row.digest)
         saving.keys.commit(position.attempt, key.name)
         self._entries = 0
-        self._row, self._secret, self._state, self._messages = row, key.secret, state, messages
+        self._row, self._secret, self._state = row, key.secret, state
+        self._messages, self._unsent = stored, messages
         self._input, self._released = committed, released
 
     def _charge(self) -> None:
@@ -294,7 +300,7 @@ class SavedRun(Run[R_co]):
         finally:
             if not self._charged:
                 self._failed = True
-                self._state = self._state.without(self._messages)
+                self._state = self._state.without(self._unsent)
 
 
 def abandon(member: Any, saving: Saving) -> None:

@@ -44,8 +44,14 @@ class SeenRuns:
 
     def put(self, scope: bytes, before: Seen, after: Seen) -> None:
         """Replace the state `before` by `after`, which extends it; it is on disk when this returns."""
-        if after.number < before.number or after.closed < before.closed:
-            raise LocalError(f"{self.path}: what is kept of a session log never becomes less")
+        numbers = (before.number, after.number), (before.closed, after.closed)
+        heads = (before.head, after.head), (before.closed_head, after.closed_head)
+        for (number, later), (head, last) in zip(numbers, heads, strict=True):
+            if later < number:
+                raise LocalError(f"{self.path}: what is kept of a session log never becomes less")
+            if later == number and last != head:
+                # Of a run that was saved, while another process has taken part in another one.
+                raise LocalError(f"{self.path}: line {number} of a session log is kept with another head")
         with self._database.changing() as connection:
             if _get(connection, scope) != before:
                 raise LocalError(f"{self.path}: another process has taken part in this session with this key")

@@ -67,12 +67,8 @@ def _aggregator(context: Context, parameters: SumParameters, *arguments: Any, **
     return run
 
 
-def _unsaved(parameters: Mapping[str, object], planned: SumParameters) -> str:
-    if RECORDS in parameters:
-        return "statistics of records are not saved yet"
-    if planned.has_checkers:
-        return "a total that some parties check for all is not saved yet"
-    return ""
+def _unsaved(parameters: Mapping[str, object], _planned: SumParameters) -> str:
+    return "statistics of records are not saved yet" if RECORDS in parameters else ""
 
 
 def _tables() -> Roles:

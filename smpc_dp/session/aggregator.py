@@ -471,15 +471,20 @@ class RequestServer:
         return first, self._state.last_request(requests) if requests else 0
 
     async def end(self) -> None:
-        """Wait, where runs are saved, for survivors that lack the result; record that all are served."""
-        if not self._state.saves:
-            return
-        last, waiting = now() + self._membership.session.timeouts.step, set(self._survivors_away())
-        while waiting and (inbound := await self._pool.next(last)) is not None:
-            if inbound.envelope is not None:
-                await self._resend(self._drive, inbound, inbound.envelope)
-                waiting.discard(inbound.peer)
+        """Send survivors that are away the result, where runs are saved; serve logs; record the end."""
+        if self._state.saves:
+            await self._await_survivors()
+        if self._membership.parameters.is_logged:
+            await self.linger()
         await asyncio.to_thread(self._state.end_command)
+
+    async def _await_survivors(self) -> None:
+        """Wait for the time of a step for survivors that lack the result."""
+        last, waiting = now() + self._membership.session.timeouts.step, set(self._survivors_away())
+        while waiting and now() < last and (inbound := await self._pool.next(last)) is not None:
+            if inbound.envelope is not None:
+                waiting.discard(inbound.peer)
+            await self._answer(inbound)
 
     def _survivors_away(self) -> list[str]:
         """Return the survivors of the last request that are not connected, and have not left."""
@@ -497,8 +502,14 @@ class RequestServer:
             inbound = await self._pool.next(min(now() + patience, last))
             if inbound is None:
                 return
-            if is_log_request(inbound):
-                await self._show(inbound)
+            await self._answer(inbound)
+
+    async def _answer(self, inbound: InboundEvent) -> None:
+        """Answer after the last request: with lines of a log, or with what a survivor lacks."""
+        if is_log_request(inbound):
+            await self._show(inbound)
+        elif inbound.envelope is not None:
+            await self._resend(self._drive, inbound, inbound.envelope)
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
         """Serve a request for log lines, or return the event of the role; see `Holder.event_of`.
@@ -702,8 +713,6 @@ async def serve_requests(
             else:
                 result, following = _answered(membership, following, server.operation, cast(Outcome, ended))
                 results.append(result)
-        if membership.parameters.is_logged:
-            await server.linger()
         await server.end()
     return results
 

@@ -388,6 +388,9 @@ class AggregatorConnection(Connection):
     async def fetch(self, request: int, message: Envelope, step: str, seconds: float) -> bytes:
         """Send a message outside of runs and return the body of the answer; raises TimeoutFault."""
         peer = self.membership.aggregator
+        if self.state.saves:
+            # A result from disk needs no connection.
+            await self.reconnect()
         self.connections.send(request, [message])
         try:
             async with asyncio.timeout(seconds):

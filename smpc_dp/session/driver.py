@@ -16,14 +16,13 @@ from smpc_dp.engine.driver import Driver
 from smpc_dp.engine.phases.parameters import SumParameters
 from smpc_dp.errors import SmpcError
 from smpc_dp.logs.seen import StoredRun
-from smpc_dp.session.charging import Charge
+from smpc_dp.session.charging import Charge, Raised
 from smpc_dp.session.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.session.deadline import StepTimer
 from smpc_dp.session.events import Event, OnEvent, notify
 from smpc_dp.wire.envelope import Envelope
 
 if TYPE_CHECKING:
-    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.receipt import Receipt
 
 
@@ -109,7 +108,7 @@ class Drive:
             else:
                 self.hello = await self.act(events.Start())
             await self.loop()
-        return self.run.receipt if self.saved else self._receipt
+        return self._receipt or self.run.receipt if self.saved else self._receipt
 
     async def resend(self) -> None:
         """Send what a new connection needs: the messages of a saved role's newest state, else the hello."""
@@ -120,6 +119,8 @@ class Drive:
             except SmpcError as error:
                 self._farewell = self._driver.cancel(error)
                 raise
+            # An earlier process may have ended before it did.
+            await self._keep()
         await self._send(messages)
 
     def replace(self, run: Any) -> None:
@@ -209,9 +210,10 @@ class Drive:
             ):
                 # The first message that depends on the data: charged when it exists, before it is sent.
                 await self.charge()
-            if self._retained is not None:
-                await self._keep(self._retained)
+            await self._keep()
         except SmpcError as error:
+            if self.suspended:
+                raise
             # Where the run has ended by another error, that one is told.
             messages = messages if self._driver.error is not None else self._driver.cancel(error)
         if self._driver.error is not None:
@@ -233,20 +235,29 @@ class Drive:
         else:
             self.connections.send(self.request, messages)
 
-    async def charge(self, raised: ReleaseEvent | None = None) -> None:
+    async def charge(self, raised: Raised | None = None) -> None:
         """Charge the run, or its actual release `raised`; PrivacyError if the ledger refuses."""
         if self._charge is not None:
             self._receipt = await self._charge(self.run.run_id, raised)
 
-    async def _keep(self, retained: StoredRun) -> None:
-        """Store the state of the session log."""
-        state = self.run.state
-        if self._logged is not None and self._receipt is not None and state.false_count > self._charged:
-            # Also if the run ends here: published values stay public.
-            self._charged = state.false_count
-            await self.charge(self._logged.event_without(self._charged))
-        if self._driver.error is None:
-            await retained.keep(state.seen)
+    async def _keep(self) -> None:
+        """Charge what more false statements than planned cost, and store the state of the session log."""
+        state, retained = self.run.state, self._retained
+        if retained is None:
+            return
+        receipt = self.run.receipt if self.saved else self._receipt
+        try:
+            if self._logged is not None and receipt is not None and state.false_count > self._charged:
+                # Also if the run ends here: published values stay public.
+                event = self._logged.event_without(state.false_count)
+                await self.charge(Raised(state.false_count, event))
+                self._charged = state.false_count
+            if self._driver.error is None:
+                await retained.keep(state.seen)
+        except SmpcError:
+            # The messages of a saved state are left to the process that can keep this.
+            self.suspended = self.saved and self._driver.error is None
+            raise
 
     def begin_work(self, work: Awaitable[object]) -> None:
         """Begin the work that a state leaves to the holder; the role is given its result."""

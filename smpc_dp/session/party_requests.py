@@ -22,13 +22,12 @@ from smpc_dp.errors import (
     TimeoutFault,
 )
 from smpc_dp.privacy.guarantee import BUDGET
-from smpc_dp.session.charging import charge_run
+from smpc_dp.session.charging import Raised, charge_run
 from smpc_dp.session.events import Event, OnEvent
 
 if TYPE_CHECKING:
     from smpc_dp.encoding import RingVector
     from smpc_dp.engine.result import Outcome
-    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt, SpentBudget
     from smpc_dp.privacy.budget import Budget
@@ -165,7 +164,7 @@ class PartyRequests:
 
         opened = self.membership.opened_tables
 
-        async def charge(run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None:
+        async def charge(run_id: bytes, raised: Raised | None = None) -> Receipt | None:
             entry = await book(run_id, raised)
             if opened is not None:
                 await asyncio.to_thread(opened.add, run_id)

@@ -142,8 +142,8 @@ class SavedSessionState(SessionState):
         if self.counter_folder is not None:
             return f"state in {self.folder}, counter in {self.counter_folder}: goes on from any step"
         return (
-            f"state in {self.folder} without a counter: goes on until the participants of a request are "
-            "attested; a process that ends later is lost from that request"
+            f"state in {self.folder} without a counter: goes on until the first attestation of a "
+            "request; a process that ends later is lost from that request"
         )
 
     # From one request to the next

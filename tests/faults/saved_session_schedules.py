@@ -1,8 +1,10 @@
-"""Simulated sessions with saved states, whose members crash before drawn messages and are started again.
+"""Simulated sessions with saved states, whose members crash and are started again.
 
-`python -m tests.faults.saved_session_schedules --runs 10000` plays so many in simulated time. A member
-crashes when any member is about to send a drawn message: its tasks are cancelled, its channels are cut, and
-what it has is what its folders have. Crashes between two writes of a step are in `test_saved_states.py`.
+`python -m tests.faults.saved_session_schedules --runs 1000 --kind gopa` plays so many in simulated time.
+A member crashes when any member is about to send a drawn message: its tasks are cancelled, its channels are
+cut, and what it has is what its folders have. Or before or after one of its own writes beside the states: to
+a ledger, a session log and the log of a run, `NAME.runs`, and what a session keeps. Crashes between two
+writes of a step are in `test_saved_states.py`.
 """
 
 from __future__ import annotations
@@ -15,14 +17,28 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
+import smpc_dp
 from smpc_dp import database
+from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.capabilities.gopa.verifiable.committing import AwaitCoinsCertificate, on_coins_certificate
+from smpc_dp.capabilities.gopa.verifiable.follow import VerifiableMember
+from smpc_dp.engine.phases.parameters import CheckableParameters
+from smpc_dp.engine.phases.run_log import LoggingAggregator
+from smpc_dp.engine.registry import make_party
+from smpc_dp.engine.run import Run
+from smpc_dp.engine.state import Transition
 from smpc_dp.errors import SmpcError
+from smpc_dp.logs.seen import SeenRuns
+from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.session.aggregator import log_folder, open_aggregator, serve_requests
 from smpc_dp.session.events import ignore
 from smpc_dp.session.memory.event_loop import run_simulation
@@ -33,12 +49,13 @@ from smpc_dp.session.opening import open_connection
 from smpc_dp.session.saved_session import SavedSessionState
 from smpc_dp.session.session import Session
 from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.stored_requests import Requests
 from smpc_dp.transport.memory_connections import MemoryConnections
 from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode
+from smpc_dp_verify.verify import HOLDS, Wanted, verify
 
 PARTIES, REQUESTS = 3, 2
-# A sum of three parties has about 60 messages.
-MESSAGES, CRASHES = 120, 3
 EXACT: dict[str, object] = {
     "length": 1,
     "kind": "integer",
@@ -47,8 +64,73 @@ EXACT: dict[str, object] = {
     "dropout": 0,
     "corrupt": 0,
 }
-KINDS = (EXACT, EXACT | {"total": "unchecked"}, EXACT | {"same_survivors": False, "total": "unchecked"})
+NOISY: dict[str, object] = {
+    "length": 1,
+    "lower": 0.0,
+    "upper": 8.0,
+    "epsilon": 8.0,
+    "delta": 1e-3,
+    "dropout": 0,
+    "corrupt": 0,
+}
+
+
+class Kind(NamedTuple):
+    """Sessions of one kind; a run has about `messages` messages and `writes` writes.
+
+    `has_liar`: whether the last party publishes something false in the first request, and is out then.
+    """
+
+    protocol: str
+    variants: tuple[dict[str, object], ...]
+    messages: int = 100
+    writes: int = 25
+    parties: int = PARTIES
+    is_exact: bool = False
+    has_checkers: bool = False
+    has_liar: bool = False
+
+
+UNCHECKED = {"total": "unchecked"}
+VERIFIABLE = NOISY | {"verifiable": True, "precision": 4.0}
+KINDS: Mapping[str, Kind] = {
+    "exact": Kind(
+        "secagg", (EXACT, EXACT | UNCHECKED, EXACT | UNCHECKED | {"same_survivors": False}), is_exact=True
+    ),
+    "checkers": Kind("secagg", (EXACT,), is_exact=True, has_checkers=True),
+    "gopa": Kind(
+        "gopa",
+        (
+            NOISY,
+            NOISY | {"on_dropout": "roll-back"},
+            NOISY | {"on_dropout": "roll-back"} | UNCHECKED,
+        ),
+    ),
+    "verifiable": Kind("gopa", (VERIFIABLE,), 140, 55),
+    "liar": Kind("gopa", (VERIFIABLE | {"dropout": 0.2},), 220, 70, 5, has_liar=True),
+}
+CRASHES = 3
 TIMEOUTS = Timeouts(connect=60.0, step=60.0, gather=60.0)
+
+
+class Crashed(Exception):
+    """A member's process ends in the middle of its work."""
+
+
+def publish_another(member: VerifiableMember, state: AwaitCoinsCertificate, body: bytes) -> Transition:
+    """Publish another value than the party has committed to."""
+    after = on_coins_certificate(member, state, body)
+    [honest] = after.messages
+    message = decode(honest.body, v.Publish, member.name)
+    false = bytes([message.x_hat[0] ^ 1]) + message.x_hat[1:]
+    entry = member.write(state.run_id, v.PUBLISH, msgspec.structs.replace(message, x_hat=false))
+    return Transition(msgspec.structs.replace(after.state, entry=entry), (entry,))
+
+
+def lying(*given: Any, **named: Any) -> Run[Any]:
+    """Return the role of a party that publishes something false."""
+    run = make_party(*given, **named)
+    return Run(run.role.with_row(AwaitCoinsCertificate, publish_another), run.member, run.state)
 
 
 @dataclass
@@ -57,14 +139,19 @@ class Crashing:
 
     Attributes:
         crashes: that are left: at which message, of whom, and for how many seconds it is down.
+        writes: as `crashes`, of who makes a write; whether it is made before the crash, in the place of a
+            name.
         down: the members that have crashed, and for how long.
         crashed: how often each has.
     """
 
     simulated: SimulatedSession
     folder: Path
+    kind: Kind
     crashes: list[tuple[int, str, float]]
+    writes: list[tuple[int, bool, float]] = field(default_factory=list)
     sent: int = 0
+    written: int = 0
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     down: dict[str, float] = field(default_factory=dict)
     results: dict[str, list[Any]] = field(default_factory=dict)
@@ -76,9 +163,57 @@ class Crashing:
         while self.crashes and self.crashes[0][0] <= self.sent:
             _, name, seconds = self.crashes.pop(0)
             if name in self.tasks and not self.tasks[name].done() and name not in self.down:
-                self.down[name] = seconds
-                self.crashed[name] += 1
+                self._fall(name, seconds)
                 self.tasks[name].cancel()
+
+    def on_write(self, name: str, write: Callable[[], Any]) -> Any:
+        """Write, and crash before or after it if that is its turn."""
+        self.written += 1
+        if not self.writes or self.writes[0][0] > self.written or name in self.down:
+            return write()
+        _, is_made, seconds = self.writes.pop(0)
+        if is_made:
+            write()
+        self._fall(name, seconds)
+        raise Crashed
+
+    def _fall(self, name: str, seconds: float) -> None:
+        self.down[name] = seconds
+        self.crashed[name] += 1
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Count the writes of all members, while the block is run."""
+        named: dict[Any, tuple[str, Callable[[Any], str]]] = {
+            LoggingAggregator: ("write_log", lambda member: member.name),
+            SeenRuns: ("put", lambda file: file.path.stem),
+            Ledger: ("charge", lambda ledger: ledger.terms.party),
+            Requests: ("keep_last_results", lambda requests: requests.path.parent.name),
+        }
+        with pytest.MonkeyPatch.context() as patch:
+            for kind, (method, name_of) in named.items():
+                patch.setattr(kind, method, self._counted(getattr(kind, method), name_of))
+            yield
+
+    def _counted(self, method: Callable[..., Any], name_of: Callable[[Any], str]) -> Callable[..., Any]:
+        def counted(medium: Any, *given: Any, **named: Any) -> Any:
+            return self.on_write(name_of(medium), lambda: method(medium, *given, **named))
+
+        return counted
+
+    @property
+    def liars(self) -> tuple[str, ...]:
+        """The party that says something false, if there is one."""
+        return self.simulated.parties[-1:] if self.kind.has_liar else ()
+
+    @property
+    def honest(self) -> tuple[str, ...]:
+        """The other parties."""
+        return tuple(name for name in self.simulated.parties if name not in self.liars)
+
+    def ledger(self, name: str) -> Path:
+        """Return the path of a party's ledger."""
+        return self.folder / f"{name}.ledger"
 
     def _state(self, name: str) -> SavedSessionState:
         counter = self.folder / "counters" / name
@@ -92,7 +227,7 @@ class Crashing:
         while True:
             work = self._serve(name) if name == AGGREGATOR else self._compute(name)
             self.tasks[name] = asyncio.ensure_future(work)
-            await asyncio.wait([self.tasks[name]])
+            await asyncio.gather(self.tasks[name], return_exceptions=True)
             if name not in self.down:
                 self.tasks[name].result()
                 return
@@ -110,43 +245,87 @@ class Crashing:
 
     async def _compute(self, name: str) -> None:
         membership, state = self.simulated.membership(name, self.folder), self._state(name)
+        ledger = Ledger.open(self.ledger(name)) if self.ledger(name).exists() else None
         session: Session | None = None
         try:
-            session = Session(membership, await open_connection(membership, ignore, state=state), ignore)
+            role = lying if name in self.liars else None
+            connection = await open_connection(membership, ignore, role=role, state=state)
+            session = Session(membership, connection, ignore, ledger)
             got = self.results.setdefault(name, [])
             for number in range(len(got) + 1, REQUESTS + 1):
                 result = await session.sum([number], label=f"round {number}")
-                got.append((result.value.tolist(), result.survivors))
+                log = result.evidence.log
+                head = None if log is None else log.head.hex()
+                got.append((result.value.tolist(), result.survivors, head))
             await session.close()
         except SmpcError as error:
             self.results.setdefault(name, []).append(error)
         finally:
-            if session is not None and not session.closed:
+            if session is not None:
                 # As a process that ends: without a goodbye.
                 session._requests.connection.connections.abort()
             state.close()
 
+    def check(self) -> None:
+        """Raise AssertionError unless all have all totals, the same ones, each charged once and logged."""
+        shown = f"{self.crashed}: {self.results}"
+        honest = self.honest
+        first = self.results[honest[0]]
+        assert all(self.results[name] == first for name in honest), shown
+        assert [survivors for _, survivors, _ in first] == [honest] * REQUESTS, shown
+        if self.kind.is_exact:
+            assert [value for value, _, _ in first] == [[PARTIES * n] for n in range(1, REQUESTS + 1)], shown
+        else:
+            # The false statement of the first request is charged too.
+            charges = REQUESTS + len(self.liars)
+            for name in honest:
+                assert len(Ledger.open(self.ledger(name)).entries()) == charges, f"{name}: {shown}"
+        if self.simulated.session.is_logged:
+            self._check_logs()
 
-def play(seed: int, folder: Path) -> Crashing:
-    """Play one run; raise AssertionError unless all go on to all totals."""
-    drawn = random.Random(seed)
+    def _check_logs(self) -> None:
+        """Let both auditors judge the logs of all requests, and the session log."""
+        session = self.simulated.session.digest.hex()
+        [runs] = (self.folder / "board").glob("session-*.jsonl")
+        logs = sorted((self.folder / "board").glob("request-*.jsonl"))
+        assert len(logs) == REQUESTS
+        heads = [head for _, _, head in self.results[self.honest[0]]]
+        for number, (log, head) in enumerate(zip(logs, heads, strict=True), 1):
+            wanted = {"session": session, "head": head, "request": number, "session_log": runs}
+            report = smpc_dp.audit(log, **wanted, threads=1)
+            assert report.ok, report.conclusion
+            opinion = verify(log, Wanted(**wanted))
+            assert opinion.code == HOLDS, opinion.reason
+
+
+def play(seed: int, folder: Path, name: str = "exact") -> Crashing:
+    """Play one run of a kind; raise AssertionError unless all go on to all totals."""
+    drawn, kind = random.Random(seed), KINDS[name]
     (folder / "keys").mkdir(parents=True)
     connections = MemoryConnections()
     simulated = simulated_session(
-        "secagg",
-        drawn.choice(KINDS),
-        PARTIES,
+        kind.protocol,
+        drawn.choice(kind.variants),
+        kind.parties,
         seed_for_simulation=seed,
         shared=OneProcess(connections),
         timeouts=TIMEOUTS,
     )
     names = (AGGREGATOR, *simulated.parties)
     crashes = sorted(
-        (drawn.randrange(1, MESSAGES), drawn.choice(names), drawn.uniform(0.0, 20.0))
+        (drawn.randrange(1, kind.messages), drawn.choice(names), drawn.uniform(0.0, 20.0))
         for _ in range(drawn.randint(1, CRASHES))
     )
-    run = Crashing(simulated, folder, crashes)
+    writes = sorted(
+        (drawn.randrange(1, kind.writes), drawn.random() < 0.5, drawn.uniform(0.0, 20.0))
+        for _ in range(drawn.randint(0, CRASHES))
+    )
+    run = Crashing(simulated, folder, kind, crashes, writes)
     connections.on_message = run.on_message
+    for party in () if kind.is_exact else simulated.parties:
+        Ledger.create(
+            run.ledger(party), party=party, dataset="d", relation="substitution", epsilon=99.0, delta=0.1
+        )
 
     async def members() -> None:
         serving = asyncio.ensure_future(run.member(AGGREGATOR))
@@ -155,15 +334,19 @@ def play(seed: int, folder: Path) -> Crashing:
         finally:
             run.down.clear()
             run.crashes.clear()
+            run.writes.clear()
             if AGGREGATOR in run.tasks:
                 run.tasks[AGGREGATOR].cancel()
             serving.cancel()
             await asyncio.gather(serving, run.tasks[AGGREGATOR], return_exceptions=True)
 
-    run_simulation(members)
-    everyone = tuple(simulated.parties)
-    wanted = [([PARTIES * number], everyone) for number in range(1, REQUESTS + 1)]
-    assert all(got == wanted for got in run.results.values()), f"seed {seed}: {run.crashed}: {run.results}"
+    with run.watched(), pytest.MonkeyPatch.context() as patch:
+        if kind.has_checkers:
+            patch.setattr(
+                CheckableParameters, "has_checkers", property(lambda parameters: parameters.is_checked)
+            )
+        run_simulation(members)
+        run.check()
     return run
 
 
@@ -174,22 +357,27 @@ def without_syncs(patch: pytest.MonkeyPatch) -> None:
 
 
 def main() -> None:
-    """Play seeded runs."""
+    """Play seeded runs; say of each that has stopped why."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--kind", choices=KINDS, default="exact")
     chosen = parser.parse_args()
-    crashed: Counter[str] = Counter()
+    crashed, stopped = Counter[str](), 0
     with pytest.MonkeyPatch.context() as patch:
         without_syncs(patch)
         for seed in range(chosen.first, chosen.first + chosen.runs):
             folder = Path(tempfile.mkdtemp())
             try:
-                crashed += play(seed, folder / "session").crashed
+                crashed += play(seed, folder / "session", chosen.kind).crashed
+            except (AssertionError, TimeoutError) as error:
+                stopped += 1
+                print(f"seed {seed}: {error!r}", flush=True)
             finally:
                 shutil.rmtree(folder)
-    print(f"{chosen.runs} runs went on, with {crashed.total()} crashes: {dict(crashed)}")
-    sys.exit(0)
+    went_on = f"{chosen.runs - stopped} of {chosen.runs} runs went on"
+    print(f"{went_on}, with {crashed.total()} crashes: {dict(crashed)}")
+    sys.exit(int(stopped > 0))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from smpc_dp.capabilities.gopa.versions import (
 )
 from smpc_dp.engine.averaging import Averaging
 from smpc_dp.engine.session_protocol import (
+    RECORDS,
     Audit,
     Roles,
     SessionProtocol,
@@ -98,6 +99,12 @@ def _aggregator(context: Context, parameters: GopaParameters, *arguments: Any, *
     return run
 
 
+def _unsaved(parameters: Mapping[str, object], _planned: GopaParameters) -> str:
+    if is_direct(parameters):
+        return "GOPA without an aggregator is not saved yet"
+    return "statistics of records are not saved yet" if RECORDS in parameters else ""
+
+
 def _tables() -> Roles:
     from smpc_dp.capabilities.gopa import states
 
@@ -154,6 +161,7 @@ PROTOCOLS = (
         connections={"direct": _open_direct},
         party=_party,
         aggregator=_aggregator,
+        unsaved=_unsaved,
         averaging=Averaging(settings=frozenset({"verifiable", "on_dropout", "total"})),
         audit=AUDIT,
         most_corrupt=functools.partial(corrupt_as_written, VERSION),

@@ -44,7 +44,7 @@ class AwaitTallied(PartyState, frozen=True, kw_only=True, eq=False):
 class AwaitClosed(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has attested the total, or sent that it has not computed it.
 
-    `entry` is the number of its own publication in the log.
+    `checked`: whether it has; `entry`: the number of its own publication in the log.
     """
 
     expects: ClassVar[str] = v.CLOSED
@@ -54,6 +54,7 @@ class AwaitClosed(PartyState, frozen=True, kw_only=True, eq=False):
     participation: Participation
     log: Followed
     attested: bytes
+    checked: bool
     entry: int
 
 
@@ -98,6 +99,7 @@ def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Tr
         participation=state.participation,
         log=log,
         attested=attested,
+        checked=member.check_total,
         entry=_own_entry(state.batches[0], member.index),
     )
     answer = m.Attestation(attested) if member.check_total else v.NotChecked()
@@ -128,7 +130,7 @@ def on_closed(member: VerifiableMember, state: AwaitClosed, body: bytes) -> Tran
     evidence = replace(
         outcome.evidence,
         log=begin.logged_run(seen),
-        checked=member.check_total,
+        checked=state.checked,
         entry=LoggedEntry(member.name, state.entry, log.digest(state.entry)),
     )
     outcome = replace(

@@ -25,7 +25,7 @@ from smpc_dp.capabilities.learn.exchanges import (
 )
 from smpc_dp.capabilities.learn.requests.averaging import LearnerRequests
 from smpc_dp.errors import SmpcError
-from smpc_dp.session.charging import charge_run
+from smpc_dp.session.charging import Raised, charge_run
 from smpc_dp.session.connection import Connection
 from smpc_dp.session.member import Membership
 from smpc_dp.session.requests import Counter
@@ -127,7 +127,7 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
         ring_vector = np.stack(rows).reshape(parameters.shape)
         ledger = self._ledger if sends else None
 
-        async def charge(run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None:
+        async def charge(run_id: bytes, raised: Raised | None = None) -> Receipt | None:
             if ledger is None or (self._whole is not None and self._charged):
                 return None
             event = self._whole or parameters.event()
