@@ -175,7 +175,7 @@ def party(
     )
     requested = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
     if requested is not None:
-        _refuse_given(sums, "is for sums")
+        _refuse_given({one: sums[one] for one in sums if one != "--number"}, "is for sums")
         if serves:
             raise typer.BadParameter(f"--statistic is not for '{name}', the {role}")
         requested = requested.marked(public_label)
@@ -198,7 +198,7 @@ def party(
     _refuse_given({option: given[option] for option in given if option in own.refused}, own.refusal)
     problems: list[str] = []
     results: list[Any] = []
-    opened = _open_state(session, loaded, name, key, state, counter, is_sum=requested is None)
+    opened = _open_state(session, loaded, name, key, state, counter)
     host = HostMember(
         session, name, vector, key, listen, ledger, board, audit, watch, print_note, web, opened
     )
@@ -212,7 +212,7 @@ def party(
                     report_line(line)
             return None
         if requested is not None:
-            results.append(await statistics.take_part(requested, host, loaded))
+            results.append(await statistics.take_part(requested, host, loaded, number))
             return None
         audited: Report | None = await own.contribute(host, member, sums, results)
         return audited
@@ -282,18 +282,14 @@ def _open_state(
     key: Path | None,
     state: Path | None,
     counter: Path | None,
-    *,
-    is_sum: bool,
 ) -> SavedSessionState | None:
     """Open what the member keeps of its session; its results count as taken when they are printed.
 
-    `is_sum`: whether it takes part in a sum. Raises as `SavedSessionState`.
+    Raises as `SavedSessionState`.
     """
     if state is None:
         _refuse_given({"--counter": counter}, "is for --state")
         return None
-    if not is_sum:
-        _refuse_given({"--state": state}, "is for sums and averages")
     # Not at the top: most members keep nothing.
     from smpc_dp.session.saved_session import SavedSessionState
 

@@ -97,7 +97,7 @@ def run(
     if own_task.without_ledgers and ledgers is None:
         raise ConfigError.at("--ledgers", own_task.without_ledgers, ConfigCheck.MISSING)
     if statistic is not None:
-        _refuse_given({**sums, "--state": state}, "is for sums, not for --statistic")
+        _refuse_given(sums, "is for sums, not for --statistic")
     else:
         _refuse_given({"--labels": labels}, "is for --statistic")
     wanted = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)

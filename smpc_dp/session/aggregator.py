@@ -117,13 +117,13 @@ class RequestServer:
         if group is not None:
             self._groups[number] = group
         requested = self._requested(number)
-        self.beside = None
         self._asked.begin(requested.context(number), requested.parameters)
         first = (number == 1 or (self._is_skipping and self._is_first)) and requested.group is None
         timer = StepTimer(self._membership.session.timeouts, first, is_endless=self._is_endless)
         await self._heed_certificates()
         await asyncio.to_thread(self._state.keep_exclusions, self._culprits)
-        run = self._role(number)
+        self.beside = self._saved_beside(number)
+        run = self._role(number, self.beside)
         self._drive = Drive(number, run, self._pool, timer, self, self._on_event)
         try:
             resumed = await asyncio.to_thread(self._restored, run)
@@ -133,6 +133,10 @@ class RequestServer:
             return error
         if resumed is not None:
             self._drive.replace(resumed)
+        elif self.beside is not None:
+            # Its run was not begun: parties may ask for anything.
+            self.beside = None
+            self._drive = Drive(number, self._role(number), self._pool, timer, self, self._on_event)
         try:
             try:
                 if not await self._run(is_new=resumed is None):
@@ -142,7 +146,8 @@ class RequestServer:
                 await asyncio.to_thread(self._keep_convictions)
         except SmpcError as error:
             is_over = self._drive.saved and self._drive.run.is_over
-            if self._state.saves and isinstance(error, LocalError) and self.beside is None and not is_over:
+            is_served = self.beside is None or self.beside.is_there
+            if self._state.saves and isinstance(error, LocalError) and is_served and not is_over:
                 # What could not be saved is resumed by the next process.
                 raise
             await asyncio.to_thread(self._end, number)
@@ -164,9 +169,16 @@ class RequestServer:
         )
         return outcome
 
-    def _role(self, number: int) -> Run[Any]:
-        """Return the aggregator's role in a request for a sum."""
+    def _saved_beside(self, number: int) -> Beside | None:
+        """Return what a saved request is for, None for one of the session's; it is read before the run is."""
+        return BESIDE.get(self._state.beside(number))
+
+    def _role(self, number: int, beside: Beside | None = None) -> Run[Any]:
+        """Return the aggregator's role in a request for a sum, or beside them."""
         requested = self._requested(number)
+        if beside is not None:
+            context = requested.context(number)
+            return beside.find().aggregator(context, requested, self._board, self._kernels)
         run: Run[Any] = self._make(
             requested.context(number),
             requested.parameters,
@@ -199,7 +211,8 @@ class RequestServer:
         """Restore the role in the request before this one, if its state is there, for its result."""
         if number > 1:
             with contextlib.suppress(LostRunError):
-                self._earlier = self._state.restored_collection(self._role(number - 1))
+                earlier = self._role(number - 1, self._saved_beside(number - 1))
+                self._earlier = self._state.restored_collection(earlier)
 
     def _end(self, number: int) -> None:
         """Destroy the states of requests before this one, and keep its role for those who come back."""
@@ -269,21 +282,19 @@ class RequestServer:
         asks = self._drive.run.step in HELLOS
         if asks:
             async with self._drive.outcome():
-                asked = await self._ask(self._drive)
+                asked = await self._ask(self._drive, is_new=is_new)
                 if asked is None:
                     return False
                 held = asked
                 await self._ban_culprits()
         if self.beside is not None and not self.beside.is_there:
-            self._refuse_beside(self.beside, held, "which is not in this installation")
-        if self.beside is not None and self._state.saves:
-            self._refuse_beside(self.beside, held, "which is not saved yet, and this aggregator has a state")
+            self._refuse_beside(self.beside, held)
         if self.beside is not None:
             self._asked.drop()
-            number, timer, member = self._drive.request, self._drive.timer, self._membership
-            task, context = self.beside.find(), member.context(number)
-            run = task.aggregator(context, member, self._board, self._kernels)
-            self._drive = Drive(number, run, self._pool, timer, self, self._on_event)
+            if is_new:
+                number, timer = self._drive.request, self._drive.timer
+                run = self._role(number, self.beside)
+                self._drive = Drive(number, run, self._pool, timer, self, self._on_event)
             self._drive.keep = self._keep_conviction
         drive = self._drive
         if is_new and self._state.saves:
@@ -312,10 +323,10 @@ class RequestServer:
             drive.timer.step(2 * seconds if self._is_first else seconds)
             self._is_first = False
 
-    async def _ask(self, drive: Drive) -> list[InboundEvent] | None:
+    async def _ask(self, drive: Drive, *, is_new: bool) -> list[InboundEvent] | None:
         """Wait until the operation of a request is clear; return the inbound events that came for it.
 
-        Returns None when no party is left to ask.
+        `is_new`: as of `_run`: what a saved request is for stays. Returns None when no party is left to ask.
         """
         number, timer, requested = drive.request, drive.timer, self._requested(drive.request)
         names = requested.names
@@ -363,7 +374,8 @@ class RequestServer:
         self._is_first = self._is_first and not operations.heard
         step, held = operations.settle()
         self.operation = operations.text
-        self.beside = BESIDE.get(step) if requested.group is None else None
+        if is_new:
+            self.beside = BESIDE.get(step) if requested.group is None else None
         # Events that came before the request began, and were not processed, count as well.
         return [*held, *early]
 
@@ -380,8 +392,8 @@ class RequestServer:
         asked = sorted((later for name, later in ahead if name in members), reverse=True)
         return max([number + 1, *asked[needed - 1 : needed]])
 
-    def _refuse_beside(self, beside: Beside, held: Sequence[InboundEvent], why: str) -> NoReturn:
-        """Refuse all who ask where most ask for what this process does not serve; raise LocalError.
+    def _refuse_beside(self, beside: Beside, held: Sequence[InboundEvent]) -> NoReturn:
+        """Refuse all who ask where most ask for what this installation does not have; raise LocalError.
 
         The role of a sum has no part in it: they could not read its farewell.
         """
@@ -392,7 +404,7 @@ class RequestServer:
         for hello in hellos.values():
             asked = None if hello.envelope is None else BESIDE.get(hello.envelope.step)
             self._pool.refuse_request(context if asked is None else asked.context(context), hello, Code.KIND)
-        error = LocalError(f"most parties ask for '{beside.task}', {why}")
+        error = LocalError(f"most parties ask for '{beside.task}', which is not in this installation")
         self._drive.notify("failed", error)
         raise error
 
@@ -582,7 +594,10 @@ class RequestServer:
             return False
         if envelope.step not in (LEAVE, QUIT):
             context = self._requested(inbound.request).context(inbound.request)
-            self._pool.refuse_request(context, inbound, Code.PAST, drive.request)
+            beside = (one.context(context) for one in BESIDE.values())
+            # In the context that the sender knows.
+            known = next((one for one in beside if _has_signed(one, envelope)), context)
+            self._pool.refuse_request(known, inbound, Code.PAST, drive.request)
         return True
 
     def _leaves_other_kind(self, inbound: InboundEvent, envelope: Envelope) -> bool:

@@ -143,6 +143,15 @@ class PartyRequests:
                 await self.connection.decline(self.number, error, beside=beside)
             raise
 
+    async def begin(self, operation: str) -> None:
+        """Begin the request of a call with its question, or go on with it; its number is durable then.
+
+        Raises ConfigError where another request is under way.
+        """
+        self.number = await asyncio.to_thread(
+            partial(self.state.begin_call, self.number, operation, chosen=self._chosen)
+        )
+
     async def outcome(
         self, kind: str, vector: EncodedVector, label: str, planned: str
     ) -> tuple[Outcome, Receipt | None]:
@@ -156,9 +165,7 @@ class PartyRequests:
         origin = origin_of(self.membership.session.protocol)
         operation = " ".join(part for part in (kind, label, planned, origin) if part)
 
-        self.number = await asyncio.to_thread(
-            partial(self.state.begin_call, self.number, operation, chosen=self._chosen)
-        )
+        await self.begin(operation)
         await self._check_budget()
         book = partial(charge_run, self.ledger, self.membership.event, self.number)
 

@@ -11,6 +11,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -23,7 +24,7 @@ from smpc_dp.engine.keyring import KeyRing
 from smpc_dp.engine.phases.last_results import Held, SentResults
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.run import Run
-from smpc_dp.engine.saved import SavedRun, Saving, is_retained
+from smpc_dp.engine.saved import Charge, SavedRun, Saving, is_retained
 from smpc_dp.engine.saved_collector import SavedCollection
 from smpc_dp.engine.saved_inbox import SavedError
 from smpc_dp.engine.seal import OVER
@@ -34,10 +35,12 @@ from smpc_dp.session.member import Membership
 from smpc_dp.session.refusals import StoredResult
 from smpc_dp.session.session_state import LostRunError, SessionState, check_can_save
 from smpc_dp.session.stored_requests import Requests
+from smpc_dp.session.tasks import BESIDE
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from smpc_dp.crypto.randomness import Randomness
-    from smpc_dp.encoding import RingVector
     from smpc_dp.engine.store import Row
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.accountant.ledger import Ledger
@@ -49,6 +52,8 @@ FORMAT: Literal["smpc-dp state of a session"] = "smpc-dp state of a session"
 MOST_OWNER = 1 << 12
 # Names in the file of requests, beside those of last results.
 _ENDED, _CHARGED, _TARGET, _EXCLUDED, _HELD = "/ended", "/charged", "/target", "/excluded/", "/held"
+# The last two requests beside the session's, with the steps that ask for them.
+_BESIDE = "/beside"
 
 
 class _Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -237,9 +242,13 @@ class SavedSessionState(SessionState):
         """See `SessionState.charge_to`."""
         self._ledger, self._event = ledger, event
 
-    def party_run(self, run: Run[Any], vector: RingVector) -> tuple[Run[Any], bool]:
+    def party_run(
+        self, run: Run[Any], given: NDArray[Any], charge: Charge | None = None
+    ) -> tuple[Run[Any], bool]:
         """See `SessionState.party_run`."""
-        saving = self._saving(Codec.of_party(run.role), run.member.context.request, vector.tobytes())
+        saving = self._saving(Codec.of_party(run.role), run.member.context.request, given.tobytes())
+        if charge is not None:
+            saving = replace(saving, charge=charge)
         row = self._row(run)
         if row is None:
             self._check_not_begun(run.member.context.request)
@@ -291,6 +300,22 @@ class SavedSessionState(SessionState):
             self._keep({_TARGET: msgspec.msgpack.encode(target)})
         return target
 
+    def beside(self, number: int) -> str:
+        """See `SessionState.beside`."""
+        return self._beside().get(number, "")
+
+    def _beside(self) -> dict[int, str]:
+        stored = self._stored().get(_BESIDE)
+        return {} if stored is None else decode_msgpack(stored, dict[int, str])
+
+    def _keep_beside(self, number: int, step: str) -> None:
+        """Record durably, before a request begins, whether it is beside the session's."""
+        before = self._beside()
+        others = sorted(before.keys() - {number})[-1:]
+        after = {one: before[one] for one in others} | ({number: step} if step in BESIDE else {})
+        if after.get(number) != before.get(number):
+            self._keep({_BESIDE: msgspec.msgpack.encode(after)})
+
     def restored_collection(self, run: Run[Any]) -> Run[Any] | None:
         """See `SessionState.restored_collection`."""
         row, number = self._row(run), run.member.context.request
@@ -312,6 +337,8 @@ class SavedSessionState(SessionState):
                 self._end(self.number)
             self._requests.begin(self._scope, number, "")
             self.number = number
+        # Before the first state, which is restored as what this says.
+        self._keep_beside(number, run.role.hello)
         saving = self._saving(Codec.of_collector(run.role), number)
         begun: SavedCollection[Any] = SavedCollection.begin(run.role, run.member, run.state, saving)
         self._take(number, begun.attempt)
@@ -380,7 +407,7 @@ class SavedSessionState(SessionState):
         self._answered = max(number, self._answered)
         raise LostRunError(
             f"{self._member}: request {number} {ended} when the process ended, and is not restored without a "
-            "counter; the run may have ended, and its vector may be in a total that others have"
+            "counter; the run may have ended, and what it gave may be in a result that others have"
         )
 
     def _stored(self) -> dict[str, bytes]:

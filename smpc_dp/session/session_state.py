@@ -18,8 +18,10 @@ from smpc_dp.session.refusals import StoredResult
 from smpc_dp.session.session_file import SessionFile
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from smpc_dp.crypto.randomness import Randomness
-    from smpc_dp.encoding import RingVector
+    from smpc_dp.engine.saved import Charge
     from smpc_dp.privacy.accountant.ledger import Ledger
 
 
@@ -106,10 +108,15 @@ class SessionState:
     def charge_to(self, ledger: Ledger | None, event: Any) -> None:
         """Charge releases of saved runs to a ledger; `event`: returns the privacy event of a request."""
 
-    def party_run(self, run: Run[Any], vector: RingVector) -> tuple[Run[Any], bool]:  # noqa: ARG002
-        """Return the role of a party with a vector as it is saved, and whether it goes on with a saved run.
+    def party_run(
+        self,
+        run: Run[Any],
+        given: NDArray[Any],  # noqa: ARG002 - of saved runs
+        charge: Charge | None = None,  # noqa: ARG002
+    ) -> tuple[Run[Any], bool]:
+        """Return the role of a party with its input as it is saved, and whether it goes on with a saved run.
 
-        Raises LostRunError.
+        `charge`: of the release, where it is none of the session's sums. Raises LostRunError.
         """
         return run, False
 
@@ -132,6 +139,10 @@ class SessionState:
     def last_request(self, count: int) -> int:
         """Return the last request that the command serves, which is for so many."""
         return count
+
+    def beside(self, number: int) -> str:  # noqa: ARG002 - of saved runs
+        """Return the step that asks for a saved request beside the session's; "" for one of the session's."""
+        return ""
 
     def restored_collection(self, run: Run[Any]) -> Run[Any] | None:  # noqa: ARG002 - of saved runs
         """Return the role of an aggregator in a request as it goes on, None if it was not begun.

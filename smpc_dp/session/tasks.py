@@ -131,6 +131,7 @@ class Task:
         name: of the task.
         has_vectors: whether requests have vectors of an encoding.
         is_long_to_plan: whether to plan a session may take an auditor long.
+        is_saved: whether its requests go on with a state after the process of a member has ended.
         refused, refusal: options of `smpc-dp run` and `smpc-dp party` that do not apply, and why.
         refused_together: those that besides do not apply to `smpc-dp run`, which reads all inputs.
         without_ledgers: why parties cannot do without; "" where they can.
@@ -141,6 +142,7 @@ class Task:
     name: ClassVar[str]
     has_vectors: ClassVar[bool] = True
     is_long_to_plan: ClassVar[bool] = False
+    is_saved: ClassVar[bool] = False
     refused: ClassVar[frozenset[str]] = frozenset()
     refusal: ClassVar[str] = ""
     refused_together: ClassVar[frozenset[str]] = frozenset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,6 +29,7 @@ from smpc_dp.capabilities.pairs.ustatistic.messages import (
     Relay,
     RelayEnd,
 )
+from smpc_dp.capabilities.pairs.ustatistic.party import Evaluating
 from smpc_dp.capabilities.pairs.ustatistic.plan import StatisticPlan
 from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult, event_of
 from smpc_dp.capabilities.pairs.ustatistic.serving import MakePlan
@@ -37,6 +38,7 @@ from smpc_dp.capabilities.pairs.ustatistic.wire import PairWire
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.engine.events import Event
 from smpc_dp.engine.run import Run
+from smpc_dp.engine.saved import Charge, charge_once
 from smpc_dp.errors import (
     ConfigCheck,
     ConfigError,
@@ -63,7 +65,15 @@ from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.accountant.receipt import Receipt
+
+# Of a party's record, in an error of a run that is saved.
+IN_RESULT = (
+    "the run may have ended, and this party's pairs may be in an estimate that others have",
+    "this party's record is in no pair",
+)
 
 
 @dataclass(frozen=True)
@@ -139,7 +149,9 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
 class PairRounds(AggregatorWaits):
     """All evaluations of one party in one run, in the order of the matchings, each exactly once.
 
-    An evaluation that fails is over: with fresh noise on the same records the noise would average out.
+    An evaluation that fails is over: with fresh noise on the same records the noise would average out. So is
+    one under way when the connection to the aggregator is lost, whose next messages may be lost with it, and
+    each of an earlier process.
     """
 
     first: ClassVar[str] = START
@@ -151,8 +163,10 @@ class PairRounds(AggregatorWaits):
         requested: StatisticRequest,
         evaluations: Evaluations,
         timeouts: Timeouts,
+        reconnect: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        super().__init__(hello_seconds(timeouts), PATIENCE * timeouts.step)
+        """`reconnect`: as of `AggregatorWaits`, of a run that is saved."""
+        super().__init__(hello_seconds(timeouts), PATIENCE * timeouts.step, reconnect=reconnect)
         self._run = run
         self._pairs = PairWire(run.member)
         self._identity = identity
@@ -166,6 +180,11 @@ class PairRounds(AggregatorWaits):
         self._halts: dict[int, Halt] = {}
         # Why nobody waits for the partner of a matching any more.
         self._ended: dict[int, TimeoutFault] = {}
+        # Whether this process evaluates: messages of pairs that an earlier one, or another connection, has
+        # begun are not taken.
+        self._is_evaluating = False
+        # The matchings that this party counts as failed, and did not evaluate to their end.
+        self._unfinished: set[int] = set()
         # The loop's time at which the first matching began.
         self._began = 0.0
         self._show: Callable[[int, bytes], Coroutine[None, None, None]]
@@ -177,14 +196,20 @@ class PairRounds(AggregatorWaits):
     async def begin_step(self, drive: Drive) -> None:
         """Begin the evaluations once they are drawn; see `Holder.begin_step`."""
         await super().begin_step(drive)
-        if self._run.step == RESULT:
-            # Others may be at their pairs for as long as this.
-            # For all evaluations, before the first begins, and before any other event is taken.
-            await drive.charge()
-            drive.timer.at += pairs_seconds(self._plan.partners, self._timeouts)
-            self._began = now()
-            self._open_tunnels(drive, self._run.state.evaluations)
-            drive.begin_work(self._work(drive, self._run.state.evaluations))
+        drive.timer.at += self.work_seconds(drive)
+        state = self._run.state
+        if isinstance(state, Evaluating):
+            if not drive.saved:
+                # For all evaluations, before the first begins, and before any other event is taken.
+                await drive.charge()
+            self._began, self._is_evaluating = now(), bool(state.evaluations)
+            self._unfinished = {*state.failed, *(matching for matching, _, _ in state.evaluations)}
+            self._open_tunnels(drive, state.evaluations)
+            drive.begin_work(self._work(drive, state))
+
+    def work_seconds(self, drive: Drive) -> float:
+        """Return for how long others may be at their pairs."""
+        return pairs_seconds(self._plan.partners, self._timeouts) if drive.run.step == RESULT else 0.0
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> Event | None:
         """Take messages of evaluations, beside the steps; see `Holder.event_of`."""
@@ -192,6 +217,8 @@ class PairRounds(AggregatorWaits):
         envelope = inbound.envelope
         if event is None or envelope is None:
             return event
+        if envelope.step in (PAIR, RELAY, RELAY_END) and not self._is_evaluating:
+            return None
         if envelope.step == PAIR:
             self._deliver(*self._pairs.open_pair(self._run.run_id, envelope))
             return None
@@ -203,13 +230,35 @@ class PairRounds(AggregatorWaits):
             return None
         return event
 
-    async def _work(self, drive: Drive, evaluations: Sequence[tuple[int, str, str]]) -> list[int]:
+    async def _resume(self, drive: Drive, peer: str, reconnect: Callable[[], Awaitable[None]]) -> None:
+        """See `AggregatorWaits._resume`; the pairs under way, and those that follow, have failed."""
+        if drive.connections.is_live(peer):
+            return
+        if self._is_evaluating:
+            self._is_evaluating = False
+            self._hang_up("the connection is lost")
+        await super()._resume(drive, peer, reconnect)
+        await self._end_unfinished()
+        for matching, error in self.convictions.items():
+            # The aggregator may not have been shown it.
+            if (certificate := certificate_of(error)) is not None:
+                await self._show(matching, certificate)
+
+    async def _end_unfinished(self) -> None:
+        """Tell the partners, through the aggregator, that they wait in vain."""
+        for matching in sorted(self._unfinished):
+            await self._give(RelayEnd(matching))
+
+    async def _work(self, drive: Drive, state: Evaluating) -> list[int]:
         """Evaluate all pairs, and return the matchings that failed."""
         failed = []
-        for matching, garbler, evaluator in evaluations:
+        if state.failed:
+            await self._end_unfinished()
+        for matching, garbler, evaluator in state.evaluations:
             drive.notify("step", f"matching {matching + 1}: {garbler} with {evaluator}")
             try:
                 await self._evaluate(matching, garbler, evaluator)
+                self._unfinished.discard(matching)
             except asyncio.CancelledError:
                 ended = self.convictions.get(matching, "the run ended before it")
                 self.issues.append(f"pair {garbler}, {evaluator}: {ended}")
@@ -232,11 +281,11 @@ class PairRounds(AggregatorWaits):
             # Refused all the same, while this process lasts: the other pairs go on.
             self.issues.append(str(error))
 
-    def _hang_up(self) -> None:
-        """End the evaluations' waits: the run is over."""
+    def _hang_up(self, why: str = "the run is over") -> None:
+        """End the evaluations' waits."""
         for matching, tunnel in self._tunnels.items():
             tunnel.deliver(None)
-            self._end_pair(matching, TimeoutFault({tunnel.partner}, "pair", "the run is over"))
+            self._end_pair(matching, TimeoutFault({tunnel.partner}, "pair", why))
 
     def _end_pair(self, matching: int, why: TimeoutFault) -> None:
         """Wait for the partner of a matching no more; what it sent before is still judged."""
@@ -253,7 +302,14 @@ class PairRounds(AggregatorWaits):
         """
         loop, own, run_id = asyncio.get_running_loop(), self._identity.name, self._run.run_id
 
+        def check_open(matching: int) -> None:
+            # A message before this one may be lost: the aggregator would take this one for a false one.
+            if not self._is_evaluating:
+                raise self._ended[matching]
+
         async def give(message: Relay | RelayEnd) -> None:
+            if isinstance(message, Relay):
+                check_open(message.matching)
             await drive.connections.post(drive.request, [self._pairs.write_relay(run_id, message)])
 
         async def show(matching: int, certificate: bytes) -> None:
@@ -264,6 +320,7 @@ class PairRounds(AggregatorWaits):
 
         def tunnel(matching: int, partner: str) -> Tunnel:
             async def send(content: bytes) -> None:
+                check_open(matching)
                 await drive.connections.post(
                     drive.request, [self._pairs.write_pair(run_id, matching, content)]
                 )
@@ -319,6 +376,8 @@ class PairRounds(AggregatorWaits):
         """Evaluate one pair within its time."""
         own, peer = self._identity.name, self._tunnels[matching].partner
         begins, ends = (self._began + seconds for seconds in pair_seconds(matching, self._timeouts))
+        if not self._is_evaluating:
+            raise self._ended[matching]
         if now() > begins:
             # The partner need not wait.
             with contextlib.suppress(SmpcError):
@@ -394,18 +453,32 @@ async def estimate(
     Raises the errors of `Session.pairwise`, after the others are notified; a conviction that this party has
     made in place of another end of the run.
     """
-    await connection.reconnect()
     membership = connection.membership
     context, identity = membership.context(request), membership.identity
     retained = await asyncio.to_thread(StoredRun, membership.runs_seen, context.scope)
-    run = requested.machine(context, identity, membership.parameters.plan.max_corrupt, retained.seen)
-    rounds = PairRounds(run, identity, requested, evaluations, membership.session.timeouts)
-    charge = partial(charge_run, ledger, partial(event_of, requested.plan), request)
+    made = requested.machine(context, identity, membership.parameters.plan.max_corrupt, retained.seen)
+    event = partial(event_of, requested.plan)
+    run = await connection.saved(made, requested.codes, _charge_once(ledger, event, request))
+    # Over a new connection a saved run alone goes on once it has begun.
+    reconnect = connection.reconnect if connection.state.saves else None
+    rounds = PairRounds(run, identity, requested, evaluations, membership.session.timeouts, reconnect)
+    charge = partial(charge_run, ledger, event, request)
+    options: dict[str, Any] = {"charge": charge, "retained": retained}
     try:
-        receipt = await connection.drive(request, run, rounds, charge=charge, retained=retained).to_end()
+        receipt = await connection.complete(request, run, rounds, connection.reconnect, IN_RESULT, **options)
     except (SmpcError, asyncio.CancelledError) as error:
         if rounds.convictions:
             # Its certificate is stored; how the run ended is the lesser news.
             raise next(iter(rounds.convictions.values())) from error
         raise
-    return replace(run.result.charged(receipt), faults=tuple(rounds.issues))
+    result = run.result.charged(receipt)
+    return replace(result, faults=tuple(rounds.issues), resumed=connection.resumed)
+
+
+def _charge_once(ledger: Ledger | None, event: Callable[[], ReleaseEvent], request: int) -> Charge:
+    """Return the function that charges a saved run, which is none of the session's sums, to a ledger."""
+
+    def charge(run_id: bytes, released: bytes) -> Receipt | None:
+        return None if ledger is None else charge_once(ledger, event, request)(run_id, released)
+
+    return charge
