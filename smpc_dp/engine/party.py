@@ -186,16 +186,6 @@ class PartyRole:
         )
         return dataclasses.replace(self, rows=rows)
 
-    def has_released(self, state: PartyState) -> bool:
-        """Tell whether the party has sent what depends on its input, or its holder was given it to use."""
-        entrusting = {
-            row.instead or row.state.expects for row in self.rows if any(kind.entrusts for kind in row.next)
-        }
-        progress = state.progress
-        return not (
-            self.releases.isdisjoint(progress.sent) and entrusting.isdisjoint(progress.received.keys())
-        )
-
     def waiting_for(self, member: Member[Any], state: State) -> frozenset[str]:
         """Return the sender of the message that a state expects."""
         return frozenset() if state.over else frozenset({member.context.aggregator})

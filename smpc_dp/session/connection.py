@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 import numpy as np
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from smpc_dp.engine.saved import Charge as ReleaseCharge
+    from smpc_dp.engine.saved import SavedRun
     from smpc_dp.logs.followed import Followed
     from smpc_dp.privacy.accountant.receipt import Receipt
     from smpc_dp.session.member import Membership
@@ -396,7 +397,7 @@ class AggregatorConnection(Connection):
             # Who is at another request is told which one; it has begun none.
             if self.state.saves and not isinstance(error, OtherRequestError):
                 released, unreleased = in_result
-                said = released if run.role.has_released(run.state) else unreleased
+                said = released if cast("SavedRun[Any]", run).has_released else unreleased
                 error.args = (f"{error}; {said}",)
             raise
         finally:
