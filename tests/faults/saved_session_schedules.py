@@ -20,8 +20,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import pytest
@@ -111,6 +112,9 @@ KINDS: Mapping[str, Kind] = {
 }
 CRASHES = 3
 TIMEOUTS = Timeouts(connect=60.0, step=60.0, gather=60.0)
+
+
+C = TypeVar("C", bound="Crashing")
 
 
 class Crashed(Exception):
@@ -211,6 +215,11 @@ class Crashing:
         """The other parties."""
         return tuple(name for name in self.simulated.parties if name not in self.liars)
 
+    @property
+    def became(self) -> str:
+        """What became of a run that went on, in words."""
+        return "all results"
+
     def ledger(self, name: str) -> Path:
         """Return the path of a party's ledger."""
         return self.folder / f"{name}.ledger"
@@ -251,12 +260,7 @@ class Crashing:
             role = lying if name in self.liars else None
             connection = await open_connection(membership, ignore, role=role, state=state)
             session = Session(membership, connection, ignore, ledger)
-            got = self.results.setdefault(name, [])
-            for number in range(len(got) + 1, REQUESTS + 1):
-                result = await session.sum([number], label=f"round {number}")
-                log = result.evidence.log
-                head = None if log is None else log.head.hex()
-                got.append((result.value.tolist(), result.survivors, head))
+            await self.calls(name, session)
             await session.close()
         except SmpcError as error:
             self.results.setdefault(name, []).append(error)
@@ -265,6 +269,15 @@ class Crashing:
                 # As a process that ends: without a goodbye.
                 session._requests.connection.connections.abort()
             state.close()
+
+    async def calls(self, name: str, session: Session) -> None:
+        """Make the calls whose results a party's program has not stored."""
+        got = self.results.setdefault(name, [])
+        for number in range(len(got) + 1, REQUESTS + 1):
+            result = await session.sum([number], label=f"round {number}")
+            log = result.evidence.log
+            head = None if log is None else log.head.hex()
+            got.append((result.value.tolist(), result.survivors, head))
 
     def check(self) -> None:
         """Raise AssertionError unless all have all totals, the same ones, each charged once and logged."""
@@ -300,7 +313,12 @@ class Crashing:
 
 def play(seed: int, folder: Path, name: str = "exact") -> Crashing:
     """Play one run of a kind; raise AssertionError unless all go on to all totals."""
-    drawn, kind = random.Random(seed), KINDS[name]
+    return play_kind(seed, folder, KINDS[name], Crashing)
+
+
+def play_kind(seed: int, folder: Path, kind: Kind, crashing: Callable[..., C]) -> C:
+    """Play one run of these members; raises as their `check`."""
+    drawn = random.Random(seed)
     (folder / "keys").mkdir(parents=True)
     connections = MemoryConnections()
     simulated = simulated_session(
@@ -320,7 +338,7 @@ def play(seed: int, folder: Path, name: str = "exact") -> Crashing:
         (drawn.randrange(1, kind.writes), drawn.random() < 0.5, drawn.uniform(0.0, 20.0))
         for _ in range(drawn.randint(0, CRASHES))
     )
-    run = Crashing(simulated, folder, kind, crashes, writes)
+    run = crashing(simulated, folder, kind, crashes, writes)
     connections.on_message = run.on_message
     for party in () if kind.is_exact else simulated.parties:
         Ledger.create(
@@ -354,29 +372,31 @@ def without_syncs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(database, "SYNCHRONOUS", "OFF")
 
 
-def main() -> None:
-    """Play seeded runs; say of each that has stopped why."""
+def main(players: Mapping[str, Callable[[int, Path], Crashing]]) -> None:
+    """Play seeded runs of a kind; say of each that has stopped why, and what became of the others."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--kind", choices=KINDS, default="exact")
+    parser.add_argument("--kind", choices=players, default=next(iter(players)))
     chosen = parser.parse_args()
-    crashed, stopped = Counter[str](), 0
+    crashed, became, stopped = Counter[str](), Counter[str](), 0
     with pytest.MonkeyPatch.context() as patch:
         without_syncs(patch)
         for seed in range(chosen.first, chosen.first + chosen.runs):
             folder = Path(tempfile.mkdtemp())
             try:
-                crashed += play(seed, folder / "session", chosen.kind).crashed
+                run = players[chosen.kind](seed, folder / "session")
+                crashed += run.crashed
+                became[run.became] += 1
             except (AssertionError, TimeoutError) as error:
                 stopped += 1
                 print(f"seed {seed}: {error!r}", flush=True)
             finally:
                 shutil.rmtree(folder)
     went_on = f"{chosen.runs - stopped} of {chosen.runs} runs went on"
-    print(f"{went_on}, with {crashed.total()} crashes: {dict(crashed)}")
+    print(f"{went_on}, with {crashed.total()} crashes: {dict(crashed)}; {dict(became)}")
     sys.exit(int(stopped > 0))
 
 
 if __name__ == "__main__":
-    main()
+    main({name: partial(play, name=name) for name in KINDS})
