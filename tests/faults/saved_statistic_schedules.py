@@ -61,7 +61,9 @@ class CrashingStatistics(Crashing):
                 # Its request has no estimate; the session goes on.
                 got.append(type(error))
             else:
-                head = None if found.evidence is None or found.evidence.log is None else found.evidence.log.head
+                head = (
+                    None if found.evidence is None or found.evidence.log is None else found.evidence.log.head
+                )
                 got.append((found.value, found.pairs, found.failed, found.survivors, head))
 
     def check(self) -> None:
@@ -135,8 +137,12 @@ async def drive_pair(rounds: Any, matching: int, garbler: str, evaluator: str, b
             effect = next(effects) if answer is None else effects.send(answer)
             answer = None
             if not isinstance(effect, Send):
-                until = loop.time() + (channel._patience if effect.sender == channel.peer else tunnel._patience)
-                answer = await (received(channel, until) if effect.sender == channel.peer else told(tunnel, until))
+                until = loop.time() + (
+                    channel._patience if effect.sender == channel.peer else tunnel._patience
+                )
+                answer = await (
+                    received(channel, until) if effect.sender == channel.peer else told(tunnel, until)
+                )
             elif effect.to == channel.peer:
                 if channel._error is not None:
                     raise channel._error
