@@ -11,7 +11,7 @@ import asyncio
 import queue
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,13 +61,12 @@ class CrashingStatistics(Crashing):
                 # Its request has no estimate; the session goes on.
                 got.append(type(error))
             else:
-                head = (
-                    None if found.evidence is None or found.evidence.log is None else found.evidence.log.head
-                )
+                log = None if found.evidence is None else found.evidence.log
+                head = b"" if log is None else log.head
                 got.append((found.value, found.pairs, found.failed, found.survivors, head))
 
     def check(self) -> None:
-        """Raise AssertionError unless each pair was begun once, and all have the same results, each charged."""
+        """Raise AssertionError unless no pair was begun twice, and all have the same results, each charged."""
         shown = f"{self.crashed}: {self.results}"
         assert max(self.begun.values(), default=0) <= 1, shown
         assert len(self.results) == sums.PARTIES, shown
@@ -137,12 +136,7 @@ async def drive_pair(rounds: Any, matching: int, garbler: str, evaluator: str, b
             effect = next(effects) if answer is None else effects.send(answer)
             answer = None
             if not isinstance(effect, Send):
-                until = loop.time() + (
-                    channel._patience if effect.sender == channel.peer else tunnel._patience
-                )
-                answer = await (
-                    received(channel, until) if effect.sender == channel.peer else told(tunnel, until)
-                )
+                answer = await (received(channel) if effect.sender == channel.peer else told(tunnel))
             elif effect.to == channel.peer:
                 if channel._error is not None:
                     raise channel._error
@@ -156,17 +150,16 @@ async def drive_pair(rounds: Any, matching: int, garbler: str, evaluator: str, b
         effects.close()
         for message in role.farewell(error):
             if message.to != channel.peer:
-                try:
+                with suppress(SmpcError):
                     await tunnel._send(b"".join(message.parts))
-                except SmpcError:
-                    pass
         raise
     finally:
         await channel.finish(failed)
 
 
-async def taken(inbox: queue.Queue[Any], until: float, peer: str) -> Any:
+async def taken(inbox: queue.Queue[Any], seconds: float, peer: str) -> Any:
     """Return the next entry of a thread's queue; raise TimeoutFault if none comes."""
+    until = asyncio.get_running_loop().time() + seconds
     while inbox.empty():
         if asyncio.get_running_loop().time() > until:
             raise TimeoutFault({peer}, "pair", "nothing came")
@@ -174,19 +167,19 @@ async def taken(inbox: queue.Queue[Any], until: float, peer: str) -> Any:
     return inbox.get_nowait()
 
 
-async def told(tunnel: Any, until: float) -> bytes:
+async def told(tunnel: Any) -> bytes:
     """Return the next message of the aggregator."""
-    content = await taken(tunnel._inbox, until, tunnel.peer)
+    content = await taken(tunnel._inbox, tunnel._patience, tunnel.peer)
     if content is None:
         raise TimeoutFault({tunnel.peer}, "pair", "the connection is lost")
     return bytes(content)
 
 
-async def received(channel: Any, until: float) -> bytes:
+async def received(channel: Any) -> bytes:
     """Return the next message of the partner."""
     chunks, last = list[bytes](), False
     while not last:
-        frame = await taken(channel._inbox, until, channel.peer)
+        frame = await taken(channel._inbox, channel._patience, channel.peer)
         if isinstance(frame, SmpcError):
             channel._inbox.put(frame)
             raise frame
