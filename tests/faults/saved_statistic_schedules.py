@@ -66,7 +66,7 @@ class CrashingStatistics(Crashing):
                 got.append((found.value, found.pairs, found.failed, found.survivors, head))
 
     def check(self) -> None:
-        """Raise AssertionError unless no pair was begun twice, and all have the same results, each charged."""
+        """Raise AssertionError unless no pair was begun twice, and all have the same results, charged."""
         shown = f"{self.crashed}: {self.results}"
         assert max(self.begun.values(), default=0) <= 1, shown
         assert len(self.results) == sums.PARTIES, shown
