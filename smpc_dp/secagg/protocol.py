@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from smpc_dp.engine.averaging import Averaging
 from smpc_dp.engine.session_protocol import (
-    RECORDS,
     Roles,
     SessionProtocol,
     corrupt_as_written,
@@ -67,9 +66,7 @@ def _aggregator(context: Context, parameters: SumParameters, *arguments: Any, **
     return run
 
 
-def _unsaved(parameters: Mapping[str, object], planned: SumParameters) -> str:
-    if RECORDS in parameters:
-        return "statistics of records are not saved yet"
+def _unsaved(_parameters: Mapping[str, object], planned: SumParameters) -> str:
     if planned.has_checkers:
         return "a total that some parties check for all is not saved yet"
     return ""

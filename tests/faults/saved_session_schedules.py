@@ -15,6 +15,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,15 +109,18 @@ class Crashing:
         finally:
             state.close()
 
+    async def calls(self, session: Session, got: list[Any]) -> None:
+        """Make the calls of a party whose results are not there yet, and add these."""
+        for number in range(len(got) + 1, REQUESTS + 1):
+            result = await session.sum([number], label=f"round {number}")
+            got.append((result.value.tolist(), result.survivors))
+
     async def _compute(self, name: str) -> None:
         membership, state = self.simulated.membership(name, self.folder), self._state(name)
         session: Session | None = None
         try:
             session = Session(membership, await open_connection(membership, ignore, state=state), ignore)
-            got = self.results.setdefault(name, [])
-            for number in range(len(got) + 1, REQUESTS + 1):
-                result = await session.sum([number], label=f"round {number}")
-                got.append((result.value.tolist(), result.survivors))
+            await self.calls(session, self.results.setdefault(name, []))
             await session.close()
         except SmpcError as error:
             self.results.setdefault(name, []).append(error)
@@ -125,6 +129,16 @@ class Crashing:
                 # As a process that ends: without a goodbye.
                 session._requests.connection.connections.abort()
             state.close()
+
+
+def drawn_crashes(
+    drawn: random.Random, members: Sequence[str], messages: int
+) -> list[tuple[int, str, float]]:
+    """Return crashes of members before some of the first messages."""
+    return sorted(
+        (drawn.randrange(1, messages), drawn.choice(members), drawn.uniform(0.0, 20.0))
+        for _ in range(drawn.randint(1, CRASHES))
+    )
 
 
 def play(seed: int, folder: Path) -> Crashing:
@@ -140,18 +154,24 @@ def play(seed: int, folder: Path) -> Crashing:
         shared=OneProcess(connections),
         timeouts=TIMEOUTS,
     )
-    names = (AGGREGATOR, *simulated.parties)
-    crashes = sorted(
-        (drawn.randrange(1, MESSAGES), drawn.choice(names), drawn.uniform(0.0, 20.0))
-        for _ in range(drawn.randint(1, CRASHES))
-    )
+    crashes = drawn_crashes(drawn, (AGGREGATOR, *simulated.parties), MESSAGES)
     run = Crashing(simulated, folder, crashes)
+    run_crashing(run, connections)
+    everyone = tuple(simulated.parties)
+    wanted = [([PARTIES * number], everyone) for number in range(1, REQUESTS + 1)]
+    assert all(got == wanted for got in run.results.values()), f"seed {seed}: {run.crashed}: {run.results}"
+    return run
+
+
+def run_crashing(run: Crashing, connections: MemoryConnections) -> None:
+    """Run all members until the parties have ended."""
     connections.on_message = run.on_message
 
     async def members() -> None:
         serving = asyncio.ensure_future(run.member(AGGREGATOR))
         try:
-            await asyncio.wait_for(asyncio.gather(*(run.member(name) for name in simulated.parties)), 3600.0)
+            parties = (run.member(name) for name in run.simulated.parties)
+            await asyncio.wait_for(asyncio.gather(*parties), 3600.0)
         finally:
             run.down.clear()
             run.crashes.clear()
@@ -161,10 +181,6 @@ def play(seed: int, folder: Path) -> Crashing:
             await asyncio.gather(serving, run.tasks[AGGREGATOR], return_exceptions=True)
 
     run_simulation(members)
-    everyone = tuple(simulated.parties)
-    wanted = [([PARTIES * number], everyone) for number in range(1, REQUESTS + 1)]
-    assert all(got == wanted for got in run.results.values()), f"seed {seed}: {run.crashed}: {run.results}"
-    return run
 
 
 def without_syncs(patch: pytest.MonkeyPatch) -> None:
