@@ -30,6 +30,7 @@ from smpc_dp.errors import (
 from smpc_dp.logs.audits.served_log import answer, is_log_request
 from smpc_dp.logs.board import BoardFolder
 from smpc_dp.records.record_result import RecordResult
+from smpc_dp.records.requests.served_steps import ServedSteps
 from smpc_dp.session.asked import SUM_HELLO, AskedRequests
 from smpc_dp.session.askers import Askers, needed_parties
 from smpc_dp.session.connection_pool import ConnectionPool, InboundEvent
@@ -40,6 +41,7 @@ from smpc_dp.session.exchange.states import Relayed
 from smpc_dp.session.member import Membership, aggregator_name, requests_of
 from smpc_dp.session.opening import open_state
 from smpc_dp.session.operations import HELLOS, Operations, is_hello, leaving_error, small
+from smpc_dp.session.progress import Progress
 from smpc_dp.session.session_state import LostRunError, SessionState, StateFolder
 from smpc_dp.session.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
 from smpc_dp.wire.abort import LEAVE, QUIT, TEXTS
@@ -133,6 +135,7 @@ class RequestServer:
             return error
         if resumed is not None:
             self._drive.replace(resumed)
+            self.operation = self._state.operation
         elif self.beside is not None:
             # Its run was not begun: parties may ask for anything.
             self.beside = None
@@ -298,7 +301,7 @@ class RequestServer:
             self._drive.keep = self._keep_conviction
         drive = self._drive
         if is_new and self._state.saves:
-            drive.replace(await asyncio.to_thread(self._state.begin_collection, drive.run))
+            drive.replace(await asyncio.to_thread(self._state.begin_collection, drive.run, self.operation))
         async with drive.outcome():
             if self.beside is not None:
                 if self._convictions is None:
@@ -459,6 +462,11 @@ class RequestServer:
             )
         except SmpcError as error:
             self._pool.refused(inbound.peer, error)
+
+    @property
+    def progress(self) -> Progress:
+        """Results of the requests of the regression that is under way."""
+        return self._state.progress
 
     def span(self, requests: int | None) -> tuple[int, int]:
         """Return the first request that this process serves, and the last one, 0 without an end.
@@ -696,42 +704,23 @@ async def serve_requests(
 ) -> list[Result | RecordResult | StatisticResult | SmpcError]:
     """Serve requests for sums, and beside them; arguments and results as of `serve`."""
     results: list[Result | RecordResult | StatisticResult | SmpcError] = []
-    following = membership.parameters
     async with opening as server:
+        steps = ServedSteps(membership, server.progress)
         number, last = await asyncio.to_thread(server.span, requests)
         while not last or number <= last:
             ended = await server.request(number)
             if ended is None:
                 break
-            number = server.following(number)
             if requests == 0:
                 results.clear()
             if server.beside is not None or isinstance(ended, SmpcError):
                 results.append(cast("StatisticResult | SmpcError", ended))
-                following = membership.parameters
             else:
-                result, following = _answered(membership, following, server.operation, cast(Outcome, ended))
-                results.append(result)
+                outcome = cast(Outcome, ended)
+                results.append(await asyncio.to_thread(steps.answered, number, server.operation, outcome))
+            number = server.following(number)
         await server.end()
     return results
-
-
-def _answered(
-    membership: Membership, following: Any, operation: str, outcome: Outcome
-) -> tuple[Result | RecordResult | SmpcError, Any]:
-    """Return what an aggregator has of a request for a sum, and the parameters of the next one.
-
-    Those are the session's again, or of a regression by steps the ones of the step after this; `following`
-    are those that were expected of this request, whose `operation` says where its step begins.
-    """
-    first = membership.parameters
-    wanted = (following, first) if first.steps > 1 else (first,)
-    asked = next((one for one in wanted if first.steps == 1 or one.planned() in operation), None)
-    if asked is None:
-        reason = "the parties asked for a step of the regression that does not follow the last result"
-        return LocalError(reason), first
-    result = asked.result(outcome, membership.names)
-    return result, asked.following(result.answers) if first.steps > 1 else first
 
 
 def log_folder(

@@ -45,9 +45,7 @@ async def charge_run(
     label = f"request {request}: more parties were corrupt than planned"
     # A run that is restored is shown the same once more, which costs nothing.
     name = run_id + raised.false_count.to_bytes(8, "big")
-    return await asyncio.to_thread(
-        lambda: ledger.charge(name, raised.event, label, resume=True, forced=True)
-    )
+    return await asyncio.to_thread(lambda: ledger.charge(name, raised.event, label, resume=True, forced=True))
 
 
 def open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:

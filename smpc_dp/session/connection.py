@@ -401,7 +401,8 @@ class AggregatorConnection(Connection):
                 error.args = (f"{error}; {said}",)
             raise
         finally:
-            if run.state.over and not await asyncio.to_thread(self.state.is_open, request):
+            scope = run.member.context.scope
+            if run.state.over and not await asyncio.to_thread(self.state.is_open, request, scope):
                 self.state.answer(request, with_result=run.state.outcome is not None)
 
     def drive(self, request: int, run: Run[Any], waits: Waits, **options: Any) -> Drive:

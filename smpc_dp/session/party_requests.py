@@ -108,12 +108,7 @@ class PartyRequests:
         """
         self._chosen = number is not None
         if number is None:
-            if self.state.saves and not label:
-                reason = f"{self.party}: with a state each call has a number, or a label, to be known again"
-                raise ConfigError.at("number", reason, ConfigCheck.MISSING)
-            if self.behind is not None:
-                reason = f"{self.party}: say which request this is for: {self._following(self.behind)}"
-                raise ConfigError.at("number", reason, ConfigCheck.MISSING)
+            self.check_known(label)
             number = self.state.following(self.number)
         least = self.state.least(self.number)
         whole = isinstance(number, Integral) and not isinstance(number, bool)
@@ -121,6 +116,15 @@ class PartyRequests:
             reason = f"{self.party}: must be a whole number above {least - 1}, the last call's"
             raise ConfigError.at("number", f"{reason}, is {number!r}", ConfigCheck.RANGE)
         self.number, self.behind = int(number), None
+
+    def check_known(self, label: str) -> None:
+        """Raise ConfigError unless a call with this label is for a known request, without a number."""
+        if self.state.saves and not label:
+            reason = f"{self.party}: with a state each call has a number, or a label, to be known again"
+            raise ConfigError.at("number", reason, ConfigCheck.MISSING)
+        if self.behind is not None:
+            reason = f"{self.party}: say which request this is for: {self._following(self.behind)}"
+            raise ConfigError.at("number", reason, ConfigCheck.MISSING)
 
     def _following(self, error: OtherRequestError | TimeoutFault) -> str:
         """Return in words what the others ask for, and on whose word alone if nobody has shown it."""

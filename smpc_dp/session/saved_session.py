@@ -32,6 +32,7 @@ from smpc_dp.engine.store import Store
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.files import read_bounded, replace_file
 from smpc_dp.session.member import Membership
+from smpc_dp.session.progress import SavedProgress
 from smpc_dp.session.refusals import StoredResult
 from smpc_dp.session.session_state import LostRunError, SessionState, check_can_save
 from smpc_dp.session.stored_requests import Requests
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from smpc_dp.wire.signing import Context
 
 OWNER, LOCK, REQUESTS, STATES, KEYS = "owner", "lock", "requests", "states", "keys"
+PROGRESS = "progress"
 FORMAT: Literal["smpc-dp state of a session"] = "smpc-dp state of a session"
 MOST_OWNER = 1 << 12
 # Names in the file of requests, beside those of last results.
@@ -119,7 +121,8 @@ class SavedSessionState(SessionState):
             self._store, self._keys = Store(self.folder / STATES), KeyRing(self.folder / KEYS)
             self._counter = None if self.counter_folder is None else FileCounter(self.counter_folder)
             self._requests = Requests((self.counter_folder or self.folder) / REQUESTS)
-            self.number, self._operation = self._requests.last(self._scope)
+            self.number, self.operation = self._requests.last(self._scope)
+            self.progress = SavedProgress(self.folder / PROGRESS)
             stored = self._stored()
             self._ended = _number(stored.get(_ENDED))
             if _CHARGED in stored:
@@ -129,7 +132,7 @@ class SavedSessionState(SessionState):
             self._has_result = self._interrupted = False
             self._check_requests()
             # The newest two may still be asked for.
-            requests = sorted({request for request, _ in self._attempts()})
+            requests = sorted({request for _, request, _ in self._attempts()})
             self._remove(requests[-2] - 1 if len(requests) > 1 else 0, is_interrupted=True)
         except OSError as error:
             self.close()
@@ -192,37 +195,59 @@ class SavedSessionState(SessionState):
         """See `SessionState.following`: a request that is under way, else the next one."""
         return self.number if self.is_under_way else self.number + 1
 
+    def following_call(self, label: str, steps: int) -> int:
+        """See `SessionState.following_call`: of a call with this label that is under way, else of the next.
+
+        Raises ConfigError while a request of another call is under way.
+        """
+        if steps == 1:
+            return self.following(self.number)
+        progress, newest = self.progress, self.number
+        has_failed, last = progress.has_failed, progress.first + steps - 1
+        if progress.first > newest and not has_failed:
+            # No request of it has begun.
+            return progress.first
+        is_in = 0 < progress.first <= newest <= last and not has_failed
+        if is_in and progress.call == label and (newest < last or self.is_under_way):
+            return progress.first
+        if self.is_under_way and self.is_open(newest):
+            raise self._under_way(newest)
+        return (max(newest, progress.first) + steps - 1) // steps * steps + 1
+
     def least(self, number: int) -> int:  # noqa: ARG002 - the stored one counts
         """See `SessionState.least`: the newest request, which may be under way."""
         return max(1, self.number)
 
-    def is_open(self, number: int) -> bool:
+    def is_open(self, number: int, scope: bytes = b"") -> bool:
         """See `SessionState.is_open`."""
-        row = self._store.find(self._scope, number, self._member)
+        row = self._store.find(scope or self._scope, number, self._member)
         return row is not None and not row.position.flags & OVER
 
-    def begin_call(self, number: int, operation: str, *, chosen: bool) -> int:
+    def begin_call(self, number: int, operation: str, *, chosen: bool, scope: bytes = b"") -> int:
         """See `SessionState.begin_call`; the number is durable when this returns."""
         newest = self.number
         if number < newest:
             raise self._conflict(f"request {number} was given up, or answered: the newest is {newest}")
-        row = self._store.find(self._scope, newest, self._member) if newest else None
-        if number == newest and operation == self._operation:
+        row = self._store.find(scope or self._scope, newest, self._member) if newest else None
+        if number == newest and operation == self.operation:
             if row is None and not self.is_under_way:
                 raise self._conflict(f"request {number} was answered, and its result is not there any more")
             return number
         if number == newest and (chosen or not (row is None or row.position.flags & OVER)):
-            state = "is under way" if self.is_under_way else "was"
-            raise self._conflict(
-                f"request {newest} {state} for '{self._operation}': ask for that, or give a later number"
-            )
+            raise self._under_way(newest)
         if number == newest:
             # Its result counts as taken.
             number += 1
         self._give_up(newest)
         self._requests.begin(self._scope, number, operation)
-        self.number, self._operation = number, operation
+        self.number, self.operation = number, operation
         return number
+
+    def _under_way(self, number: int) -> ConfigError:
+        state = "is under way" if self.is_under_way else "was"
+        return self._conflict(
+            f"request {number} {state} for '{self.operation}': ask for that, or give a later number"
+        )
 
     def _conflict(self, reason: str) -> ConfigError:
         return ConfigError.at("number", f"{self._member}: {reason}", ConfigCheck.CONFLICT)
@@ -329,14 +354,16 @@ class SavedSessionState(SessionState):
             self._take(number, row.position.attempt)
         return SavedCollection.restore(run.role, run.member, saving)
 
-    def begin_collection(self, run: Run[Any]) -> Run[Any]:
+    def begin_collection(self, run: Run[Any], operation: str = "") -> Run[Any]:
         """See `SessionState.begin_collection`."""
         number = run.member.context.request
         if number > self.number:
             if self.number:
                 self._end(self.number)
-            self._requests.begin(self._scope, number, "")
-            self.number = number
+            self._requests.begin(self._scope, number, operation)
+        elif operation != self.operation:
+            self._requests.ask(self._scope, number, operation)
+        self.number, self.operation = number, operation
         # Before the first state, which is restored as what this says.
         self._keep_beside(number, run.role.hello)
         saving = self._saving(Codec.of_collector(run.role), number)
@@ -422,26 +449,26 @@ class SavedSessionState(SessionState):
             self._keep({_ENDED: msgspec.msgpack.encode(number)})
             self._ended = number
 
-    def _attempts(self) -> list[tuple[int, bytes]]:
-        return self._store.attempts(self._scope, self._member)
+    def _attempts(self) -> list[tuple[bytes, int, bytes]]:
+        return self._store.attempts(self._member)
 
     def _remove(self, number: int, *, is_interrupted: bool = False) -> None:
         """Destroy the states of requests up to this number, which have ended.
 
         `is_interrupted`: and of those whose removal an earlier process has begun.
         """
-        for request, attempt in self._attempts():
+        for scope, request, attempt in self._attempts():
             last = self._ended if is_interrupted and not self._keys.has(attempt) else number
             if request <= min(last, self._ended):
                 self._keys.remove(attempt)
                 if self._counter is not None:
                     self._counter.remove(attempt)
-                self._store.remove(self._scope, request, self._member, attempt)
+                self._store.remove(scope, request, self._member, attempt)
 
     def _check_requests(self) -> None:
         """Raise LocalError where a run is saved of a later request than the newest one."""
         attempts = self._attempts()
-        if attempts and (newest := attempts[-1][0]) > self.number:
+        if attempts and (newest := attempts[-1][1]) > self.number:
             raise LocalError(
                 f"{self._requests.path}: is at request {self.number}, and a run of request {newest} is saved "
                 f"in {self._store.path}: the file was set back"

@@ -94,7 +94,8 @@ class Session:
         from smpc_dp.session.opening import open_saved, prepare
 
         on_event = with_logging(on_event)
-        membership, book, rows = await prepare(session, party, key, ledger, table, web)
+        saved = state is not None
+        membership, book, rows = await prepare(session, party, key, ledger, table, web, saved=saved)
         connection = await open_saved(membership, on_event, listen_on, role, state, counter)
         return cls(membership, connection, on_event, book, rows)
 

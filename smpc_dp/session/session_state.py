@@ -14,6 +14,7 @@ from smpc_dp.engine.phases.last_results import SentResults
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.run import Run
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
+from smpc_dp.session.progress import Progress
 from smpc_dp.session.refusals import StoredResult
 from smpc_dp.session.session_file import SessionFile
 
@@ -39,14 +40,18 @@ class SessionState:
     Attributes:
         saves: whether it outlives the process.
         number: of the newest request.
+        operation: that is asked for in it; "" where it is not known.
         charged: how many requests were charged.
+        progress: of a call that takes several requests.
     """
 
     saves: ClassVar[bool] = False
+    operation = ""
 
     def __init__(self) -> None:
         self.number = self.charged = 0
         self._counted = 0
+        self.progress = Progress()
 
     # From one request to the next
 
@@ -84,14 +89,19 @@ class SessionState:
         """Return the least number that a call may give; `number`: of the last call."""
         return number + 1
 
-    def is_open(self, number: int) -> bool:  # noqa: ARG002 - of saved runs
-        """Tell whether the run of a request is saved, and is not over."""
+    def following_call(self, label: str, steps: int) -> int:  # noqa: ARG002 - of saved runs
+        """Return the first request of a call of so many requests that gives no number."""
+        return self.following(self.number)
+
+    def is_open(self, number: int, scope: bytes = b"") -> bool:  # noqa: ARG002 - of saved runs
+        """Tell whether the run of a request is saved, and is not over; `scope`: of a learner's group."""
         return False
 
-    def begin_call(self, number: int, operation: str, *, chosen: bool) -> int:  # noqa: ARG002
+    def begin_call(self, number: int, operation: str, *, chosen: bool, scope: bytes = b"") -> int:  # noqa: ARG002
         """Begin the request of a call, or go on with it; return its number.
 
-        `chosen`: whether the caller gave the number. Raises ConfigError where another request is under way.
+        `chosen`: whether the caller gave the number; `scope`: as of `is_open`. Raises ConfigError where
+        another request is under way.
         """
         self.number = number
         return number
@@ -151,8 +161,8 @@ class SessionState:
         """
         return None
 
-    def begin_collection(self, run: Run[Any]) -> Run[Any]:
-        """Return the role of an aggregator in a new request as it is saved."""
+    def begin_collection(self, run: Run[Any], operation: str = "") -> Run[Any]:  # noqa: ARG002
+        """Return the role of an aggregator in a new request, for an operation, as it is saved."""
         return run
 
     def end_collection(self, number: int) -> None:

@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -260,7 +260,7 @@ class Crashing:
             role = lying if name in self.liars else None
             connection = await open_connection(membership, ignore, role=role, state=state)
             session = Session(membership, connection, ignore, ledger)
-            await self.calls(name, session)
+            await self.calls(session, self.results.setdefault(name, []))
             await session.close()
         except SmpcError as error:
             self.results.setdefault(name, []).append(error)
@@ -270,9 +270,8 @@ class Crashing:
                 session._requests.connection.connections.abort()
             state.close()
 
-    async def calls(self, name: str, session: Session) -> None:
-        """Make the calls whose results a party's program has not stored."""
-        got = self.results.setdefault(name, [])
+    async def calls(self, session: Session, got: list[Any]) -> None:
+        """Make the calls of a party whose results are not there yet, and add these."""
         for number in range(len(got) + 1, REQUESTS + 1):
             result = await session.sum([number], label=f"round {number}")
             log = result.evidence.log
@@ -311,6 +310,16 @@ class Crashing:
             assert opinion.code == HOLDS, opinion.reason
 
 
+def drawn_crashes(
+    drawn: random.Random, members: Sequence[str], messages: int
+) -> list[tuple[int, str, float]]:
+    """Return crashes of members before some of the first messages."""
+    return sorted(
+        (drawn.randrange(1, messages), drawn.choice(members), drawn.uniform(0.0, 20.0))
+        for _ in range(drawn.randint(1, CRASHES))
+    )
+
+
 def play(seed: int, folder: Path, name: str = "exact") -> Crashing:
     """Play one run of a kind; raise AssertionError unless all go on to all totals."""
     return play_kind(seed, folder, KINDS[name], Crashing)
@@ -329,26 +338,34 @@ def play_kind(seed: int, folder: Path, kind: Kind, crashing: Callable[..., C]) -
         shared=OneProcess(connections),
         timeouts=TIMEOUTS,
     )
-    names = (AGGREGATOR, *simulated.parties)
-    crashes = sorted(
-        (drawn.randrange(1, kind.messages), drawn.choice(names), drawn.uniform(0.0, 20.0))
-        for _ in range(drawn.randint(1, CRASHES))
-    )
+    crashes = drawn_crashes(drawn, (AGGREGATOR, *simulated.parties), kind.messages)
     writes = sorted(
         (drawn.randrange(1, kind.writes), drawn.random() < 0.5, drawn.uniform(0.0, 20.0))
         for _ in range(drawn.randint(0, CRASHES))
     )
     run = crashing(simulated, folder, kind, crashes, writes)
-    connections.on_message = run.on_message
     for party in () if kind.is_exact else simulated.parties:
         Ledger.create(
             run.ledger(party), party=party, dataset="d", relation="substitution", epsilon=99.0, delta=0.1
         )
+    with pytest.MonkeyPatch.context() as patch, run.watched():
+        if kind.has_checkers:
+            checked = property(lambda parameters: parameters.is_checked)
+            patch.setattr(CheckableParameters, "has_checkers", checked)
+        run_crashing(run, connections)
+        run.check()
+    return run
+
+
+def run_crashing(run: Crashing, connections: MemoryConnections) -> None:
+    """Run all members until the parties have ended."""
+    connections.on_message = run.on_message
 
     async def members() -> None:
         serving = asyncio.ensure_future(run.member(AGGREGATOR))
         try:
-            await asyncio.wait_for(asyncio.gather(*(run.member(name) for name in simulated.parties)), 3600.0)
+            parties = (run.member(name) for name in run.simulated.parties)
+            await asyncio.wait_for(asyncio.gather(*parties), 3600.0)
         finally:
             run.down.clear()
             run.crashes.clear()
@@ -358,12 +375,7 @@ def play_kind(seed: int, folder: Path, kind: Kind, crashing: Callable[..., C]) -
             serving.cancel()
             await asyncio.gather(serving, run.tasks[AGGREGATOR], return_exceptions=True)
 
-    with run.watched(), pytest.MonkeyPatch.context() as patch:
-        if kind.has_checkers:
-            patch.setattr(CheckableParameters, "has_checkers", property(lambda parameters: parameters.is_checked))
-        run_simulation(members)
-        run.check()
-    return run
+    run_simulation(members)
 
 
 def without_syncs(patch: pytest.MonkeyPatch) -> None:

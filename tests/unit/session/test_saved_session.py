@@ -199,7 +199,7 @@ def test_states_of_earlier_requests_are_removed(member: Membership, folders: dic
     for number in range(1, 6):
         begun(state, member, number, f"round {number}")
         state.answer(number, with_result=True)
-    assert [request for request, _ in state._attempts()] == [5]
+    assert [request for _, request, _ in state._attempts()] == [5]
     assert len([*(folders["folder"] / "keys").glob("*.keys")]) == 1
     assert len([*folders["counter"].glob("*.counter")]) == 1
 
@@ -532,7 +532,7 @@ def test_a_party_goes_on_after_a_crash_before_any_write(
         assert [len(bodies) for bodies in sent.values()] == [1, 1, 1], write
         state = SavedSessionState(member, **media)
         assert (state.number, state.charged) == (3, 3), write
-        assert [request for request, _ in state._attempts()] == [3], write
+        assert [request for _, request, _ in state._attempts()] == [3], write
     assert write > 25
 
 
@@ -566,7 +566,7 @@ def test_an_aggregator_goes_on_after_a_crash_before_any_write(tmp_path: Path, pa
         state = SavedSessionState(member, **media)
         assert state.number == 3, write
         assert not state.is_under_way, write
-        assert [request for request, _ in state._attempts()] == [state.number], write
+        assert [request for _, request, _ in state._attempts()] == [state.number], write
     assert write > 20
 
 
