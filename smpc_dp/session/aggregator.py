@@ -120,7 +120,10 @@ class RequestServer:
             self._groups[number] = group
         requested = self._requested(number)
         self._asked.begin(requested.context(number), requested.parameters)
-        first = (number == 1 or (self._is_skipping and self._is_first)) and requested.group is None
+        # After a restart the parties of a group connect again too.
+        first = (number == 1 and requested.group is None) or (
+            self._is_skipping and self._is_first and (requested.group is None or self._state.saves)
+        )
         timer = StepTimer(self._membership.session.timeouts, first, is_endless=self._is_endless)
         await self._heed_certificates()
         await asyncio.to_thread(self._state.keep_exclusions, self._culprits)
@@ -210,8 +213,13 @@ class RequestServer:
         """Whether parties connect to this process before its first request, whatever its number."""
         return self._is_endless or self._state.saves
 
-    def resume_earlier(self, number: int) -> None:
-        """Restore the role in the request before this one, if its state is there, for its result."""
+    def resume_earlier(self, number: int, group: Membership | None = None) -> None:
+        """Restore the role in the request before this one, if its state is there, for its result.
+
+        `group`: the membership of that request, where it is of a group.
+        """
+        if group is not None:
+            self._groups[number - 1] = group
         if number > 1:
             with contextlib.suppress(LostRunError):
                 earlier = self._role(number - 1, self._saved_beside(number - 1))

@@ -40,7 +40,6 @@ from smpc_dp.wire.signing import Context
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from smpc_dp.engine.saved import Charge as ReleaseCharge
     from smpc_dp.engine.saved import SavedRun
     from smpc_dp.logs.followed import Followed
     from smpc_dp.privacy.accountant.receipt import Receipt
@@ -332,9 +331,10 @@ class AggregatorConnection(Connection):
         before: int = 0,
         label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
-        """See `Connection.run`; a lost connection is opened anew if a `label` is given."""
+        """See `Connection.run`; a lost connection is opened anew if a `label` is given, or runs are saved."""
         member = membership or self.membership
-        reconnect = None if label is None or self._endpoint is None else self.reconnect
+        may_reconnect = label is not None or self.state.saves
+        reconnect = self.reconnect if may_reconnect and self._endpoint is not None else None
         logged = member.parameters if member.parameters.is_logged else None
         # A run without a log must not replace the stored state of the session log.
         scope = member.context(request).scope
@@ -354,11 +354,9 @@ class AggregatorConnection(Connection):
             self.followed = run.state.followed
         return run.result, receipt
 
-    async def saved(
-        self, run: Run[Any], given: NDArray[Any], charge: ReleaseCharge | None = None
-    ) -> Run[Any]:
+    async def saved(self, run: Run[Any], given: NDArray[Any]) -> Run[Any]:
         """Return a party's role as it is saved; arguments and errors as of `SessionState.party_run`."""
-        run, self.resumed = await asyncio.to_thread(self.state.party_run, run, given, charge)
+        run, self.resumed = await asyncio.to_thread(self.state.party_run, run, given)
         return run
 
     async def complete(

@@ -75,7 +75,6 @@ class PartyRequests:
         self.on_event = on_event
         self.ledger = ledger
         self.state = connection.state
-        self.state.charge_to(ledger, membership.event)
         self.number = self.state.number
         self._chosen = False
         self.behind: OtherRequestError | TimeoutFault | None = None
@@ -171,6 +170,7 @@ class PartyRequests:
 
         await self.begin(operation)
         await self._check_budget()
+        self.state.charge_to(self.ledger, self.membership.event)
         book = partial(charge_run, self.ledger, self.membership.event, self.number)
 
         opened = self.membership.opened_tables

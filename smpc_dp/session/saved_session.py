@@ -11,7 +11,6 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -24,7 +23,7 @@ from smpc_dp.engine.keyring import KeyRing
 from smpc_dp.engine.phases.last_results import Held, SentResults
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.run import Run
-from smpc_dp.engine.saved import Charge, SavedRun, Saving, is_retained
+from smpc_dp.engine.saved import SavedRun, Saving, is_retained
 from smpc_dp.engine.saved_collector import SavedCollection
 from smpc_dp.engine.saved_inbox import SavedError
 from smpc_dp.engine.seal import OVER
@@ -54,6 +53,8 @@ FORMAT: Literal["smpc-dp state of a session"] = "smpc-dp state of a session"
 MOST_OWNER = 1 << 12
 # Names in the file of requests, beside those of last results.
 _ENDED, _CHARGED, _TARGET, _EXCLUDED, _HELD = "/ended", "/charged", "/target", "/excluded/", "/held"
+# The request with which all of a learner's messages were charged.
+_ONCE = "/once"
 # The last two requests beside the session's, with the steps that ask for them.
 _BESIDE = "/beside"
 
@@ -113,6 +114,7 @@ class SavedSessionState(SessionState):
         self._member, self._scope = membership.name, membership.session.digest
         self._ledger: Ledger | None = None
         self._event: Callable[[], Event] = membership.event
+        self._counts, self._once = True, False
         _make(self.folder)
         _make(self.folder / KEYS)
         self._lock: int | None = _locked(self.folder, membership.name)
@@ -263,17 +265,15 @@ class SavedSessionState(SessionState):
         super().count_charge(number)
         self._keep({_CHARGED: msgspec.msgpack.encode((self._counted, self.charged))})
 
-    def charge_to(self, ledger: Ledger | None, event: Callable[[], Event]) -> None:
+    def charge_to(
+        self, ledger: Ledger | None, event: Callable[[], Event], *, counts: bool = True, once: bool = False
+    ) -> None:
         """See `SessionState.charge_to`."""
-        self._ledger, self._event = ledger, event
+        self._ledger, self._event, self._counts, self._once = ledger, event, counts, once
 
-    def party_run(
-        self, run: Run[Any], given: NDArray[Any], charge: Charge | None = None
-    ) -> tuple[Run[Any], bool]:
+    def party_run(self, run: Run[Any], given: NDArray[Any]) -> tuple[Run[Any], bool]:
         """See `SessionState.party_run`."""
         saving = self._saving(Codec.of_party(run.role), run.member.context.request, given.tobytes())
-        if charge is not None:
-            saving = replace(saving, charge=charge)
         row = self._row(run)
         if row is None:
             self._check_not_begun(run.member.context.request)
@@ -399,14 +399,21 @@ class SavedSessionState(SessionState):
     def _saving(self, codec: Codec, number: int, given: bytes = b"") -> Saving:
         def charge(run_id: bytes, released: bytes) -> Receipt | None:
             receipt = None
-            if self._ledger is not None:
+            if self._ledger is not None and not (self._once and self._charged_before(number)):
                 label = f"request {number}: {released.hex()}"
                 receipt = self._ledger.charge(run_id, self._event(), label, resume=True)
-            # Also of a request that fails later: it may have released what it was charged for.
-            self.count_charge(number)
+                if self._once:
+                    self._keep({_ONCE: msgspec.msgpack.encode(number)})
+            if self._counts:
+                # Also of a request that fails later: it may have released what it was charged for.
+                self.count_charge(number)
             return receipt
 
         return Saving(codec, self._store, self._keys, self._counter, input=given, charge=charge)
+
+    def _charged_before(self, number: int) -> bool:
+        """Tell whether all requests together were charged with an earlier one."""
+        return 0 < _number(self._stored().get(_ONCE)) < number
 
     def _check_not_begun(self, number: int) -> None:
         """Raise LocalError where a run of the request was begun, which would be its second one."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from smpc_dp.crypto.randomness import Randomness
-    from smpc_dp.engine.saved import Charge
+    from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.accountant.ledger import Ledger
 
 
@@ -115,18 +115,25 @@ class SessionState:
         """Tell whether the request is the last one that was charged."""
         return number == self._counted
 
-    def charge_to(self, ledger: Ledger | None, event: Any) -> None:
-        """Charge releases of saved runs to a ledger; `event`: returns the privacy event of a request."""
+    def charge_to(
+        self, ledger: Ledger | None, event: Callable[[], Event], *, counts: bool = True, once: bool = False
+    ) -> None:
+        """Charge the releases of saved runs that follow to a ledger.
+
+        Args:
+            event: returns the privacy event of a request.
+            counts: whether it is one of the requests that the session's budget is for.
+            once: whether the event is of all requests together: it is charged with the first release alone.
+        """
 
     def party_run(
         self,
         run: Run[Any],
         given: NDArray[Any],  # noqa: ARG002 - of saved runs
-        charge: Charge | None = None,  # noqa: ARG002
     ) -> tuple[Run[Any], bool]:
         """Return the role of a party with its input as it is saved, and whether it goes on with a saved run.
 
-        `charge`: of the release, where it is none of the session's sums. Raises LostRunError.
+        Raises LostRunError.
         """
         return run, False
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -117,15 +119,21 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
         sends = edges is None or self._own in edges
         if sends:
             self._participations.count(self.here)
-        parameters, name = membership.parameters, membership.name
+        parameters, name, state = membership.parameters, membership.name, self._connection.state
+        scope = membership.context(number).scope
         try:
             rows = [parameters.encoding.encode(vector, party=name)[0] for vector in vectors]
         except SmpcError as error:
-            # The others must not wait for this vector.
-            await self._connection.decline(number, error, membership)
+            if not await asyncio.to_thread(state.is_open, number, scope):
+                # The others must not wait for this vector.
+                await self._connection.decline(number, error, membership)
             raise
         ring_vector = np.stack(rows).reshape(parameters.shape)
         ledger = self._ledger if sends else None
+        operation = f"{self._requested} {parameters.planned()}"
+        await asyncio.to_thread(partial(state.begin_call, number, operation, chosen=True, scope=scope))
+        once = self._whole is not None
+        state.charge_to(ledger, lambda: self._whole or parameters.event(), counts=False, once=once)
 
         async def charge(run_id: bytes, raised: Raised | None = None) -> Receipt | None:
             if ledger is None or (self._whole is not None and self._charged):
@@ -135,7 +143,6 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
             self._charged = True
             return receipt
 
-        operation = f"{self._requested} {parameters.planned()}"
         try:
             await self._connection.run(number, operation, ring_vector, charge, membership, before)
         except SmpcError as error:

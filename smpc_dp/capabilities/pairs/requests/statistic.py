@@ -38,7 +38,6 @@ from smpc_dp.capabilities.pairs.ustatistic.wire import PairWire
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.engine.events import Event
 from smpc_dp.engine.run import Run
-from smpc_dp.engine.saved import Charge, charge_once
 from smpc_dp.errors import (
     ConfigCheck,
     ConfigError,
@@ -65,9 +64,7 @@ from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
-    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
-    from smpc_dp.privacy.accountant.receipt import Receipt
 
 # Of a party's record, in an error of a run that is saved.
 IN_RESULT = (
@@ -458,7 +455,8 @@ async def estimate(
     retained = await asyncio.to_thread(StoredRun, membership.runs_seen, context.scope)
     made = requested.machine(context, identity, membership.parameters.plan.max_corrupt, retained.seen)
     event = partial(event_of, requested.plan)
-    run = await connection.saved(made, requested.codes, _charge_once(ledger, event, request))
+    connection.state.charge_to(ledger, event, counts=False)
+    run = await connection.saved(made, requested.codes)
     # Over a new connection a saved run alone goes on once it has begun.
     reconnect = connection.reconnect if connection.state.saves else None
     rounds = PairRounds(run, identity, requested, evaluations, membership.session.timeouts, reconnect)
@@ -473,12 +471,3 @@ async def estimate(
         raise
     result = run.result.charged(receipt)
     return replace(result, faults=tuple(rounds.issues), resumed=connection.resumed)
-
-
-def _charge_once(ledger: Ledger | None, event: Callable[[], ReleaseEvent], request: int) -> Charge:
-    """Return the function that charges a saved run, which is none of the session's sums, to a ledger."""
-
-    def charge(run_id: bytes, released: bytes) -> Receipt | None:
-        return None if ledger is None else charge_once(ledger, event, request)(run_id, released)
-
-    return charge
