@@ -197,18 +197,6 @@ class Wire:
             signed = (envelope.run_id, envelope.body, envelope.signature)
             assert claimed.setdefault(key, signed) == signed, key
 
-    def answered(self, run: SavedRun[Any]) -> Sequence[Envelope]:
-        """Return the messages to which a run has the next answer: a state may say nothing itself."""
-        if run.resend() or run.finished:
-            return run.resend()
-        attempt = run._row.position.attempt
-        sent = [envelope for of, envelope in zip(self._attempts, self.sent, strict=True) if of == attempt]
-        if isinstance(run.state, PartyState):
-            return [envelope for envelope in sent if (envelope.step,) == run.state.progress.sent[-1:]][:1]
-        # Of a peer all messages of its last step, each once.
-        last = {(envelope.step, envelope.receiver): envelope for envelope in sent}
-        return [envelope for (step, _), envelope in last.items() if step == sent[-1].step]
-
     @property
     def steps(self) -> list[str]:
         return list(dict.fromkeys(envelope.step for envelope in self.sent))
@@ -257,7 +245,7 @@ def step(
     `reports`: errors to the run, which sends its end; else they are raised.
     """
     faults = faults or Faults()
-    answers = scene.answer(wire.answered(run), variant)
+    answers = scene.answer(run.resend(), variant)
     if isinstance(run.state, PartyState):
         # Of messages that come together the next one.
         received = run.state.progress.received

@@ -1,6 +1,6 @@
 """Simulated sessions with saved states, whose members crash and are started again.
 
-`python -m tests.faults.saved_session_schedules --runs 1000 --kind verifiable` plays so many in simulated time.
+`python -m tests.faults.saved_session_schedules --runs 1000 --kind gopa` plays so many in simulated time.
 A member crashes when any member is about to send a drawn message: its tasks are cancelled, its channels are
 cut, and what it has is what its folders have. Or before or after one of its own writes beside the states: to
 a ledger, a session log and the log of a run, `NAME.runs`, and what a session keeps. Crashes between two

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,11 @@ import smpc_dp
 
 # Loaded before the members are forked: each would import them for itself.
 from smpc_dp import generator_cache  # noqa: F401
+from smpc_dp.capabilities.gopa import capability  # noqa: F401
+from smpc_dp.capabilities.gopa.verifiable import states as verifiable_states  # noqa: F401
 from smpc_dp.engine import saved_collector  # noqa: F401
 from smpc_dp.errors import SmpcError
+from smpc_dp.logs.store import Store
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.mechanisms import distributed  # noqa: F401
 from smpc_dp.secagg import check, checkers, claim, noisy, protocol, states  # noqa: F401
@@ -35,6 +38,7 @@ from smpc_dp.secagg.requests import vector_requests, vector_task  # noqa: F401
 from smpc_dp.session import aggregator, connection, opening, saved_session  # noqa: F401
 from smpc_dp.session.local import AGGREGATOR, create_local_session
 from smpc_dp.session.session_file import Timeouts
+from smpc_dp_verify.verify import HOLDS, Wanted, verify
 
 NAMES = ("alice", "bob", "carol", "dave")
 EXACT: dict[str, object] = {
@@ -57,7 +61,12 @@ KINDS: Mapping[str, Mapping[str, object]] = {
     "checked": EXACT,
     "exact": EXACT | {"total": "unchecked"},
     "noisy": NOISY,
+    "gopa": NOISY | {"dropout": 0, "corrupt": 0},
+    "roll-back": NOISY | {"dropout": 0, "corrupt": 0, "on_dropout": "roll-back"},
+    "verifiable": NOISY | {"dropout": 0, "corrupt": 0, "precision": 1.0, "verifiable": True},
 }
+# Their vectors have noise, and their parties a ledger.
+NOISY_KINDS = ("noisy", "gopa", "roll-back", "verifiable")
 TIMEOUTS = Timeouts(connect=20.0, step=10.0, gather=20.0)
 # Seconds a request within which members are killed, the most kills, and when a run counts as hanging.
 SPAN, KILLS, LIMIT = 0.4, 3, 60.0
@@ -87,6 +96,11 @@ class Ended:
     seconds: float = 0.0
 
     @property
+    def is_noisy(self) -> bool:
+        """Whether totals have noise, which is charged."""
+        return self.kind in NOISY_KINDS
+
+    @property
     def errors(self) -> dict[str, str]:
         """The error of each party that has one."""
         return {name: one["error"] for name, lines in self.results.items() for one in lines if "error" in one}
@@ -104,14 +118,15 @@ class Ended:
         for number in range(1, self.requests + 1):
             totals = [one for lines in self.results.values() for one in lines if one.get("request") == number]
             assert len({json.dumps([one["value"], one["survivors"]]) for one in totals}) <= 1, self
+            assert len({one["head"] for one in totals}) <= 1, self
             for one in totals:
                 wanted = expected(one["survivors"], number)
-                assert self.kind == "noisy" or one["value"] == wanted, self
+                assert self.is_noisy or one["value"] == wanted, self
         for name, lines in self.results.items():
             got = [one["request"] for one in lines if "request" in one]
             assert got == sorted(set(got)), self
             # Nothing is released uncharged, nothing is charged twice.
-            assert self.kind != "noisy" or len(got) <= self.charges[name] <= self.requests, self
+            assert not self.is_noisy or len(got) <= self.charges[name] <= self.requests, self
 
     def __str__(self) -> str:
         killed = ", ".join(f"{name} {count}x" for name, count in self.kills.items()) or "nobody"
@@ -126,10 +141,14 @@ class Members:
     def __init__(self, folder: Path, ended: Ended, *, counter: bool) -> None:
         self.folder, self.kind, self.counter = folder, ended.kind, counter
         self.requests = ended.requests
-        self.path = create_local_session(folder, ended.parties, KINDS[self.kind], timeouts=TIMEOUTS)
+        self.is_noisy = ended.is_noisy
+        named = "secagg" if self.kind in ("checked", "exact", "noisy") else "gopa"
+        self.path = create_local_session(
+            folder, ended.parties, KINDS[self.kind], protocol=named, timeouts=TIMEOUTS
+        )
         for name in (AGGREGATOR, *ended.parties):
             (folder / f"{name}.counter").mkdir()
-        for name in ended.parties if self.kind == "noisy" else ():
+        for name in ended.parties if self.is_noisy else ():
             Ledger.create(
                 self.ledger(name), party=name, dataset="d", relation="substitution", epsilon=99.0, delta=1e-4
             )
@@ -176,7 +195,7 @@ class Members:
 
     async def _compute(self, name: str) -> None:
         """Take part in the requests whose results are not written yet, as a restarted program does."""
-        ledger: dict[str, Any] = {"ledger": self.ledger(name)} if self.kind == "noisy" else {}
+        ledger: dict[str, Any] = {"ledger": self.ledger(name)} if self.is_noisy else {}
         first = len(self.results(name)) + 1
         written = os.open(self.folder / f"{name}.results", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
@@ -188,6 +207,7 @@ class Members:
                         "value": result.value.tolist(),
                         "survivors": list(result.survivors),
                         "resumed": result.resumed,
+                        "head": log.head.hex() if (log := result.evidence.log) else None,
                     }
                     os.write(written, json.dumps(line).encode() + b"\n")
         except SmpcError as error:
@@ -223,10 +243,30 @@ class Members:
         self.processes.clear()
 
 
-def play(seed: int, folder: Path, parties: int, requests: int, *, counter: bool) -> Ended:
+def audit(ended: Ended, folder: Path) -> None:
+    """Raise AssertionError unless both auditors accept the log of each request that ended well."""
+    lines = (one for got in ended.results.values() for one in got if one.get("head"))
+    for request, head in {(one["request"], one["head"]) for one in lines}:
+        [runs] = (folder / "board").glob("session-*.jsonl")
+        accepted = []
+        for board in (folder / "board").glob(f"request-{request}-*.board"):
+            # The aggregator may have been killed before it wrote the lines to a file of their own.
+            log = board.with_suffix(".lines")
+            with log.open("wb") as out, Store.open(board) as store:
+                store.export(out)
+            wanted = {"head": head, "request": request, "session_log": runs}
+            report = smpc_dp.audit(log, session=folder / "session.toml", **wanted)
+            opinion = verify(log, Wanted(report.session, **wanted))
+            accepted += [report.ok and opinion.code == HOLDS] if report.head == head else []
+        assert accepted == [True], ended
+
+
+def play(
+    seed: int, folder: Path, parties: int, requests: int, kinds: Sequence[str], *, counter: bool
+) -> Ended:
     """Play one run: up to KILLS kills, of random members at random times; return what became of it."""
     drawn = random.Random(seed)
-    ended = Ended(seed, drawn.choice([*KINDS]), NAMES[:parties], requests)
+    ended = Ended(seed, drawn.choice(kinds), NAMES[:parties], requests)
     members = Members(folder, ended, counter=counter)
     begun, everyone = time.monotonic(), (AGGREGATOR, *ended.parties)
     times = sorted(drawn.uniform(0.0, SPAN * requests) for _ in range(drawn.randint(1, KILLS)))
@@ -242,7 +282,7 @@ def play(seed: int, folder: Path, parties: int, requests: int, *, counter: bool)
     finally:
         members.end()
     ended.results = {name: members.results(name) for name in ended.parties}
-    if ended.kind == "noisy":
+    if ended.is_noisy:
         ended.charges = {name: len(Ledger.open(members.ledger(name)).entries()) for name in ended.parties}
     ended.seconds = time.monotonic() - begun
     return ended
@@ -255,15 +295,18 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--parties", type=int, default=len(NAMES), choices=range(3, len(NAMES) + 1))
     parser.add_argument("--requests", type=int, default=2)
+    parser.add_argument("--kind", action="append", choices=KINDS)
     parser.add_argument("--no-counter", action="store_true")
     parser.add_argument("--folder", help="where the members' files are, and stay where a run has stopped")
     chosen = parser.parse_args()
     stopped = 0
     for seed in range(chosen.first, chosen.first + chosen.runs):
         folder = Path(tempfile.mkdtemp(dir=chosen.folder))
-        ended = play(seed, folder, chosen.parties, chosen.requests, counter=not chosen.no_counter)
+        kinds = chosen.kind or [*KINDS]
+        ended = play(seed, folder, chosen.parties, chosen.requests, kinds, counter=not chosen.no_counter)
         print(ended, flush=True)
         ended.check()
+        audit(ended, folder)
         stopped += not ended.went_on
         if ended.went_on or not chosen.folder:
             shutil.rmtree(folder)

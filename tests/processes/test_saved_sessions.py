@@ -72,9 +72,9 @@ def test_without_counters_no_two_totals_differ(tmp_path: Path) -> None:
 class Scene:
     """A session whose members can crash: connections end without a goodbye, and nothing is recorded."""
 
-    def __init__(self, folder: Path, given: dict[str, object], timeouts: Timeouts) -> None:
+    def __init__(self, folder: Path, given: dict[str, object], timeouts: Timeouts, protocol: str) -> None:
         self.folder = folder
-        self.path = create_local_session(folder, PARTIES, given, timeouts=timeouts)
+        self.path = create_local_session(folder, PARTIES, given, protocol=protocol, timeouts=timeouts)
         self.events: list[Event] = []
         # Called with each event of the aggregator.
         self.watch: OnEvent = ignore
@@ -102,8 +102,8 @@ class Scene:
             self.cut()
             await asyncio.gather(self._serving, return_exceptions=True)
 
-    async def open(self, name: str, on_event: OnEvent = ignore) -> smpc_dp.Session:
-        return await smpc_dp.Session.open(self.path, name, on_event=on_event, **self.media(name))
+    async def open(self, name: str, on_event: OnEvent = ignore, **more: Any) -> smpc_dp.Session:
+        return await smpc_dp.Session.open(self.path, name, on_event=on_event, **self.media(name), **more)
 
     def connect(self, name: str) -> contextlib.AbstractAsyncContextManager[smpc_dp.Session]:
         return smpc_dp.connect(self.path, name, **self.media(name))
@@ -141,9 +141,12 @@ async def crash(session: smpc_dp.Session, *tasks: asyncio.Task[Any]) -> None:
 
 @contextlib.asynccontextmanager
 async def scene(
-    folder: Path, given: dict[str, object] = GIVEN, timeouts: Timeouts = TIMEOUTS
+    folder: Path,
+    given: dict[str, object] = GIVEN,
+    timeouts: Timeouts = TIMEOUTS,
+    protocol: str = "secagg",
 ) -> AsyncIterator[Scene]:
-    made = Scene(folder, given, timeouts)
+    made = Scene(folder, given, timeouts, protocol)
     try:
         yield made
     finally:

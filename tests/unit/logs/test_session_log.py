@@ -289,6 +289,17 @@ def test_what_is_kept_never_becomes_less(tmp_path: Path) -> None:
     assert SeenRuns(path).get(SESSION) == seen
 
 
+@pytest.mark.parametrize("field", ["head", "closed_head"])
+def test_what_is_kept_never_becomes_another(tmp_path: Path, field: str) -> None:
+    """A restored run comes after another process of the party has attested a line of the same number."""
+    path = tmp_path / "ann.runs"
+    seen = seen_of(log_of(3), closed=2)
+    SeenRuns(path).put(SESSION, NOTHING_SEEN, seen)
+    with pytest.raises(LocalError, match=r"line [23] of a session log is kept with another head"):
+        SeenRuns(path).put(SESSION, seen, replace(seen, **{field: bytes(32)}))
+    assert SeenRuns(path).get(SESSION) == seen
+
+
 def test_parties_whose_keys_differ_in_their_suffix_have_files_of_their_own(tmp_path: Path) -> None:
     """With one file for both, each would be told that another process has its key."""
     parameters = {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 0.1, "dropout": 0.0, "corrupt": 0.0}

@@ -23,6 +23,7 @@ from smpc_dp.engine.codec import Codec
 from smpc_dp.engine.counter import FileCounter
 from smpc_dp.engine.events import Start
 from smpc_dp.engine.keyring import KeyRing
+from smpc_dp.engine.phases.parameters import CheckableParameters
 from smpc_dp.engine.registry import make_aggregator, make_party
 from smpc_dp.engine.saved import SavedRun
 from smpc_dp.engine.seal import ATTESTED
@@ -31,10 +32,12 @@ from smpc_dp.errors import Check, Code, ConfigError, LocalError, PeerFault, Priv
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.secagg.requests.vector_task import VectorTask
 from smpc_dp.secagg.states import PARTY
+from smpc_dp.session.charging import Raised, charge_run
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import Membership
 from smpc_dp.session.saved_session import OWNER, SavedSessionState
-from smpc_dp.session.session_state import LostRunError
+from smpc_dp.session.session_file import load_session
+from smpc_dp.session.session_state import LostRunError, check_can_save
 from smpc_dp.session.stored_requests import Requests
 from smpc_dp.wire.abort import TEXTS
 from tests import command
@@ -49,6 +52,14 @@ NOISY: dict[str, object] = {
     "precision": 3.0,
     "epsilon": 10.0,
     "delta": 1e-6,
+}
+
+
+RECORDS: dict[str, object] = {
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "records": {"max_rows": 9, "columns": {"age": {"lower": 0, "upper": 99}}},
+    "ask": ["mean(age)"],
 }
 
 
@@ -690,17 +701,8 @@ def test_a_full_disk_loses_nothing(
 @pytest.mark.parametrize(
     ("protocol", "given", "why"),
     [
-        ("gopa", NOISY, "'gopa' is not saved yet"),
-        (
-            "secagg",
-            {
-                "epsilon": 1.0,
-                "delta": 1e-6,
-                "records": {"max_rows": 9, "columns": {"age": {"lower": 0, "upper": 99}}},
-                "ask": ["mean(age)"],
-            },
-            "statistics of records are not saved yet",
-        ),
+        ("secagg", RECORDS, "statistics of records are not saved yet"),
+        ("gopa", RECORDS, "statistics of records are not saved yet"),
     ],
 )
 async def test_other_sessions_refuse_a_state_by_name(
@@ -712,6 +714,39 @@ async def test_other_sessions_refuse_a_state_by_name(
     with pytest.raises(ConfigError, match=why):
         await smpc_dp.serve(path, requests=1, state=tmp_path / "state")
     assert not (tmp_path / "state").exists()
+
+
+def test_a_protocol_that_does_not_say_what_is_saved_is_refused(tmp_path: Path) -> None:
+    silent: Any = SimpleNamespace(protocol="other", described=SimpleNamespace(unsaved=None))
+    with pytest.raises(ConfigError, match="'other' is not saved yet"):
+        check_can_save(silent)
+    path = create_local_session(tmp_path, PARTIES, NOISY | {"topology": "direct"}, protocol="gopa")
+    with pytest.raises(ConfigError, match="GOPA without an aggregator is not saved yet"):
+        check_can_save(load_session(path))
+
+
+@pytest.mark.parametrize("more", [{}, {"on_dropout": "roll-back"}, {"verifiable": True}])
+def test_averages_through_an_aggregator_are_saved(tmp_path: Path, more: dict[str, object]) -> None:
+    path = create_local_session(tmp_path, PARTIES, NOISY | more, protocol="gopa")
+    SavedSessionState(Membership.load(path, "alice"), tmp_path / "state").close()
+
+
+def test_sums_that_some_parties_check_are_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CheckableParameters, "has_checkers", True)
+    path = create_local_session(tmp_path, PARTIES, GIVEN)
+    SavedSessionState(Membership.load(path, "alice"), tmp_path / "state").close()
+
+
+async def test_more_false_statements_than_planned_are_charged_once(
+    tmp_path: Path, member: Membership
+) -> None:
+    """Also by a process that goes on; and again where there are more of them."""
+    ledger = Ledger.create(
+        tmp_path / "l", party="alice", dataset="d", relation="substitution", epsilon=None, delta=1e-3
+    )
+    for false in (2, 2, 3, 2, 3):
+        await charge_run(ledger, member.event, 1, bytes(32), Raised(false, member.event()))
+    assert [entry.run for entry in ledger.entries()] == [f"{0:064x}{false:016x}" for false in (2, 3)]
 
 
 async def test_a_counter_is_for_a_state(path: Path, tmp_path: Path) -> None:
