@@ -323,18 +323,22 @@ class AggregatorConnection(Connection):
         before: int = 0,
         label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
-        """See `Connection.run`; a lost connection is opened anew if a `label` is given."""
+        """See `Connection.run`; a lost connection is opened anew if a `label` is given, or runs are saved."""
         member = membership or self.membership
-        reconnect = None if label is None or self._endpoint is None else self.reconnect
+        is_planned = label is None
+        may_reconnect = not is_planned or self.state.saves
+        reconnect = self.reconnect if may_reconnect and self._endpoint is not None else None
         logged = member.parameters if member.parameters.is_logged else None
         # A run without a log must not replace the stored state of the session log.
         scope = member.context(request).scope
         retained = None if logged is None else StoredRun(member.runs_seen, scope)
         seen = NOTHING_SEEN if retained is None else retained.seen
         run = self._party(member, request, operation, ring_vector, seen)
-        run, self.resumed = await asyncio.to_thread(self.state.party_run, run, ring_vector)
+        # A learner's vector may be drawn anew until it is released.
+        compared = None if is_planned else ring_vector
+        run, self.resumed = await asyncio.to_thread(self.state.party_run, run, compared)
         # The run forgets the vector, once it is masked.
-        del ring_vector
+        del ring_vector, compared
         self.followed = None
         own = OwnRequest.of(member, request, operation, label)
         seconds = hello_seconds(self._timeouts, before), PATIENCE * self._timeouts.step

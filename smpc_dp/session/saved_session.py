@@ -262,9 +262,10 @@ class SavedSessionState(SessionState):
         """See `SessionState.charge_to`."""
         self._ledger, self._event = ledger, event
 
-    def party_run(self, run: Run[Any], vector: RingVector) -> tuple[Run[Any], bool]:
+    def party_run(self, run: Run[Any], vector: RingVector | None) -> tuple[Run[Any], bool]:
         """See `SessionState.party_run`."""
-        saving = self._saving(Codec.of_party(run.role), run.member.context.request, vector.tobytes())
+        given = b"" if vector is None else vector.tobytes()
+        saving = self._saving(Codec.of_party(run.role), run.member.context.request, given)
         row = self._row(run)
         if row is None:
             self._check_not_begun(run.member.context.request)

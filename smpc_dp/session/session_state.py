@@ -116,10 +116,10 @@ class SessionState:
     def charge_to(self, ledger: Ledger | None, event: Any) -> None:
         """Charge releases of saved runs to a ledger; `event`: returns the privacy event of a request."""
 
-    def party_run(self, run: Run[Any], vector: RingVector) -> tuple[Run[Any], bool]:  # noqa: ARG002
+    def party_run(self, run: Run[Any], vector: RingVector | None) -> tuple[Run[Any], bool]:  # noqa: ARG002
         """Return the role of a party with a vector as it is saved, and whether it goes on with a saved run.
 
-        Raises LostRunError.
+        Until the release a run goes on with the same vector alone; None: with any. Raises LostRunError.
         """
         return run, False
 
