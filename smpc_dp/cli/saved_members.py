@@ -79,9 +79,7 @@ class SavedMembers:
         return folder
 
 
-def _joined(
-    members: Sequence[SavedSessionState], parties: Sequence[SavedSessionState], steps: int
-) -> int:
+def _joined(members: Sequence[SavedSessionState], parties: Sequence[SavedSessionState], steps: int) -> int:
     """Return the request that members join; of calls of so many requests the first one."""
     if steps > 1:
         return max(party.following_call("", steps) for party in parties)

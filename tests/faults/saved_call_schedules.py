@@ -152,7 +152,8 @@ def main() -> None:
             if run.results != wanted[kind]:
                 stopped += 1
                 print(f"seed {seed}: {dict(run.crashed)}: {run.results}", flush=True)
-    print(f"{chosen.runs - stopped} of {chosen.runs} went on, with {crashed.total()} crashes: {dict(crashed)}")
+    count = chosen.runs - stopped
+    print(f"{count} of {chosen.runs} went on, with {crashed.total()} crashes: {dict(crashed)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""State of a learner between two steps, where that is all it has: models, the step, and what became of steps."""
+"""State of a learner between two steps, where it has no other: models, the step, and what became of steps."""
 
 from __future__ import annotations
 

@@ -71,9 +71,9 @@ async def learn(
     Args:
         session: path of a session file with protocol "learn".
         data: a table, one point a line, the label last; see `data.read_source`.
-        key, ledger, on_event, web, state, counter: as for `connect`. Each average of private vectors that the party takes
-            part in, and each message or all together, is charged before anything that depends on its data
-            leaves.
+        key, ledger, on_event, web, state, counter: as for `connect`. Each average of private vectors that
+            the party takes part in, and each message or all together, is charged before anything that depends
+            on its data leaves.
 
     Raises:
         ConfigError: the session, the data or a rate that diverges.
