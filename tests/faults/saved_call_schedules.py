@@ -12,24 +12,27 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 
 from smpc_dp.capabilities.learn.requests.learning import serve_steps
+from smpc_dp.capabilities.learn.requirements import Learned
 from smpc_dp.session.aggregator import log_folder, open_aggregator
 from smpc_dp.session.memory.members import simulated_session
 from smpc_dp.session.memory.one_process import OneProcess
-from smpc_dp.session.memory.simulated_run import AGGREGATOR
+from smpc_dp.session.memory.simulated_run import AGGREGATOR, party_names
 from smpc_dp.session.session import Session
 from smpc_dp.session.session_file import Timeouts
 from smpc_dp.transport.memory_connections import MemoryConnections
 from tests.faults.saved_session_schedules import Crashing, drawn_crashes, run_crashing, without_syncs
 from tests.unit.records.test_fit import FITS, SCHEMA, hospital
 
+C = TypeVar("C", bound=Crashing)
 PARTIES, STEPS, CALLS = 3, 3, 2
 TIMEOUTS = Timeouts(connect=60.0, step=60.0, gather=60.0)
 FIT: dict[str, object] = {
@@ -39,10 +42,19 @@ FIT: dict[str, object] = {
     "dropout": 0.0,
     "corrupt": 0.0,
 }
-UNCHECKED = {"averager": {"total": "unchecked"}}
+UNCHECKED: dict[str, object] = {"averager": {"total": "unchecked"}}
+OWN: dict[str, object] = {
+    "learner": "sgd",
+    "model": "own",
+    "length": 2,
+    "steps": STEPS,
+    "rate": 0.5,
+    "clip": 9.0,
+    **UNCHECKED,
+}
 # Exact: noise is drawn anew in a run that is begun anew.
 LEARNERS: tuple[dict[str, object], ...] = (
-    {"learner": "sgd", "model": "own", "length": 2, "steps": STEPS, "rate": 0.5, "clip": 9.0} | UNCHECKED,
+    OWN,
     {"learner": "sgd", "features": 1, "steps": STEPS, "metric_every": 2, "metric_upper": 2.0},
     {"learner": "block-gossip", "features": 1, "steps": 2 * STEPS, "group": 3, "seed": 3} | UNCHECKED,
     {"learner": "diffusion", "features": 1, "steps": STEPS, "group": 3, "seed": 1} | UNCHECKED,
@@ -60,28 +72,36 @@ class Regressing(Crashing):
             got.append([one.value for one in result.answers.estimates])
 
 
-def towards(model: Any, data: float) -> Any:
-    """Return the gradient of the squared distance to a party's point."""
-    return model - data
-
-
 @dataclass
 class Learning(Crashing):
-    """Members of a session that learns."""
+    """Members of a session that learns.
 
+    Attributes:
+        learned: by party, its result.
+        failures: that the aggregator has served.
+    """
+
+    learned: dict[str, Learned] = field(default_factory=dict)
     failures: Mapping[int, str] | None = None
+
+    def gradient(self, _party: str, model: Any, data: float) -> Any:
+        """Return the gradient of the squared distance to a party's point."""
+        return model - data
 
     async def calls(self, session: Session, got: list[Any]) -> None:
         """See `Crashing.calls`."""
         number = self.simulated.parties.index(session.party)
         if self.simulated.session.parameters.get("model") == "own":
-            learned = await session.learn(float(number), model=np.ones(2), gradient=towards)
+            gradient = partial(self.gradient, session.party)
+            learned = await session.learn(float(number), model=np.ones(2), gradient=gradient)
         else:
             learned = await session.learn(np.array([[0.5 * number, number % 2], [1.0, 1.0 - number % 2]]))
+        self.learned[session.party] = learned
         got.append((learned.values.tobytes(), learned.done.tolist(), learned.failures, learned.metrics))
 
-    async def _serve(self, name: str) -> None:
-        membership, state = self.simulated.membership(name, self.folder), self._state(name)
+    async def serve(self, name: str) -> None:
+        """See `Crashing.serve`."""
+        membership, state = self.simulated.membership(name, self.folder), self.state(name)
         try:
             logs = log_folder(membership, self.folder / "session.toml", None)
             opening = open_aggregator(membership, logs=logs, state=state)
@@ -92,32 +112,41 @@ class Learning(Crashing):
 
 def regression(seed: int, folder: Path, *, crashing: bool = True) -> Crashing:
     """Play regressions, with crashes or without."""
-    return _play("secagg", FIT, Regressing, seed, folder, 400 if crashing else 0)
+    drawn = drawn_crashes(random.Random(seed), names_of(PARTIES), 400) if crashing else []
+    return played(Regressing, "secagg", FIT, folder, drawn, seed=seed)
 
 
 def learner(seed: int, folder: Path, *, crashing: bool = True) -> Crashing:
     """Play the run of a learner, with crashes or without."""
     given = LEARNERS[seed % len(LEARNERS)]
     parties = 5 if given["learner"] in ("block-gossip", "diffusion") else PARTIES
-    return _play("learn", given, Learning, seed, folder, 350 if crashing else 0, parties)
+    drawn = drawn_crashes(random.Random(seed), names_of(parties), 350) if crashing else []
+    return played(Learning, "learn", given, folder, drawn, seed=seed, parties=parties)
 
 
-def _play(
+def names_of(parties: int) -> tuple[str, ...]:
+    """Return the members of a simulated session."""
+    return (AGGREGATOR, *party_names(parties))
+
+
+def played(
+    kind: Callable[..., C],
     protocol: str,
     given: Mapping[str, object],
-    kind: Callable[..., Crashing],
-    seed: int,
     folder: Path,
-    messages: int,
+    crashes: list[tuple[int, str, float]],
+    *,
+    seed: int = 1,
     parties: int = PARTIES,
-) -> Crashing:
+) -> C:
+    """Return the members of a session with these parameters, after it has ended."""
     (folder / "keys").mkdir(parents=True)
-    connections, drawn = MemoryConnections(), random.Random(seed)
+    connections = MemoryConnections()
+    shared = OneProcess(connections)
     simulated = simulated_session(
-        protocol, given, parties, seed_for_simulation=seed, shared=OneProcess(connections), timeouts=TIMEOUTS
+        protocol, given, parties, seed_for_simulation=seed, shared=shared, timeouts=TIMEOUTS
     )
-    names = (AGGREGATOR, *simulated.parties)
-    run = kind(simulated, folder, drawn_crashes(drawn, names, messages) if messages else [])
+    run = kind(simulated, folder, crashes)
     run_crashing(run, connections)
     return run
 

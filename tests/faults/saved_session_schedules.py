@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -57,10 +57,13 @@ class Crashing:
     """The members of one run.
 
     Attributes:
+        with_counter: whether they have counters.
         crashes: that are left: at which message, of whom, and for how many seconds it is down.
         down: the members that have crashed, and for how long.
         crashed: how often each has.
     """
+
+    with_counter: ClassVar[bool] = True
 
     simulated: SimulatedSession
     folder: Path
@@ -81,17 +84,19 @@ class Crashing:
                 self.crashed[name] += 1
                 self.tasks[name].cancel()
 
-    def _state(self, name: str) -> SavedSessionState:
+    def state(self, name: str) -> SavedSessionState:
+        """Open the folders of a member."""
+        membership, folder = self.simulated.membership(name, self.folder), self.folder / "states" / name
+        if not self.with_counter:
+            return SavedSessionState(membership, folder)
         counter = self.folder / "counters" / name
         counter.mkdir(parents=True, exist_ok=True)
-        return SavedSessionState(
-            self.simulated.membership(name, self.folder), self.folder / "states" / name, counter
-        )
+        return SavedSessionState(membership, folder, counter)
 
     async def member(self, name: str) -> None:
         """Let a member take part, in as many processes as it needs."""
         while True:
-            work = self._serve(name) if name == AGGREGATOR else self._compute(name)
+            work = self.serve(name) if name == AGGREGATOR else self._compute(name)
             self.tasks[name] = asyncio.ensure_future(work)
             await asyncio.wait([self.tasks[name]])
             if name not in self.down:
@@ -100,8 +105,9 @@ class Crashing:
             await asyncio.sleep(self.down[name])
             del self.down[name]
 
-    async def _serve(self, name: str) -> None:
-        membership, state = self.simulated.membership(name, self.folder), self._state(name)
+    async def serve(self, name: str) -> None:
+        """Serve all requests as the aggregator, in one process."""
+        membership, state = self.simulated.membership(name, self.folder), self.state(name)
         try:
             logs = log_folder(membership, self.folder / "session.toml", None)
             opening = open_aggregator(membership, logs=logs, is_endless=True, state=state)
@@ -116,7 +122,7 @@ class Crashing:
             got.append((result.value.tolist(), result.survivors))
 
     async def _compute(self, name: str) -> None:
-        membership, state = self.simulated.membership(name, self.folder), self._state(name)
+        membership, state = self.simulated.membership(name, self.folder), self.state(name)
         session: Session | None = None
         try:
             session = Session(membership, await open_connection(membership, ignore, state=state), ignore)

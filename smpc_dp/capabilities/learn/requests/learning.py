@@ -194,7 +194,7 @@ async def run_learner(
             on_step=report,
         )
         if state.saves:
-            saved = SavedSteps(membership.name, state.progress, of_model, counter, averagers)
+            saved = SavedSteps(membership.name, state.progress, of_model.strip(), counter, averagers)
             context = replace(context, progress=saved)
         learned = await parameters.learner.run(context, data)
         left = None
