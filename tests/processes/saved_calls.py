@@ -98,10 +98,8 @@ def main() -> None:
         wanted.setdefault(kind, got["alice"])
         went_on = all(one == wanted[kind] for one in got.values())
         stopped += not went_on
-        print(
-            f"seed {seed} ({kind}): killed {dict(ended.kills)}, {resumed} resumed: {went_on or got}",
-            flush=True,
-        )
+        became = f"{resumed} resumed" if went_on else f"stopped: {got}"
+        print(f"seed {seed} ({kind}): killed {dict(ended.kills)}: {became}", flush=True)
         shutil.rmtree(folder)
     print(f"{chosen.runs - stopped} of {chosen.runs} went on")
     sys.exit(int(stopped > 0))
