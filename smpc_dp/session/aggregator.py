@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -370,7 +370,7 @@ class RequestServer:
                 for hello in askers.take_late():
                     self._refuse_early(hello, operations, lacking, askers.enough)
             some = askers.opened or early or timer.connecting or self._is_endless
-            if not (some or any(map(self._pool.is_live, names))):
+            if not (some or any(map(self._pool.is_live, names))) and not await self._returned(drive, missing):
                 left = requested.group is None or not any(map(self._pool.is_live, self._pool.connections))
                 return None if number > 1 and left else []
             until = min(timer.pause(), askers.until)
@@ -389,6 +389,15 @@ class RequestServer:
             self.beside = BESIDE.get(step) if requested.group is None else None
         # Events that came before the request began, and were not processed, count as well.
         return [*held, *early]
+
+    async def _returned(self, drive: Drive, missing: Callable[[], Collection[str]]) -> bool:
+        """Wait, where runs are saved, for a party whose connection is lost; return whether one is back."""
+        names = self._requested(drive.request).names
+        if not (self._state.saves and any(map(self._pool.is_cut, names))):
+            return False
+        returned = await self._pool.gather(names, 1)
+        self._pool.awaited.begin(drive.request, drive.run.step, missing)
+        return returned
 
     def following(self, number: int) -> int:
         """Return the next request; of an endless wait the latest one that enough for a run have reached.
@@ -473,8 +482,22 @@ class RequestServer:
 
     @property
     def progress(self) -> Progress:
-        """Results of the requests of the regression that is under way."""
+        """Results of the requests of the call that is under way, where it takes several."""
         return self._state.progress
+
+    @property
+    def first(self) -> int:
+        """The first request that this process serves."""
+        return self._state.first_request()
+
+    async def skip(self, number: int, group: Membership) -> None:
+        """Pass over a group's request that an earlier process has served.
+
+        The last one stays for those who come back.
+        """
+        self._groups[number] = group
+        if number == self.first - 1:
+            await asyncio.to_thread(self.resume_earlier, self.first)
 
     def span(self, requests: int | None) -> tuple[int, int]:
         """Return the first request that this process serves, and the last one, 0 without an end.

@@ -333,16 +333,19 @@ class AggregatorConnection(Connection):
     ) -> tuple[Outcome, Receipt | None]:
         """See `Connection.run`; a lost connection is opened anew if a `label` is given, or runs are saved."""
         member = membership or self.membership
-        may_reconnect = label is not None or self.state.saves
+        is_planned = label is None
+        may_reconnect = not is_planned or self.state.saves
         reconnect = self.reconnect if may_reconnect and self._endpoint is not None else None
         logged = member.parameters if member.parameters.is_logged else None
         # A run without a log must not replace the stored state of the session log.
         scope = member.context(request).scope
         retained = None if logged is None else StoredRun(member.runs_seen, scope)
         seen = NOTHING_SEEN if retained is None else retained.seen
-        run = await self.saved(self._party(member, request, operation, ring_vector, seen), ring_vector)
+        # A learner's vector may be drawn anew until it is released.
+        compared = None if is_planned else ring_vector
+        run = await self.saved(self._party(member, request, operation, ring_vector, seen), compared)
         # The run forgets the vector, once it is masked.
-        del ring_vector
+        del ring_vector, compared
         self.followed = None
         own = OwnRequest.of(member, request, operation, label)
         seconds = hello_seconds(self._timeouts, before), PATIENCE * self._timeouts.step
@@ -354,7 +357,7 @@ class AggregatorConnection(Connection):
             self.followed = run.state.followed
         return run.result, receipt
 
-    async def saved(self, run: Run[Any], given: NDArray[Any]) -> Run[Any]:
+    async def saved(self, run: Run[Any], given: NDArray[Any] | None) -> Run[Any]:
         """Return a party's role as it is saved; arguments and errors as of `SessionState.party_run`."""
         run, self.resumed = await asyncio.to_thread(self.state.party_run, run, given)
         return run

@@ -271,9 +271,10 @@ class SavedSessionState(SessionState):
         """See `SessionState.charge_to`."""
         self._ledger, self._event, self._counts, self._once = ledger, event, counts, once
 
-    def party_run(self, run: Run[Any], given: NDArray[Any]) -> tuple[Run[Any], bool]:
+    def party_run(self, run: Run[Any], given: NDArray[Any] | None) -> tuple[Run[Any], bool]:
         """See `SessionState.party_run`."""
-        saving = self._saving(Codec.of_party(run.role), run.member.context.request, given.tobytes())
+        content = b"" if given is None else given.tobytes()
+        saving = self._saving(Codec.of_party(run.role), run.member.context.request, content)
         row = self._row(run)
         if row is None:
             self._check_not_begun(run.member.context.request)

@@ -528,11 +528,11 @@ class Session:
         """Run the request of a registered task; arguments as of its `request`."""
         from smpc_dp.session.tasks import find_task
 
-        asked = find_task(task)
-        if self._state.saves and not asked.is_saved:
+        found = find_task(task)
+        if self._state.saves and not found.is_saved:
             reason = f"a request for '{task}' is not saved yet"
             raise ConfigError.at("state", reason, ConfigCheck.UNSUPPORTED)
-        return await asked.request(self._requests, *arguments, **named)
+        return await found.request(self._requests, *arguments, **named)
 
     def compare(self, tree: Mapping[str, Any], structure: str, bounds: Bounds | None = None) -> str:
         """Return the path in which a tree differs from the structure that others ask for, in words.
@@ -604,9 +604,10 @@ async def connect(
             `wss://host/path`. Proxies are those of `HTTPS_PROXY` and `NO_PROXY`.
         state: a folder of this party's own, made if it is missing, in no backup: after the process ended at
             any point, the same program goes on in its request and in the session. For sums and averages by
-            secagg and gopa through an aggregator. Each call then has a `label` or a `number`, by which it is
-            known again; `resumed` of the result says that an earlier process began it. docs/guides/restore.md
-            has an example.
+            secagg and gopa through an aggregator, statistics of pairs beside them, statistics of records, and
+            learners whose whole state is a model and a step. Each call but `learn` then has a `label` or a
+            `number`, by which it is known again; `resumed` of the result says that an earlier process began
+            it. docs/guides/restore.md has examples.
         counter: a folder that nothing ever sets back, outside of `state`, which exists. Without it a process
             that ends after the first attestation of a request is lost from that request.
 

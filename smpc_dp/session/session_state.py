@@ -129,11 +129,11 @@ class SessionState:
     def party_run(
         self,
         run: Run[Any],
-        given: NDArray[Any],  # noqa: ARG002 - of saved runs
+        given: NDArray[Any] | None,  # noqa: ARG002 - of saved runs
     ) -> tuple[Run[Any], bool]:
         """Return the role of a party with its input as it is saved, and whether it goes on with a saved run.
 
-        Raises LostRunError.
+        Until the release a run goes on with the same input alone; None: with any. Raises LostRunError.
         """
         return run, False
 

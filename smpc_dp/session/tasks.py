@@ -134,6 +134,8 @@ class Task:
         is_saved: whether its requests go on with a state after the process of a member has ended.
         refused, refusal: options of `smpc-dp run` and `smpc-dp party` that do not apply, and why.
         refused_together: those that besides do not apply to `smpc-dp run`, which reads all inputs.
+        is_saved: whether its requests can go on after the process of a member has ended, in sessions that are
+            saved.
         without_ledgers: why parties cannot do without; "" where they can.
         agreed: keys of a result that are the same for all who have one.
         on_leaving: what a report says of losses; "" for nothing.

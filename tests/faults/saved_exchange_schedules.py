@@ -74,8 +74,8 @@ class CrashingExchanges(Crashing):
         asked, involved = request_of(parameters(), EDGES[number - 1])
         return membership.of_group(asked, tuple(self.simulated.parties[party] for party in involved))
 
-    async def _serve(self, name: str) -> None:
-        membership, state = self.simulated.membership(name, self.folder), self._state(name)
+    async def serve(self, name: str) -> None:
+        membership, state = self.simulated.membership(name, self.folder), self.state(name)
         first = state.first_request()
         try:
             logs = log_folder(membership, self.folder / "session.toml", None)
@@ -93,7 +93,7 @@ class CrashingExchanges(Crashing):
             state.close()
 
     async def _compute(self, name: str) -> None:
-        membership, state = self.simulated.membership(name, self.folder), self._state(name)
+        membership, state = self.simulated.membership(name, self.folder), self.state(name)
         ledger, connection = Ledger.open(self.ledger(name)), None
         got, own = self.results.setdefault(name, []), self.simulated.parties.index(name)
         try:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 import pytest
@@ -142,12 +142,15 @@ class Crashing:
     """The members of one run.
 
     Attributes:
+        with_counter: whether they have counters.
         crashes: that are left: at which message, of whom, and for how many seconds it is down.
         writes: as `crashes`, of who makes a write; whether it is made before the crash, in the place of a
             name.
         down: the members that have crashed, and for how long.
         crashed: how often each has.
     """
+
+    with_counter: ClassVar[bool] = True
 
     simulated: SimulatedSession
     folder: Path
@@ -224,17 +227,19 @@ class Crashing:
         """Return the path of a party's ledger."""
         return self.folder / f"{name}.ledger"
 
-    def _state(self, name: str) -> SavedSessionState:
+    def state(self, name: str) -> SavedSessionState:
+        """Open the folders of a member."""
+        membership, folder = self.simulated.membership(name, self.folder), self.folder / "states" / name
+        if not self.with_counter:
+            return SavedSessionState(membership, folder)
         counter = self.folder / "counters" / name
         counter.mkdir(parents=True, exist_ok=True)
-        return SavedSessionState(
-            self.simulated.membership(name, self.folder), self.folder / "states" / name, counter
-        )
+        return SavedSessionState(membership, folder, counter)
 
     async def member(self, name: str) -> None:
         """Let a member take part, in as many processes as it needs."""
         while True:
-            work = self._serve(name) if name == AGGREGATOR else self._compute(name)
+            work = self.serve(name) if name == AGGREGATOR else self._compute(name)
             self.tasks[name] = asyncio.ensure_future(work)
             await asyncio.gather(self.tasks[name], return_exceptions=True)
             if name not in self.down:
@@ -243,8 +248,9 @@ class Crashing:
             await asyncio.sleep(self.down[name])
             del self.down[name]
 
-    async def _serve(self, name: str) -> None:
-        membership, state = self.simulated.membership(name, self.folder), self._state(name)
+    async def serve(self, name: str) -> None:
+        """Serve all requests as the aggregator, in one process."""
+        membership, state = self.simulated.membership(name, self.folder), self.state(name)
         try:
             logs = log_folder(membership, self.folder / "session.toml", None)
             opening = open_aggregator(membership, logs=logs, is_endless=True, state=state)
@@ -253,7 +259,7 @@ class Crashing:
             state.close()
 
     async def _compute(self, name: str) -> None:
-        membership, state = self.simulated.membership(name, self.folder), self._state(name)
+        membership, state = self.simulated.membership(name, self.folder), self.state(name)
         ledger = Ledger.open(self.ledger(name)) if self.ledger(name).exists() else None
         session: Session | None = None
         try:

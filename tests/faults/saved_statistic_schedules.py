@@ -32,7 +32,7 @@ from tests.faults.saved_session_schedules import NOISY, Crashing, Kind
 
 PARTNERS, EPSILON = 2, 4.0
 LABELS = ("first", "sum", "second")
-KIND = Kind("secagg", (NOISY | {"total": "unchecked"},), 260, 60)
+KIND = Kind("secagg", (NOISY | {"total": "unchecked"},), 450, 70, 4)
 # Seconds of simulated time between two looks at a queue.
 LOOK = 0.25
 
@@ -68,7 +68,7 @@ class CrashingStatistics(Crashing):
         """Raise AssertionError unless no pair was begun twice, and all have the same results, charged."""
         shown = f"{self.crashed}: {self.results}"
         assert max(self.begun.values(), default=0) <= 1, shown
-        assert len(self.results) == sums.PARTIES, shown
+        assert len(self.results) == KIND.parties, shown
         first = next(iter(self.results.values()))
         assert len(first) == len(LABELS), shown
         assert all(got == first for got in self.results.values()), shown

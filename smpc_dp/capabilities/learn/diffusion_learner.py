@@ -375,6 +375,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             clip=1.0 if self.clip is None and self.epsilon is not None else self.clip,
             scales=True,
             on_step=context.on_step,
+            progress=context.progress,
         )
         outcome = await diffuse_in_groups(
             run,

@@ -17,7 +17,7 @@ from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
 from smpc_dp.capabilities.pairs.kernels.named import requested_kernel
 from smpc_dp.capabilities.pairs.requests.evaluation import Evaluations
 from smpc_dp.capabilities.pairs.requests.pairwise import Conduit, Keep, drive, run_role
-from smpc_dp.capabilities.pairs.requests.relay import HAS_LEFT, RelayedChannel, Tunnel
+from smpc_dp.capabilities.pairs.requests.relay import HAS_LEFT, LOST, RelayedChannel, Tunnel
 from smpc_dp.capabilities.pairs.statistics.compiled import operation_of, plan_statistic
 from smpc_dp.capabilities.pairs.ustatistic.messages import (
     CONVICTION,
@@ -161,11 +161,14 @@ class PairRounds(AggregatorWaits):
         evaluations: Evaluations,
         timeouts: Timeouts,
         reconnect: Callable[[], Awaitable[None]] | None = None,
+        *,
+        is_resumed: bool = False,
     ) -> None:
-        """`reconnect`: as of `AggregatorWaits`, of a run that is saved."""
+        """`reconnect`: as of `AggregatorWaits`, of a run that is saved; `is_resumed`: whether it goes on."""
         super().__init__(hello_seconds(timeouts), PATIENCE * timeouts.step, reconnect=reconnect)
         self._run = run
         self._pairs = PairWire(run.member)
+        self._pairs.is_lossy = is_resumed
         self._identity = identity
         self._plan = requested.plan
         self._codes = requested.codes
@@ -231,6 +234,7 @@ class PairRounds(AggregatorWaits):
         """See `AggregatorWaits._resume`; the pairs under way, and those that follow, have failed."""
         if drive.connections.is_live(peer):
             return
+        self._pairs.is_lossy = True
         if self._is_evaluating:
             self._is_evaluating = False
             self._hang_up("the connection is lost")
@@ -333,14 +337,19 @@ class PairRounds(AggregatorWaits):
                 context = self._pairs.context(run_id, matching, garbler, evaluator)
                 connection = SealedConnection(context, self._identity, SystemRandomness())
                 aggregator = self._pairs.aggregator
-                self._relayed[matching] = RelayedChannel(peer, aggregator, matching, connection, give)
+                self._relayed[matching] = RelayedChannel(
+                    peer, aggregator, matching, connection, give, is_lossy=self._pairs.is_lossy
+                )
             else:
                 self._halts[matching] = Halt()
 
-    def _deliver(self, matching: int, content: bytes) -> None:
-        """Take a message of the aggregator's role in the evaluation of a matching."""
-        if (tunnel := self._tunnels.get(matching)) is not None:
-            tunnel.deliver(content)
+    def _deliver(self, matching: int, content: bytes | None) -> None:
+        """Take a message of the aggregator's role in a matching's evaluation; None: one before is lost."""
+        if (tunnel := self._tunnels.get(matching)) is None:
+            return
+        tunnel.deliver(content)
+        if content is None:
+            self._end_pair(matching, TimeoutFault({tunnel.partner}, "pair", LOST))
 
     def _deliver_relayed(self, message: Relay | RelayEnd) -> None:
         """Take a relayed frame, or the end of a pair."""
@@ -459,7 +468,8 @@ async def estimate(
     run = await connection.saved(made, requested.codes)
     # Over a new connection a saved run alone goes on once it has begun.
     reconnect = connection.reconnect if connection.state.saves else None
-    rounds = PairRounds(run, identity, requested, evaluations, membership.session.timeouts, reconnect)
+    timeouts, is_resumed = membership.session.timeouts, connection.resumed
+    rounds = PairRounds(run, identity, requested, evaluations, timeouts, reconnect, is_resumed=is_resumed)
     charge = partial(charge_run, ledger, event, request)
     options: dict[str, Any] = {"charge": charge, "retained": retained}
     try:

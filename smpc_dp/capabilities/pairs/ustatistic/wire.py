@@ -23,7 +23,13 @@ class PairWire:
     """Counts the messages of each evaluation between a party and the aggregator, each way.
 
     Frames for a partner go the same way; a `SealedConnection` counts them.
+
+    Attributes:
+        is_lossy: whether messages of the aggregator may have been lost with an earlier connection of this
+            party, or an earlier process.
     """
+
+    is_lossy = False
 
     def __init__(self, member: Member[Any]) -> None:
         self._member = member
@@ -45,13 +51,15 @@ class PairWire:
         self._sent[matching] += 1
         return self._member.write(run_id, m.PAIR, m.Pair(matching, number, content))
 
-    def open_pair(self, run_id: bytes, envelope: Envelope) -> tuple[int, bytes]:
-        """Return matching and content of a message of the aggregator.
+    def open_pair(self, run_id: bytes, envelope: Envelope) -> tuple[int, bytes | None]:
+        """Return matching and content of a message of the aggregator; None where one before it was lost.
 
         Raises PeerFault for an unexpected one.
         """
         message = self._open(run_id, envelope, m.Pair)
         expected = self._received[message.matching]
+        if self.is_lossy and message.number > expected:
+            return message.matching, None
         if message.number != expected:
             raise self._refuse(
                 f"sent message {message.number} of a pair where {expected} is due", Check.OUT_OF_SEQUENCE
