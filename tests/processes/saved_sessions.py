@@ -154,9 +154,7 @@ class Members:
     def create(self, parties: tuple[str, ...]) -> Path:
         """Write the session file and the keys."""
         named = "secagg" if self.kind in ("checked", "exact", "noisy") else "gopa"
-        return create_local_session(
-            self.folder, parties, KINDS[self.kind], protocol=named, timeouts=TIMEOUTS
-        )
+        return create_local_session(self.folder, parties, KINDS[self.kind], protocol=named, timeouts=TIMEOUTS)
 
     def ledger(self, name: str) -> Path:
         return self.folder / f"{name}.ledger"
