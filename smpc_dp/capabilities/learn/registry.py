@@ -86,13 +86,15 @@ def unsaved_learner(parameters: Mapping[str, object]) -> str:
     """
     name = parameters.get("learner")
     kind = LEARNERS.get(name, object) if isinstance(name, str) else object
-    if issubclass(kind, SgdSettings) or (issubclass(kind, Diffusion) and "group" in parameters):
+    if issubclass(kind, SgdSettings):
+        return ""
+    if issubclass(kind, Diffusion) and ("group" in parameters or parameters.get("noise") == "none"):
         return ""
     learner = f"the learner {shown(name)}"
     if issubclass(kind, DualAveragingGroups):
         return f"{learner} keeps the average of its models beside the model"
     if name in LEARNERS:
-        return f"{learner} sends messages between parties: its state is more than a model and a step"
+        return f"{learner} draws noise itself, or sends messages: it has more than a model and a step"
     return f"{learner} of another package is not saved"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.engine.averaging import Averaging
@@ -23,6 +24,10 @@ def _aggregator(*arguments: Any, **named: Any) -> Run[Any]:
     return states.aggregator(*arguments, **named)
 
 
+def _unsaved(_parameters: Mapping[str, object], _planned: Any) -> str:
+    return ""
+
+
 def _tables() -> Roles:
     from smpc_dp.session.exchange import states
 
@@ -35,6 +40,7 @@ PROTOCOLS = (
         versions={},
         party=_party,
         aggregator=_aggregator,
+        unsaved=_unsaved,
         averaging=Averaging(),
         tables={"exchange": _tables},
         vectors=("exchange",),

@@ -26,6 +26,7 @@ from smpc_dp.capabilities.learn.exchanges import (
     weight_edges,
 )
 from smpc_dp.capabilities.learn.requests.averaging import LearnerRequests
+from smpc_dp.capabilities.learn.requests.saved_steps import Tally
 from smpc_dp.errors import SmpcError
 from smpc_dp.session.charging import Raised, charge_run
 from smpc_dp.session.connection import Connection
@@ -94,9 +95,25 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
         self._ledger = charged
         self._whole = whole
         self._charged = False
-        self._last = 0
+        self._last = self._taken = 0
         self._own = self._names.index(membership.name)
         self._participations = exchanging.participation_counter(self.parties)
+
+    @property
+    def tally(self) -> Tally:
+        """What it has counted so far."""
+        return Tally(self._taken, self._last, 0, 0)
+
+    def restore(self, tally: Tally) -> None:
+        """Count on from what an earlier process has counted."""
+        self._count(tally.participations)
+        self._last = tally.last
+
+    def _count(self, times: int = 1) -> None:
+        """Count vectors that the party sends; raise PrivacyError beyond the plan."""
+        for _ in range(times):
+            self._participations.count(self.here)
+        self._taken += times
 
     @property
     def here(self) -> Parties:
@@ -118,7 +135,7 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
         before, self._last = number - self._last - 1, number
         sends = edges is None or self._own in edges
         if sends:
-            self._participations.count(self.here)
+            self._count()
         parameters, name, state = membership.parameters, membership.name, self._connection.state
         scope = membership.context(number).scope
         try:

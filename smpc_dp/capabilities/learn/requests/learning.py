@@ -194,7 +194,8 @@ async def run_learner(
             on_step=report,
         )
         if state.saves:
-            saved = SavedSteps(membership.name, state.progress, of_model.strip(), counter, averagers)
+            asking = [*averagers, *([] if exchange is None else [exchange])]
+            saved = SavedSteps(membership.name, state.progress, of_model.strip(), counter, asking)
             context = replace(context, progress=saved)
         learned = await parameters.learner.run(context, data)
         left = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -20,9 +20,6 @@ from smpc_dp.engine.saved_inbox import SavedError
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.session.progress import Progress
 from smpc_dp.session.requests import Counter
-
-if TYPE_CHECKING:
-    from smpc_dp.capabilities.learn.requests.averaging import PartyAverager
 
 
 class _Array(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -47,6 +44,15 @@ class Tally(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     last: int
     averages: int
     checked: int
+
+
+class Tallied(Protocol):
+    """Interface of what makes requests of a learner's party."""
+
+    @property
+    def tally(self) -> Tally: ...
+
+    def restore(self, tally: Tally) -> None: ...
 
 
 class StoredAverage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -106,7 +112,7 @@ class SavedSteps:
     """
 
     def __init__(
-        self, name: str, progress: Progress, model: str, counter: Counter, averagers: Sequence[PartyAverager]
+        self, name: str, progress: Progress, model: str, counter: Counter, averagers: Sequence[Tallied]
     ) -> None:
         """`model`: fingerprint of a caller's own model; raises ConfigError if another one was begun with."""
         self._progress, self._counter, self._averagers = progress, counter, averagers
