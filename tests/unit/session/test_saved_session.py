@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.capabilities.pairs.ustatistic.messages import HELLO
 from smpc_dp.cli.saved_members import SavedMembers
 from smpc_dp.engine.codec import Codec
 from smpc_dp.engine.counter import FileCounter
@@ -26,9 +27,11 @@ from smpc_dp.engine.keyring import KeyRing
 from smpc_dp.engine.phases.parameters import CheckableParameters
 from smpc_dp.engine.registry import make_aggregator, make_party
 from smpc_dp.engine.saved import SavedRun
+from smpc_dp.engine.saved_collector import SavedCollection
 from smpc_dp.engine.seal import ATTESTED
 from smpc_dp.engine.store import Row, Store
 from smpc_dp.errors import Check, Code, ConfigError, LocalError, PeerFault, PrivacyError
+from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.secagg.requests.vector_task import VectorTask
 from smpc_dp.secagg.states import PARTY
@@ -39,6 +42,7 @@ from smpc_dp.session.saved_session import OWNER, SavedSessionState
 from smpc_dp.session.session_file import load_session
 from smpc_dp.session.session_state import LostRunError, check_can_save
 from smpc_dp.session.stored_requests import Requests
+from smpc_dp.session.tasks import find_task
 from smpc_dp.wire.abort import TEXTS
 from tests import command
 from tests.faults.saved_session_schedules import without_syncs
@@ -229,9 +233,7 @@ def test_a_charge_is_counted_once(member: Membership, folders: dict[str, Any]) -
 
 def test_a_release_is_charged_to_the_ledger_once(tmp_path: Path, folders: dict[str, Any]) -> None:
     member = Membership.load(create_local_session(tmp_path, PARTIES, NOISY), "alice")
-    ledger = Ledger.create(
-        tmp_path / "l", party="alice", dataset="d", relation="substitution", epsilon=99.0, delta=1e-3
-    )
+    ledger = ledger_of(tmp_path)
     state = SavedSessionState(member, **folders)
     state.charge_to(ledger, member.event)
     saving = state._saving(Codec.of_party(PARTY), 1)
@@ -267,6 +269,73 @@ def test_a_command_of_an_aggregator_goes_on_with_what_is_left(path: Path, folder
     third.skip_to(7)
     third.close()
     assert SavedSessionState(member, **folders).first_request() == 7
+
+
+def statistic(path: Path, number: int) -> Any:
+    """Return the role of an aggregator in a request for a statistic of pairs."""
+    member = Membership.load(path, "aggregator", role="aggregator")
+    board = MemoryBoard("")
+    return find_task("pairs").aggregator(member.context(number), member, board, ())
+
+
+def test_an_aggregator_knows_what_a_saved_request_is_for(path: Path, folders: dict[str, Any]) -> None:
+    """Of the last two requests, before it makes their roles."""
+    member = Membership.load(path, "aggregator", role="aggregator")
+    state = SavedSessionState(member, **folders)
+    for number in range(1, 5):
+        run = serving(member, number) if number == 2 else statistic(path, number)
+        state.begin_collection(run)
+        state.end_collection(number)
+    state.close()
+    again = SavedSessionState(member, **folders)
+    assert [again.beside(number) for number in range(1, 6)] == ["", "", HELLO, HELLO, ""]
+    assert isinstance(again.restored_collection(statistic(path, 4)), SavedCollection)
+    with pytest.raises(LocalError, match="begun with other terms, or for another question"):
+        again.restored_collection(serving(member, 4))
+
+
+def test_a_request_that_has_no_state_may_be_for_something_else(path: Path, folders: dict[str, Any]) -> None:
+    """The process ended after it had noted what parties asked for, and before the first state."""
+    member = Membership.load(path, "aggregator", role="aggregator")
+    state = SavedSessionState(member, **folders)
+    state._requests.begin(member.session.digest, 1, "")
+    state.number = 1
+    state._keep_beside(1, HELLO)
+    state.close()
+    again = SavedSessionState(member, **folders)
+    assert again.beside(1) == HELLO
+    assert again.restored_collection(statistic(path, 1)) is None
+    again.begin_collection(serving(member, 1))
+    assert again.beside(1) == ""
+
+
+def test_a_release_beside_the_sums_is_not_one_of_the_budget(tmp_path: Path, folders: dict[str, Any]) -> None:
+    member = Membership.load(create_local_session(tmp_path, PARTIES, NOISY), "alice")
+    ledger = ledger_of(tmp_path)
+    state = SavedSessionState(member, **folders)
+    state.charge_to(ledger, member.event, counts=False)
+    assert state._saving(Codec.of_party(PARTY), 1).charge(bytes(32), b"digest") is not None
+    assert (len(ledger.entries()), state.charged) == (1, 0)
+
+
+def test_a_release_of_all_requests_is_charged_with_the_first(tmp_path: Path, folders: dict[str, Any]) -> None:
+    """Also by the process that sends it again, and by no process for a later one."""
+    member = Membership.load(create_local_session(tmp_path, PARTIES, NOISY), "alice")
+    ledger = ledger_of(tmp_path)
+    for number in (2, 2, 3):
+        state = SavedSessionState(member, **folders)
+        state.charge_to(ledger, member.event, counts=False, once=True)
+        receipt = state._saving(Codec.of_party(PARTY), number).charge(bytes([number] * 32), b"digest")
+        assert (receipt is None) == (number == 3)
+        state.close()
+    assert len(ledger.entries()) == 1
+
+
+def ledger_of(folder: Path) -> Ledger:
+    """Return a new ledger of a party."""
+    return Ledger.create(
+        folder / "l", party="alice", dataset="d", relation="substitution", epsilon=99.0, delta=1e-3
+    )
 
 
 # Folders
@@ -701,7 +770,6 @@ def test_a_full_disk_loses_nothing(
 @pytest.mark.parametrize(
     ("protocol", "given", "why"),
     [
-        ("secagg", RECORDS, "statistics of records are not saved yet"),
         ("gopa", RECORDS, "statistics of records are not saved yet"),
     ],
 )
@@ -821,7 +889,6 @@ async def test_a_command_with_a_state_joins_the_request_that_is_shown(
     ("options", "text"),
     [
         (["--counter", "c"], "--counter is for --state"),
-        (["--state", "s", "--statistic", "collision", "--epsilon", "1"], "--state is for sums and averages"),
     ],
 )
 def test_options_of_a_state_go_together(path: Path, options: list[str], text: str) -> None:
