@@ -398,8 +398,8 @@ class AggregatorConnection(Connection):
             # Who is at another request is told which one; it has begun none.
             if self.state.saves and not isinstance(error, OtherRequestError):
                 released, unreleased = in_result
-                said = released if cast("SavedRun[Any]", run).has_released else unreleased
-                error.args = (f"{error}; {said}",)
+                outcome = released if cast("SavedRun[Any]", run).has_released else unreleased
+                error.args = (f"{error}; {outcome}",)
             raise
         finally:
             scope = run.member.context.scope

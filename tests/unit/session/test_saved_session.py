@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import smpc_dp
-from smpc_dp.capabilities.pairs.ustatistic.messages import HELLO
 from smpc_dp.cli.saved_members import SavedMembers
 from smpc_dp.engine.codec import Codec
 from smpc_dp.engine.counter import FileCounter
@@ -27,11 +26,9 @@ from smpc_dp.engine.keyring import KeyRing
 from smpc_dp.engine.phases.parameters import CheckableParameters
 from smpc_dp.engine.registry import make_aggregator, make_party
 from smpc_dp.engine.saved import SavedRun
-from smpc_dp.engine.saved_collector import SavedCollection
 from smpc_dp.engine.seal import ATTESTED
 from smpc_dp.engine.store import Row, Store
 from smpc_dp.errors import Check, Code, ConfigError, LocalError, PeerFault, PrivacyError
-from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.secagg.requests.vector_task import VectorTask
 from smpc_dp.secagg.states import PARTY
@@ -42,7 +39,6 @@ from smpc_dp.session.saved_session import OWNER, SavedSessionState
 from smpc_dp.session.session_file import load_session
 from smpc_dp.session.session_state import LostRunError, check_can_save
 from smpc_dp.session.stored_requests import Requests
-from smpc_dp.session.tasks import find_task
 from smpc_dp.wire.abort import TEXTS
 from tests import command
 from tests.faults.saved_session_schedules import without_syncs
@@ -269,44 +265,6 @@ def test_a_command_of_an_aggregator_goes_on_with_what_is_left(path: Path, folder
     third.skip_to(7)
     third.close()
     assert SavedSessionState(member, **folders).first_request() == 7
-
-
-def statistic(path: Path, number: int) -> Any:
-    """Return the role of an aggregator in a request for a statistic of pairs."""
-    member = Membership.load(path, "aggregator", role="aggregator")
-    board = MemoryBoard("")
-    return find_task("pairs").aggregator(member.context(number), member, board, ())
-
-
-def test_an_aggregator_knows_what_a_saved_request_is_for(path: Path, folders: dict[str, Any]) -> None:
-    """Of the last two requests, before it makes their roles."""
-    member = Membership.load(path, "aggregator", role="aggregator")
-    state = SavedSessionState(member, **folders)
-    for number in range(1, 5):
-        run = serving(member, number) if number == 2 else statistic(path, number)
-        state.begin_collection(run)
-        state.end_collection(number)
-    state.close()
-    again = SavedSessionState(member, **folders)
-    assert [again.beside(number) for number in range(1, 6)] == ["", "", HELLO, HELLO, ""]
-    assert isinstance(again.restored_collection(statistic(path, 4)), SavedCollection)
-    with pytest.raises(LocalError, match="begun with other terms, or for another question"):
-        again.restored_collection(serving(member, 4))
-
-
-def test_a_request_that_has_no_state_may_be_for_something_else(path: Path, folders: dict[str, Any]) -> None:
-    """The process ended after it had noted what parties asked for, and before the first state."""
-    member = Membership.load(path, "aggregator", role="aggregator")
-    state = SavedSessionState(member, **folders)
-    state._requests.begin(member.session.digest, 1, "")
-    state.number = 1
-    state._keep_beside(1, HELLO)
-    state.close()
-    again = SavedSessionState(member, **folders)
-    assert again.beside(1) == HELLO
-    assert again.restored_collection(statistic(path, 1)) is None
-    again.begin_collection(serving(member, 1))
-    assert again.beside(1) == ""
 
 
 def test_a_release_beside_the_sums_is_not_one_of_the_budget(tmp_path: Path, folders: dict[str, Any]) -> None:

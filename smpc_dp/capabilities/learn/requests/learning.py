@@ -194,8 +194,8 @@ async def run_learner(
             on_step=report,
         )
         if state.saves:
-            asking = [*averagers, *([] if exchange is None else [exchange])]
-            saved = SavedSteps(membership.name, state.progress, of_model.strip(), counter, asking)
+            tallied = [*averagers, *([] if exchange is None else [exchange])]
+            saved = SavedSteps(membership.name, state.progress, of_model.strip(), counter, tallied)
             context = replace(context, progress=saved)
         learned = await parameters.learner.run(context, data)
         left = None

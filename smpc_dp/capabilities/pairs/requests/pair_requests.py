@@ -191,8 +191,8 @@ async def request_statistic(  # noqa: PLR0913 - as of `Session.pairwise`
                 covert=PAIR_COPIES if covert is None else covert,
             )
         )
-    mark = "" if public_label is None else str(public_label)
-    await requests.begin(" ".join(part for part in ("pairs", label, mark, requested.operation) if part))
+    own = [label, "" if public_label is None else str(public_label)]
+    await requests.begin(" ".join(["pairs", *filter(None, own), requested.operation]))
     aggregator = cast("AggregatorConnection", requests.connection)
     with requests.noting_others():
         result = await estimate(requested, aggregator, requests.number, evaluations, requests.ledger)
