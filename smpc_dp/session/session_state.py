@@ -119,7 +119,8 @@ class SessionState:
     def party_run(self, run: Run[Any], vector: RingVector | None) -> tuple[Run[Any], bool]:  # noqa: ARG002
         """Return the role of a party with a vector as it is saved, and whether it goes on with a saved run.
 
-        Until the release a run goes on with the same vector alone; None: with any. Raises LostRunError.
+        Until the release a run goes on with the same vector alone. None: it is not compared, and the one of
+        the run counts. Raises LostRunError.
         """
         return run, False
 

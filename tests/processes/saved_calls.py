@@ -16,14 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import smpc_dp
 from smpc_dp.capabilities.learn.requests import learning
 from smpc_dp.errors import SmpcError
 from smpc_dp.records import fit, step_sums  # noqa: F401 - loaded before the members are forked
 from smpc_dp.session.local import create_local_session
-from tests.faults.saved_call_schedules import FIT, OWN
+from tests.faults.saved_call_schedules import FIT, OWN, START
 from tests.processes.saved_sessions import NAMES, TIMEOUTS, Ended, Members, kill_some
 from tests.unit.records.test_fit import hospital
 
@@ -59,7 +57,7 @@ class Calling(Members):
                 result: Any
                 if self.kind == "learner":
                     point = float(PARTIES.index(name))
-                    result = await session.learn(point, model=np.ones(2), gradient=lambda at, of: at - of)
+                    result = await session.learn(point, model=START, gradient=lambda at, of: at - of)
                     value = [result.values.tobytes().hex(), result.done.tolist(), list(result.failures)]
                 else:
                     table = hospital(PARTIES.index(name), 50)
