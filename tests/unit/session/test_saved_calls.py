@@ -16,8 +16,11 @@ import pytest
 
 from smpc_dp.capabilities.learn.averager import Averaged
 from smpc_dp.capabilities.learn.requests.averaging import LearnerRequests, PartyAverager
-from smpc_dp.capabilities.learn.requests.saved_steps import SavedSteps, StoredAverage, Tally
+from smpc_dp.capabilities.learn.requests.saved_averages import StoredAverage, Tally
+from smpc_dp.capabilities.learn.requests.saved_steps import SavedSteps
 from smpc_dp.capabilities.learn.step_progress import TakenSteps
+from smpc_dp.cli.saved_members import SavedMembers
+from smpc_dp.engine.registry import make_party
 from smpc_dp.errors import Check, ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.records.parameters import SteppedRecordParameters
 from smpc_dp.records.requests.record_steps import begin_steps
@@ -31,7 +34,7 @@ from smpc_dp.session.requests import Counter
 from smpc_dp.session.saved_session import PROGRESS, SavedSessionState
 from smpc_dp.session.session_file import load_session
 from smpc_dp.session.session_state import LostRunError, check_can_save
-from tests.faults.saved_call_schedules import FIT, OWN, Learning, played
+from tests.faults.saved_call_schedules import FIT
 from tests.faults.saved_session_schedules import without_syncs
 from tests.unit.learn.test_simulated_learn import REPORTS
 from tests.unit.records.test_fit import hospital
@@ -139,11 +142,9 @@ def requests_of(state: SavedSessionState) -> Any:
     )
 
 
-def open_run(state: SavedSessionState, number: int, label: str) -> None:
+def open_run(state: SavedSessionState, number: int, label: str, path: Path | None = None) -> None:
     """Begin the run of a request, whose first state is saved."""
-    from smpc_dp.engine.registry import make_party
-
-    member = Membership.load(state.folder.parent / "session.toml", "alice")
+    member = Membership.load(path or state.folder.parent / "session.toml", "alice")
     operation = f"statistics {label}"
     state.begin_call(number, operation, chosen=True)
     vector = np.zeros(member.parameters.shape, member.encoding.dtype)
@@ -371,50 +372,6 @@ async def test_an_aggregator_passes_over_what_was_served(tmp_path: Path) -> None
     assert again.failures == {3: "too few"}
 
 
-# Whole sessions, in simulated time
-
-
-def test_a_function_is_called_for_no_earlier_step(tmp_path: Path) -> None:
-    """And where the vector of the step is stored, what it gives is not used: all models are one."""
-    calls: list[str] = []
-
-    class Counting(Learning):
-        def gradient(self, party: str, model: Any, data: float) -> Any:
-            # As of a minibatch: no call gives what another one gave.
-            calls.append(party)
-            return model - data + 0.125 * len(calls)
-
-    whole = played(Counting, "learn", OWN, tmp_path / "whole", [])
-    assert [len(got) for got in whole.results.values()] == [1] * 3
-    in_all, calls[:] = len(calls), []
-    victim = whole.simulated.parties[1]
-    for number in range(whole.sent // 2, whole.sent, whole.sent // 5):
-        calls.clear()
-        run = played(Counting, "learn", OWN, tmp_path / str(number), [(number, victim, 1.0)])
-        models = {one.values.tobytes() for one in run.learned.values()}
-        assert len(models) == 1, (number, run.learned)
-        assert run.crashed[victim] == 1
-        assert in_all <= len(calls) <= in_all + 1, number
-        assert {name for name, one in run.learned.items() if one.resumed} == {victim}
-
-
-def test_without_a_counter_a_learner_leaves_an_average_out(tmp_path: Path) -> None:
-    class Uncounted(Learning):
-        with_counter = False
-
-    whole = played(Uncounted, "learn", OWN, tmp_path / "whole", [])
-    victim, lost = whole.simulated.parties[1], 0
-    for number in (whole.sent * 2 // 7, whole.sent // 2):
-        run = played(Uncounted, "learn", OWN, tmp_path / str(number), [(number, victim, 1.0)])
-        learned = run.learned[victim]
-        assert run.crashed[victim] == 1
-        lost += len(learned.failures)
-        assert all("is not restored without a counter" in failure for failure in learned.failures)
-        # The models of all are one again, after the next average of models.
-        assert len({one.values.tobytes() for one in run.learned.values()}) == 1
-    assert lost
-
-
 # Sessions
 
 
@@ -447,3 +404,24 @@ def test_servers_are_refused_by_name(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, given, protocol="learn")
     with pytest.raises(ConfigError, match="averages by 'mpyc' are not saved yet"):
         check_can_save(load_session(path))
+
+
+def test_members_of_a_run_join_the_first_request_of_a_call(tmp_path: Path, member: Membership) -> None:
+    media = (tmp_path / "states", tmp_path / "counters")
+
+    def number(path: Path) -> object:
+        return SavedMembers(load_session(path), path, None, *media).options("alice")["--number"]
+
+    path = tmp_path / "session.toml"
+    assert number(path) == 1
+    state = SavedSessionState(member, media[0] / "alice", media[1] / "alice")
+    begin_steps(requests_of(state), 1, "", STEPS)
+    open_run(state, 1, "", path)
+    state.progress.add(1, StepSums(bytes(8), (0,), 0).encode())
+    open_run(state, 2, "", path)
+    state.close()
+    assert number(path) == 1
+    learning = create_local_session(tmp_path / "learn", PARTIES, SGD, protocol="learn")
+    media = (tmp_path / "states of learners", tmp_path / "counters of learners")
+    # A plan numbers its requests.
+    assert number(learning) is None

@@ -689,19 +689,7 @@ def test_a_full_disk_loses_nothing(
 
 @pytest.mark.parametrize(
     ("protocol", "given", "why"),
-    [
-        ("gopa", NOISY, "'gopa' is not saved yet"),
-        (
-            "secagg",
-            {
-                "epsilon": 1.0,
-                "delta": 1e-6,
-                "records": {"max_rows": 9, "columns": {"age": {"lower": 0, "upper": 99}}},
-                "ask": ["mean(age)"],
-            },
-            "statistics of records are not saved yet",
-        ),
-    ],
+    [("gopa", NOISY, "'gopa' is not saved yet")],
 )
 async def test_other_sessions_refuse_a_state_by_name(
     tmp_path: Path, protocol: str, given: dict[str, object], why: str

@@ -194,7 +194,8 @@ async def run_learner(
             on_step=report,
         )
         if state.saves:
-            saved = SavedSteps(membership.name, state.progress, of_model.strip(), counter, averagers)
+            named = membership.name, state.progress, of_model.strip()
+            saved = await asyncio.to_thread(SavedSteps, *named, counter, averagers)
             context = replace(context, progress=saved)
         learned = await parameters.learner.run(context, data)
         left = None
