@@ -331,6 +331,8 @@ class Session:
     ) -> Learned:
         """Run the learner of a session with protocol "learn"; all parties call this, once.
 
+        With a state the same call of a process that is started again goes on in the step that was under way.
+
         Args:
             data: this party's points: a table, shape (points, columns), the label last; a path of one; or,
                 where the session file has `columns`, a CSV or Parquet file with a header, a pandas table, a

@@ -92,7 +92,10 @@ class SessionState:
         return self.following(self.number)
 
     def is_open(self, number: int, scope: bytes = b"") -> bool:  # noqa: ARG002 - of saved runs
-        """Tell whether the run of a request is saved, and is not over; `scope`: of a learner's group."""
+        """Tell whether the run of a request is saved, and is not over.
+
+        `scope`: of a learner's group; by default that of the last call.
+        """
         return False
 
     def begin_call(self, number: int, operation: str, *, chosen: bool, scope: bytes = b"") -> int:  # noqa: ARG002

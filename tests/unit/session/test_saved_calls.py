@@ -16,13 +16,13 @@ import pytest
 
 from smpc_dp.capabilities.learn.averager import Averaged
 from smpc_dp.capabilities.learn.requests.averaging import LearnerRequests, PartyAverager
+from smpc_dp.capabilities.learn.requests.learning import learn_parameters
 from smpc_dp.capabilities.learn.requests.saved_averages import StoredAverage, Tally
 from smpc_dp.capabilities.learn.requests.saved_steps import SavedSteps
 from smpc_dp.capabilities.learn.step_progress import TakenSteps
 from smpc_dp.cli.saved_members import SavedMembers
 from smpc_dp.engine.registry import make_party
 from smpc_dp.errors import Check, ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.records.parameters import SteppedRecordParameters
 from smpc_dp.records.requests.record_steps import begin_steps
 from smpc_dp.records.requests.served_steps import ServedSteps
 from smpc_dp.records.step_sums import StepSums
@@ -236,7 +236,7 @@ def test_a_ledger_needs_what_is_left_of_a_call(reopened: Callable[[], SavedSessi
 
 
 def test_an_aggregator_knows_the_parameters_of_the_next_step(tmp_path: Path, member: Membership) -> None:
-    first = cast("SteppedRecordParameters", member.parameters)
+    first: Any = member.parameters
     rows = read_table(hospital(1, 200), first.schema, party="alice")
     outcome: Any = SimpleNamespace(
         total=first.request.vector(rows),
@@ -330,7 +330,8 @@ async def test_a_party_uses_what_it_has_and_refuses_what_was_set_back(tmp_path: 
     member = Membership.load(path, "alice")
     state = SavedSessionState(member, tmp_path / "state")
     connection: Any = SimpleNamespace(membership=member, state=state)
-    averaging = member.session.checked_parameters.mix
+    averaging = learn_parameters(member).mix
+    assert averaging is not None
 
     def averager() -> PartyAverager:
         return PartyAverager(connection, averaging, Counter(), "mix", "mix", None, lambda _event: None)
@@ -345,6 +346,30 @@ async def test_a_party_uses_what_it_has_and_refuses_what_was_set_back(tmp_path: 
     state.progress.keep(b"")
     with pytest.raises(LocalError, match="the result of request 1, which is over, is not there"):
         await averager().average(vector)
+
+
+def test_the_run_of_a_group_is_open_until_it_is_over(tmp_path: Path) -> None:
+    """A member that is told to stop says no goodbye within it, and its state is removed when it has ended."""
+    path = create_local_session(tmp_path, PARTIES, SGD, protocol="learn")
+    session = Membership.load(path, "alice")
+    planned = learn_parameters(session).mix
+    assert planned is not None
+    group = session.of_group(planned.parameters(3), PARTIES)
+    context = group.context(1, "mix")
+    state = SavedSessionState(session, tmp_path / "state")
+    state.begin_call(1, "mix", chosen=True, scope=context.scope)
+    vector = np.zeros(group.parameters.shape, group.encoding.dtype)
+    state.party_run(make_party(context, group.parameters, group.identity, vector), None)
+    assert context.scope != session.session.digest
+    assert state.end_session()
+    # Another vector is not refused: the stored one counts.
+    vector = vector + 1
+    run, resumed = state.party_run(make_party(context, group.parameters, group.identity, vector), None)
+    assert not resumed
+    assert not run.state.vector.any()
+    state.begin_call(2, "average", chosen=True, scope=context.scope)
+    assert state._attempts() == []
+    state.close()
 
 
 async def test_an_aggregator_passes_over_what_was_served(tmp_path: Path) -> None:
