@@ -18,12 +18,12 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", [*PLAYED])
 @pytest.mark.parametrize(
-    ("first", "runs"), [(1, 4), pytest.param(1001, 200, marks=[pytest.mark.long, pytest.mark.slow])]
+    ("first", "runs"), [(1, 3), pytest.param(1001, 200, marks=[pytest.mark.long, pytest.mark.slow])]
 )
 def test_calls_of_several_requests_go_on(kind: str, first: int, runs: int, tmp_path: Path) -> None:
     """To the answers, and bit for bit to the models, of sessions without crashes."""
     play, crashed = PLAYED[kind], 0
-    kinds = len(LEARNERS)
+    kinds = len(LEARNERS) if kind == "learner" else 1
     whole: dict[int, object] = {}
     for seed in range(first, first + runs):
         # One seed of each learner is one of its members and their inputs.
@@ -50,7 +50,7 @@ def test_a_function_is_called_for_no_earlier_step(tmp_path: Path) -> None:
     assert [len(got) for got in whole.results.values()] == [1] * 3
     in_all, calls[:] = len(calls), []
     victim = whole.simulated.parties[1]
-    for number in range(whole.sent // 2, whole.sent, whole.sent // 5):
+    for number in range(whole.sent // 2, whole.sent, whole.sent // 3):
         calls.clear()
         run = played(Counting, "learn", OWN, tmp_path / str(number), [(number, victim, 1.0)])
         models = {one.values.tobytes() for one in run.learned.values()}
@@ -65,13 +65,9 @@ def test_without_a_counter_a_learner_leaves_an_average_out(tmp_path: Path) -> No
         with_counter = False
 
     whole = played(Uncounted, "learn", OWN, tmp_path / "whole", [])
-    victim, lost = whole.simulated.parties[1], 0
-    for number in (whole.sent * 2 // 7, whole.sent // 2):
-        run = played(Uncounted, "learn", OWN, tmp_path / str(number), [(number, victim, 1.0)])
-        learned = run.learned[victim]
-        assert run.crashed[victim] == 1
-        lost += len(learned.failures)
-        assert all("is not restored without a counter" in failure for failure in learned.failures)
-        # The models of all are one again, after the next average of models.
-        assert len({one.values.tobytes() for one in run.learned.values()}) == 1
-    assert lost
+    victim = whole.simulated.parties[1]
+    run = played(Uncounted, "learn", OWN, tmp_path / "crashed", [(whole.sent // 2, victim, 1.0)])
+    [failure] = run.learned[victim].failures
+    assert "is not restored without a counter" in failure
+    # The models of all are one again, after the next average of models.
+    assert len({one.values.tobytes() for one in run.learned.values()}) == 1
