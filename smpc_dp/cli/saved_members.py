@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.session.member import Membership, default_key
@@ -53,7 +53,8 @@ class SavedMembers:
             if "--number" in task_of(session).refused:
                 return
             parties = [opened[name] for name in session.roster.party_names]
-            self.number = _joined([*opened.values()], parties, session.checked_parameters.steps)
+            checked: Any = session.checked_parameters
+            self.number = _joined([*opened.values()], parties, checked.steps)
             if self._aggregator is not None:
                 opened[self._aggregator].skip_to(self.number)
         finally:

@@ -341,7 +341,7 @@ class AggregatorConnection(Connection):
         scope = member.context(request).scope
         retained = None if logged is None else StoredRun(member.runs_seen, scope)
         seen = NOTHING_SEEN if retained is None else retained.seen
-        # A learner's vector may be drawn anew until it is released.
+        # A learner may have drawn it anew: the stored one counts.
         compared = None if is_planned else ring_vector
         run = await self.saved(self._party(member, request, operation, ring_vector, seen), compared)
         # The run forgets the vector, once it is masked.

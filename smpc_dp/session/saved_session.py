@@ -112,6 +112,8 @@ class SavedSessionState(SessionState):
         self.folder, self.answers = Path(folder), answers
         self.counter_folder = None if counter is None else Path(counter)
         self._member, self._scope = membership.name, membership.session.digest
+        # Of the group of a learner's newest request, or the session's.
+        self._newest_scope = self._scope
         self._ledger: Ledger | None = None
         self._event: Callable[[], Event] = membership.event
         self._counts, self._once = True, False
@@ -222,15 +224,16 @@ class SavedSessionState(SessionState):
 
     def is_open(self, number: int, scope: bytes = b"") -> bool:
         """See `SessionState.is_open`."""
-        row = self._store.find(scope or self._scope, number, self._member)
+        row = self._store.find(scope or self._newest_scope, number, self._member)
         return row is not None and not row.position.flags & OVER
 
     def begin_call(self, number: int, operation: str, *, chosen: bool, scope: bytes = b"") -> int:
         """See `SessionState.begin_call`; the number is durable when this returns."""
         newest = self.number
+        self._newest_scope = scope or self._scope
         if number < newest:
             raise self._conflict(f"request {number} was given up, or answered: the newest is {newest}")
-        row = self._store.find(scope or self._scope, newest, self._member) if newest else None
+        row = self._store.find(self._newest_scope, newest, self._member) if newest else None
         if number == newest and operation == self.operation:
             if row is None and not self.is_under_way:
                 raise self._conflict(f"request {number} was answered, and its result is not there any more")

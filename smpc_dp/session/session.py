@@ -331,6 +331,8 @@ class Session:
     ) -> Learned:
         """Run the learner of a session with protocol "learn"; all parties call this, once.
 
+        With a state the same call of a process that is started again goes on in the step that was under way.
+
         Args:
             data: this party's points: a table, shape (points, columns), the label last; a path of one; or,
                 where the session file has `columns`, a CSV or Parquet file with a header, a pandas table, a
@@ -528,11 +530,11 @@ class Session:
         """Run the request of a registered task; arguments as of its `request`."""
         from smpc_dp.session.tasks import find_task
 
-        found = find_task(task)
-        if self._state.saves and not found.is_saved:
+        asked = find_task(task)
+        if self._state.saves and not asked.is_saved:
             reason = f"a request for '{task}' is not saved yet"
             raise ConfigError.at("state", reason, ConfigCheck.UNSUPPORTED)
-        return await found.request(self._requests, *arguments, **named)
+        return await asked.request(self._requests, *arguments, **named)
 
     def compare(self, tree: Mapping[str, Any], structure: str, bounds: Bounds | None = None) -> str:
         """Return the path in which a tree differs from the structure that others ask for, in words.

@@ -94,7 +94,10 @@ class SessionState:
         return self.following(self.number)
 
     def is_open(self, number: int, scope: bytes = b"") -> bool:  # noqa: ARG002 - of saved runs
-        """Tell whether the run of a request is saved, and is not over; `scope`: of a learner's group."""
+        """Tell whether the run of a request is saved, and is not over.
+
+        `scope`: of a learner's group; by default that of the last call.
+        """
         return False
 
     def begin_call(self, number: int, operation: str, *, chosen: bool, scope: bytes = b"") -> int:  # noqa: ARG002
@@ -133,7 +136,8 @@ class SessionState:
     ) -> tuple[Run[Any], bool]:
         """Return the role of a party with its input as it is saved, and whether it goes on with a saved run.
 
-        Until the release a run goes on with the same input alone; None: with any. Raises LostRunError.
+        Until the release a run goes on with the same input alone. None: it is not compared, and the one of
+        the run counts. Raises LostRunError.
         """
         return run, False
 

@@ -52,6 +52,7 @@ OWN: dict[str, object] = {
     "clip": 9.0,
     **UNCHECKED,
 }
+START = np.array([0.3, -1.7])
 # Exact: noise is drawn anew in a run that is begun anew.
 LEARNERS: tuple[dict[str, object], ...] = (
     OWN,
@@ -94,7 +95,7 @@ class Learning(Crashing):
         number = self.simulated.parties.index(session.party)
         if self.simulated.session.parameters.get("model") == "own":
             gradient = partial(self.gradient, session.party)
-            learned = await session.learn(float(number), model=np.ones(2), gradient=gradient)
+            learned = await session.learn(float(number), model=START, gradient=gradient)
         else:
             learned = await session.learn(np.array([[0.5 * number, number % 2], [1.0, 1.0 - number % 2]]))
         self.learned[session.party] = learned

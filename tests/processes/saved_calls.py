@@ -16,14 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import smpc_dp
 from smpc_dp.capabilities.learn.requests import learning
 from smpc_dp.errors import SmpcError
 from smpc_dp.records import fit, step_sums  # noqa: F401 - loaded before the members are forked
 from smpc_dp.session.local import create_local_session
-from tests.faults.saved_call_schedules import FIT, OWN
+from tests.faults.saved_call_schedules import FIT, OWN, START
 from tests.processes.saved_sessions import NAMES, TIMEOUTS, Ended, Members, kill_some
 from tests.unit.records.test_fit import hospital
 
@@ -59,7 +57,7 @@ class Calling(Members):
                 result: Any
                 if self.kind == "learner":
                     point = float(PARTIES.index(name))
-                    result = await session.learn(point, model=np.ones(2), gradient=lambda at, of: at - of)
+                    result = await session.learn(point, model=START, gradient=lambda at, of: at - of)
                     value = [result.values.tobytes().hex(), result.done.tolist(), list(result.failures)]
                 else:
                     table = hospital(PARTIES.index(name), 50)
@@ -71,10 +69,10 @@ class Calling(Members):
             os.write(written, json.dumps({"error": f"{type(error).__name__}: {error}"}).encode() + b"\n")
 
 
-def play(seed: int, folder: Path, kind: str, *, kills: bool = True) -> Ended:
-    """Play one run; return what became of it."""
+def play(seed: int, folder: Path, kind: str, span: float = SPAN) -> Ended:
+    """Play one run, with kills within so many seconds; return what became of it."""
     ended = Ended(seed, kind, PARTIES, 1)
-    kill_some(Calling(folder, ended, counter=True), ended, random.Random(seed), SPAN if kills else 0.0)
+    kill_some(Calling(folder, ended, counter=True), ended, random.Random(seed), span)
     return ended
 
 
@@ -88,11 +86,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--span", type=float, default=SPAN, help="seconds within which members are killed")
     chosen = parser.parse_args()
     stopped, wanted = 0, dict[str, Any]()
     for seed in range(chosen.first, chosen.first + chosen.runs):
         folder, kind = Path(tempfile.mkdtemp()), [*CALLS][seed % len(CALLS)]
-        ended = play(seed, folder, kind)
+        ended = play(seed, folder, kind, chosen.span)
         got = values(ended)
         resumed = sum(one.get("resumed", False) for lines in ended.results.values() for one in lines)
         wanted.setdefault(kind, got["alice"])

@@ -57,7 +57,7 @@ def test_sessions_go_on_though_members_are_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "runs", [4, pytest.param(40, marks=[pytest.mark.long, pytest.mark.slow])], ids=["few", "many"]
+    "runs", [2, pytest.param(40, marks=[pytest.mark.long, pytest.mark.slow])], ids=["few", "many"]
 )
 def test_calls_of_several_requests_go_on_though_members_are_killed(runs: int) -> None:
     """A regression by steps, and a learner whose model is the same bit for bit."""

@@ -87,7 +87,7 @@ async def request_statistics(
         raise later from None
     finally:
         # Numbers of all steps are used up: others may still be at a later one of this call.
-        requests.number = call.last
+        requests.number = max(requests.number, call.last)
     return replace(result, resumed=result.resumed or call.resumed)
 
 

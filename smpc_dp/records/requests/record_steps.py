@@ -43,7 +43,7 @@ class StepsOfCall:
 
     def take(self, number: int) -> None:
         """Take the number of a request, if `begin_steps` has not."""
-        if self._state.saves or number > self.first:
+        if number > self.first or (self._state.saves and self.first < self.last):
             self.requests.take(number, self.label)
 
     def keep(self, number: int, sums: StepSums) -> None:

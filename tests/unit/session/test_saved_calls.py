@@ -16,13 +16,17 @@ import pytest
 
 from smpc_dp.capabilities.learn.averager import Averaged
 from smpc_dp.capabilities.learn.requests.averaging import LearnerRequests, PartyAverager
-from smpc_dp.capabilities.learn.requests.saved_steps import SavedSteps, StoredAverage, Tally
+from smpc_dp.capabilities.learn.requests.learning import learn_parameters
+from smpc_dp.capabilities.learn.requests.saved_averages import StoredAverage, Tally
+from smpc_dp.capabilities.learn.requests.saved_steps import SavedSteps
 from smpc_dp.capabilities.learn.step_progress import TakenSteps
+from smpc_dp.cli.saved_members import SavedMembers
+from smpc_dp.engine.registry import make_party
 from smpc_dp.errors import Check, ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.records.parameters import SteppedRecordParameters
 from smpc_dp.records.requests.record_steps import begin_steps
 from smpc_dp.records.requests.served_steps import ServedSteps
 from smpc_dp.records.step_sums import StepSums
+from smpc_dp.records.table import read_table
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import Membership
 from smpc_dp.session.progress import Progress, SavedProgress
@@ -30,9 +34,10 @@ from smpc_dp.session.requests import Counter
 from smpc_dp.session.saved_session import PROGRESS, SavedSessionState
 from smpc_dp.session.session_file import load_session
 from smpc_dp.session.session_state import LostRunError, check_can_save
-from tests.faults.saved_call_schedules import FIT, OWN, Learning, played
+from tests.faults.saved_call_schedules import FIT
 from tests.faults.saved_session_schedules import without_syncs
 from tests.unit.learn.test_simulated_learn import REPORTS
+from tests.unit.records.test_fit import hospital
 
 PARTIES = ("alice", "bob", "carol")
 STEPS = 3
@@ -137,11 +142,9 @@ def requests_of(state: SavedSessionState) -> Any:
     )
 
 
-def open_run(state: SavedSessionState, number: int, label: str) -> None:
+def open_run(state: SavedSessionState, number: int, label: str, path: Path | None = None) -> None:
     """Begin the run of a request, whose first state is saved."""
-    from smpc_dp.engine.registry import make_party
-
-    member = Membership.load(state.folder.parent / "session.toml", "alice")
+    member = Membership.load(path or state.folder.parent / "session.toml", "alice")
     operation = f"statistics {label}"
     state.begin_call(number, operation, chosen=True)
     vector = np.zeros(member.parameters.shape, member.encoding.dtype)
@@ -233,10 +236,10 @@ def test_a_ledger_needs_what_is_left_of_a_call(reopened: Callable[[], SavedSessi
 
 
 def test_an_aggregator_knows_the_parameters_of_the_next_step(tmp_path: Path, member: Membership) -> None:
-    first = cast("SteppedRecordParameters", member.parameters)
-    length = first.request.length
+    first: Any = member.parameters
+    rows = read_table(hospital(1, 200), first.schema, party="alice")
     outcome: Any = SimpleNamespace(
-        total=np.arange(1, length + 1) * 1000,
+        total=first.request.vector(rows),
         survivors=PARTIES,
         absent=(),
         faults=(),
@@ -327,7 +330,8 @@ async def test_a_party_uses_what_it_has_and_refuses_what_was_set_back(tmp_path: 
     member = Membership.load(path, "alice")
     state = SavedSessionState(member, tmp_path / "state")
     connection: Any = SimpleNamespace(membership=member, state=state)
-    averaging = member.session.checked_parameters.mix
+    averaging = learn_parameters(member).mix
+    assert averaging is not None
 
     def averager() -> PartyAverager:
         return PartyAverager(connection, averaging, Counter(), "mix", "mix", None, lambda _event: None)
@@ -342,6 +346,30 @@ async def test_a_party_uses_what_it_has_and_refuses_what_was_set_back(tmp_path: 
     state.progress.keep(b"")
     with pytest.raises(LocalError, match="the result of request 1, which is over, is not there"):
         await averager().average(vector)
+
+
+def test_the_run_of_a_group_is_open_until_it_is_over(tmp_path: Path) -> None:
+    """A member that is told to stop says no goodbye within it, and its state is removed when it has ended."""
+    path = create_local_session(tmp_path, PARTIES, SGD, protocol="learn")
+    session = Membership.load(path, "alice")
+    planned = learn_parameters(session).mix
+    assert planned is not None
+    group = session.of_group(planned.parameters(3), PARTIES)
+    context = group.context(1, "mix")
+    state = SavedSessionState(session, tmp_path / "state")
+    state.begin_call(1, "mix", chosen=True, scope=context.scope)
+    vector = np.zeros(group.parameters.shape, group.encoding.dtype)
+    state.party_run(make_party(context, group.parameters, group.identity, vector), None)
+    assert context.scope != session.session.digest
+    assert state.end_session()
+    # Another vector is not refused: the stored one counts.
+    vector = vector + 1
+    run, resumed = state.party_run(make_party(context, group.parameters, group.identity, vector), None)
+    assert not resumed
+    assert not run.state.vector.any()
+    state.begin_call(2, "average", chosen=True, scope=context.scope)
+    assert state._attempts() == []
+    state.close()
 
 
 async def test_an_aggregator_passes_over_what_was_served(tmp_path: Path) -> None:
@@ -367,48 +395,6 @@ async def test_an_aggregator_passes_over_what_was_served(tmp_path: Path) -> None
         await again.serve(number, None, PARTIES)
     assert (served, passed) == ([1, 2, 3, 4], [1, 2, 3])
     assert again.failures == {3: "too few"}
-
-
-# Whole sessions, in simulated time
-
-
-def test_a_function_is_called_for_no_earlier_step(tmp_path: Path) -> None:
-    """And what it gives once the vector is stored is not used: all models are one."""
-    calls: list[str] = []
-
-    class Counting(Learning):
-        def gradient(self, party: str, model: Any, data: float) -> Any:
-            # As of a minibatch: no call gives what another one gave.
-            calls.append(party)
-            return model - data + 0.125 * len(calls)
-
-    whole = played(Counting, "learn", OWN, tmp_path / "whole", [])
-    assert [len(got) for got in whole.results.values()] == [1] * 3
-    in_all, calls[:] = len(calls), []
-    victim = whole.simulated.parties[1]
-    for number in range(whole.sent // 2, whole.sent, whole.sent // 7):
-        calls.clear()
-        run = played(Counting, "learn", OWN, tmp_path / str(number), [(number, victim, 1.0)])
-        models = {one.values.tobytes() for one in run.learned.values()}
-        assert len(models) == 1, (number, run.learned)
-        assert run.crashed[victim] == 1
-        assert in_all <= len(calls) <= in_all + 1, number
-        assert {name for name, one in run.learned.items() if one.resumed} == {victim}
-
-
-def test_without_a_counter_a_learner_leaves_an_average_out(tmp_path: Path) -> None:
-    class Uncounted(Learning):
-        with_counter = False
-
-    whole = played(Uncounted, "learn", OWN, tmp_path / "whole", [])
-    victim, lost = whole.simulated.parties[1], 0
-    for number in range(2, whole.sent, whole.sent // 6):
-        run = played(Uncounted, "learn", OWN, tmp_path / str(number), [(number, victim, 1.0)])
-        learned = run.learned[victim]
-        lost += learned.done[0] < STEPS
-        assert len(learned.failures) <= 1
-        assert all("without a counter" in failure for failure in learned.failures)
-    assert lost
 
 
 # Sessions
@@ -443,3 +429,24 @@ def test_servers_are_refused_by_name(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, given, protocol="learn")
     with pytest.raises(ConfigError, match="averages by 'mpyc' are not saved yet"):
         check_can_save(load_session(path))
+
+
+def test_members_of_a_run_join_the_first_request_of_a_call(tmp_path: Path, member: Membership) -> None:
+    media = (tmp_path / "states", tmp_path / "counters")
+
+    def number(path: Path) -> object:
+        return SavedMembers(load_session(path), path, None, *media).options("alice")["--number"]
+
+    path = tmp_path / "session.toml"
+    assert number(path) == 1
+    state = SavedSessionState(member, media[0] / "alice", media[1] / "alice")
+    begin_steps(requests_of(state), 1, "", STEPS)
+    open_run(state, 1, "", path)
+    state.progress.add(1, StepSums(bytes(8), (0,), 0).encode())
+    open_run(state, 2, "", path)
+    state.close()
+    assert number(path) == 1
+    learning = create_local_session(tmp_path / "learn", PARTIES, SGD, protocol="learn")
+    media = (tmp_path / "states of learners", tmp_path / "counters of learners")
+    # A plan numbers its requests.
+    assert number(learning) is None

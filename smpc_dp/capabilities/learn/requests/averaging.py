@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.capabilities.learn.averager import FAILURES, Averaged, Groups, Parties, Rows, check_average
 from smpc_dp.capabilities.learn.methods import PlannedAverages
-from smpc_dp.capabilities.learn.requests.saved_steps import StoredAverage, Tally
+from smpc_dp.capabilities.learn.requests.saved_averages import StoredAverage, Tally
 from smpc_dp.capabilities.learn.requirements import AverageEvidence
 from smpc_dp.engine.result import Outcome, Result
 from smpc_dp.errors import SmpcError, TimeoutFault

@@ -26,7 +26,7 @@ from smpc_dp.capabilities.learn.exchanges import (
     weight_edges,
 )
 from smpc_dp.capabilities.learn.requests.averaging import LearnerRequests
-from smpc_dp.capabilities.learn.requests.saved_steps import Tally
+from smpc_dp.capabilities.learn.requests.saved_averages import Tally
 from smpc_dp.errors import SmpcError
 from smpc_dp.session.charging import Raised, charge_run
 from smpc_dp.session.connection import Connection

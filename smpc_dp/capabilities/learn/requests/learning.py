@@ -195,7 +195,8 @@ async def run_learner(
         )
         if state.saves:
             tallied = [*averagers, *([] if exchange is None else [exchange])]
-            saved = SavedSteps(membership.name, state.progress, of_model.strip(), counter, tallied)
+            named = membership.name, state.progress, of_model.strip()
+            saved = await asyncio.to_thread(SavedSteps, *named, counter, tallied)
             context = replace(context, progress=saved)
         learned = await parameters.learner.run(context, data)
         left = None
