@@ -94,7 +94,7 @@ def unsaved_learner(parameters: Mapping[str, object]) -> str:
     if issubclass(kind, DualAveragingGroups):
         return f"{learner} keeps the average of its models beside the model"
     if name in LEARNERS:
-        return f"{learner} draws noise itself, or sends messages: it has more than a model and a step"
+        return f"{learner} sends messages between parties: its state is more than a model and a step"
     return f"{learner} of another package is not saved"
 
 
