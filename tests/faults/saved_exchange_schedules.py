@@ -132,7 +132,7 @@ class CrashingExchanges(Crashing):
 
     def _received(self, name: str, number: int) -> dict[int, list[float]] | None:
         """Return what a party has received; None where it came after the aggregator's last request."""
-        got = self.results[name][number]
+        got: dict[int, list[float]] | SmpcError = self.results[name][number]
         if not isinstance(got, SmpcError):
             return got
         assert number == len(EDGES) - 1, f"{name}: {got}"

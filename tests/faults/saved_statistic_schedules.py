@@ -20,7 +20,8 @@ import pytest
 
 import smpc_dp
 from smpc_dp.capabilities.pairs.garbled.effects import Send
-from smpc_dp.capabilities.pairs.requests import pair_requests, statistic
+from smpc_dp.capabilities.pairs.requests import pair_requests
+from smpc_dp.capabilities.pairs.requests import statistic as statistic_requests
 from smpc_dp.capabilities.pairs.requests.statistic import PairRounds
 from smpc_dp.capabilities.pairs.ustatistic import pairs
 from smpc_dp.errors import SmpcError, TimeoutFault
@@ -33,6 +34,8 @@ from tests.faults.saved_session_schedules import NOISY, Crashing, Kind
 PARTNERS, EPSILON = 2, 4.0
 LABELS = ("first", "sum", "second")
 KIND = Kind("secagg", (NOISY | {"total": "unchecked"},), 450, 70, 4)
+# What it imports is replaced.
+statistic: Any = statistic_requests
 # Seconds of simulated time between two looks at a queue.
 LOOK = 0.25
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import smpc_dp
-from smpc_dp.capabilities.pairs.requests import statistic
+from smpc_dp.capabilities.pairs.requests import statistic  # noqa: F401 - before the members are forked
 from smpc_dp.errors import SmpcError
 from smpc_dp.logs.store import Store
 from smpc_dp.session.local import create_local_session
@@ -65,7 +65,8 @@ async def call(session: smpc_dp.Session, name: str, label: str) -> dict[str, Any
     try:
         found = await session.pairwise("collision", NAMES.index(name) % 2, 4.0, 2, label=label, covert=0)
     except smpc_dp.TimeoutFault:
-        if not session._requests.connection.live:
+        connection: Any = session._requests.connection
+        if not connection.live:
             raise
         return {"value": None, "survivors": (), "resumed": False}
     head = "" if found.evidence is None or found.evidence.log is None else found.evidence.log.head.hex()
@@ -100,7 +101,7 @@ def audit(folder: Path, request: int, head: str) -> None:
     log = board.with_suffix(".lines")
     with log.open("wb") as out, Store.open(board) as store:
         store.export(out)
-    wanted = {"head": head, "request": request, "session_log": runs}
+    wanted: dict[str, Any] = {"head": head, "request": request, "session_log": runs}
     report = smpc_dp.audit(log, session=folder / "session.toml", **wanted)
     assert report.ok, report.conclusion
     opinion = verify(log, Wanted(report.session, **wanted))
@@ -114,8 +115,6 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=1)
     chosen = parser.parse_args()
     stopped = 0
-    # Loaded before the members are forked.
-    assert statistic.PairRounds
     for seed in range(chosen.first, chosen.first + chosen.runs):
         folder, kind = Path(tempfile.mkdtemp()), [*KINDS][seed % len(KINDS)]
         ended = play(seed, folder, kind)

@@ -112,7 +112,7 @@ async def test_an_aggregator_that_ends_while_pairs_are_evaluated(tmp_path: Path)
                 await reached.wait()
             await session.stop()
             session.serve()
-            ended = await asyncio.gather(*asking, return_exceptions=True)
+            ended: list[Any] = [*await asyncio.gather(*asking, return_exceptions=True)]
             assert len({str(one) for one in ended}) == 1
             for one in ended:
                 assert not isinstance(one, smpc_dp.PeerFault)

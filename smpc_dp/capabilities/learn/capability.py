@@ -99,10 +99,12 @@ def _is_group(session: SessionFile, scope: str) -> bool:
 
 
 def _unsaved(parameters: Mapping[str, object], planned: Any) -> str:
-    from smpc_dp.capabilities.learn.registry import unsaved_learner
+    from smpc_dp.capabilities.learn.registry import sends_models, unsaved_learner
 
     if reason := unsaved_learner(parameters):
         return reason
+    if sends_models(parameters):
+        return ""
     averages = find_protocol(planned.protocol)
     if averages is None or averages.unsaved is None:
         return f"averages by '{planned.protocol}' are not saved yet"

@@ -88,7 +88,7 @@ def unsaved_learner(parameters: Mapping[str, object]) -> str:
     kind = LEARNERS.get(name, object) if isinstance(name, str) else object
     if issubclass(kind, SgdSettings):
         return ""
-    if issubclass(kind, Diffusion) and ("group" in parameters or parameters.get("noise") == "none"):
+    if (issubclass(kind, Diffusion) and "group" in parameters) or sends_models(parameters):
         return ""
     learner = f"the learner {shown(name)}"
     if issubclass(kind, DualAveragingGroups):
@@ -96,6 +96,13 @@ def unsaved_learner(parameters: Mapping[str, object]) -> str:
     if name in LEARNERS:
         return f"{learner} sends messages between parties: its state is more than a model and a step"
     return f"{learner} of another package is not saved"
+
+
+def sends_models(parameters: Mapping[str, object]) -> bool:
+    """Return whether a learner sends its model, without noise, to neighbours; `parameters`: as written."""
+    name = parameters.get("learner")
+    kind = LEARNERS.get(name, object) if isinstance(name, str) else object
+    return issubclass(kind, Diffusion) and "group" not in parameters and parameters.get("noise") == "none"
 
 
 def has_groups(name: object) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.engine.averaging import Averaging
@@ -24,10 +23,6 @@ def _aggregator(*arguments: Any, **named: Any) -> Run[Any]:
     return states.aggregator(*arguments, **named)
 
 
-def _unsaved(_parameters: Mapping[str, object], _planned: Any) -> str:
-    return ""
-
-
 def _tables() -> Roles:
     from smpc_dp.session.exchange import states
 
@@ -40,7 +35,6 @@ PROTOCOLS = (
         versions={},
         party=_party,
         aggregator=_aggregator,
-        unsaved=_unsaved,
         averaging=Averaging(),
         tables={"exchange": _tables},
         vectors=("exchange",),

@@ -407,7 +407,12 @@ async def test_an_aggregator_passes_over_what_was_served(tmp_path: Path) -> None
         ("learn", SGD, ""),
         ("learn", SGD | {"learner": "block-gossip", "group": 3}, ""),
         ("learn", SGD | {"learner": "diffusion", "group": 3}, ""),
-        ("learn", SGD | {"learner": "diffusion", "noise": "none"}, "'diffusion' sends messages"),
+        ("learn", SGD | {"learner": "diffusion", "noise": "none"}, ""),
+        (
+            "learn",
+            SGD | {"learner": "diffusion", "noise": "iid", "epsilon": 1.0},
+            "'diffusion' sends messages",
+        ),
         ("learn", DUAL, "'dual-averaging-groups' keeps the average of its models"),
         ("learn", REPORTS, "'gossip-reports' sends messages between parties"),
         ("learn", SGD | {"averager": {"method": "local"}, "epsilon": 1.0, "delta": 1e-6}, "'exchange'"),

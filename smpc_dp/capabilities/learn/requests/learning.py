@@ -18,7 +18,7 @@ from smpc_dp.capabilities.learn.own import OwnFunctions
 from smpc_dp.capabilities.learn.registry import LearnParameters
 from smpc_dp.capabilities.learn.requests.averaging import LearnerRequests, PartyAverager, ServingAverager
 from smpc_dp.capabilities.learn.requests.exchanging import AggregatorExchange, PartyExchange
-from smpc_dp.capabilities.learn.requests.saved_steps import SavedSteps
+from smpc_dp.capabilities.learn.requests.saved_steps import SavedSteps, Tallied
 from smpc_dp.capabilities.learn.requirements import (
     AverageEvidence,
     Learned,
@@ -194,7 +194,7 @@ async def run_learner(
             on_step=report,
         )
         if state.saves:
-            tallied = [*averagers, *([] if exchange is None else [exchange])]
+            tallied: list[Tallied] = [*averagers, *([] if exchange is None else [exchange])]
             named = membership.name, state.progress, of_model.strip()
             saved = await asyncio.to_thread(SavedSteps, *named, counter, tallied)
             context = replace(context, progress=saved)

@@ -180,8 +180,7 @@ class PairRounds(AggregatorWaits):
         self._halts: dict[int, Halt] = {}
         # Why nobody waits for the partner of a matching any more.
         self._ended: dict[int, TimeoutFault] = {}
-        # Whether this process evaluates: messages of pairs that an earlier one, or another connection, has
-        # begun are not taken.
+        # Whether this process evaluates, over the connection with which it has begun.
         self._is_evaluating = False
         # The matchings that this party counts as failed, and did not evaluate to their end.
         self._unfinished: set[int] = set()
@@ -217,10 +216,12 @@ class PairRounds(AggregatorWaits):
         envelope = inbound.envelope
         if event is None or envelope is None:
             return event
-        if envelope.step in (PAIR, RELAY, RELAY_END) and not self._is_evaluating:
-            return None
         if envelope.step == PAIR:
-            self._deliver(*self._pairs.open_pair(self._run.run_id, envelope))
+            gap = self._pairs.gap_before(self._run.run_id, envelope)
+            if gap is None:
+                self._deliver(*self._pairs.open_pair(self._run.run_id, envelope))
+            else:
+                self._lose(gap)
             return None
         if envelope.step == CONVICTION:
             await asyncio.to_thread(self._take_conviction, envelope)
@@ -343,12 +344,15 @@ class PairRounds(AggregatorWaits):
             else:
                 self._halts[matching] = Halt()
 
-    def _deliver(self, matching: int, content: bytes | None) -> None:
-        """Take a message of the aggregator's role in a matching's evaluation; None: one before is lost."""
-        if (tunnel := self._tunnels.get(matching)) is None:
-            return
-        tunnel.deliver(content)
-        if content is None:
+    def _deliver(self, matching: int, content: bytes) -> None:
+        """Take a message of the aggregator's role in the evaluation of a matching."""
+        if (tunnel := self._tunnels.get(matching)) is not None:
+            tunnel.deliver(content)
+
+    def _lose(self, matching: int) -> None:
+        """End the pair of a matching, of which a message was lost with a connection."""
+        if (tunnel := self._tunnels.get(matching)) is not None:
+            tunnel.deliver(None)
             self._end_pair(matching, TimeoutFault({tunnel.partner}, "pair", LOST))
 
     def _deliver_relayed(self, message: Relay | RelayEnd) -> None:
@@ -479,5 +483,5 @@ async def estimate(
             # Its certificate is stored; how the run ended is the lesser news.
             raise next(iter(rounds.convictions.values())) from error
         raise
-    result = run.result.charged(receipt)
+    result: StatisticResult = run.result.charged(receipt)
     return replace(result, faults=tuple(rounds.issues), resumed=connection.resumed)

@@ -51,15 +51,19 @@ class PairWire:
         self._sent[matching] += 1
         return self._member.write(run_id, m.PAIR, m.Pair(matching, number, content))
 
-    def open_pair(self, run_id: bytes, envelope: Envelope) -> tuple[int, bytes | None]:
-        """Return matching and content of a message of the aggregator; None where one before it was lost.
+    def gap_before(self, run_id: bytes, envelope: Envelope) -> int | None:
+        """Return the matching of a message of the aggregator before which one was lost, None of another."""
+        message = self._open(run_id, envelope, m.Pair)
+        is_late = message.number > self._received[message.matching]
+        return message.matching if self.is_lossy and is_late else None
+
+    def open_pair(self, run_id: bytes, envelope: Envelope) -> tuple[int, bytes]:
+        """Return matching and content of a message of the aggregator.
 
         Raises PeerFault for an unexpected one.
         """
         message = self._open(run_id, envelope, m.Pair)
         expected = self._received[message.matching]
-        if self.is_lossy and message.number > expected:
-            return message.matching, None
         if message.number != expected:
             raise self._refuse(
                 f"sent message {message.number} of a pair where {expected} is due", Check.OUT_OF_SEQUENCE
