@@ -15,7 +15,7 @@ from smpc_dp.logs.keeping import MemoryBoard
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import Membership
 from smpc_dp.session.saved_session import SavedSessionState
-from smpc_dp.session.tasks import find_task
+from smpc_dp.session.tasks import CONVICTING
 from tests.faults.saved_session_schedules import EXACT, without_syncs
 
 
@@ -44,7 +44,7 @@ def statistic(path: Path, number: int) -> Any:
     """Return the role of an aggregator in a request for a statistic of pairs."""
     member = Membership.load(path, "aggregator", role="aggregator")
     board = MemoryBoard("")
-    return find_task("pairs").aggregator(member.context(number), member, board, ())
+    return CONVICTING.find().aggregator(member.context(number), member, board, ())
 
 
 def test_an_aggregator_knows_what_a_saved_request_is_for(path: Path, folders: dict[str, Any]) -> None:
