@@ -166,7 +166,7 @@ def party(
     )
     requested = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
     if requested is not None:
-        _refuse_given(sums, "is for sums")
+        _refuse_given({one: sums[one] for one in sums if one != "--number"}, "is for sums")
         if serves:
             raise typer.BadParameter(f"--statistic is not for '{name}', the {role}")
         requested = requested.marked(public_label)
@@ -189,10 +189,7 @@ def party(
     _refuse_given({option: given[option] for option in given if option in own.refused}, own.refusal)
     problems: list[str] = []
     results: list[Any] = []
-    if requested is None:
-        state = _state_folder(session, loaded, name, state, is_endless=endless, stateless=stateless)
-    else:
-        _refuse_given({"--state": state}, "is for sums and averages")
+    state = _state_folder(session, loaded, name, state, is_endless=endless, stateless=stateless)
     opened = _open_state(session, loaded, name, key, state, counter)
     host = HostMember(
         session, name, vector, key, listen, ledger, board, audit, watch, print_note, web, opened
@@ -207,7 +204,7 @@ def party(
                     report_line(line)
             return None
         if requested is not None:
-            results.append(await statistics.take_part(requested, host, loaded))
+            results.append(await statistics.take_part(requested, host, loaded, number))
             return None
         audited: Report | None = await own.contribute(host, member, sums, results)
         return audited

@@ -97,7 +97,7 @@ def run(
     if own_task.without_ledgers and ledgers is None:
         raise ConfigError.at("--ledgers", own_task.without_ledgers, ConfigCheck.MISSING)
     if statistic is not None:
-        _refuse_given({**sums, "--state": state}, "is for sums, not for --statistic")
+        _refuse_given(sums, "is for sums, not for --statistic")
     else:
         _refuse_given({"--labels": labels}, "is for --statistic")
     wanted = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
@@ -123,7 +123,9 @@ def run(
         if ledgers is not None:
             ended.ledgers = {name: _ledger(ledgers, name) for name in parties}
             _check_ledgers(ledgers, parties)
-            task.check_ledgers(loaded, ended.ledgers)
+            if state is None:
+                # Those of a run that goes on need what is left of it alone, which each party checks.
+                task.check_ledgers(loaded, ended.ledgers)
         _check_addresses(loaded)
         saved = SavedMembers(loaded, session, keys, state, counter)
         with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.session.member import Membership, default_key
 from smpc_dp.session.session_file import SessionFile
 from smpc_dp.session.session_state import check_can_save
+from smpc_dp.session.tasks import task_of
+
+if TYPE_CHECKING:
+    from smpc_dp.session.saved_session import SavedSessionState
 
 
 class SavedMembers:
@@ -15,6 +21,7 @@ class SavedMembers:
 
     Attributes:
         number: of the request: the latest one that is under way at a member, or else the next one of all.
+            None where members number their requests by a plan.
     """
 
     number: int | None = None
@@ -43,8 +50,11 @@ class SavedMembers:
                 key = default_key(path, name) if keys is None else keys / f"{name}.key"
                 member = Membership.load(path, name, key, entry.role, session)
                 opened[name] = SavedSessionState(member, state / name, self._folder(name))
-            under_way = [one.number for one in opened.values() if one.is_under_way]
-            self.number = max(under_way) if under_way else 1 + max(one.number for one in opened.values())
+            if "--number" in task_of(session).refused:
+                return
+            parties = [opened[name] for name in session.roster.party_names]
+            checked: Any = session.checked_parameters
+            self.number = _joined([*opened.values()], parties, checked.steps)
             if self._aggregator is not None:
                 opened[self._aggregator].skip_to(self.number)
         finally:
@@ -68,3 +78,11 @@ class SavedMembers:
         except OSError as error:
             raise LocalError(f"{folder}: cannot make the folder ({error.strerror})") from None
         return folder
+
+
+def _joined(members: Sequence[SavedSessionState], parties: Sequence[SavedSessionState], steps: int) -> int:
+    """Return the request that members join; of calls of so many requests the first one."""
+    if steps > 1:
+        return max(party.following_call("", steps) for party in parties)
+    under_way = [one.number for one in members if one.is_under_way]
+    return max(under_way) if under_way else 1 + max(one.number for one in members)

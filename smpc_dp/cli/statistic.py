@@ -140,13 +140,24 @@ def check_records(statistic: Statistic, files: Mapping[str, Path], labels: Mappi
         statistic.marked(labels.get(name)).read(file)
 
 
-async def take_part(statistic: Statistic, host: HostMember, session: SessionFile) -> StatisticResult:
-    """Check everything of one party, then connect and estimate."""
+async def take_part(
+    statistic: Statistic, host: HostMember, session: SessionFile, number: int | None
+) -> StatisticResult:
+    """Check everything of one party, then connect and estimate.
+
+    `number`: of the request; None: the first one, or with a state that under way, or the next.
+    """
     statistic.check(session)
     record = statistic.read(host.input_file)
+    if number is None and host.state is not None:
+        number = host.state.following(host.state.number)
     async with host.connect() as opened:
         return await opened.pairwise(
-            statistic.kernel, record, public_label=statistic.public_label, **statistic.options
+            statistic.kernel,
+            record,
+            public_label=statistic.public_label,
+            number=number,
+            **statistic.options,
         )
 
 

@@ -194,6 +194,11 @@ class SavedRun(Run[R_co]):
         """Whether the end of the run is on disk."""
         return bool(self._row.position.flags & OVER)
 
+    @property
+    def has_released(self) -> bool:
+        """Whether a message that depends on the input may have been sent."""
+        return bool(self._released)
+
     def _resume_log(self, _lines: Sequence[bytes]) -> None:
         """Go on with the logs of a restored state: of a party there are none."""
 

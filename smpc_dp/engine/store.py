@@ -54,7 +54,7 @@ _APPEND = "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)"
 _ENTRIES = f"SELECT number, sealed FROM inbox WHERE {_MINE} ORDER BY number"  # noqa: S608
 _CLEAR = f"DELETE FROM inbox WHERE {_MINE}"  # noqa: S608
 _REMOVE = f"DELETE FROM states WHERE {_MINE}"  # noqa: S608
-_ATTEMPTS = "SELECT request, attempt FROM states WHERE session = ? AND role = ? ORDER BY request"
+_ATTEMPTS = "SELECT session, request, attempt FROM states WHERE role = ? ORDER BY request"
 
 
 class Row(msgspec.Struct, frozen=True, dict=True):
@@ -181,12 +181,12 @@ class Store:
             rows = connection.execute(_FLAGS, (session, request, role)).fetchall()
         return rows[0][0] if rows else None
 
-    def attempts(self, session: bytes, role: str) -> list[tuple[int, bytes]]:
-        """Return request and name of every attempt of a role in a session, by request."""
+    def attempts(self, role: str) -> list[tuple[bytes, int, bytes]]:
+        """Return session, request and name of every attempt of a role, by request."""
         if not self.path.exists():
             return []
         with self._database.reading() as connection:
-            return list(connection.execute(_ATTEMPTS, (session, role)))
+            return list(connection.execute(_ATTEMPTS, (role,)))
 
     def remove(self, session: bytes, request: int, role: str, attempt: bytes) -> None:
         """Remove the row of an attempt whose request is never restored again, and the entries beside it."""

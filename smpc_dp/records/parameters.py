@@ -168,6 +168,7 @@ class RecordParameters(RequestParameters):
         hide: float | None = None,
         receipt: Receipt | None = None,
         dropped: Dropped | None = None,
+        resumed: bool = False,
     ) -> RecordResult:
         """Return the answers that an outcome gives; `names`: the parties, in the roster's order."""
         numbers = [names.index(name) for name in outcome.survivors]
@@ -176,7 +177,7 @@ class RecordParameters(RequestParameters):
         answers = parameters.answers(
             outcome.total, numbers, level=level, simultaneous=simultaneous, hide=hide
         )
-        return RecordResult.of(outcome, answers, receipt, dropped, hide)
+        return RecordResult.of(outcome, answers, receipt, dropped, hide, resumed=resumed)
 
     def leaving(self, residual_pairs: int) -> Self:  # noqa: ARG002
         """Return the parameters of a sum in which the noise of so many pairs is left."""

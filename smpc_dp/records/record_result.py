@@ -30,6 +30,7 @@ class RecordResult:
             intervals allow for it.
         hide: as it was given, in noise deviations below which counts are hidden; None: the default.
         dropped: what of this party's own rows does not count, for it alone; None for others.
+        resumed: whether an earlier process of this party began the call: what that one gave counts.
     """
 
     task = "records"
@@ -43,6 +44,7 @@ class RecordResult:
     residual_pairs: int = 0
     hide: float | None = None
     dropped: Dropped | None = field(default=None, repr=False)
+    resumed: bool = False
 
     @classmethod
     def of(
@@ -52,6 +54,8 @@ class RecordResult:
         receipt: Receipt | None = None,
         dropped: Dropped | None = None,
         hide: float | None = None,
+        *,
+        resumed: bool = False,
     ) -> RecordResult:
         """Return the result of a request with this outcome and these answers."""
         return cls(
@@ -64,6 +68,7 @@ class RecordResult:
             residual_pairs=0 if outcome.noise is None else outcome.noise.residual_pairs,
             dropped=dropped,
             hide=hide,
+            resumed=resumed,
         )
 
     def __str__(self) -> str:
@@ -71,6 +76,7 @@ class RecordResult:
         lines = [str(self.answers), f"over {present} of {present + absent} parties"]
         lines += [f"without: {', '.join(self.absent)}"] if self.absent else []
         lines += residual_lines(self.residual_pairs)
+        lines += ["resumed: with the rows of an earlier process"] if self.resumed else []
         if self.dropped is not None and self.dropped.beyond_rows:
             lines.append(f"of this party {BEYOND_ROWS}")
         receipt = self.privacy.receipt
@@ -94,6 +100,7 @@ class RecordResult:
             "survivors": list(self.survivors),
             "absent": list(self.absent),
             "residual_pairs": self.residual_pairs,
+            "resumed": self.resumed,
             "faults": list(self.faults),
             "privacy": self.privacy.to_json(),
             "evidence": self.evidence.to_json(),

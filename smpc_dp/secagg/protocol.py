@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from smpc_dp.engine.averaging import Averaging
 from smpc_dp.engine.session_protocol import (
-    RECORDS,
     Roles,
     SessionProtocol,
     corrupt_as_written,
@@ -67,8 +66,8 @@ def _aggregator(context: Context, parameters: SumParameters, *arguments: Any, **
     return run
 
 
-def _unsaved(parameters: Mapping[str, object], _planned: SumParameters) -> str:
-    return "statistics of records are not saved yet" if RECORDS in parameters else ""
+def _unsaved(_parameters: Mapping[str, object], _planned: SumParameters) -> str:
+    return ""
 
 
 def _tables() -> Roles:

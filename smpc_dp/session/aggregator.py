@@ -7,7 +7,7 @@ import contextlib
 import logging
 import math
 import os
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -31,6 +31,7 @@ from smpc_dp.errors import (
 from smpc_dp.logs.audits.served_log import answer, is_log_request
 from smpc_dp.logs.board import BoardFolder
 from smpc_dp.records.record_result import RecordResult
+from smpc_dp.records.requests.served_steps import ServedSteps
 from smpc_dp.session.asked import SUM_HELLO, AskedRequests
 from smpc_dp.session.askers import Askers, needed_parties
 from smpc_dp.session.connection_pool import ConnectionPool, InboundEvent
@@ -42,6 +43,7 @@ from smpc_dp.session.member import Membership, aggregator_name, requests_of
 from smpc_dp.session.opening import open_state
 from smpc_dp.session.operations import HELLOS, Operations, is_hello, leaving_error, small
 from smpc_dp.session.pages import serving_pages
+from smpc_dp.session.progress import Progress
 from smpc_dp.session.session_state import LostRunError, SessionState, StateFolder
 from smpc_dp.session.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
 from smpc_dp.wire.abort import LEAVE, QUIT, TEXTS
@@ -123,13 +125,16 @@ class RequestServer:
         if group is not None:
             self._groups[number] = group
         requested = self._requested(number)
-        self.beside = None
         self._asked.begin(requested.context(number), requested.parameters)
-        first = (number == 1 or (self._is_skipping and self._is_first)) and requested.group is None
+        # After a restart the parties of a group connect again too.
+        first = (number == 1 and requested.group is None) or (
+            self._is_skipping and self._is_first and (requested.group is None or self._state.saves)
+        )
         timer = StepTimer(self._membership.session.timeouts, first, is_endless=self._is_endless)
         await self._heed_certificates()
         await asyncio.to_thread(self._state.keep_exclusions, self._culprits)
-        run = self._role(number)
+        self.beside = self._saved_beside(number)
+        run = self._role(number, self.beside)
         self._drive = Drive(number, run, self._pool, timer, self, self._on_event)
         try:
             resumed = await asyncio.to_thread(self._restored, run)
@@ -139,6 +144,11 @@ class RequestServer:
             return error
         if resumed is not None:
             self._drive.replace(resumed)
+            self.operation = self._state.operation
+        elif self.beside is not None:
+            # Its run was not begun: parties may ask for anything.
+            self.beside = None
+            self._drive = Drive(number, self._role(number), self._pool, timer, self, self._on_event)
         try:
             try:
                 if not await self._run(is_new=resumed is None):
@@ -148,7 +158,8 @@ class RequestServer:
                 await asyncio.to_thread(self._keep_convictions)
         except SmpcError as error:
             is_over = self._drive.saved and self._drive.run.is_over
-            if self._state.saves and isinstance(error, LocalError) and self.beside is None and not is_over:
+            is_served = self.beside is None or self.beside.is_there
+            if self._state.saves and isinstance(error, LocalError) and is_served and not is_over:
                 # What could not be saved is resumed by the next process.
                 raise
             await asyncio.to_thread(self._end, number)
@@ -170,9 +181,16 @@ class RequestServer:
         )
         return outcome
 
-    def _role(self, number: int) -> Run[Any]:
-        """Return the aggregator's role in a request for a sum."""
+    def _saved_beside(self, number: int) -> Beside | None:
+        """Return what a saved request is for, None for one of the session's; it is read before the run is."""
+        return BESIDE.get(self._state.beside(number))
+
+    def _role(self, number: int, beside: Beside | None = None) -> Run[Any]:
+        """Return the aggregator's role in a request for a sum, or beside them."""
         requested = self._requested(number)
+        if beside is not None:
+            context = requested.context(number)
+            return beside.find().aggregator(context, requested, self._board, self._kernels)
         run: Run[Any] = self._make(
             requested.context(number),
             requested.parameters,
@@ -201,11 +219,17 @@ class RequestServer:
         """Whether parties connect to this process before its first request, whatever its number."""
         return self._is_endless or self._state.saves
 
-    def resume_earlier(self, number: int) -> None:
-        """Restore the role in the request before this one, if its state is there, for its result."""
+    def resume_earlier(self, number: int, group: Membership | None = None) -> None:
+        """Restore the role in the request before this one, if its state is there, for its result.
+
+        `group`: the membership of that request, where it is of a group.
+        """
+        if group is not None:
+            self._groups[number - 1] = group
         if number > 1:
             with contextlib.suppress(LostRunError):
-                self._earlier = self._state.restored_collection(self._role(number - 1))
+                earlier = self._role(number - 1, self._saved_beside(number - 1))
+                self._earlier = self._state.restored_collection(earlier)
 
     def _end(self, number: int) -> None:
         """Destroy the states of requests before this one, and keep its role for those who come back."""
@@ -275,25 +299,23 @@ class RequestServer:
         asks = self._drive.run.step in HELLOS
         if asks:
             async with self._drive.outcome():
-                asked = await self._ask(self._drive)
+                asked = await self._ask(self._drive, is_new=is_new)
                 if asked is None:
                     return False
                 held = asked
                 await self._ban_culprits()
         if self.beside is not None and not self.beside.is_there:
-            self._refuse_beside(self.beside, held, "which is not in this installation")
-        if self.beside is not None and self._state.saves:
-            self._refuse_beside(self.beside, held, "which is not saved yet, and this aggregator has a state")
+            self._refuse_beside(self.beside, held)
         if self.beside is not None:
             self._asked.drop()
-            number, timer, member = self._drive.request, self._drive.timer, self._membership
-            task, context = self.beside.find(), member.context(number)
-            run = task.aggregator(context, member, self._board, self._kernels)
-            self._drive = Drive(number, run, self._pool, timer, self, self._on_event)
+            if is_new:
+                number, timer = self._drive.request, self._drive.timer
+                run = self._role(number, self.beside)
+                self._drive = Drive(number, run, self._pool, timer, self, self._on_event)
             self._drive.keep = self._keep_conviction
         drive = self._drive
         if is_new and self._state.saves:
-            drive.replace(await asyncio.to_thread(self._state.begin_collection, drive.run))
+            drive.replace(await asyncio.to_thread(self._state.begin_collection, drive.run, self.operation))
         async with drive.outcome():
             if self.beside is not None:
                 if self._convictions is None:
@@ -318,10 +340,10 @@ class RequestServer:
             drive.timer.step(2 * seconds if self._is_first else seconds)
             self._is_first = False
 
-    async def _ask(self, drive: Drive) -> list[InboundEvent] | None:
+    async def _ask(self, drive: Drive, *, is_new: bool) -> list[InboundEvent] | None:
         """Wait until the operation of a request is clear; return the inbound events that came for it.
 
-        Returns None when no party is left to ask.
+        `is_new`: as of `_run`: what a saved request is for stays. Returns None when no party is left to ask.
         """
         number, timer, requested = drive.request, drive.timer, self._requested(drive.request)
         names = requested.names
@@ -356,7 +378,7 @@ class RequestServer:
             if self.is_stopping and not (operations.heard or askers.opened or early):
                 return None
             some = askers.opened or early or timer.connecting or self._is_endless
-            if not (some or any(map(self._pool.is_live, names))):
+            if not (some or any(map(self._pool.is_live, names))) and not await self._returned(drive, missing):
                 left = requested.group is None or not any(map(self._pool.is_live, self._pool.connections))
                 return None if number > 1 and left else []
             until = min(timer.pause(), askers.until, math.inf if self._stop is None else now() + LOOK_SECONDS)
@@ -371,7 +393,8 @@ class RequestServer:
         self._is_first = self._is_first and not operations.heard
         step, held = operations.settle()
         self.operation = operations.text
-        self.beside = BESIDE.get(step) if requested.group is None else None
+        if is_new:
+            self.beside = BESIDE.get(step) if requested.group is None else None
         # Events that came before the request began, and were not processed, count as well.
         return [*held, *early]
 
@@ -379,6 +402,15 @@ class RequestServer:
     def is_stopping(self) -> bool:
         """Whether no further request is served."""
         return self._stop is not None and self._stop.is_set()
+
+    async def _returned(self, drive: Drive, missing: Callable[[], Collection[str]]) -> bool:
+        """Wait, where runs are saved, for a party whose connection is lost; return whether one is back."""
+        names = self._requested(drive.request).names
+        if not (self._state.saves and any(map(self._pool.is_cut, names))):
+            return False
+        returned = await self._pool.gather(names, 1)
+        self._pool.awaited.begin(drive.request, drive.run.step, missing)
+        return returned
 
     def following(self, number: int) -> int:
         """Return the next request; of an endless wait the latest one that enough for a run have reached.
@@ -393,8 +425,8 @@ class RequestServer:
         asked = sorted((later for name, later in ahead if name in members), reverse=True)
         return max([number + 1, *asked[needed - 1 : needed]])
 
-    def _refuse_beside(self, beside: Beside, held: Sequence[InboundEvent], why: str) -> NoReturn:
-        """Refuse all who ask where most ask for what this process does not serve; raise LocalError.
+    def _refuse_beside(self, beside: Beside, held: Sequence[InboundEvent]) -> NoReturn:
+        """Refuse all who ask where most ask for what this installation does not have; raise LocalError.
 
         The role of a sum has no part in it: they could not read its farewell.
         """
@@ -405,7 +437,7 @@ class RequestServer:
         for hello in hellos.values():
             asked = None if hello.envelope is None else BESIDE.get(hello.envelope.step)
             self._pool.refuse_request(context if asked is None else asked.context(context), hello, Code.KIND)
-        error = LocalError(f"most parties ask for '{beside.task}', {why}")
+        error = LocalError(f"most parties ask for '{beside.task}', which is not in this installation")
         self._drive.notify("failed", error)
         raise error
 
@@ -460,6 +492,25 @@ class RequestServer:
             )
         except SmpcError as error:
             self._pool.refused(inbound.peer, error)
+
+    @property
+    def progress(self) -> Progress:
+        """Results of the requests of the call that is under way, where it takes several."""
+        return self._state.progress
+
+    @property
+    def first(self) -> int:
+        """The first request that this process serves."""
+        return self._state.first_request()
+
+    async def skip(self, number: int, group: Membership) -> None:
+        """Pass over a group's request that an earlier process has served.
+
+        The last one stays for those who come back.
+        """
+        self._groups[number] = group
+        if number == self.first - 1:
+            await asyncio.to_thread(self.resume_earlier, self.first)
 
     def span(self, requests: int | None) -> tuple[int, int]:
         """Return the first request that this process serves, and the last one, 0 without an end.
@@ -595,7 +646,10 @@ class RequestServer:
             return False
         if envelope.step not in (LEAVE, QUIT):
             context = self._requested(inbound.request).context(inbound.request)
-            self._pool.refuse_request(context, inbound, Code.PAST, drive.request)
+            beside = (one.context(context) for one in BESIDE.values())
+            # In the context that the sender knows.
+            known = next((one for one in beside if _has_signed(one, envelope)), context)
+            self._pool.refuse_request(known, inbound, Code.PAST, drive.request)
         return True
 
     def _leaves_other_kind(self, inbound: InboundEvent, envelope: Envelope) -> bool:
@@ -697,42 +751,23 @@ async def serve_requests(
 ) -> list[Result | RecordResult | StatisticResult | SmpcError]:
     """Serve requests for sums, and beside them; arguments and results as of `serve`."""
     results: list[Result | RecordResult | StatisticResult | SmpcError] = []
-    following = membership.parameters
     async with opening as server:
+        steps = ServedSteps(membership, server.progress)
         number, last = await asyncio.to_thread(server.span, requests)
         while not server.is_stopping and (not last or number <= last):
             ended = await server.request(number)
             if ended is None:
                 break
-            number = server.following(number)
             if requests == 0:
                 results.clear()
             if server.beside is not None or isinstance(ended, SmpcError):
                 results.append(cast("StatisticResult | SmpcError", ended))
-                following = membership.parameters
             else:
-                result, following = _answered(membership, following, server.operation, cast(Outcome, ended))
-                results.append(result)
+                outcome = cast(Outcome, ended)
+                results.append(await asyncio.to_thread(steps.answered, number, server.operation, outcome))
+            number = server.following(number)
         await server.end()
     return results
-
-
-def _answered(
-    membership: Membership, following: Any, operation: str, outcome: Outcome
-) -> tuple[Result | RecordResult | SmpcError, Any]:
-    """Return what an aggregator has of a request for a sum, and the parameters of the next one.
-
-    Those are the session's again, or of a regression by steps the ones of the step after this; `following`
-    are those that were expected of this request, whose `operation` says where its step begins.
-    """
-    first = membership.parameters
-    wanted = (following, first) if first.steps > 1 else (first,)
-    asked = next((one for one in wanted if first.steps == 1 or one.planned() in operation), None)
-    if asked is None:
-        reason = "the parties asked for a step of the regression that does not follow the last result"
-        return LocalError(reason), first
-    result = asked.result(outcome, membership.names)
-    return result, asked.following(result.answers) if first.steps > 1 else first
 
 
 def log_folder(

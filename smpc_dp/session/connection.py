@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 import numpy as np
 
@@ -38,6 +38,9 @@ from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from smpc_dp.engine.saved import SavedRun
     from smpc_dp.logs.followed import Followed
     from smpc_dp.privacy.accountant.receipt import Receipt
     from smpc_dp.session.member import Membership
@@ -50,6 +53,7 @@ MOST_RENEWALS = 8
 # Of a party's vector, in an error of a run that is saved.
 IN_TOTAL = "the run may have ended, and this party's vector may be in a total that others have"
 IN_NO_TOTAL = "this party's vector is in no total"
+IN_RESULT = (IN_TOTAL, IN_NO_TOTAL)
 SESSION_ENDED = "it has ended the session and serves no more requests"
 
 
@@ -236,8 +240,12 @@ class AggregatorWaits(Waits):
         drive.begin_wait()
         if drive.run.step != self.first and self._renewals:
             self._renewals -= 1
-            drive.timer.step(self._later)
+            drive.timer.step(self._later + self.work_seconds(drive))
         await drive.resend()
+
+    def work_seconds(self, _drive: Drive) -> float:
+        """Return for how long others may do work that the current step leaves to their holders."""
+        return 0.0
 
 
 class AggregatorConnection(Connection):
@@ -323,52 +331,79 @@ class AggregatorConnection(Connection):
         before: int = 0,
         label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
-        """See `Connection.run`; a lost connection is opened anew if a `label` is given."""
+        """See `Connection.run`; a lost connection is opened anew if a `label` is given, or runs are saved."""
         member = membership or self.membership
-        reconnect = None if label is None or self._endpoint is None else self.reconnect
+        is_planned = label is None
+        may_reconnect = not is_planned or self.state.saves
+        reconnect = self.reconnect if may_reconnect and self._endpoint is not None else None
         logged = member.parameters if member.parameters.is_logged else None
         # A run without a log must not replace the stored state of the session log.
         scope = member.context(request).scope
         retained = None if logged is None else StoredRun(member.runs_seen, scope)
         seen = NOTHING_SEEN if retained is None else retained.seen
-        run = self._party(member, request, operation, ring_vector, seen)
-        run, self.resumed = await asyncio.to_thread(self.state.party_run, run, ring_vector)
+        # A learner may have drawn it anew: the stored one counts.
+        compared = None if is_planned else ring_vector
+        run = await self.saved(self._party(member, request, operation, ring_vector, seen), compared)
         # The run forgets the vector, once it is masked.
-        del ring_vector
+        del ring_vector, compared
         self.followed = None
         own = OwnRequest.of(member, request, operation, label)
         seconds = hello_seconds(self._timeouts, before), PATIENCE * self._timeouts.step
         waits = AggregatorWaits(*seconds, own, reconnect)
-        options: dict[str, Any] = {"retained": retained, "logged": logged}
-        async with self._answered(request, run):
-            if reconnect is not None and run.state.outcome is None:
-                await reconnect()
-            drive = self.drive(request, run, waits, charge=charge, **options)
-            receipt = await drive.to_end(resumed=self.resumed)
-            if run.state.outcome is None:
-                reason = f"request {request} has ended for this party: {TEXTS[run.state.code]}"
-                raise TimeoutFault({run.name}, run.step, reason, code=run.state.code)
+        options: dict[str, Any] = {"charge": charge, "retained": retained, "logged": logged}
+        receipt = await self.complete(request, run, waits, reconnect, **options)
         self.ended = run
         if logged is not None:
             self.followed = run.state.followed
         return run.result, receipt
 
+    async def saved(self, run: Run[Any], given: NDArray[Any] | None) -> Run[Any]:
+        """Return a party's role as it is saved; arguments and errors as of `SessionState.party_run`."""
+        run, self.resumed = await asyncio.to_thread(self.state.party_run, run, given)
+        return run
+
+    async def complete(
+        self,
+        request: int,
+        run: Run[Any],
+        waits: Waits,
+        reconnect: Callable[[], Awaitable[None]] | None,
+        in_result: tuple[str, str] = IN_RESULT,
+        **options: Any,
+    ) -> Receipt | None:
+        """Drive a role of `saved` to its end; return the ledger's receipt.
+
+        `in_result`: what the error of a saved run says of this party's input, after its release and before;
+        `options`: of `Drive`. Raises the error that ended the run.
+        """
+        async with self._answered(request, run, in_result):
+            if reconnect is not None and run.state.outcome is None:
+                await reconnect()
+            drive = self.drive(request, run, waits, **options)
+            receipt = await drive.to_end(resumed=self.resumed)
+            if run.state.outcome is None:
+                reason = f"request {request} has ended for this party: {TEXTS[run.state.code]}"
+                raise TimeoutFault({run.name}, run.step, reason, code=run.state.code)
+        return receipt
+
     @contextlib.asynccontextmanager
-    async def _answered(self, request: int, run: Run[Any]) -> AsyncIterator[None]:
+    async def _answered(self, request: int, run: Run[Any], in_result: tuple[str, str]) -> AsyncIterator[None]:
         """Record that the caller has the result of a request, or its error.
 
-        The error of a saved run says whether its vector may be in a total that others have.
+        The error of a saved run says whether its input may be in a result that others have.
         """
         try:
             yield
         except SmpcError as error:
             # Who is at another request is told which one; it has begun none.
             if self.state.saves and not isinstance(error, OtherRequestError):
-                released = not run.releases.isdisjoint(run.state.progress.sent)
-                error.args = (f"{error}; {IN_TOTAL if released else IN_NO_TOTAL}",)
+                released, unreleased = in_result
+                outcome = released if cast("SavedRun[Any]", run).has_released else unreleased
+                error.args = (f"{error}; {outcome}",)
             raise
         finally:
-            if run.state.over and not await asyncio.to_thread(self.state.is_open, request):
+            scope = run.member.context.scope
+            if run.state.over and not await asyncio.to_thread(self.state.is_open, request, scope):
                 self.state.answer(request, with_result=run.state.outcome is not None)
 
     def drive(self, request: int, run: Run[Any], waits: Waits, **options: Any) -> Drive:

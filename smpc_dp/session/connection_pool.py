@@ -48,7 +48,7 @@ class Connection:
     heard: bool
     clean: bool = False
     answered: int = 0
-    lost: float = -math.inf
+    lost: float = math.inf
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
 

@@ -32,8 +32,13 @@ async def prepare(
     ledger: str | os.PathLike[str] | None,
     table: Source | Table | None,
     web: WebSettings | None,
+    *,
+    saved: bool = False,
 ) -> tuple[Membership, Ledger | None, ReadyRows | None]:
-    """Return a party's membership, ledger and rows, checked before it connects; errors as of `connect`."""
+    """Return a party's membership, ledger and rows, checked before it connects; errors as of `connect`.
+
+    `saved`: whether it has a state, which says how many requests its ledger still has to afford.
+    """
     membership = Membership.load(session, party, key, web=web)
     await membership.load_generators()
     warn_of_noise(membership.session)
@@ -41,7 +46,7 @@ async def prepare(
         reason = f"{party}: without a ledger, what the session's requests cost is charged nowhere"
         warnings.warn(reason, UnchargedWarning, stacklevel=3)
     book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
-    if book is not None:
+    if book is not None and not saved:
         # A ledger of another unit or relation, or a spent one, never disturbs the others.
         await asyncio.to_thread(task_of(membership.session).check_ledger, book, membership)
     if table is None:

@@ -75,7 +75,6 @@ class PartyRequests:
         self.on_event = on_event
         self.ledger = ledger
         self.state = connection.state
-        self.state.charge_to(ledger, membership.event)
         self.number = self.state.number
         self._chosen = False
         self.behind: OtherRequestError | TimeoutFault | None = None
@@ -108,12 +107,7 @@ class PartyRequests:
         """
         self._chosen = number is not None
         if number is None:
-            if self.state.saves and not label:
-                reason = f"{self.party}: with a state each call has a number, or a label, to be known again"
-                raise ConfigError.at("number", reason, ConfigCheck.MISSING)
-            if self.behind is not None:
-                reason = f"{self.party}: say which request this is for: {self._following(self.behind)}"
-                raise ConfigError.at("number", reason, ConfigCheck.MISSING)
+            self.check_known(label)
             number = self.state.following(self.number)
         least = self.state.least(self.number)
         whole = isinstance(number, Integral) and not isinstance(number, bool)
@@ -121,6 +115,15 @@ class PartyRequests:
             reason = f"{self.party}: must be a whole number above {least - 1}, the last call's"
             raise ConfigError.at("number", f"{reason}, is {number!r}", ConfigCheck.RANGE)
         self.number, self.behind = int(number), None
+
+    def check_known(self, label: str) -> None:
+        """Raise ConfigError unless a call with this label is for a known request, without a number."""
+        if self.state.saves and not label:
+            reason = f"{self.party}: with a state each call has a number, or a label, to be known again"
+            raise ConfigError.at("number", reason, ConfigCheck.MISSING)
+        if self.behind is not None:
+            reason = f"{self.party}: say which request this is for: {self._following(self.behind)}"
+            raise ConfigError.at("number", reason, ConfigCheck.MISSING)
 
     def _following(self, error: OtherRequestError | TimeoutFault) -> str:
         """Return in words what the others ask for, and on whose word alone if nobody has shown it."""
@@ -143,6 +146,15 @@ class PartyRequests:
                 await self.connection.decline(self.number, error, beside=beside)
             raise
 
+    async def begin(self, operation: str) -> None:
+        """Begin the request of a call with its question, or go on with it; its number is durable then.
+
+        Raises ConfigError where another request is under way.
+        """
+        self.number = await asyncio.to_thread(
+            partial(self.state.begin_call, self.number, operation, chosen=self._chosen)
+        )
+
     async def outcome(
         self, kind: str, vector: EncodedVector, label: str, planned: str
     ) -> tuple[Outcome, Receipt | None]:
@@ -156,10 +168,9 @@ class PartyRequests:
         origin = origin_of(self.membership.session.protocol)
         operation = " ".join(part for part in (kind, label, planned, origin) if part)
 
-        self.number = await asyncio.to_thread(
-            partial(self.state.begin_call, self.number, operation, chosen=self._chosen)
-        )
+        await self.begin(operation)
         await self._check_budget()
+        self.state.charge_to(self.ledger, self.membership.event)
         book = partial(charge_run, self.ledger, self.membership.event, self.number)
 
         opened = self.membership.opened_tables

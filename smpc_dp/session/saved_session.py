@@ -31,13 +31,16 @@ from smpc_dp.engine.store import Store
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.files import read_bounded, replace_file
 from smpc_dp.session.member import Membership
+from smpc_dp.session.progress import SavedProgress
 from smpc_dp.session.refusals import StoredResult
 from smpc_dp.session.session_state import LostRunError, SessionState, check_can_save
 from smpc_dp.session.stored_requests import Requests
+from smpc_dp.session.tasks import BESIDE
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from smpc_dp.crypto.randomness import Randomness
-    from smpc_dp.encoding import RingVector
     from smpc_dp.engine.store import Row
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.accountant.ledger import Ledger
@@ -45,11 +48,16 @@ if TYPE_CHECKING:
     from smpc_dp.wire.signing import Context
 
 OWNER, LOCK, REQUESTS, STATES, KEYS = "owner", "lock", "requests", "states", "keys"
+PROGRESS = "progress"
 FORMAT: Literal["smpc-dp state of a session"] = "smpc-dp state of a session"
 VERSION = 2
 MOST_OWNER = 1 << 12
 # Names in the file of requests, beside those of last results.
 _ENDED, _CHARGED, _TARGET, _EXCLUDED, _HELD = "/ended", "/charged", "/target", "/excluded/", "/held"
+# The request with which all of a learner's messages were charged.
+_ONCE = "/once"
+# The last two requests beside the session's, with the steps that ask for them.
+_BESIDE = "/beside"
 
 
 class _Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,8 +113,11 @@ class SavedSessionState(SessionState):
         self.folder, self.answers = Path(folder), answers
         self.counter_folder = None if counter is None else Path(counter)
         self._member, self._scope = membership.name, membership.session.digest
+        # Of the group of a learner's newest request, or the session's.
+        self._newest_scope = self._scope
         self._ledger: Ledger | None = None
         self._event: Callable[[], Event] = membership.event
+        self._counts, self._once = True, False
         _make(self.folder)
         _make(self.folder / KEYS)
         # The folder is this process's own, by its lock; that of the counter may be of copies of it too.
@@ -117,7 +128,8 @@ class SavedSessionState(SessionState):
         self._lock: int | None = _locked(self.folder, membership.name)
         try:
             self._check_owner()
-            self.number, self._operation = self._requests.last(self._scope)
+            self.number, self.operation = self._requests.last(self._scope)
+            self.progress = SavedProgress(self.folder / PROGRESS)
             stored = self._stored()
             self._ended = _number(stored.get(_ENDED))
             if _CHARGED in stored:
@@ -127,7 +139,7 @@ class SavedSessionState(SessionState):
             self._has_result = self._interrupted = False
             self._check_requests()
             # The newest two may still be asked for.
-            requests = sorted({request for request, _ in self._attempts()})
+            requests = sorted({request for _, request, _ in self._attempts()})
             self._remove(requests[-2] - 1 if len(requests) > 1 else 0, is_interrupted=True)
         except OSError as error:
             self.close()
@@ -190,37 +202,60 @@ class SavedSessionState(SessionState):
         """See `SessionState.following`: a request that is under way, else the next one."""
         return self.number if self.is_under_way else self.number + 1
 
+    def following_call(self, label: str, steps: int) -> int:
+        """See `SessionState.following_call`: of a call with this label that is under way, else of the next.
+
+        Raises ConfigError while a request of another call is under way.
+        """
+        if steps == 1:
+            return self.following(self.number)
+        progress, newest = self.progress, self.number
+        has_failed, last = progress.has_failed, progress.first + steps - 1
+        if progress.first > newest and not has_failed:
+            # No request of it has begun.
+            return progress.first
+        is_in = 0 < progress.first <= newest <= last and not has_failed
+        if is_in and progress.call == label and (newest < last or self.is_under_way):
+            return progress.first
+        if self.is_under_way and self.is_open(newest):
+            raise self._under_way(newest)
+        return (max(newest, progress.first) + steps - 1) // steps * steps + 1
+
     def least(self, number: int) -> int:  # noqa: ARG002 - the stored one counts
         """See `SessionState.least`: the newest request, which may be under way."""
         return max(1, self.number)
 
-    def is_open(self, number: int) -> bool:
+    def is_open(self, number: int, scope: bytes = b"") -> bool:
         """See `SessionState.is_open`."""
-        flags = self._store.flags(self._scope, number, self._member)
+        flags = self._store.flags(scope or self._newest_scope, number, self._member)
         return flags is not None and not flags & OVER
 
-    def begin_call(self, number: int, operation: str, *, chosen: bool) -> int:
+    def begin_call(self, number: int, operation: str, *, chosen: bool, scope: bytes = b"") -> int:
         """See `SessionState.begin_call`; the number is durable when this returns."""
         newest = self.number
+        self._newest_scope = scope or self._scope
         if number < newest:
             raise self._conflict(f"request {number} was given up, or answered: the newest is {newest}")
-        flags = self._store.flags(self._scope, newest, self._member) if newest else None
-        if number == newest and operation == self._operation:
+        flags = self._store.flags(self._newest_scope, newest, self._member) if newest else None
+        if number == newest and operation == self.operation:
             if flags is None and not self.is_under_way:
                 raise self._conflict(f"request {number} was answered, and its result is not there any more")
             return number
         if number == newest and (chosen or not (flags is None or flags & OVER)):
-            state = "is under way" if self.is_under_way else "was"
-            raise self._conflict(
-                f"request {newest} {state} for '{self._operation}': ask for that, or give a later number"
-            )
+            raise self._under_way(newest)
         if number == newest:
             # Its result counts as taken.
             number += 1
         self._give_up(newest)
         self._requests.begin(self._scope, number, operation)
-        self.number, self._operation = number, operation
+        self.number, self.operation = number, operation
         return number
+
+    def _under_way(self, number: int) -> ConfigError:
+        state = "is under way" if self.is_under_way else "was"
+        return self._conflict(
+            f"request {number} {state} for '{self.operation}': ask for that, or give a later number"
+        )
 
     def _conflict(self, reason: str) -> ConfigError:
         return ConfigError.at("number", f"{self._member}: {reason}", ConfigCheck.CONFLICT)
@@ -236,13 +271,16 @@ class SavedSessionState(SessionState):
         super().count_charge(number)
         self._keep({_CHARGED: msgspec.msgpack.encode((self._counted, self.charged))})
 
-    def charge_to(self, ledger: Ledger | None, event: Callable[[], Event]) -> None:
+    def charge_to(
+        self, ledger: Ledger | None, event: Callable[[], Event], *, counts: bool = True, once: bool = False
+    ) -> None:
         """See `SessionState.charge_to`."""
-        self._ledger, self._event = ledger, event
+        self._ledger, self._event, self._counts, self._once = ledger, event, counts, once
 
-    def party_run(self, run: Run[Any], vector: RingVector) -> tuple[Run[Any], bool]:
+    def party_run(self, run: Run[Any], given: NDArray[Any] | None) -> tuple[Run[Any], bool]:
         """See `SessionState.party_run`."""
-        saving = self._saving(Codec.of_party(run.role), run.member.context.request, vector.tobytes())
+        content = b"" if given is None else given.tobytes()
+        saving = self._saving(Codec.of_party(run.role), run.member.context.request, content)
         row = self._row(run)
         if row is None:
             self._check_not_begun(run.member.context.request)
@@ -294,6 +332,22 @@ class SavedSessionState(SessionState):
             self._keep({_TARGET: msgspec.msgpack.encode(target)})
         return target
 
+    def beside(self, number: int) -> str:
+        """See `SessionState.beside`."""
+        return self._beside().get(number, "")
+
+    def _beside(self) -> dict[int, str]:
+        stored = self._stored().get(_BESIDE)
+        return {} if stored is None else decode_msgpack(stored, dict[int, str])
+
+    def _keep_beside(self, number: int, step: str) -> None:
+        """Record durably, before a request begins, whether it is beside the session's."""
+        before = self._beside()
+        others = sorted(before.keys() - {number})[-1:]
+        after = {one: before[one] for one in others} | ({number: step} if step in BESIDE else {})
+        if after.get(number) != before.get(number):
+            self._keep({_BESIDE: msgspec.msgpack.encode(after)})
+
     def restored_collection(self, run: Run[Any]) -> Run[Any] | None:
         """See `SessionState.restored_collection`."""
         row, number = self._row(run), run.member.context.request
@@ -307,14 +361,18 @@ class SavedSessionState(SessionState):
             self._take(number, row.position.attempt)
         return SavedCollection.restore(run.role, run.member, saving)
 
-    def begin_collection(self, run: Run[Any]) -> Run[Any]:
+    def begin_collection(self, run: Run[Any], operation: str = "") -> Run[Any]:
         """See `SessionState.begin_collection`."""
         number = run.member.context.request
         if number > self.number:
             if self.number:
                 self._end(self.number)
-            self._requests.begin(self._scope, number, "")
-            self.number = number
+            self._requests.begin(self._scope, number, operation)
+        elif operation != self.operation:
+            self._requests.ask(self._scope, number, operation)
+        self.number, self.operation = number, operation
+        # Before the first state, which is restored as what this says.
+        self._keep_beside(number, run.role.hello)
         saving = self._saving(Codec.of_collector(run.role), number)
         begun: SavedCollection[Any] = SavedCollection.begin(run.role, run.member, run.state, saving)
         self._take(number, begun.attempt)
@@ -350,14 +408,21 @@ class SavedSessionState(SessionState):
     def _saving(self, codec: Codec, number: int, given: bytes = b"") -> Saving:
         def charge(run_id: bytes, released: bytes) -> Receipt | None:
             receipt = None
-            if self._ledger is not None:
+            if self._ledger is not None and not (self._once and self._charged_before(number)):
                 label = f"request {number}: {released.hex()}"
                 receipt = self._ledger.charge(run_id, self._event(), label, resume=True)
-            # Also of a request that fails later: it may have released what it was charged for.
-            self.count_charge(number)
+                if self._once:
+                    self._keep({_ONCE: msgspec.msgpack.encode(number)})
+            if self._counts:
+                # Also of a request that fails later: it may have released what it was charged for.
+                self.count_charge(number)
             return receipt
 
         return Saving(codec, self._store, self._keys, self._counter, input=given, charge=charge)
+
+    def _charged_before(self, number: int) -> bool:
+        """Tell whether all requests together were charged with an earlier one."""
+        return 0 < _number(self._stored().get(_ONCE)) < number
 
     def _check_not_begun(self, number: int) -> None:
         """Raise LocalError where a run of the request was begun, which would be its second one."""
@@ -385,7 +450,7 @@ class SavedSessionState(SessionState):
         self._answered = max(number, self._answered)
         raise LostRunError(
             f"{self._member}: request {number} {ended} when the process ended, and is not restored without a "
-            "counter; the run may have ended, and its vector may be in a total that others have"
+            "counter; the run may have ended, and what it gave may be in a result that others have"
         )
 
     def _stored(self) -> dict[str, bytes]:
@@ -400,26 +465,26 @@ class SavedSessionState(SessionState):
             self._keep({_ENDED: msgspec.msgpack.encode(number)})
             self._ended = number
 
-    def _attempts(self) -> list[tuple[int, bytes]]:
-        return self._store.attempts(self._scope, self._member)
+    def _attempts(self) -> list[tuple[bytes, int, bytes]]:
+        return self._store.attempts(self._member)
 
     def _remove(self, number: int, *, is_interrupted: bool = False) -> None:
         """Destroy the states of requests up to this number, which have ended.
 
         `is_interrupted`: and of those whose removal an earlier process has begun.
         """
-        for request, attempt in self._attempts():
+        for scope, request, attempt in self._attempts():
             last = self._ended if is_interrupted and not self._keys.has(attempt) else number
             if request <= min(last, self._ended):
                 self._keys.remove(attempt)
                 if self._counter is not None:
                     self._counter.remove(attempt)
-                self._store.remove(self._scope, request, self._member, attempt)
+                self._store.remove(scope, request, self._member, attempt)
 
     def _check_requests(self) -> None:
         """Raise LocalError where a run is saved of a later request than the newest one."""
         attempts = self._attempts()
-        if attempts and (newest := attempts[-1][0]) > self.number:
+        if attempts and (newest := attempts[-1][1]) > self.number:
             raise LocalError(
                 f"{self._requests.path}: is at request {self.number}, and a run of request {newest} is saved "
                 f"in {self._store.path}: the file was set back"

@@ -94,7 +94,8 @@ class Session:
         from smpc_dp.session.opening import open_saved, prepare
 
         on_event = with_logging(on_event)
-        membership, book, rows = await prepare(session, party, key, ledger, table, web)
+        saved = state is not None
+        membership, book, rows = await prepare(session, party, key, ledger, table, web, saved=saved)
         connection = await open_saved(membership, on_event, listen_on, role, state, counter)
         return cls(membership, connection, on_event, book, rows)
 
@@ -330,6 +331,8 @@ class Session:
     ) -> Learned:
         """Run the learner of a session with protocol "learn"; all parties call this, once.
 
+        With a state the same call of a process that is started again goes on in the step that was under way.
+
         Args:
             data: this party's points: a table, shape (points, columns), the label last; a path of one; or,
                 where the session file has `columns`, a CSV or Parquet file with a header, a pandas table, a
@@ -466,6 +469,7 @@ class Session:
         public_label: int | None = None,
         engine: Engine | None = None,
         covert: int | None = None,
+        label: str = "",
         number: int | None = None,
     ) -> StatisticResult:
         """Estimate the mean of a kernel over pairs of parties, with differential privacy; all call this.
@@ -491,6 +495,8 @@ class Session:
                 for all: a garbler that cheats is caught with probability 1 - 1/covert for each pair, and
                 convicted; the pair fails. 0 assumes that garblers are semi-honest, and is cheaper. With
                 servers there is none.
+            label: a name of this call, in at most 200 characters, by which a party with a state knows it
+                again. Unlike that of a sum it is not compared with the others'.
             number: of the request that the record is for, as of `sum`. A party that is behind gets a
                 TimeoutFault with the number that the aggregator or a server says the others are at, and its
                 next call must say its own.
@@ -498,7 +504,9 @@ class Session:
         Raises:
             ConfigError: an argument is wrong. PrivacyError: the record is outside the kernel's domain, or the
                 ledger refuses; then nothing of the record is sent.
-            PeerFault, TimeoutFault: as for `sum`. A pair that fails is spent, left out and counted.
+            PeerFault, TimeoutFault: as for `sum`. A pair that fails is spent, left out and counted. So are
+                those of a party with a state whose process ends while it evaluates, or loses the
+                aggregator: no pair is evaluated a second time.
         """
         self.check_open()
         result: StatisticResult = await self._asked(
@@ -513,6 +521,7 @@ class Session:
             public_label=public_label,
             engine=engine,
             covert=covert,
+            label=label,
             number=number,
         )
         return result
@@ -521,10 +530,11 @@ class Session:
         """Run the request of a registered task; arguments as of its `request`."""
         from smpc_dp.session.tasks import find_task
 
-        if self._state.saves:
-            reason = f"is for sums and averages: a request for '{task}' is not saved yet"
+        asked = find_task(task)
+        if self._state.saves and not asked.is_saved:
+            reason = f"a request for '{task}' is not saved yet"
             raise ConfigError.at("state", reason, ConfigCheck.UNSUPPORTED)
-        return await find_task(task).request(self._requests, *arguments, **named)
+        return await asked.request(self._requests, *arguments, **named)
 
     def compare(self, tree: Mapping[str, Any], structure: str, bounds: Bounds | None = None) -> str:
         """Return the path in which a tree differs from the structure that others ask for, in words.
@@ -596,9 +606,10 @@ async def connect(
             `wss://host/path`. Proxies are those of `HTTPS_PROXY` and `NO_PROXY`.
         state: a folder of this party's own, made if it is missing, in no backup: after the process ended at
             any point, the same program goes on in its request and in the session. For sums and averages by
-            secagg and gopa through an aggregator. Each call then has a `label` or a `number`, by which it is
-            known again; `resumed` of the result says that an earlier process began it. docs/guides/restore.md
-            has an example.
+            secagg and gopa through an aggregator, statistics of pairs beside them, statistics of records, and
+            learners whose whole state is a model and a step. Each call but `learn` then has a `label` or a
+            `number`, by which it is known again; `resumed` of the result says that an earlier process began
+            it. docs/guides/restore.md has examples.
         counter: a folder that nothing ever sets back, outside of `state`, which exists. Without it a process
             that ends after the first attestation of a request is lost from that request.
 

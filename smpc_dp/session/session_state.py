@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -14,12 +14,15 @@ from smpc_dp.engine.phases.last_results import SentResults
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.run import Run
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
+from smpc_dp.session.progress import Progress
 from smpc_dp.session.refusals import StoredResult
 from smpc_dp.session.session_file import SessionFile
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from smpc_dp.crypto.randomness import Randomness
-    from smpc_dp.encoding import RingVector
+    from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.accountant.ledger import Ledger
 
 
@@ -37,14 +40,18 @@ class SessionState:
     Attributes:
         saves: whether it outlives the process.
         number: of the newest request.
+        operation: that is asked for in it; "" where it is not known.
         charged: how many requests were charged.
+        progress: of a call that takes several requests.
     """
 
     saves: ClassVar[bool] = False
+    operation = ""
 
     def __init__(self) -> None:
         self.number = self.charged = 0
         self._counted = 0
+        self.progress = Progress()
 
     # From one request to the next
 
@@ -82,14 +89,22 @@ class SessionState:
         """Return the least number that a call may give; `number`: of the last call."""
         return number + 1
 
-    def is_open(self, number: int) -> bool:  # noqa: ARG002 - of saved runs
-        """Tell whether the run of a request is saved, and is not over."""
+    def following_call(self, label: str, steps: int) -> int:  # noqa: ARG002 - of saved runs
+        """Return the first request of a call of so many requests that gives no number."""
+        return self.following(self.number)
+
+    def is_open(self, number: int, scope: bytes = b"") -> bool:  # noqa: ARG002 - of saved runs
+        """Tell whether the run of a request is saved, and is not over.
+
+        `scope`: of a learner's group; by default that of the last call.
+        """
         return False
 
-    def begin_call(self, number: int, operation: str, *, chosen: bool) -> int:  # noqa: ARG002
+    def begin_call(self, number: int, operation: str, *, chosen: bool, scope: bytes = b"") -> int:  # noqa: ARG002
         """Begin the request of a call, or go on with it; return its number.
 
-        `chosen`: whether the caller gave the number. Raises ConfigError where another request is under way.
+        `chosen`: whether the caller gave the number; `scope`: as of `is_open`. Raises ConfigError where
+        another request is under way.
         """
         self.number = number
         return number
@@ -103,13 +118,26 @@ class SessionState:
         """Tell whether the request is the last one that was charged."""
         return number == self._counted
 
-    def charge_to(self, ledger: Ledger | None, event: Any) -> None:
-        """Charge releases of saved runs to a ledger; `event`: returns the privacy event of a request."""
+    def charge_to(
+        self, ledger: Ledger | None, event: Callable[[], Event], *, counts: bool = True, once: bool = False
+    ) -> None:
+        """Charge the releases of saved runs that follow to a ledger.
 
-    def party_run(self, run: Run[Any], vector: RingVector) -> tuple[Run[Any], bool]:  # noqa: ARG002
-        """Return the role of a party with a vector as it is saved, and whether it goes on with a saved run.
+        Args:
+            event: returns the privacy event of a request.
+            counts: whether it is one of the requests that the session's budget is for.
+            once: whether the event is of all requests together: it is charged with the first release alone.
+        """
 
-        Raises LostRunError.
+    def party_run(
+        self,
+        run: Run[Any],
+        given: NDArray[Any] | None,  # noqa: ARG002 - of saved runs
+    ) -> tuple[Run[Any], bool]:
+        """Return the role of a party with its input as it is saved, and whether it goes on with a saved run.
+
+        Until the release a run goes on with the same input alone. None: it is not compared, and the one of
+        the run counts. Raises LostRunError.
         """
         return run, False
 
@@ -133,6 +161,10 @@ class SessionState:
         """Return the last request that the command serves, which is for so many."""
         return count
 
+    def beside(self, number: int) -> str:  # noqa: ARG002 - of saved runs
+        """Return the step that asks for a saved request beside the session's; "" for one of the session's."""
+        return ""
+
     def restored_collection(self, run: Run[Any]) -> Run[Any] | None:  # noqa: ARG002 - of saved runs
         """Return the role of an aggregator in a request as it goes on, None if it was not begun.
 
@@ -140,8 +172,8 @@ class SessionState:
         """
         return None
 
-    def begin_collection(self, run: Run[Any]) -> Run[Any]:
-        """Return the role of an aggregator in a new request as it is saved."""
+    def begin_collection(self, run: Run[Any], operation: str = "") -> Run[Any]:  # noqa: ARG002
+        """Return the role of an aggregator in a new request, for an operation, as it is saved."""
         return run
 
     def end_collection(self, number: int) -> None:

@@ -114,6 +114,12 @@ class Requests:
                 raise PrivacyError(reason, code=Code.PAST)
             _put(connection, scope, number, operation)
 
+    def ask(self, scope: bytes, number: int, operation: str) -> None:
+        """Store the operation of the newest request, whose run has no state yet, in place of another."""
+        with self._changing() as connection:
+            if _last(connection, scope).number == number:
+                _put(connection, scope, number, operation)
+
     def fixed(self, scope: bytes, parties: int) -> StoredSurvivors:
         """Return the survivors that all exact sums of a session have in common."""
         with self._database.reading() as connection:

@@ -131,8 +131,11 @@ class Task:
         name: of the task.
         has_vectors: whether requests have vectors of an encoding.
         is_long_to_plan: whether to plan a session may take an auditor long.
+        is_saved: whether its requests go on with a state after the process of a member has ended.
         refused, refusal: options of `smpc-dp run` and `smpc-dp party` that do not apply, and why.
         refused_together: those that besides do not apply to `smpc-dp run`, which reads all inputs.
+        is_saved: whether its requests can go on after the process of a member has ended, in sessions that are
+            saved.
         without_ledgers: why parties cannot do without; "" where they can.
         agreed: keys of a result that are the same for all who have one.
         on_leaving: what a report says of losses; "" for nothing.
@@ -141,6 +144,7 @@ class Task:
     name: ClassVar[str]
     has_vectors: ClassVar[bool] = True
     is_long_to_plan: ClassVar[bool] = False
+    is_saved: ClassVar[bool] = False
     refused: ClassVar[frozenset[str]] = frozenset()
     refusal: ClassVar[str] = ""
     refused_together: ClassVar[frozenset[str]] = frozenset()

@@ -17,11 +17,12 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 import pytest
@@ -113,6 +114,9 @@ CRASHES = 3
 TIMEOUTS = Timeouts(connect=60.0, step=60.0, gather=60.0)
 
 
+C = TypeVar("C", bound="Crashing")
+
+
 class Crashed(Exception):
     """A member's process ends in the middle of its work."""
 
@@ -138,12 +142,15 @@ class Crashing:
     """The members of one run.
 
     Attributes:
+        with_counter: whether they have counters.
         crashes: that are left: at which message, of whom, and for how many seconds it is down.
         writes: as `crashes`, of who makes a write; whether it is made before the crash, in the place of a
             name.
         down: the members that have crashed, and for how long.
         crashed: how often each has.
     """
+
+    with_counter: ClassVar[bool] = True
 
     simulated: SimulatedSession
     folder: Path
@@ -211,21 +218,28 @@ class Crashing:
         """The other parties."""
         return tuple(name for name in self.simulated.parties if name not in self.liars)
 
+    @property
+    def became(self) -> str:
+        """What became of a run that went on, in words."""
+        return "all results"
+
     def ledger(self, name: str) -> Path:
         """Return the path of a party's ledger."""
         return self.folder / f"{name}.ledger"
 
-    def _state(self, name: str) -> SavedSessionState:
+    def state(self, name: str) -> SavedSessionState:
+        """Open the folders of a member."""
+        membership, folder = self.simulated.membership(name, self.folder), self.folder / "states" / name
+        if not self.with_counter:
+            return SavedSessionState(membership, folder)
         counter = self.folder / "counters" / name
         counter.mkdir(parents=True, exist_ok=True)
-        return SavedSessionState(
-            self.simulated.membership(name, self.folder), self.folder / "states" / name, counter
-        )
+        return SavedSessionState(membership, folder, counter)
 
     async def member(self, name: str) -> None:
         """Let a member take part, in as many processes as it needs."""
         while True:
-            work = self._serve(name) if name == AGGREGATOR else self._compute(name)
+            work = self.serve(name) if name == AGGREGATOR else self._compute(name)
             self.tasks[name] = asyncio.ensure_future(work)
             await asyncio.gather(self.tasks[name], return_exceptions=True)
             if name not in self.down:
@@ -234,8 +248,9 @@ class Crashing:
             await asyncio.sleep(self.down[name])
             del self.down[name]
 
-    async def _serve(self, name: str) -> None:
-        membership, state = self.simulated.membership(name, self.folder), self._state(name)
+    async def serve(self, name: str) -> None:
+        """Serve all requests as the aggregator, in one process."""
+        membership, state = self.simulated.membership(name, self.folder), self.state(name)
         try:
             logs = log_folder(membership, self.folder / "session.toml", None)
             opening = open_aggregator(membership, logs=logs, is_endless=True, state=state)
@@ -244,19 +259,14 @@ class Crashing:
             state.close()
 
     async def _compute(self, name: str) -> None:
-        membership, state = self.simulated.membership(name, self.folder), self._state(name)
+        membership, state = self.simulated.membership(name, self.folder), self.state(name)
         ledger = Ledger.open(self.ledger(name)) if self.ledger(name).exists() else None
         session: Session | None = None
         try:
             role = lying if name in self.liars else None
             connection = await open_connection(membership, ignore, role=role, state=state)
             session = Session(membership, connection, ignore, ledger)
-            got = self.results.setdefault(name, [])
-            for number in range(len(got) + 1, REQUESTS + 1):
-                result = await session.sum([number], label=f"round {number}")
-                log = result.evidence.log
-                head = None if log is None else log.head.hex()
-                got.append((result.value.tolist(), result.survivors, head))
+            await self.calls(session, self.results.setdefault(name, []))
             await session.close()
         except SmpcError as error:
             self.results.setdefault(name, []).append(error)
@@ -265,6 +275,14 @@ class Crashing:
                 # As a process that ends: without a goodbye.
                 session._requests.connection.connections.abort()
             state.close()
+
+    async def calls(self, session: Session, got: list[Any]) -> None:
+        """Make the calls of a party whose results are not there yet, and add these."""
+        for number in range(len(got) + 1, REQUESTS + 1):
+            result = await session.sum([number], label=f"round {number}")
+            log = result.evidence.log
+            head = None if log is None else log.head.hex()
+            got.append((result.value.tolist(), result.survivors, head))
 
     def check(self) -> None:
         """Raise AssertionError unless all have all totals, the same ones, each charged once and logged."""
@@ -298,9 +316,24 @@ class Crashing:
             assert opinion.code == HOLDS, opinion.reason
 
 
+def drawn_crashes(
+    drawn: random.Random, members: Sequence[str], messages: int
+) -> list[tuple[int, str, float]]:
+    """Return crashes of members before some of the first messages."""
+    return sorted(
+        (drawn.randrange(1, messages), drawn.choice(members), drawn.uniform(0.0, 20.0))
+        for _ in range(drawn.randint(1, CRASHES))
+    )
+
+
 def play(seed: int, folder: Path, name: str = "exact") -> Crashing:
     """Play one run of a kind; raise AssertionError unless all go on to all totals."""
-    drawn, kind = random.Random(seed), KINDS[name]
+    return play_kind(seed, folder, KINDS[name], Crashing)
+
+
+def play_kind(seed: int, folder: Path, kind: Kind, crashing: Callable[..., C]) -> C:
+    """Play one run of these members; raises as their `check`."""
+    drawn = random.Random(seed)
     (folder / "keys").mkdir(parents=True)
     connections = MemoryConnections()
     simulated = simulated_session(
@@ -311,26 +344,34 @@ def play(seed: int, folder: Path, name: str = "exact") -> Crashing:
         shared=OneProcess(connections),
         timeouts=TIMEOUTS,
     )
-    names = (AGGREGATOR, *simulated.parties)
-    crashes = sorted(
-        (drawn.randrange(1, kind.messages), drawn.choice(names), drawn.uniform(0.0, 20.0))
-        for _ in range(drawn.randint(1, CRASHES))
-    )
+    crashes = drawn_crashes(drawn, (AGGREGATOR, *simulated.parties), kind.messages)
     writes = sorted(
         (drawn.randrange(1, kind.writes), drawn.random() < 0.5, drawn.uniform(0.0, 20.0))
         for _ in range(drawn.randint(0, CRASHES))
     )
-    run = Crashing(simulated, folder, kind, crashes, writes)
-    connections.on_message = run.on_message
+    run = crashing(simulated, folder, kind, crashes, writes)
     for party in () if kind.is_exact else simulated.parties:
         Ledger.create(
             run.ledger(party), party=party, dataset="d", relation="substitution", epsilon=99.0, delta=0.1
         )
+    with pytest.MonkeyPatch.context() as patch, run.watched():
+        if kind.has_checkers:
+            checked = property(lambda parameters: parameters.is_checked)
+            patch.setattr(CheckableParameters, "has_checkers", checked)
+        run_crashing(run, connections)
+        run.check()
+    return run
+
+
+def run_crashing(run: Crashing, connections: MemoryConnections) -> None:
+    """Run all members until the parties have ended."""
+    connections.on_message = run.on_message
 
     async def members() -> None:
         serving = asyncio.ensure_future(run.member(AGGREGATOR))
         try:
-            await asyncio.wait_for(asyncio.gather(*(run.member(name) for name in simulated.parties)), 3600.0)
+            parties = (run.member(name) for name in run.simulated.parties)
+            await asyncio.wait_for(asyncio.gather(*parties), 3600.0)
         finally:
             run.down.clear()
             run.crashes.clear()
@@ -340,14 +381,7 @@ def play(seed: int, folder: Path, name: str = "exact") -> Crashing:
             serving.cancel()
             await asyncio.gather(serving, run.tasks[AGGREGATOR], return_exceptions=True)
 
-    with run.watched(), pytest.MonkeyPatch.context() as patch:
-        if kind.has_checkers:
-            patch.setattr(
-                CheckableParameters, "has_checkers", property(lambda parameters: parameters.is_checked)
-            )
-        run_simulation(members)
-        run.check()
-    return run
+    run_simulation(members)
 
 
 def without_syncs(patch: pytest.MonkeyPatch) -> None:
@@ -356,29 +390,31 @@ def without_syncs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(database, "SYNCHRONOUS", "OFF")
 
 
-def main() -> None:
-    """Play seeded runs; say of each that has stopped why."""
+def main(players: Mapping[str, Callable[[int, Path], Crashing]]) -> None:
+    """Play seeded runs of a kind; say of each that has stopped why, and what became of the others."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--kind", choices=KINDS, default="exact")
+    parser.add_argument("--kind", choices=players, default=next(iter(players)))
     chosen = parser.parse_args()
-    crashed, stopped = Counter[str](), 0
+    crashed, became, stopped = Counter[str](), Counter[str](), 0
     with pytest.MonkeyPatch.context() as patch:
         without_syncs(patch)
         for seed in range(chosen.first, chosen.first + chosen.runs):
             folder = Path(tempfile.mkdtemp())
             try:
-                crashed += play(seed, folder / "session", chosen.kind).crashed
+                run = players[chosen.kind](seed, folder / "session")
+                crashed += run.crashed
+                became[run.became] += 1
             except (AssertionError, TimeoutError) as error:
                 stopped += 1
                 print(f"seed {seed}: {error!r}", flush=True)
             finally:
                 shutil.rmtree(folder)
     went_on = f"{chosen.runs - stopped} of {chosen.runs} runs went on"
-    print(f"{went_on}, with {crashed.total()} crashes: {dict(crashed)}")
+    print(f"{went_on}, with {crashed.total()} crashes: {dict(crashed)}; {dict(became)}")
     sys.exit(int(stopped > 0))
 
 
 if __name__ == "__main__":
-    main()
+    main({name: partial(play, name=name) for name in KINDS})

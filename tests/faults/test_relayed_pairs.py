@@ -21,7 +21,8 @@ from smpc_dp.capabilities.pairs.ustatistic.relay import PairRelays, most_frames
 from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult
 from smpc_dp.capabilities.pairs.ustatistic.serving import Aggregator
 from smpc_dp.capabilities.pairs.ustatistic.terms import Draw
-from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.capabilities.pairs.ustatistic.wire import PairWire
+from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
@@ -29,6 +30,7 @@ from smpc_dp.session.memory.simulated_run import Signer
 from smpc_dp.session.session_file import Timeouts
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context, decode, decode_envelope, encode_envelope
+from tests.faults.test_pairs_statistic import Table
 
 PARTIES = ("ada", "ben", "cem", "dot")
 PARAMETERS: dict[str, object] = {
@@ -213,6 +215,48 @@ def test_each_message_of_a_covert_pair_has_a_frame() -> None:
     ]
     fewer, more = (most_frames(plan) for plan in plans)
     assert more - fewer >= 4 * 64
+
+
+# Messages that were lost with a connection
+
+
+async def test_a_frame_that_a_connection_has_lost_is_nobodys_fault() -> None:
+    """Of a run that goes on after one; of another run the aggregator must have lost it."""
+    for is_lossy in (True, False):
+        _, other = ends()
+
+        async def give(_message: m.Relay | m.RelayEnd) -> None:
+            return
+
+        channel = RelayedChannel("anna", "hub", 0, other, give, is_lossy=is_lossy)
+        channel.open(1.0, 1.0)
+        channel.deliver(m.Relay(0, 1, 0, b"x"))
+        with pytest.raises((TimeoutFault, PeerFault), match="lost") as caught:
+            channel.receive(100)
+        assert isinstance(caught.value, TimeoutFault) == is_lossy
+        assert getattr(caught.value, "culprit", "") == ("" if is_lossy else "hub")
+        await channel.finish(failed=True)
+
+
+def test_a_message_of_the_aggregator_that_a_connection_has_lost_is_nobodys_fault() -> None:
+    """A repeated one is the aggregator's fault all the same."""
+    table = Table()
+    party, aggregator = table.parties["ada"], table.aggregator.member
+
+    def sent(number: int) -> Envelope:
+        message = m.Pair(0, number, b"x")
+        envelopes: list[Envelope] = aggregator.write(b"r" * 32, m.PAIR, (party.member.index,), message)
+        return envelopes[0]
+
+    for is_lossy in (True, False):
+        wire = PairWire(party.member)
+        wire.is_lossy = is_lossy
+        assert wire.open_pair(b"r" * 32, sent(0)) == (0, b"x")
+        gaps = [wire.gap_before(b"r" * 32, sent(number)) for number in (0, 1, 2)]
+        assert gaps == [None, None, 0 if is_lossy else None]
+        for wrong in (0, 2):
+            with pytest.raises(PeerFault, match=f"sent message {wrong} of a pair where 1 is due"):
+                wire.open_pair(b"r" * 32, sent(wrong))
 
 
 # A hostile aggregator, over real sockets

@@ -145,10 +145,7 @@ class Members:
         self.folder, self.kind, self.counter = folder, ended.kind, counter
         self.requests = ended.requests
         self.is_noisy = ended.is_noisy
-        named = "secagg" if self.kind in ("checked", "exact", "noisy") else "gopa"
-        self.path = create_local_session(
-            folder, ended.parties, KINDS[self.kind], protocol=named, timeouts=TIMEOUTS[counter]
-        )
+        self.path = self.create(ended.parties)
         for name in (AGGREGATOR, *ended.parties):
             (folder / f"{name}.counter").mkdir()
         for name in ended.parties if self.is_noisy else ():
@@ -156,6 +153,13 @@ class Members:
                 self.ledger(name), party=name, dataset="d", relation="substitution", epsilon=99.0, delta=1e-4
             )
         self.processes: dict[str, int] = {}
+
+    def create(self, parties: tuple[str, ...]) -> Path:
+        """Write the session file and the keys."""
+        named = "secagg" if self.kind in ("checked", "exact", "noisy") else "gopa"
+        return create_local_session(
+            self.folder, parties, KINDS[self.kind], protocol=named, timeouts=TIMEOUTS[self.counter]
+        )
 
     def ledger(self, name: str) -> Path:
         return self.folder / f"{name}.ledger"
@@ -176,7 +180,7 @@ class Members:
             log = os.open(self.folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            work: Callable[[str], Awaitable[None]] = self._serve if name == AGGREGATOR else self._compute
+            work: Callable[[str], Awaitable[None]] = self.serve if name == AGGREGATOR else self.compute
             asyncio.run(self._run(work(name)))
             code = 0
         except BaseException as error:
@@ -187,22 +191,23 @@ class Members:
     async def _run(self, work: Awaitable[None]) -> None:
         await work
 
-    def _media(self, name: str) -> dict[str, Any]:
+    def media(self, name: str) -> dict[str, Any]:
         media: dict[str, Any] = {"state": self.folder / f"{name}.state"}
         return media | {"counter": self.folder / f"{name}.counter"} if self.counter else media
 
-    async def _serve(self, name: str) -> None:
+    async def serve(self, name: str) -> None:
+        """Serve until the process is killed."""
         await smpc_dp.serve(
-            self.path, requests=0, on_event=lambda event: print(event.text, flush=True), **self._media(name)
+            self.path, requests=0, on_event=lambda event: print(event.text, flush=True), **self.media(name)
         )
 
-    async def _compute(self, name: str) -> None:
+    async def compute(self, name: str) -> None:
         """Take part in the requests whose results are not written yet, as a restarted program does."""
         ledger: dict[str, Any] = {"ledger": self.ledger(name)} if self.is_noisy else {}
         first = len(self.results(name)) + 1
         written = os.open(self.folder / f"{name}.results", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            async with smpc_dp.connect(self.path, party=name, **ledger, **self._media(name)) as session:
+            async with smpc_dp.connect(self.path, party=name, **ledger, **self.media(name)) as session:
                 for number in range(first, self.requests + 1):
                     result = await session.sum(given(name, number), label=f"round {number}")
                     line = {
@@ -267,12 +272,17 @@ def audit(ended: Ended, folder: Path) -> None:
 def play(
     seed: int, folder: Path, parties: int, requests: int, kinds: Sequence[str], *, counter: bool
 ) -> Ended:
-    """Play one run: up to KILLS kills, of random members at random times; return what became of it."""
+    """Play one run of sums; return what became of it."""
     drawn = random.Random(seed)
     ended = Ended(seed, drawn.choice(kinds), NAMES[:parties], requests)
-    members = Members(folder, ended, counter=counter)
+    kill_some(Members(folder, ended, counter=counter), ended, drawn, SPAN * requests)
+    return ended
+
+
+def kill_some(members: Members, ended: Ended, drawn: random.Random, span: float) -> None:
+    """Run the members, with up to KILLS kills of random ones at random times within `span` seconds."""
     begun, everyone = time.monotonic(), (AGGREGATOR, *ended.parties)
-    times = sorted(drawn.uniform(0.0, SPAN * requests) for _ in range(drawn.randint(1, KILLS)))
+    times = sorted(drawn.uniform(0.0, span) for _ in range(drawn.randint(1, KILLS)))
     try:
         for name in everyone:
             members.start(name)
@@ -288,7 +298,6 @@ def play(
     if ended.is_noisy:
         ended.charges = {name: len(Ledger.open(members.ledger(name)).entries()) for name in ended.parties}
     ended.seconds = time.monotonic() - begun
-    return ended
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import Membership
 from smpc_dp.session.requests import Counter
 from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.session_state import SessionState
 from tests.command import smpc_dp
 from tests.processes.learn_supply import supply
 
@@ -105,6 +106,7 @@ def test_who_takes_part_in_every_request_waits_for_one(tmp_path: Path) -> None:
     waits: list[tuple[int, int]] = []
 
     class Line:
+        state = SessionState()
         ended = SimpleNamespace(state=SimpleNamespace(received={}))
 
         async def run(self, number: int, *more: Any) -> None:

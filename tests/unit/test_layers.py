@@ -76,6 +76,7 @@ OF_LAYER = {
     "records.parameters": "sums",
     "records.record_audit": "sums",
     "records.record_result": "sums",
+    "records.step_sums": "sums",
     "records.requests": "session",
     "secagg": "sums",
     "secagg.requests": "session",

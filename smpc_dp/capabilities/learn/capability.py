@@ -98,6 +98,19 @@ def _is_group(session: SessionFile, scope: str) -> bool:
     return is_group(session, scope)
 
 
+def _unsaved(parameters: Mapping[str, object], planned: Any) -> str:
+    from smpc_dp.capabilities.learn.registry import sends_models, unsaved_learner
+
+    if reason := unsaved_learner(parameters):
+        return reason
+    if sends_models(parameters):
+        return ""
+    averages = find_protocol(planned.protocol)
+    if averages is None or averages.unsaved is None:
+        return f"averages by '{planned.protocol}' are not saved yet"
+    return averages.unsaved(averager_of(parameters), planned)
+
+
 def _cost(_parameters: Any, _servers: int) -> None:
     return None
 
@@ -139,6 +152,7 @@ PROTOCOLS = (
         roster_issues=_roster_issues,
         check_requests=_check_requests,
         connections={"servers": _open_servers},
+        unsaved=_unsaved,
         audit=_audit(),
         cost=_cost,
     ),
@@ -149,6 +163,7 @@ class LearnerTask(Task):
     """A learner, whose averages and messages are requests of the session."""
 
     name: ClassVar[str] = "learner"
+    is_saved: ClassVar[bool] = True
     refused: ClassVar[frozenset[str]] = SUM_OPTIONS | {"--requests", "--statistic", "--labels"}
     refusal: ClassVar[str] = "is not for a session that learns"
     on_leaving: ClassVar[str] = (
@@ -219,6 +234,7 @@ class LearnerTask(Task):
             on_event=host.watch,
             board=host.board,
             web=host.web,
+            state=host.state,
         )
         return [f"request {request}: {reason}" for request, reason in failures.items()]
 
@@ -244,6 +260,7 @@ class LearnerTask(Task):
             ledger=host.ledger,
             on_event=host.watch,
             web=host.web,
+            state=host.state,
         )
         results.append(learned)
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from smpc_dp.capabilities.learn.averager import Groups, PeerExchange, Rows, check_rows
 from smpc_dp.capabilities.learn.group_steps import GroupOutcome, GroupRun
 from smpc_dp.capabilities.learn.models import RecordGradients
+from smpc_dp.capabilities.learn.step_progress import NoProgress, StepProgress, TakenSteps
 from smpc_dp.capabilities.learn.topology import mixing_gap
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.diffusion import DiffusionNoise
@@ -50,7 +51,7 @@ class Diffused:
     guarantee: PrivacyGuarantee | None
 
 
-async def diffuse(
+async def diffuse(  # noqa: PLR0913 - each can be left out
     exchange: PeerExchange,
     weights: sparse.csr_array,
     gradient: Gradient,
@@ -64,6 +65,7 @@ async def diffuse(
     budget: float | None = None,
     radius: float | None = None,
     watch: Watch | None = None,
+    progress: StepProgress | None = None,
 ) -> Diffused:
     """Run (3)-(4), (7)-(9) or (14)-(16) with (20), by `noise`, and return the models of the local parties.
 
@@ -80,6 +82,7 @@ async def diffuse(
         radius: bound on the coordinates of messages: beyond it the descent has diverged. None: as large as
             possible.
         watch: called with step and models of the local parties after each step; in a simulation, for studies.
+        progress: keeps the steps of a run without noise; None: nothing does.
 
     Raises:
         ConfigError: an argument is refused, or the descent diverges. PrivacyError: the budget is too small.
@@ -89,10 +92,14 @@ async def diffuse(
     claim = None if noise is None else noise.guarantee(steps, budget)
     far = _FAR * (1.0 if noise is None else 2.0**-noise.bits) if radius is None else radius
     if noise is None or source is None:
-        models = start
-        for step in range(1, steps + 1):
+        models, begin, progress = start, 0, progress or NoProgress()
+        if (taken := await progress.restore()) is not None:
+            models, begin = taken.models, taken.number
+        for step in range(begin + 1, steps + 1):
             adapted = models - step_size * (_check_finite(gradient(models, step), step) + ridge * models)
             models = await exchange.mix(_check_bounded(exchange, adapted, step, far), weights)
+            done = np.full(len(models), step)
+            await progress.keep(TakenSteps(step, models, done, done))
             if watch is not None:
                 watch(step, models)
         return Diffused(models, claim)

@@ -53,6 +53,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 if TYPE_CHECKING:
     from scipy import sparse
 
+    from smpc_dp.capabilities.learn.step_progress import StepProgress
     from smpc_dp.privacy.factorisation import CorrelatedNoise
 
 CLAIM = "NO PRIVACY between neighbours: each sees the others' models, and from them their gradients"
@@ -342,7 +343,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.correlated:
             return await self._run_correlated(context, data)
         source = None if noise is None else context.source
-        result = await self._descend(exchange, data, source)
+        result = await self._descend(exchange, data, source, context.progress)
         steps = np.full(len(data), self.steps)
         values, guarantee, claim = result.models, None, f"{CLAIM}; {exchange.claim}"
         if noise is not None and source is not None:
@@ -375,6 +376,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             clip=1.0 if self.clip is None and self.epsilon is not None else self.clip,
             scales=True,
             on_step=context.on_step,
+            progress=context.progress,
         )
         outcome = await diffuse_in_groups(
             run,
@@ -421,7 +423,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return Learned(self.kind, values, model.names, steps, steps, (), guarantee, claim)
 
     async def _descend(
-        self, exchange: PeerExchange, data: list[Table], source: NoiseSource | None
+        self, exchange: PeerExchange, data: list[Table], source: NoiseSource | None, progress: StepProgress
     ) -> Diffused:
         """Run all steps from zeros."""
         model, points, rows = self.loss, self.loss.points(data), np.arange(len(data))
@@ -438,6 +440,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 source=source,
                 budget=self.epsilon,
                 radius=self._bound / math.sqrt(model.length),
+                progress=progress,
             )
         except ConfigError as error:
             raise rename_argument(error, "step_size", "rate") from None

@@ -10,7 +10,7 @@ the changes privately, each clipped to an L2 norm. Without it there is one exact
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import numpy as np
@@ -28,6 +28,7 @@ from smpc_dp.capabilities.learn.requirements import (
     ignore_step,
 )
 from smpc_dp.capabilities.learn.sgd import AveragedChanges, average_changes, clip_inside
+from smpc_dp.capabilities.learn.step_progress import NoProgress, StepProgress, TakenSteps
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 
 Group = Annotated[
@@ -94,6 +95,7 @@ class GroupRun:
         clip: the L2 norm that a change is clipped to; None: it is not clipped.
         room: the most that a coordinate of a state, or of a vector of the one average, may be.
         scales: whether the rate scales states, as it does models; sums of gradients it does not.
+        progress: keeps the steps of a run whose whole state are these states.
     """
 
     averager: Averager
@@ -106,6 +108,7 @@ class GroupRun:
     clip: float | None = None
     scales: bool = False
     on_step: OnStep = ignore_step
+    progress: StepProgress = field(default_factory=NoProgress)
 
     async def run(self, states: Rows, changes: Changes, moved: Moved) -> GroupOutcome:
         """Take all steps from `states`, shape (rows, length); `moved` is called after each.
@@ -119,7 +122,13 @@ class GroupRun:
         here = self.averager.here
         planned, done = np.zeros(len(here), np.intp), np.zeros(len(here), np.intp)
         failures: dict[str, None] = {}
+        begin = 0
+        if (taken := await self.progress.restore()) is not None:
+            begin, states, planned, done = taken.number, taken.models, taken.planned, taken.done
+            failures = dict.fromkeys(taken.failures)
         for step, group in enumerate(self.draws.rounds(self.steps), 1):
+            if step <= begin:
+                continue
             rows = np.flatnonzero(group[here] > ALONE)
             planned[rows] += 1
             next_states, both = await self._step(states, changes, rows, group, step)
@@ -128,6 +137,7 @@ class GroupRun:
             done[rows] += both.changes is not None
             moved(states, step)
             failures |= dict.fromkeys(both.failures)
+            await self.progress.keep(TakenSteps(step, states, planned, done, tuple(failures)))
             if len(rows) or not len(here):
                 absent = () if both.changes is None else both.changes.absent
                 self.on_step(Step(step, self.steps, tuple(both.failures), absent))

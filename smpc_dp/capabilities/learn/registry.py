@@ -79,6 +79,32 @@ OWN = "is 'own': its parties learn in Python, by session.learn(data, model=..., 
 _METHODS = ("issues", "requirements", "check_data", "run")
 
 
+def unsaved_learner(parameters: Mapping[str, object]) -> str:
+    """Return why the learner of a session cannot go on after its process has ended; "" where it can.
+
+    It can where its whole state is a model, a step and the number of a request; `parameters`: as written.
+    """
+    name = parameters.get("learner")
+    kind = LEARNERS.get(name, object) if isinstance(name, str) else object
+    if issubclass(kind, SgdSettings):
+        return ""
+    if (issubclass(kind, Diffusion) and "group" in parameters) or sends_models(parameters):
+        return ""
+    learner = f"the learner {shown(name)}"
+    if issubclass(kind, DualAveragingGroups):
+        return f"{learner} keeps the average of its models beside the model"
+    if name in LEARNERS:
+        return f"{learner} sends messages between parties: its state is more than a model and a step"
+    return f"{learner} of another package is not saved"
+
+
+def sends_models(parameters: Mapping[str, object]) -> bool:
+    """Return whether a learner sends its model, without noise, to neighbours; `parameters`: as written."""
+    name = parameters.get("learner")
+    kind = LEARNERS.get(name, object) if isinstance(name, str) else object
+    return issubclass(kind, Diffusion) and "group" not in parameters and parameters.get("noise") == "none"
+
+
 def has_groups(name: object) -> bool:
     """Return whether a session's learner of this name averages in groups that follow from the session."""
     return isinstance(name, str) and issubclass(LEARNERS.get(name, object), _IN_GROUPS)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.capabilities.learn.averager import FAILURES, Averaged, Averager, PeerExchange, Rows
+from smpc_dp.capabilities.learn.step_progress import NoProgress, StepProgress
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.sampling import NoiseSource
@@ -203,7 +204,7 @@ class LearnerContext:
 
     `source` is the operating system's randomness, except in a simulation with a seed. `own`: the model of a
     caller who brings one. `on_step` is called after each step that a local party is in, at an aggregator
-    after every step.
+    after every step. `progress` keeps the steps of learners whose runs are saved.
     """
 
     average: Averager | None = None
@@ -213,6 +214,7 @@ class LearnerContext:
     metric: Averager | None = None
     own: LocalModel | None = None
     on_step: OnStep = ignore_step
+    progress: StepProgress = field(default_factory=NoProgress)
 
     @property
     def peers(self) -> PeerExchange:
@@ -266,6 +268,7 @@ class Learned:
             began with.
         graph: shape (rows, n): weights between each local party and all parties, where the graph was learned.
         evidence: of the local parties' averages in a session; None where there are none.
+        resumed: whether an earlier process of this party began the run.
     """
 
     task = "learner"
@@ -283,6 +286,7 @@ class Learned:
     model: Any = field(default=None, repr=False)
     graph: Rows | None = field(default=None, repr=False)
     evidence: AverageEvidence | None = None
+    resumed: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -299,11 +303,14 @@ class Learned:
             "metrics": [{"step": step, "value": value} for step, value in self.metrics],
             "graph": None if self.graph is None else self.graph.tolist(),
             "evidence": None if self.evidence is None else self.evidence.to_json(),
+            "resumed": self.resumed,
         }
 
     def __str__(self) -> str:
-        """Return the result in at most five lines."""
+        """Return the result in at most six lines."""
         lines = [f"{self.learner}: {int(self.done.sum())} of {int(self.steps.sum())} steps"]
+        if self.resumed:
+            lines.append("resumed: with the steps of an earlier process")
         if self.metrics:
             step, value = self.metrics[-1]
             lines.append(f"metric after step {step}: {value:.6g}")

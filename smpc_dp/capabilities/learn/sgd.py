@@ -29,6 +29,7 @@ from smpc_dp.capabilities.learn.requirements import (
     Step,
     Table,
 )
+from smpc_dp.capabilities.learn.step_progress import TakenSteps
 from smpc_dp.encoding import MAX_LENGTH
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.privacy.accountant.decimals import split
@@ -312,7 +313,11 @@ class _Descent:
         planned, done = np.zeros(len(self._here), np.intp), np.zeros(len(self._here), np.intp)
         failures: dict[str, None] = {}
         metrics: list[tuple[int, float]] = []
-        for step, members in enumerate(settings.groups(parties)):
+        begin = 0
+        if (taken := await self._context.progress.restore()) is not None:
+            begin, self._models, planned, done = taken.number, taken.models, taken.planned, taken.done
+            failures, metrics = dict.fromkeys(taken.failures), [*taken.metrics]
+        for step, members in enumerate(settings.groups(parties)[begin:], begin):
             group = np.full(parties, ALONE)
             group[members] = 0
             rows = np.flatnonzero(group[self._here] == 0)
@@ -325,6 +330,9 @@ class _Descent:
             failures |= dict.fromkeys(failed)
             if metric is not None:
                 metrics.append((step + 1, metric))
+            await self._context.progress.keep(
+                TakenSteps(step + 1, self._models, planned, done, tuple(failures), tuple(metrics))
+            )
             if len(rows) or not len(self._here):
                 self._context.on_step(Step(step + 1, settings.steps, tuple(failed), absent, metric))
         return Learned(

@@ -103,6 +103,7 @@ class PairsTask(BesideTask):
     """A statistic of pairs of records, beside the sums of a session."""
 
     name: ClassVar[str] = "pairs"
+    is_saved: ClassVar[bool] = True
     accuses: ClassVar[str] = statistic.CONVICTION
     audit: ClassVar[Audit] = AUDIT
     agreed: ClassVar[tuple[str, ...]] = ("value", "evidence")

@@ -6,13 +6,15 @@ import asyncio
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from smpc_dp.encoding import shown
-from smpc_dp.errors import ConfigCheck, ConfigError, OtherRequestError
+from smpc_dp.errors import ConfigCheck, ConfigError, OtherRequestError, SmpcError
 from smpc_dp.records.record_result import BEYOND_ROWS, KIND, RecordResult
+from smpc_dp.records.requests.record_steps import begin_steps
+from smpc_dp.records.step_sums import StepSums
 from smpc_dp.session.events import Event
 from smpc_dp.session.party_requests import EncodedVector, PartyRequests, check_label
 from smpc_dp.session.planned import RowsWarning
@@ -20,7 +22,8 @@ from smpc_dp.session.tasks import checked_for
 
 if TYPE_CHECKING:
     from smpc_dp.encoding import RingVector
-    from smpc_dp.records.parameters import RecordParameters
+    from smpc_dp.engine.result import Outcome
+    from smpc_dp.records.parameters import RecordParameters, SteppedRecordParameters
     from smpc_dp.records.table import Source, Table
     from smpc_dp.session.member import Membership
 
@@ -55,33 +58,37 @@ async def request_statistics(
     if hide is not None and (isinstance(hide, bool) or not isinstance(hide, Real) or not hide >= 0):
         raise ConfigError.at("hide", f"must be a number from 0 on, is {shown(hide)}", ConfigCheck.RANGE)
     display = Shown(level, simultaneous, hide)
-    if requests.ledger is not None and parameters.steps > 1:
-        # All steps, before the first.
-        events = [requests.membership.event()] * parameters.steps
-        await asyncio.to_thread(requests.ledger.check, events)
     if source is None:
         raise ConfigError.at("table", "is needed, here or by `connect`", ConfigCheck.MISSING)
     steps = parameters.steps
     if isinstance(number, Integral) and (number - 1) % steps:
         reason = f"{requests.party}: must be that of a first step, of which each has {steps}: is {number}"
         raise ConfigError.at("number", reason, ConfigCheck.RANGE)
-    requests.take(number)
-    last = requests.number + steps - 1
+    call = await asyncio.to_thread(begin_steps, requests, number, label, steps)
     try:
-        ready, result = await request_step(requests, source, parameters, label, display)
-        while requests.number < last:
-            parameters = parameters.following(result.answers)
-            requests.take(None)
-            ready, result = await request_step(requests, ready.table, parameters, label, display)
-    except OtherRequestError as error:
+        table: Source | Table | ReadyRows = source
+        for current in range(call.first, call.last):
+            if (sums := call.sums(current)) is None:
+                call.take(current)
+                ready, _, outcome = await request_step(requests, table, parameters, label, display)
+                table = ready.table
+                sums = StepSums.of(outcome, requests.membership.names)
+                await asyncio.to_thread(call.keep, current, sums)
+            parameters = sums.following(cast("SteppedRecordParameters", parameters))
+        call.take(call.last)
+        _, result, _ = await request_step(requests, table, parameters, label, display)
+    except SmpcError as error:
+        await asyncio.to_thread(call.fail, error)
+        if not isinstance(error, OtherRequestError):
+            raise
         # A regression that has begun cannot be joined: its steps need the answers of the earlier ones.
         later = error.postponed(1 - (1 - error.next) // steps * steps)
         requests.behind = requests.behind and later
         raise later from None
     finally:
         # Numbers of all steps are used up: others may still be at a later one of this call.
-        requests.number = last
-    return result
+        requests.number = max(requests.number, call.last)
+    return replace(result, resumed=result.resumed or call.resumed)
 
 
 async def request_step(
@@ -90,7 +97,7 @@ async def request_step(
     parameters: RecordParameters,
     label: str,
     display: Shown,
-) -> tuple[ReadyRows, RecordResult]:
+) -> tuple[ReadyRows, RecordResult, Outcome]:
     """Run one request for statistics of records."""
     async with requests.declining():
         ready = await asyncio.to_thread(ready_rows, table, parameters, requests.membership)
@@ -113,9 +120,10 @@ async def request_step(
             **display._asdict(),
             receipt=receipt,
             dropped=ready.table.dropped,
+            resumed=requests.connection.resumed,
         )
     )
-    return ready, result
+    return ready, result, outcome
 
 
 def _parameters_of(requests: PartyRequests, ask: str | Sequence[str] | None) -> RecordParameters:

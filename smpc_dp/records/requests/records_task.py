@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, OtherRequestError
 from smpc_dp.secagg.requests.vector_task import VectorTask
 from smpc_dp.session.session_file import SessionFile
 from smpc_dp.session.tasks import SUM_OPTIONS, AuditedRelease, GivenInputs, Json
@@ -29,7 +29,7 @@ class RecordsTask(VectorTask):
 
     name: ClassVar[str] = "records"
     is_long_to_plan: ClassVar[bool] = True
-    refused: ClassVar[frozenset[str]] = SUM_OPTIONS | {"--audit"}
+    refused: ClassVar[frozenset[str]] = (SUM_OPTIONS - {"--number"}) | {"--audit"}
     refusal: ClassVar[str] = "is not for statistics of records"
     refused_together: ClassVar[frozenset[str]] = frozenset({"--statistic"})
     agreed: ClassVar[tuple[str, ...]] = ("estimates",)
@@ -67,12 +67,23 @@ class RecordsTask(VectorTask):
         return cast("RecordParameters", session.checked_parameters).steps
 
     async def contribute(
-        self, host: HostMember, membership: Membership, _options: Mapping[str, Any], results: list[Any]
+        self, host: HostMember, membership: Membership, options: Mapping[str, Any], results: list[Any]
     ) -> None:
         """Read the party's table, and say to it alone what of it does not count; then connect and compute."""
         rows = load_rows(host, membership)
+        number, following = options["--number"], options["--number"]
+        if number is None and host.state is not None:
+            following = host.state.following_call("", membership.parameters.steps)
         async with host.connect() as opened:
-            results.append(await opened.statistics(rows))
+            while True:
+                try:
+                    results.append(await opened.statistics(rows, number=following))
+                    return
+                except OtherRequestError as error:
+                    # Where it is saved, and no number is given, it joins what the others ask for.
+                    if number is not None or host.state is None:
+                        raise
+                    following = error.next
 
     def read_numbers(self, stored: Json) -> Any:
         """Return the answers of a stored result."""

@@ -182,6 +182,7 @@ class Pairs:
         rounds._identity, rounds._timeouts = IDENTITIES["bob"], timeouts
         rounds._evaluations = cast("Any", SimpleNamespace(convictions=self.convictions))
         rounds._relayed, rounds._ended, rounds.issues, rounds.convictions = {}, {}, [], {}
+        rounds._is_evaluating, rounds._unfinished = True, set()
         rounds._halts = {matching: Halt() for matching in (0, 1)}
         rounds._tunnels = {
             matching: Tunnel("hub", partner, loop, cast("Any", None))
@@ -224,7 +225,8 @@ class Pairs:
         self.rounds._began = asyncio.get_running_loop().time()
         reported = cast("Any", SimpleNamespace(notify=lambda *_: None))
         drawn = [(0, "alice", "bob"), (1, "carol", "bob")]
-        return asyncio.create_task(self.rounds._work(reported, drawn[:pairs]))
+        state = cast("Any", SimpleNamespace(evaluations=drawn[:pairs], failed=()))
+        return asyncio.create_task(self.rounds._work(reported, state))
 
 
 @pytest.mark.parametrize("when", ["before the abort", "after the abort", "hung up", "deadline", "nothing"])

@@ -210,7 +210,7 @@ def test_states_of_earlier_requests_are_removed(member: Membership, folders: dic
     for number in range(1, 6):
         begun(state, member, number, f"round {number}")
         state.answer(number, with_result=True)
-    assert [request for request, _ in state._attempts()] == [5]
+    assert [request for _, request, _ in state._attempts()] == [5]
     assert len([*(folders["folder"] / "keys").glob("*.keys")]) == 1
     assert len([*folders["counter"].glob("*.counter")]) == 1
 
@@ -229,9 +229,7 @@ def test_a_charge_is_counted_once(member: Membership, folders: dict[str, Any]) -
 
 def test_a_release_is_charged_to_the_ledger_once(tmp_path: Path, folders: dict[str, Any]) -> None:
     member = Membership.load(create_local_session(tmp_path, PARTIES, NOISY), "alice")
-    ledger = Ledger.create(
-        tmp_path / "l", party="alice", dataset="d", relation="substitution", epsilon=99.0, delta=1e-3
-    )
+    ledger = ledger_of(tmp_path)
     state = SavedSessionState(member, **folders)
     state.charge_to(ledger, member.event)
     saving = state._saving(Codec.of_party(PARTY), 1)
@@ -267,6 +265,35 @@ def test_a_command_of_an_aggregator_goes_on_with_what_is_left(path: Path, folder
     third.skip_to(7)
     third.close()
     assert SavedSessionState(member, **folders).first_request() == 7
+
+
+def test_a_release_beside_the_sums_is_not_one_of_the_budget(tmp_path: Path, folders: dict[str, Any]) -> None:
+    member = Membership.load(create_local_session(tmp_path, PARTIES, NOISY), "alice")
+    ledger = ledger_of(tmp_path)
+    state = SavedSessionState(member, **folders)
+    state.charge_to(ledger, member.event, counts=False)
+    assert state._saving(Codec.of_party(PARTY), 1).charge(bytes(32), b"digest") is not None
+    assert (len(ledger.entries()), state.charged) == (1, 0)
+
+
+def test_a_release_of_all_requests_is_charged_with_the_first(tmp_path: Path, folders: dict[str, Any]) -> None:
+    """Also by the process that sends it again, and by no process for a later one."""
+    member = Membership.load(create_local_session(tmp_path, PARTIES, NOISY), "alice")
+    ledger = ledger_of(tmp_path)
+    for number in (2, 2, 3):
+        state = SavedSessionState(member, **folders)
+        state.charge_to(ledger, member.event, counts=False, once=True)
+        receipt = state._saving(Codec.of_party(PARTY), number).charge(bytes([number] * 32), b"digest")
+        assert (receipt is None) == (number == 3)
+        state.close()
+    assert len(ledger.entries()) == 1
+
+
+def ledger_of(folder: Path) -> Ledger:
+    """Return a new ledger of a party."""
+    return Ledger.create(
+        folder / "l", party="alice", dataset="d", relation="substitution", epsilon=99.0, delta=1e-3
+    )
 
 
 # Folders
@@ -543,7 +570,7 @@ def test_a_party_goes_on_after_a_crash_before_any_write(
         assert [len(bodies) for bodies in sent.values()] == [1, 1, 1], write
         state = SavedSessionState(member, **media)
         assert (state.number, state.charged) == (3, 3), write
-        assert [request for request, _ in state._attempts()] == [3], write
+        assert [request for _, request, _ in state._attempts()] == [3], write
     assert write > 25
 
 
@@ -577,7 +604,7 @@ def test_an_aggregator_goes_on_after_a_crash_before_any_write(tmp_path: Path, pa
         state = SavedSessionState(member, **media)
         assert state.number == 3, write
         assert not state.is_under_way, write
-        assert [request for request, _ in state._attempts()] == [state.number], write
+        assert [request for _, request, _ in state._attempts()] == [state.number], write
     assert write > 20
 
 
@@ -701,7 +728,6 @@ def test_a_full_disk_loses_nothing(
 @pytest.mark.parametrize(
     ("protocol", "given", "why"),
     [
-        ("secagg", RECORDS, "statistics of records are not saved yet"),
         ("gopa", RECORDS, "statistics of records are not saved yet"),
     ],
 )
@@ -821,7 +847,6 @@ async def test_a_command_with_a_state_joins_the_request_that_is_shown(
     ("options", "text"),
     [
         (["--counter", "c"], "--counter is for --state"),
-        (["--state", "s", "--statistic", "collision", "--epsilon", "1"], "--state is for sums and averages"),
     ],
 )
 def test_options_of_a_state_go_together(path: Path, options: list[str], text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -9,19 +10,23 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.capabilities.learn.averager import Averaged, Groups, Parties, Rows, check_average
+from smpc_dp.capabilities.learn.averager import FAILURES, Averaged, Groups, Parties, Rows, check_average
 from smpc_dp.capabilities.learn.methods import PlannedAverages
+from smpc_dp.capabilities.learn.requests.saved_averages import StoredAverage, Tally
 from smpc_dp.capabilities.learn.requirements import AverageEvidence
 from smpc_dp.engine.result import Outcome, Result
-from smpc_dp.errors import SmpcError
+from smpc_dp.errors import SmpcError, TimeoutFault
 from smpc_dp.session.charging import charge_run
 from smpc_dp.session.connection import Connection
 from smpc_dp.session.events import Event, OnEvent
 from smpc_dp.session.member import Membership
+from smpc_dp.session.progress import Progress
 from smpc_dp.session.requests import Counter, EverybodyLeftError, ServerLostError, ends_session
+from smpc_dp.session.session_state import LostRunError
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.session.aggregator import RequestServer
 
 
 class LearnerRequests:
@@ -29,15 +34,24 @@ class LearnerRequests:
 
     Attributes:
         failures: by request number, the errors of groups that failed.
+        first: the first request to be served: earlier processes have served those before.
     """
 
     def __init__(
-        self, membership: Membership, request: Callable[[int, Membership], Awaitable[object | None]]
+        self,
+        membership: Membership,
+        request: Callable[[int, Membership], Awaitable[object | None]],
+        server: RequestServer | None = None,
     ) -> None:
-        """`request` serves the request of this number, for a group, and returns its outcome or error."""
+        """`request` serves the request of this number, for a group, and returns its outcome or error.
+
+        `server`: the aggregator, which may go on after an earlier process.
+        """
         self.membership = membership
-        self.failures: dict[int, str] = {}
-        self._request = request
+        self._progress = Progress() if server is None else server.progress
+        self.failures = {number: text.decode() for number, text in self._progress.results.items()}
+        self.first = 1 if server is None else server.first
+        self._request, self._server = request, server
 
     async def serve(self, number: int, parameters: Any, names: tuple[str, ...]) -> None:
         """Serve a request of these parties; the errors of one request are recorded in `failures`.
@@ -45,7 +59,11 @@ class LearnerRequests:
         Raises:
             EverybodyLeftError: no party is connected any more. ServerLostError: a server is gone or at fault.
         """
-        ended = await self._request(number, self.membership.of_group(parameters, names))
+        group = self.membership.of_group(parameters, names)
+        if self._server is not None and number < self.first:
+            await self._server.skip(number, group)
+            return
+        ended = await self._request(number, group)
         if ended is None:
             raise EverybodyLeftError(f"all parties have left before request {number}")
         if self.membership.servers and ends_session(ended, self.membership.servers):
@@ -53,6 +71,7 @@ class LearnerRequests:
             raise ServerLostError(f"request {number}: {ended}") from cast("SmpcError", ended)
         if isinstance(ended, SmpcError):
             self.failures[number] = str(ended)
+            await asyncio.to_thread(self._progress.add, number, self.failures[number].encode())
 
 
 class _Requests:
@@ -111,8 +130,25 @@ class PartyAverager(_Requests):
         self._charged = charged
         self._participations = averaging.participation_counter(self.parties)
         self._on_event = on_event
-        self._last = 0
+        self._state = connection.state
+        self._last = self._taken = 0
         self.evidence = AverageEvidence(0, 0)
+
+    @property
+    def tally(self) -> Tally:
+        """What it has counted so far."""
+        return Tally(self._taken, self._last, self.evidence.averages, self.evidence.checked)
+
+    def restore(self, tally: Tally) -> None:
+        """Count on from what an earlier process has counted."""
+        self._count(tally.participations)
+        self._last, self.evidence = tally.last, AverageEvidence(tally.averages, tally.checked)
+
+    def _count(self, times: int = 1) -> None:
+        """Count requests of the party; raise PrivacyError beyond the plan."""
+        for _ in range(times):
+            self._participations.count(self.here)
+        self._taken += times
 
     @property
     def here(self) -> Parties:
@@ -124,6 +160,8 @@ class PartyAverager(_Requests):
     ) -> Averaged:
         """Return the average of the survivors of the party's group; see `Averager.average`.
 
+        The result is that of an earlier process, where there is one.
+
         Raises:
             PrivacyError: the ledger refuses, or the plan; nothing of the vector has left.
             AggregatorLostError, ServerLostError: no further average is possible.
@@ -134,16 +172,27 @@ class PartyAverager(_Requests):
         if own not in numbers:
             return Averaged(vector.copy(), np.zeros(1))
         number = numbers[own]
-        self._participations.count(self.here)
+        self._count()
         before, self._last = number - self._last - 1, number
-        outcome = await self._ask(self._members(group, own), number, vector, weight, before)
-        self._on_event(Event(self._name, "step", number, f"{self._purpose} of {len(outcome.survivors)}"))
-        checked = self.evidence.checked + (outcome.evidence.checked is True)
-        self.evidence = AverageEvidence(self.evidence.averages + 1, checked)
-        result = Result.of(outcome, "average")
-        average = np.asarray(result.value, dtype=np.float64)[None]
-        values, weights = self._averaging.decode_averages(average, float(result.weight))
-        return Averaged(values, weights, outcome.privacy.guarantee, outcome.absent)
+        if (stored := self._state.progress.results.get(number)) is not None:
+            known = StoredAverage.decode(stored)
+            averaged, is_checked = known.averaged, known.checked
+        else:
+            outcome = await self._ask(self._members(group, own), number, vector, weight, before)
+            self._on_event(Event(self._name, "step", number, f"{self._purpose} of {len(outcome.survivors)}"))
+            result = Result.of(outcome, "average")
+            average = np.asarray(result.value, dtype=np.float64)[None]
+            values, weights = self._averaging.decode_averages(average, float(result.weight))
+            averaged = Averaged(values, weights, outcome.privacy.guarantee, outcome.absent)
+            is_checked = outcome.evidence.checked is True
+            await self._keep(number, lambda: StoredAverage.of(averaged, checked=is_checked))
+        self.evidence = AverageEvidence(self.evidence.averages + 1, self.evidence.checked + is_checked)
+        return averaged
+
+    async def _keep(self, number: int, stored: Callable[[], bytes]) -> None:
+        """Keep the result of a request until the learner has kept what follows from it."""
+        if self._state.saves:
+            await asyncio.to_thread(self._state.progress.add, number, stored())
 
     async def _ask(
         self,
@@ -154,22 +203,37 @@ class PartyAverager(_Requests):
         before: int,
     ) -> Outcome:
         """Average the party's own row with these parties; `before`: requests that others may still be at."""
-        parameters = self._averaging.parameters(len(names))
+        state, parameters = self._state, self._averaging.parameters(len(names))
         membership = self._connection.membership.of_group(parameters, names)
+        scope = membership.context(number).scope
+        if state.saves and number < state.number:
+            raise state.progress.missing(number)
         try:
             sent = self._averaging.encode_vectors(vector, weight)
             ring_vector, _ = membership.encoding.encode(sent[0], party=self._name)
         except SmpcError as error:
             # The others must not wait for this vector.
-            await self._connection.decline(number, error, membership)
+            if not await asyncio.to_thread(state.is_open, number, scope):
+                await self._connection.decline(number, error, membership)
             raise
         operation = " ".join(part for part in (self._requested, parameters.planned()) if part)
         charge = partial(charge_run, self._charged, membership.parameters.event, number)
+        state.charge_to(self._charged, membership.parameters.event)
+        begin = partial(state.begin_call, number, operation, chosen=True, scope=scope)
+        await asyncio.to_thread(begin)
         try:
             outcome, _ = await self._connection.run(
                 number, operation, ring_vector, charge, membership, before
             )
+        except LostRunError as error:
+            # The step goes on without this party, as where the others have lost it.
+            lost = TimeoutFault({self._name}, "hello", str(error))
+            await self._keep(number, lambda: StoredAverage.of_error(lost))
+            raise lost from None
         except SmpcError as error:
+            if isinstance(error, FAILURES) and self._connection.lost(number, error) is error:
+                failed = error
+                await self._keep(number, lambda: StoredAverage.of_error(failed))
             self._connection.fail(number, error)
         return outcome
 

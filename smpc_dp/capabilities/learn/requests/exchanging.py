@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +26,7 @@ from smpc_dp.capabilities.learn.exchanges import (
     weight_edges,
 )
 from smpc_dp.capabilities.learn.requests.averaging import LearnerRequests
+from smpc_dp.capabilities.learn.requests.saved_averages import Tally
 from smpc_dp.errors import SmpcError
 from smpc_dp.session.charging import Raised, charge_run
 from smpc_dp.session.connection import Connection
@@ -92,9 +95,25 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
         self._ledger = charged
         self._whole = whole
         self._charged = False
-        self._last = 0
+        self._last = self._taken = 0
         self._own = self._names.index(membership.name)
         self._participations = exchanging.participation_counter(self.parties)
+
+    @property
+    def tally(self) -> Tally:
+        """What it has counted so far."""
+        return Tally(self._taken, self._last, 0, 0)
+
+    def restore(self, tally: Tally) -> None:
+        """Count on from what an earlier process has counted."""
+        self._count(tally.participations)
+        self._last = tally.last
+
+    def _count(self, times: int = 1) -> None:
+        """Count vectors that the party sends; raise PrivacyError beyond the plan."""
+        for _ in range(times):
+            self._participations.count(self.here)
+        self._taken += times
 
     @property
     def here(self) -> Parties:
@@ -116,16 +135,22 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
         before, self._last = number - self._last - 1, number
         sends = edges is None or self._own in edges
         if sends:
-            self._participations.count(self.here)
-        parameters, name = membership.parameters, membership.name
+            self._count()
+        parameters, name, state = membership.parameters, membership.name, self._connection.state
+        scope = membership.context(number).scope
         try:
             rows = [parameters.encoding.encode(vector, party=name)[0] for vector in vectors]
         except SmpcError as error:
-            # The others must not wait for this vector.
-            await self._connection.decline(number, error, membership)
+            if not await asyncio.to_thread(state.is_open, number, scope):
+                # The others must not wait for this vector.
+                await self._connection.decline(number, error, membership)
             raise
         ring_vector = np.stack(rows).reshape(parameters.shape)
         ledger = self._ledger if sends else None
+        operation = f"{self._requested} {parameters.planned()}"
+        await asyncio.to_thread(partial(state.begin_call, number, operation, chosen=True, scope=scope))
+        once = self._whole is not None
+        state.charge_to(ledger, lambda: self._whole or parameters.event(), counts=False, once=once)
 
         async def charge(run_id: bytes, raised: Raised | None = None) -> Receipt | None:
             if ledger is None or (self._whole is not None and self._charged):
@@ -135,7 +160,6 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
             self._charged = True
             return receipt
 
-        operation = f"{self._requested} {parameters.planned()}"
         try:
             await self._connection.run(number, operation, ring_vector, charge, membership, before)
         except SmpcError as error:

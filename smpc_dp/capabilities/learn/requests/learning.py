@@ -18,6 +18,7 @@ from smpc_dp.capabilities.learn.own import OwnFunctions
 from smpc_dp.capabilities.learn.registry import LearnParameters
 from smpc_dp.capabilities.learn.requests.averaging import LearnerRequests, PartyAverager, ServingAverager
 from smpc_dp.capabilities.learn.requests.exchanging import AggregatorExchange, PartyExchange
+from smpc_dp.capabilities.learn.requests.saved_steps import SavedSteps, Tallied
 from smpc_dp.capabilities.learn.requirements import (
     AverageEvidence,
     Learned,
@@ -31,7 +32,7 @@ from smpc_dp.session.aggregator import log_folder, open_aggregator
 from smpc_dp.session.charging import open_ledger
 from smpc_dp.session.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.session.member import Membership, aggregator_name
-from smpc_dp.session.opening import open_connection
+from smpc_dp.session.opening import open_connection, open_state
 from smpc_dp.session.party_requests import PartyRequests
 from smpc_dp.session.requests import Counter, EverybodyLeftError
 from smpc_dp.session.session_file import load_session
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.session.connection import Connection
+    from smpc_dp.session.session_state import SessionState, StateFolder
     from smpc_dp.web_settings import WebSettings
 
 __all__ = ["learn", "serve_learning"]
@@ -61,15 +63,17 @@ async def learn(
     ledger: str | os.PathLike[str] | None = None,
     on_event: OnEvent = ignore,
     web: WebSettings | None = None,
+    state: StateFolder | None = None,
+    counter: str | os.PathLike[str] | None = None,
 ) -> Learned:
     """Run one party of a session that learns, with the points in the file `data`.
 
     Args:
         session: path of a session file with protocol "learn".
         data: a table, one point a line, the label last; see `data.read_source`.
-        key, ledger, on_event, web: as for `connect`. Each average of private vectors that the party takes
-            part in, and each message or all together, is charged before anything that depends on its data
-            leaves.
+        key, ledger, on_event, web, state, counter: as for `connect`. Each average of private vectors that
+            the party takes part in, and each message or all together, is charged before anything that depends
+            on its data leaves.
 
     Raises:
         ConfigError: the session, the data or a rate that diverges.
@@ -83,8 +87,13 @@ async def learn(
     parameters = learn_parameters(membership)
     table = await asyncio.to_thread(parameters.read, data, party)
     book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
-    await check_ledger(book, membership)
-    connection = await open_connection(membership, on_event)
+    opened = await open_state(membership, state, counter, on_event)
+    try:
+        await check_ledger(book, membership, opened)
+        connection = await open_connection(membership, on_event, state=opened)
+    except BaseException:
+        opened.close()
+        raise
     try:
         return await run_learner(connection, [table], book, on_event)
     finally:
@@ -105,22 +114,25 @@ async def learn_once(
     """Run the learner of a party's open session; see `Session.learn`."""
     membership, party = requests.membership, requests.party
     parameters = learn_parameters(membership)
-    if requests.number:
+    if requests.number and not requests.state.saves:
         reason = f"{party}: a session learns once; open another one to learn again"
         raise ConfigError.at("session", reason, ConfigCheck.CONFLICT)
     functions = OwnFunctions(model, gradient, update, metric)
     own = parameters.own_model(functions, [party], [data], [weight])
     table = data if own is not None else await asyncio.to_thread(parameters.read, data, party)
-    await check_ledger(requests.ledger, membership)
+    await check_ledger(requests.ledger, membership, requests.state)
     requests.number += 1
     return await run_learner(
         requests.connection, [table], requests.ledger, requests.on_event, own, on_step or ignore_step
     )
 
 
-async def check_ledger(ledger: Ledger | None, membership: Membership) -> None:
-    """Raise PrivacyError unless the ledger, if there is one, affords all that is planned for the party."""
-    if ledger is not None:
+async def check_ledger(ledger: Ledger | None, membership: Membership, state: SessionState) -> None:
+    """Raise PrivacyError unless the ledger, if there is one, affords all that is planned for the party.
+
+    A run that goes on was checked when it began, and a part of it is charged.
+    """
+    if ledger is not None and not (state.saves and state.number):
         await asyncio.to_thread(check_budget, ledger, learn_parameters(membership), _index(membership))
 
 
@@ -139,7 +151,8 @@ async def run_learner(
 ) -> Learned:
     """Run the learner of a session for a connected party, with its checked data.
 
-    Whatever ends it, the others are told that this party has left. Errors as of `learn`.
+    Whatever ends it, the others are told that this party has left, unless the run is saved: then the same
+    call goes on with it. Errors as of `learn`.
     """
     membership, counter = connection.membership, Counter()
     parameters = learn_parameters(membership)
@@ -159,6 +172,7 @@ async def run_learner(
         on_event(_event(membership.name, counter, step))
         on_step(step)
 
+    state, saved = connection.state, None
     # Functions of the caller may raise anything.
     left: SmpcError | None = LocalError("ended by an error of its caller")
     try:
@@ -179,18 +193,24 @@ async def run_learner(
             own=own,
             on_step=report,
         )
+        if state.saves:
+            tallied: list[Tallied] = [*averagers, *([] if exchange is None else [exchange])]
+            named = membership.name, state.progress, of_model.strip()
+            saved = await asyncio.to_thread(SavedSteps, *named, counter, tallied)
+            context = replace(context, progress=saved)
         learned = await parameters.learner.run(context, data)
         left = None
     except SmpcError as error:
         left = error
         raise
     finally:
-        if left is not None:
+        if left is not None and not state.saves:
             await connection.quit(counter.taken + 1, left)
     on_event(Event(membership.name, "done", counter.taken, "done"))
     model = None if own is None else own.restore(learned.values[0])
     evidence = AverageEvidence.of_all(one.evidence for one in averagers)
-    return replace(parameters.complete(learned), model=model, evidence=evidence)
+    resumed = saved is not None and saved.resumed
+    return replace(parameters.complete(learned), model=model, evidence=evidence, resumed=resumed)
 
 
 def _event(name: str, counter: Counter, step: Step) -> Event:
@@ -247,6 +267,8 @@ async def serve_learning(
     board: str | os.PathLike[str] | None = None,
     begin_with: int | None = None,
     web: WebSettings | None = None,
+    state: StateFolder | None = None,
+    counter: str | os.PathLike[str] | None = None,
 ) -> dict[int, str]:
     """Run the aggregator of a session that learns, or one of its servers, to the end of its schedule.
 
@@ -260,14 +282,18 @@ async def serve_learning(
     role = "server" if name is not None and load_session(session).roster.servers else "aggregator"
     membership = Membership.load(session, name or aggregator_name(session), key, role, web=web)
     await membership.load_generators()
-    on_shares = learn_parameters(membership).on_shares
-    opening: AbstractAsyncContextManager[Any]
-    if on_shares is not None:
-        opening = on_shares.open_server(membership, on_event, listen_on, keep=True)
-    else:
-        logs = log_folder(membership, session, board)
-        opening = open_aggregator(membership, listen_on, logs=logs, on_event=on_event)
-    return await serve_steps(membership, opening, on_event, begin_with)
+    opened = await open_state(membership, state, counter, on_event)
+    try:
+        on_shares = learn_parameters(membership).on_shares
+        opening: AbstractAsyncContextManager[Any]
+        if on_shares is not None:
+            opening = on_shares.open_server(membership, on_event, listen_on, keep=True)
+        else:
+            logs = log_folder(membership, session, board)
+            opening = open_aggregator(membership, listen_on, logs=logs, on_event=on_event, state=opened)
+        return await serve_steps(membership, opening, on_event, begin_with)
+    finally:
+        opened.close()
 
 
 async def serve_steps(
@@ -278,13 +304,18 @@ async def serve_steps(
 ) -> dict[int, str]:
     """Serve all steps of a learner by the server that `opening` opens; results as of `serve_learning`."""
     parameters, counter = learn_parameters(membership), Counter()
-
-    def report(step: Step) -> None:
-        on_event(_event(membership.name, counter, step))
-
     async with opening as server:
+        goes_on = None if parameters.on_shares is not None else server
+        served = LearnerRequests(membership, server.request, goes_on)
+
+        def report(step: Step) -> None:
+            if counter.taken >= served.first:
+                on_event(_event(membership.name, counter, step))
+
         await server.gather(begin_with)
-        failures = await _serve(LearnerRequests(membership, server.request), parameters, counter, report)
+        failures = await _serve(served, parameters, counter, report)
+        if goes_on is not None and counter.taken >= served.first:
+            await server.end()
     on_event(Event(membership.name, "done", counter.taken, "done"))
     return failures
 

@@ -126,7 +126,7 @@ async def request_similarities(
     )
 
 
-async def request_statistic(
+async def request_statistic(  # noqa: PLR0913 - as of `Session.pairwise`
     requests: PartyRequests,
     kernel: str | Kernel,
     data: Any,
@@ -139,6 +139,7 @@ async def request_statistic(
     public_label: int | None,
     engine: Engine | None,
     covert: int | None,
+    label: str,
     number: int | None,
 ) -> StatisticResult:
     """Run one request for a statistic of pairs, by the members that compute; see `Session.pairwise`."""
@@ -152,7 +153,11 @@ async def request_statistic(
             f"is {engine!r}, this session's members compute by {expected!r}",
             ConfigCheck.DIFFERS,
         )
+    check_label(label)
     if has_servers:
+        if label:
+            reason = "is for a state, which a session with servers does not have"
+            raise ConfigError.at("label", reason, ConfigCheck.UNSUPPORTED)
         if covert:
             raise ConfigError.at("covert", "servers garble nothing", ConfigCheck.UNSUPPORTED)
         shared: StatisticResult = await find_task("pairs-on-shares").request(
@@ -169,7 +174,7 @@ async def request_statistic(
         )
         return shared
     _contexts(requests, NO_STATISTICS)
-    requests.take(number)
+    requests.take(number, label)
     async with requests.declining(BESIDE[HELLO]):
         evaluations = await _evaluating(requests, NO_STATISTICS)
         requested = await asyncio.to_thread(
@@ -186,6 +191,8 @@ async def request_statistic(
                 covert=PAIR_COPIES if covert is None else covert,
             )
         )
+    own = [label, "" if public_label is None else str(public_label)]
+    await requests.begin(" ".join(["pairs", *filter(None, own), requested.operation]))
     aggregator = cast("AggregatorConnection", requests.connection)
     with requests.noting_others():
         result = await estimate(requested, aggregator, requests.number, evaluations, requests.ledger)

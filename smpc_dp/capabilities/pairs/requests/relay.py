@@ -27,6 +27,7 @@ REPORT_AFTER = WINDOW // 2
 CLOSE_SECONDS = 2.0
 # Reasons for the end of a pair before its evaluation ends.
 HAS_LEFT = "it has left this pair, says the aggregator"
+LOST = "a message of it was lost with a connection"
 
 Give = Callable[[Relay | RelayEnd], Coroutine[None, None, None]]
 
@@ -101,9 +102,18 @@ class RelayedChannel:
     """
 
     def __init__(
-        self, peer: str, aggregator: str, matching: int, connection: SealedConnection, give: Give
+        self,
+        peer: str,
+        aggregator: str,
+        matching: int,
+        connection: SealedConnection,
+        give: Give,
+        *,
+        is_lossy: bool = False,
     ) -> None:
+        """`is_lossy`: as of `PairWire`."""
         self.peer = peer
+        self._is_lossy = is_lossy
         self._aggregator = aggregator
         self._matching = matching
         self._connection = connection
@@ -174,6 +184,8 @@ class RelayedChannel:
 
     def _take(self, message: Relay) -> None:
         """Take a frame of the partner, or its count of frames taken."""
+        if self._is_lossy and message.number > self._come:
+            raise TimeoutFault({self.peer}, "pair", LOST)
         if not self._used <= message.taken <= self._sent or message.number != self._come:
             raise PeerFault(
                 self._aggregator,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +17,7 @@ from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
 from smpc_dp.capabilities.pairs.kernels.named import requested_kernel
 from smpc_dp.capabilities.pairs.requests.evaluation import Evaluations
 from smpc_dp.capabilities.pairs.requests.pairwise import Conduit, Keep, drive, run_role
-from smpc_dp.capabilities.pairs.requests.relay import HAS_LEFT, RelayedChannel, Tunnel
+from smpc_dp.capabilities.pairs.requests.relay import HAS_LEFT, LOST, RelayedChannel, Tunnel
 from smpc_dp.capabilities.pairs.statistics.compiled import operation_of, plan_statistic
 from smpc_dp.capabilities.pairs.ustatistic.messages import (
     CONVICTION,
@@ -29,6 +29,7 @@ from smpc_dp.capabilities.pairs.ustatistic.messages import (
     Relay,
     RelayEnd,
 )
+from smpc_dp.capabilities.pairs.ustatistic.party import Evaluating
 from smpc_dp.capabilities.pairs.ustatistic.plan import StatisticPlan
 from smpc_dp.capabilities.pairs.ustatistic.result import StatisticResult, event_of
 from smpc_dp.capabilities.pairs.ustatistic.serving import MakePlan
@@ -64,6 +65,12 @@ from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
+
+# Of a party's record, in an error of a run that is saved.
+IN_RESULT = (
+    "the run may have ended, and this party's pairs may be in an estimate that others have",
+    "this party's record is in no pair",
+)
 
 
 @dataclass(frozen=True)
@@ -139,7 +146,9 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
 class PairRounds(AggregatorWaits):
     """All evaluations of one party in one run, in the order of the matchings, each exactly once.
 
-    An evaluation that fails is over: with fresh noise on the same records the noise would average out.
+    An evaluation that fails is over: with fresh noise on the same records the noise would average out. So is
+    one under way when the connection to the aggregator is lost, whose next messages may be lost with it, and
+    each of an earlier process.
     """
 
     first: ClassVar[str] = START
@@ -151,10 +160,15 @@ class PairRounds(AggregatorWaits):
         requested: StatisticRequest,
         evaluations: Evaluations,
         timeouts: Timeouts,
+        reconnect: Callable[[], Awaitable[None]] | None = None,
+        *,
+        is_resumed: bool = False,
     ) -> None:
-        super().__init__(hello_seconds(timeouts), PATIENCE * timeouts.step)
+        """`reconnect`: as of `AggregatorWaits`, of a run that is saved; `is_resumed`: whether it goes on."""
+        super().__init__(hello_seconds(timeouts), PATIENCE * timeouts.step, reconnect=reconnect)
         self._run = run
         self._pairs = PairWire(run.member)
+        self._pairs.is_lossy = is_resumed
         self._identity = identity
         self._plan = requested.plan
         self._codes = requested.codes
@@ -166,6 +180,10 @@ class PairRounds(AggregatorWaits):
         self._halts: dict[int, Halt] = {}
         # Why nobody waits for the partner of a matching any more.
         self._ended: dict[int, TimeoutFault] = {}
+        # Whether this process evaluates, over the connection with which it has begun.
+        self._is_evaluating = False
+        # The matchings that this party counts as failed, and did not evaluate to their end.
+        self._unfinished: set[int] = set()
         # The loop's time at which the first matching began.
         self._began = 0.0
         self._show: Callable[[int, bytes], Coroutine[None, None, None]]
@@ -177,14 +195,20 @@ class PairRounds(AggregatorWaits):
     async def begin_step(self, drive: Drive) -> None:
         """Begin the evaluations once they are drawn; see `Holder.begin_step`."""
         await super().begin_step(drive)
-        if self._run.step == RESULT:
-            # Others may be at their pairs for as long as this.
-            # For all evaluations, before the first begins, and before any other event is taken.
-            await drive.charge()
-            drive.timer.at += pairs_seconds(self._plan.partners, self._timeouts)
-            self._began = now()
-            self._open_tunnels(drive, self._run.state.evaluations)
-            drive.begin_work(self._work(drive, self._run.state.evaluations))
+        drive.timer.at += self.work_seconds(drive)
+        state = self._run.state
+        if isinstance(state, Evaluating):
+            if not drive.saved:
+                # For all evaluations, before the first begins, and before any other event is taken.
+                await drive.charge()
+            self._began, self._is_evaluating = now(), bool(state.evaluations)
+            self._unfinished = {*state.failed, *(matching for matching, _, _ in state.evaluations)}
+            self._open_tunnels(drive, state.evaluations)
+            drive.begin_work(self._work(drive, state))
+
+    def work_seconds(self, drive: Drive) -> float:
+        """Return for how long others may be at their pairs."""
+        return pairs_seconds(self._plan.partners, self._timeouts) if drive.run.step == RESULT else 0.0
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> Event | None:
         """Take messages of evaluations, beside the steps; see `Holder.event_of`."""
@@ -193,7 +217,11 @@ class PairRounds(AggregatorWaits):
         if event is None or envelope is None:
             return event
         if envelope.step == PAIR:
-            self._deliver(*self._pairs.open_pair(self._run.run_id, envelope))
+            gap = self._pairs.gap_before(self._run.run_id, envelope)
+            if gap is None:
+                self._deliver(*self._pairs.open_pair(self._run.run_id, envelope))
+            else:
+                self._lose(gap)
             return None
         if envelope.step == CONVICTION:
             await asyncio.to_thread(self._take_conviction, envelope)
@@ -203,13 +231,36 @@ class PairRounds(AggregatorWaits):
             return None
         return event
 
-    async def _work(self, drive: Drive, evaluations: Sequence[tuple[int, str, str]]) -> list[int]:
+    async def _resume(self, drive: Drive, peer: str, reconnect: Callable[[], Awaitable[None]]) -> None:
+        """See `AggregatorWaits._resume`; the pairs under way, and those that follow, have failed."""
+        if drive.connections.is_live(peer):
+            return
+        self._pairs.is_lossy = True
+        if self._is_evaluating:
+            self._is_evaluating = False
+            self._hang_up("the connection is lost")
+        await super()._resume(drive, peer, reconnect)
+        await self._end_unfinished()
+        for matching, error in self.convictions.items():
+            # The aggregator may not have been shown it.
+            if (certificate := certificate_of(error)) is not None:
+                await self._show(matching, certificate)
+
+    async def _end_unfinished(self) -> None:
+        """Tell the partners, through the aggregator, that they wait in vain."""
+        for matching in sorted(self._unfinished):
+            await self._give(RelayEnd(matching))
+
+    async def _work(self, drive: Drive, state: Evaluating) -> list[int]:
         """Evaluate all pairs, and return the matchings that failed."""
         failed = []
-        for matching, garbler, evaluator in evaluations:
+        if state.failed:
+            await self._end_unfinished()
+        for matching, garbler, evaluator in state.evaluations:
             drive.notify("step", f"matching {matching + 1}: {garbler} with {evaluator}")
             try:
                 await self._evaluate(matching, garbler, evaluator)
+                self._unfinished.discard(matching)
             except asyncio.CancelledError:
                 ended = self.convictions.get(matching, "the run ended before it")
                 self.issues.append(f"pair {garbler}, {evaluator}: {ended}")
@@ -232,11 +283,11 @@ class PairRounds(AggregatorWaits):
             # Refused all the same, while this process lasts: the other pairs go on.
             self.issues.append(str(error))
 
-    def _hang_up(self) -> None:
-        """End the evaluations' waits: the run is over."""
+    def _hang_up(self, why: str = "the run is over") -> None:
+        """End the evaluations' waits."""
         for matching, tunnel in self._tunnels.items():
             tunnel.deliver(None)
-            self._end_pair(matching, TimeoutFault({tunnel.partner}, "pair", "the run is over"))
+            self._end_pair(matching, TimeoutFault({tunnel.partner}, "pair", why))
 
     def _end_pair(self, matching: int, why: TimeoutFault) -> None:
         """Wait for the partner of a matching no more; what it sent before is still judged."""
@@ -253,7 +304,14 @@ class PairRounds(AggregatorWaits):
         """
         loop, own, run_id = asyncio.get_running_loop(), self._identity.name, self._run.run_id
 
+        def check_open(matching: int) -> None:
+            # A message before this one may be lost: the aggregator would take this one for a false one.
+            if not self._is_evaluating:
+                raise self._ended[matching]
+
         async def give(message: Relay | RelayEnd) -> None:
+            if isinstance(message, Relay):
+                check_open(message.matching)
             await drive.connections.post(drive.request, [self._pairs.write_relay(run_id, message)])
 
         async def show(matching: int, certificate: bytes) -> None:
@@ -264,6 +322,7 @@ class PairRounds(AggregatorWaits):
 
         def tunnel(matching: int, partner: str) -> Tunnel:
             async def send(content: bytes) -> None:
+                check_open(matching)
                 await drive.connections.post(
                     drive.request, [self._pairs.write_pair(run_id, matching, content)]
                 )
@@ -279,7 +338,9 @@ class PairRounds(AggregatorWaits):
                 context = self._pairs.context(run_id, matching, garbler, evaluator)
                 connection = SealedConnection(context, self._identity, SystemRandomness())
                 aggregator = self._pairs.aggregator
-                self._relayed[matching] = RelayedChannel(peer, aggregator, matching, connection, give)
+                self._relayed[matching] = RelayedChannel(
+                    peer, aggregator, matching, connection, give, is_lossy=self._pairs.is_lossy
+                )
             else:
                 self._halts[matching] = Halt()
 
@@ -287,6 +348,12 @@ class PairRounds(AggregatorWaits):
         """Take a message of the aggregator's role in the evaluation of a matching."""
         if (tunnel := self._tunnels.get(matching)) is not None:
             tunnel.deliver(content)
+
+    def _lose(self, matching: int) -> None:
+        """End the pair of a matching, of which a message was lost with a connection."""
+        if (tunnel := self._tunnels.get(matching)) is not None:
+            tunnel.deliver(None)
+            self._end_pair(matching, TimeoutFault({tunnel.partner}, "pair", LOST))
 
     def _deliver_relayed(self, message: Relay | RelayEnd) -> None:
         """Take a relayed frame, or the end of a pair."""
@@ -319,6 +386,8 @@ class PairRounds(AggregatorWaits):
         """Evaluate one pair within its time."""
         own, peer = self._identity.name, self._tunnels[matching].partner
         begins, ends = (self._began + seconds for seconds in pair_seconds(matching, self._timeouts))
+        if not self._is_evaluating:
+            raise self._ended[matching]
         if now() > begins:
             # The partner need not wait.
             with contextlib.suppress(SmpcError):
@@ -394,18 +463,25 @@ async def estimate(
     Raises the errors of `Session.pairwise`, after the others are notified; a conviction that this party has
     made in place of another end of the run.
     """
-    await connection.reconnect()
     membership = connection.membership
     context, identity = membership.context(request), membership.identity
     retained = await asyncio.to_thread(StoredRun, membership.runs_seen, context.scope)
-    run = requested.machine(context, identity, membership.parameters.plan.max_corrupt, retained.seen)
-    rounds = PairRounds(run, identity, requested, evaluations, membership.session.timeouts)
-    charge = partial(charge_run, ledger, partial(event_of, requested.plan), request)
+    made = requested.machine(context, identity, membership.parameters.plan.max_corrupt, retained.seen)
+    event = partial(event_of, requested.plan)
+    connection.state.charge_to(ledger, event, counts=False)
+    run = await connection.saved(made, requested.codes)
+    # Over a new connection a saved run alone goes on once it has begun.
+    reconnect = connection.reconnect if connection.state.saves else None
+    timeouts, is_resumed = membership.session.timeouts, connection.resumed
+    rounds = PairRounds(run, identity, requested, evaluations, timeouts, reconnect, is_resumed=is_resumed)
+    charge = partial(charge_run, ledger, event, request)
+    options: dict[str, Any] = {"charge": charge, "retained": retained}
     try:
-        receipt = await connection.drive(request, run, rounds, charge=charge, retained=retained).to_end()
+        receipt = await connection.complete(request, run, rounds, connection.reconnect, IN_RESULT, **options)
     except (SmpcError, asyncio.CancelledError) as error:
         if rounds.convictions:
             # Its certificate is stored; how the run ended is the lesser news.
             raise next(iter(rounds.convictions.values())) from error
         raise
-    return replace(run.result.charged(receipt), faults=tuple(rounds.issues))
+    result: StatisticResult = run.result.charged(receipt)
+    return replace(result, faults=tuple(rounds.issues), resumed=connection.resumed)

@@ -55,6 +55,8 @@ class StatisticResult:
         evidence: None in a simulation.
         positives, auc: number of records of label 1, and the AUC, where servers computed them from private
             labels; both noisy.
+        resumed: whether an earlier process of this party began the request: the record that it was given
+            counts, and of pairs that it had to evaluate only those that had ended.
     """
 
     task = "pairs"
@@ -76,6 +78,7 @@ class StatisticResult:
     faults: tuple[str, ...] = ()
     positives: float | None = None
     auc: float | None = None
+    resumed: bool = False
 
     def __str__(self) -> str:
         """Say the estimate and its error in one line."""
@@ -111,6 +114,7 @@ class StatisticResult:
             "evidence": None if self.evidence is None else self.evidence.to_json(),
             "positives": self.positives,
             "auc": self.auc,
+            "resumed": self.resumed,
         }
 
 

@@ -23,7 +23,13 @@ class PairWire:
     """Counts the messages of each evaluation between a party and the aggregator, each way.
 
     Frames for a partner go the same way; a `SealedConnection` counts them.
+
+    Attributes:
+        is_lossy: whether messages of the aggregator may have been lost with an earlier connection of this
+            party, or an earlier process.
     """
+
+    is_lossy = False
 
     def __init__(self, member: Member[Any]) -> None:
         self._member = member
@@ -44,6 +50,12 @@ class PairWire:
         number = self._sent[matching]
         self._sent[matching] += 1
         return self._member.write(run_id, m.PAIR, m.Pair(matching, number, content))
+
+    def gap_before(self, run_id: bytes, envelope: Envelope) -> int | None:
+        """Return the matching of a message of the aggregator before which one was lost, None of another."""
+        message = self._open(run_id, envelope, m.Pair)
+        is_late = message.number > self._received[message.matching]
+        return message.matching if self.is_lossy and is_late else None
 
     def open_pair(self, run_id: bytes, envelope: Envelope) -> tuple[int, bytes]:
         """Return matching and content of a message of the aggregator.

@@ -1,0 +1,73 @@
+"""Calls of several requests with saved states go on after crashes, in simulated time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.saved_call_schedules import LEARNERS, OWN, PLAYED, Learning, played
+from tests.faults.saved_session_schedules import without_syncs
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_syncs(monkeypatch)
+
+
+@pytest.mark.parametrize("kind", [*PLAYED])
+@pytest.mark.parametrize(
+    ("first", "runs"), [(1, 3), pytest.param(1001, 200, marks=[pytest.mark.long, pytest.mark.slow])]
+)
+def test_calls_of_several_requests_go_on(kind: str, first: int, runs: int, tmp_path: Path) -> None:
+    """To the answers, and bit for bit to the models, of sessions without crashes."""
+    play, crashed = PLAYED[kind], 0
+    kinds = len(LEARNERS) if kind == "learner" else 1
+    whole: dict[int, object] = {}
+    for seed in range(first, first + runs):
+        # One seed of each learner is one of its members and their inputs.
+        same = seed % kinds
+        if same not in whole:
+            whole[same] = play(same, tmp_path / f"whole {same}", crashing=False).results
+        run = play(seed, tmp_path / str(seed))
+        crashed += run.crashed.total()
+        assert run.results == whole[same], f"seed {seed}: {run.crashed}"
+    assert crashed >= runs / 2
+
+
+def test_a_function_is_called_for_no_earlier_step(tmp_path: Path) -> None:
+    """And where the vector of the step is stored, what it gives is not used: all models are one."""
+    calls: list[str] = []
+
+    class Counting(Learning):
+        def gradient(self, party: str, model: Any, data: float) -> Any:
+            # As of a minibatch: no call gives what another one gave.
+            calls.append(party)
+            return model - data + 0.125 * len(calls)
+
+    whole = played(Counting, "learn", OWN, tmp_path / "whole", [])
+    assert [len(got) for got in whole.results.values()] == [1] * 3
+    in_all, calls[:] = len(calls), []
+    victim = whole.simulated.parties[1]
+    for number in range(whole.sent // 2, whole.sent, whole.sent // 3):
+        calls.clear()
+        run = played(Counting, "learn", OWN, tmp_path / str(number), [(number, victim, 1.0)])
+        models = {one.values.tobytes() for one in run.learned.values()}
+        assert len(models) == 1, (number, run.learned)
+        assert run.crashed[victim] == 1
+        assert in_all <= len(calls) <= in_all + 1, number
+        assert {name for name, one in run.learned.items() if one.resumed} == {victim}
+
+
+def test_without_a_counter_a_learner_leaves_an_average_out(tmp_path: Path) -> None:
+    class Uncounted(Learning):
+        with_counter = False
+
+    whole = played(Uncounted, "learn", OWN, tmp_path / "whole", [])
+    victim = whole.simulated.parties[1]
+    run = played(Uncounted, "learn", OWN, tmp_path / "crashed", [(whole.sent // 2, victim, 1.0)])
+    [failure] = run.learned[victim].failures
+    assert "is not restored without a counter" in failure
+    # The models of all are one again, after the next average of models.
+    assert len({one.values.tobytes() for one in run.learned.values()}) == 1

@@ -1,0 +1,23 @@
+"""Exchanges go on after any crashes of their members, with one message for each step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.saved_exchange_schedules import play
+from tests.faults.saved_session_schedules import without_syncs
+
+
+@pytest.mark.parametrize(
+    ("first", "runs"), [(1, 6), pytest.param(1001, 400, marks=[pytest.mark.long, pytest.mark.slow])]
+)
+def test_exchanges_of_members_that_crash_go_on(
+    first: int, runs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_syncs(monkeypatch)
+    crashed = 0
+    for seed in range(first, first + runs):
+        crashed += play(seed, tmp_path / str(seed)).crashed.total()
+    assert crashed > runs
