@@ -34,6 +34,8 @@ from tests.unit.records.test_fit import FITS, SCHEMA, hospital
 
 C = TypeVar("C", bound=Crashing)
 PARTIES, STEPS, CALLS = 3, 3, 2
+# Before one of so many messages members crash; a run has at least as many.
+MESSAGES = 288
 TIMEOUTS = Timeouts(connect=60.0, step=60.0, gather=60.0)
 FIT: dict[str, object] = {
     "records": {**SCHEMA, "rows_expected": 80_000},
@@ -113,7 +115,7 @@ class Learning(Crashing):
 
 def regression(seed: int, folder: Path, *, crashing: bool = True) -> Crashing:
     """Play regressions, with crashes or without."""
-    drawn = drawn_crashes(random.Random(seed), names_of(PARTIES), 400) if crashing else []
+    drawn = drawn_crashes(random.Random(seed), names_of(PARTIES), MESSAGES) if crashing else []
     return played(Regressing, "secagg", FIT, folder, drawn, seed=seed)
 
 
@@ -121,7 +123,7 @@ def learner(seed: int, folder: Path, *, crashing: bool = True) -> Crashing:
     """Play the run of a learner, with crashes or without."""
     given = LEARNERS[seed % len(LEARNERS)]
     parties = 5 if given["learner"] in ("block-gossip", "diffusion") else PARTIES
-    drawn = drawn_crashes(random.Random(seed), names_of(parties), 350) if crashing else []
+    drawn = drawn_crashes(random.Random(seed), names_of(parties), MESSAGES) if crashing else []
     return played(Learning, "learn", given, folder, drawn, seed=seed, parties=parties)
 
 

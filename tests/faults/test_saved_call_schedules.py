@@ -18,7 +18,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("kind", [*PLAYED])
 @pytest.mark.parametrize(
-    ("first", "runs"), [(1, 3), pytest.param(1001, 200, marks=[pytest.mark.long, pytest.mark.slow])]
+    ("first", "runs"), [(1, 2), pytest.param(1001, 200, marks=[pytest.mark.long, pytest.mark.slow])]
 )
 def test_calls_of_several_requests_go_on(kind: str, first: int, runs: int, tmp_path: Path) -> None:
     """To the answers, and bit for bit to the models, of sessions without crashes."""
