@@ -494,18 +494,29 @@ class RequestServer:
             return
         last, waiting = now() + self._membership.session.timeouts.step, set(self._survivors_away())
         while waiting and (inbound := await self._pool.next(last)) is not None:
-            if inbound.envelope is not None:
-                await self._resend(self._drive, inbound, inbound.envelope)
+            if inbound.envelope is None:
+                waiting -= {inbound.peer} if inbound.clean else set()
+                continue
+            answered = await self._resend(self._drive, inbound, inbound.envelope)
+            if not self._groups:
                 waiting.discard(inbound.peer)
+            elif not answered and is_hello(inbound):
+                # Of a group whose request is over: the learner leaves that out, and says goodbye at its end.
+                context = self._requested(inbound.request).context(inbound.request)
+                self._pool.refuse_request(context, inbound, Code.PAST, self._drive.request + 1)
         await asyncio.to_thread(self._state.end_command)
 
     def _survivors_away(self) -> list[str]:
-        """Return the survivors of the last request that are not connected, and have not left."""
+        """Return the survivors of the last request that are not connected, and have not left.
+
+        Of groups all such parties.
+        """
         outcome = None if self._earlier is None else self._earlier.state.outcome
-        if outcome is None:
-            return []
+        survivors = () if outcome is None else outcome.survivors
         known = self._pool.connections
-        return [name for name in outcome.survivors if name not in known or self._pool.is_cut(name)]
+        # Of a learner's groups also those that may lack the result of an earlier request.
+        cut = filter(self._pool.is_cut, self._membership.names if self._groups else ())
+        return [*(name for name in survivors if name not in known or self._pool.is_cut(name)), *cut]
 
     async def linger(self) -> None:
         """Serve logs until no party has asked for a step time, or ten step times are over."""
