@@ -31,20 +31,14 @@ from smpc_dp.session.session import Session
 from smpc_dp.session.session_file import Timeouts
 from smpc_dp.transport.memory_connections import MemoryConnections
 from tests.faults.saved_session_schedules import Crashing, drawn_crashes, run_crashing, without_syncs
-from tests.unit.records.test_fit import FITS, SCHEMA, hospital
+from tests.unit.records.test_fit import hospital
+from tests.unit.session.test_saved_calls import FIT, STEPS
 
 C = TypeVar("C", bound=Crashing)
-PARTIES, STEPS, CALLS = 3, 3, 2
+PARTIES, CALLS = 3, 2
 # Before one of so many messages members crash; a run has at least as many.
 MESSAGES = 288
 TIMEOUTS = Timeouts(connect=60.0, step=60.0, gather=60.0)
-FIT: dict[str, object] = {
-    "records": {**SCHEMA, "rows_expected": 80_000},
-    "ask": FITS["ill"],
-    "steps": STEPS,
-    "dropout": 0.0,
-    "corrupt": 0.0,
-}
 UNCHECKED: dict[str, object] = {"averager": {"total": "unchecked"}}
 OWN: dict[str, object] = {
     "learner": "sgd",
