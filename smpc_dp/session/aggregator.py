@@ -381,7 +381,7 @@ class RequestServer:
             if not (some or any(map(self._pool.is_live, names))) and not await self._returned(drive, missing):
                 left = requested.group is None or not any(map(self._pool.is_live, self._pool.connections))
                 return None if number > 1 and left else []
-            until = min(timer.pause(), askers.until, math.inf if self._stop is None else now() + LOOK_SECONDS)
+            until = min(timer.pause(), askers.until, self._next_look())
             inbound = early.pop(0) if early else await self._pool.next(until)
             if inbound is not None:
                 await self._hear(drive, inbound, operations, askers)
@@ -402,6 +402,10 @@ class RequestServer:
     def is_stopping(self) -> bool:
         """Whether no further request is served."""
         return self._stop is not None and self._stop.is_set()
+
+    def _next_look(self) -> float:
+        """Return when this process looks whether it is told to stop."""
+        return math.inf if self._stop is None else now() + LOOK_SECONDS
 
     async def _returned(self, drive: Drive, missing: Callable[[], Collection[str]]) -> bool:
         """Wait, where runs are saved, for a party whose connection is lost; return whether one is back."""
@@ -533,17 +537,29 @@ class RequestServer:
         """Wait for the time of a step for survivors that lack the result."""
         last, waiting = now() + self._membership.session.timeouts.step, set(self._survivors_away())
         while waiting and now() < last and (inbound := await self._pool.next(last)) is not None:
-            if inbound.envelope is not None:
+            if inbound.envelope is None and inbound.clean:
                 waiting.discard(inbound.peer)
-            await self._answer(inbound)
+            answered = await self._answer(inbound)
+            if inbound.envelope is None:
+                continue
+            if not self._groups:
+                waiting.discard(inbound.peer)
+            elif not answered and is_hello(inbound):
+                # Of a group whose request is over: the learner leaves that out, and says goodbye at its end.
+                context = self._requested(inbound.request).context(inbound.request)
+                self._pool.refuse_request(context, inbound, Code.PAST, self._drive.request + 1)
 
     def _survivors_away(self) -> list[str]:
-        """Return the survivors of the last request that are not connected, and have not left."""
+        """Return the survivors of the last request that are not connected, and have not left.
+
+        Of groups all such parties.
+        """
         outcome = None if self._earlier is None else self._earlier.state.outcome
-        if outcome is None:
-            return []
+        survivors = () if outcome is None else outcome.survivors
         known = self._pool.connections
-        return [name for name in outcome.survivors if name not in known or self._pool.is_cut(name)]
+        # Of a learner's groups also those that may lack the result of an earlier request.
+        cut = filter(self._pool.is_cut, self._membership.names if self._groups else ())
+        return [*(name for name in survivors if name not in known or self._pool.is_cut(name)), *cut]
 
     async def linger(self) -> None:
         """Serve logs until no party has asked for a step time, or ten step times are over."""
@@ -555,12 +571,15 @@ class RequestServer:
                 return
             await self._answer(inbound)
 
-    async def _answer(self, inbound: InboundEvent) -> None:
-        """Answer after the last request: with lines of a log, or with what a survivor lacks."""
+    async def _answer(self, inbound: InboundEvent) -> bool:
+        """Answer after the last request: with lines of a log, or with what a survivor lacks.
+
+        Returns whether the message says nothing else.
+        """
         if is_log_request(inbound):
             await self._show(inbound)
-        elif inbound.envelope is not None:
-            await self._resend(self._drive, inbound, inbound.envelope)
+            return True
+        return inbound.envelope is not None and await self._resend(self._drive, inbound, inbound.envelope)
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
         """Serve a request for log lines, or return the event of the role; see `Holder.event_of`.

@@ -21,9 +21,10 @@ from smpc_dp.capabilities.learn.requests import learning
 from smpc_dp.errors import SmpcError
 from smpc_dp.records import fit, step_sums  # noqa: F401 - loaded before the members are forked
 from smpc_dp.session.local import create_local_session
-from tests.faults.saved_call_schedules import FIT, OWN, START
+from tests.faults.saved_call_schedules import OWN, START
 from tests.processes.saved_sessions import NAMES, TIMEOUTS, Ended, Members, kill_some
 from tests.unit.records.test_fit import hospital
+from tests.unit.session.test_saved_calls import FIT
 
 PARTIES = NAMES[:3]
 CALLS: Mapping[str, tuple[str, Mapping[str, object]]] = {"fit": ("secagg", FIT), "learner": ("learn", OWN)}
@@ -37,7 +38,9 @@ class Calling(Members):
     def create(self, parties: tuple[str, ...]) -> Path:
         """See `Members.create`."""
         protocol, given = CALLS[self.kind]
-        return create_local_session(self.folder, parties, given, protocol=protocol, timeouts=TIMEOUTS)
+        return create_local_session(
+            self.folder, parties, given, protocol=protocol, timeouts=TIMEOUTS[self.counter]
+        )
 
     async def serve(self, name: str) -> None:
         """See `Members.serve`."""

@@ -62,17 +62,6 @@ def test_averages_go_on_though_members_are_killed(tmp_path: Path) -> None:
     assert "2 of 2 went on" in killed(*options, "--folder", str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    "runs", [2, pytest.param(40, marks=[pytest.mark.long, pytest.mark.slow])], ids=["few", "many"]
-)
-def test_calls_of_several_requests_go_on_though_members_are_killed(runs: int) -> None:
-    """A regression by steps, and a learner whose model is the same bit for bit."""
-    command = [sys.executable, "-m", "tests.processes.saved_calls", "--runs", str(runs)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=580, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{runs} of {runs} went on" in done.stdout
-
-
 @pytest.mark.long
 @pytest.mark.slow
 def test_sessions_go_on_in_a_long_series(tmp_path: Path) -> None:
