@@ -183,8 +183,17 @@ class SavedRun(Run[R_co]):
         """Whether the end of the run is on disk."""
         return bool(self._row.position.flags & OVER)
 
+    @property
+    def has_released(self) -> bool:
+        """Whether a message that depends on the input may have been sent."""
+        return bool(self._released)
+
     def _resume_log(self, _lines: Sequence[bytes]) -> None:
         """Go on with the logs of a restored state: of a party there are none."""
+
+    def _repeated(self, _state: State, messages: tuple[Envelope, ...]) -> tuple[Envelope, ...]:
+        """Return what each new connection needs in a state: the messages of the transition into it."""
+        return messages
 
     def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
         """See `Run.step_from`; the next state is saved, and a release charged, when it returns."""
@@ -217,13 +226,14 @@ class SavedRun(Run[R_co]):
         # After an error the newest state is over, and not yet saved.
         if self.is_over or (state is self._state and not messages and not state.over):
             return ()
+        sent = tuple(messages)
         with self._writing():
-            self._save(state, tuple(messages), event)
+            self._save(state, sent, event)
             if state.unwritten:
                 self.member.write_log(state)
         self.member.enter(state)
         self._charge()
-        return self._messages
+        return sent
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -259,9 +269,10 @@ class SavedRun(Run[R_co]):
             flags=flags,
         )
         key, sealed = _new_key(), b""
+        repeated = self._repeated(state, messages)
         if is_retained(flags):
             lines = map(encode_line, state.unwritten)
-            record = saving.codec.encode(state.restorable, messages, (committed, released), lines)
+            record = saving.codec.encode(state.restorable, repeated, (committed, released), lines)
             sealed = seal_state(key.secret, position, record, _RANDOM)
         else:
             key = replace(key, secret=b"")
@@ -271,7 +282,7 @@ class SavedRun(Run[R_co]):
         saving.advance(position, row.digest)
         saving.keys.commit(position.attempt, key.name)
         self._entries = 0
-        self._row, self._state, self._messages = row, state, messages
+        self._row, self._state, self._messages = row, state, repeated
         self._input, self._released = committed, released
 
     def _charge(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
+    from smpc_dp.engine.saved import SavedRun
     from smpc_dp.logs.followed import Followed
     from smpc_dp.privacy.accountant.receipt import Receipt
     from smpc_dp.session.member import Membership
@@ -117,6 +118,24 @@ class Connection(ABC):
         """Leave a request of all parties, or of a group, before it begins; `beside`: what it is for."""
         run = self._declined(membership or self.membership, request)
         self.connections.send(request, run.handle(events.Cancellation(error)))
+
+    @contextlib.asynccontextmanager
+    async def _answered(self, request: int, run: Run[Any]) -> AsyncIterator[None]:
+        """Record that the caller has the result of a request, or its error.
+
+        The error of a saved run says whether its vector may be in a total that others have.
+        """
+        try:
+            yield
+        except SmpcError as error:
+            # Who is at another request is told which one; it has begun none.
+            if self.state.saves and not isinstance(error, OtherRequestError):
+                released = cast("SavedRun[Any]", run).has_released
+                error.args = (f"{error}; {IN_TOTAL if released else IN_NO_TOTAL}",)
+            raise
+        finally:
+            if run.state.over and not await asyncio.to_thread(self.state.is_open, request):
+                self.state.answer(request, with_result=run.state.outcome is not None)
 
     @abstractmethod
     def _declined(self, membership: Any, request: int) -> Any:
@@ -352,24 +371,6 @@ class AggregatorConnection(Connection):
         if logged is not None:
             self.followed = run.state.followed
         return run.result, receipt
-
-    @contextlib.asynccontextmanager
-    async def _answered(self, request: int, run: Run[Any]) -> AsyncIterator[None]:
-        """Record that the caller has the result of a request, or its error.
-
-        The error of a saved run says whether its vector may be in a total that others have.
-        """
-        try:
-            yield
-        except SmpcError as error:
-            # Who is at another request is told which one; it has begun none.
-            if self.state.saves and not isinstance(error, OtherRequestError):
-                released = not run.releases.isdisjoint(run.state.progress.sent)
-                error.args = (f"{error}; {IN_TOTAL if released else IN_NO_TOTAL}",)
-            raise
-        finally:
-            if run.state.over and not await asyncio.to_thread(self.state.is_open, request):
-                self.state.answer(request, with_result=run.state.outcome is not None)
 
     def drive(self, request: int, run: Run[Any], waits: Waits, **options: Any) -> Drive:
         """Return the drive of a role, with options of `Drive`.

@@ -111,8 +111,11 @@ class Drive:
             await self.loop()
         return self.run.receipt if self.saved else self._receipt
 
-    async def resend(self) -> None:
-        """Send what a new connection needs: the messages of a saved role's newest state, else the hello."""
+    async def resend(self, to: str = "") -> None:
+        """Send what a new connection needs: the messages of a saved role's newest state, else the hello.
+
+        `to`: the member at its other end; "": all members.
+        """
         messages = self.hello
         if self.saved:
             try:
@@ -120,7 +123,7 @@ class Drive:
             except SmpcError as error:
                 self._farewell = self._driver.cancel(error)
                 raise
-        await self._send(messages)
+        await self._send([one for one in messages if to in ("", one.receiver)])
 
     def replace(self, run: Any) -> None:
         """Drive the role as it is saved from now on."""

@@ -20,11 +20,12 @@ from smpc_dp.decoding import decode_json, decode_msgpack
 from smpc_dp.engine.codec import Codec
 from smpc_dp.engine.counter import FileCounter
 from smpc_dp.engine.keyring import KeyRing
+from smpc_dp.engine.peers import PeerRole
 from smpc_dp.engine.phases.last_results import Held, SentResults
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.saved import SavedRun, Saving, is_retained
-from smpc_dp.engine.saved_collector import SavedCollection
+from smpc_dp.engine.saved_collector import SavedCollection, SavedPeer
 from smpc_dp.engine.saved_inbox import SavedError
 from smpc_dp.engine.seal import OVER
 from smpc_dp.engine.store import Store
@@ -239,17 +240,20 @@ class SavedSessionState(SessionState):
 
     def party_run(self, run: Run[Any], vector: RingVector) -> tuple[Run[Any], bool]:
         """See `SessionState.party_run`."""
-        saving = self._saving(Codec.of_party(run.role), run.member.context.request, vector.tobytes())
+        is_peer = isinstance(run.role, PeerRole)
+        kind: type[SavedRun[Any]] = SavedPeer if is_peer else SavedRun
+        codec = Codec.of_peer(run.role) if is_peer else Codec.of_party(run.role)
+        saving = self._saving(codec, run.member.context.request, vector.tobytes())
         row = self._row(run)
         if row is None:
             self._check_not_begun(run.member.context.request)
-            begun: SavedRun[Any] = SavedRun.begin(run.role, run.member, run.state, saving)
+            begun = kind.begin(run.role, run.member, run.state, saving)
             self._take(begun.member.context.request, begun.attempt)
             return begun, False
         self._check_retained(row)
         self._take(row.position.request, row.position.attempt)
         # A run whose first state alone is saved has not begun.
-        return SavedRun.restore(run.role, run.member, saving), row.position.counter > 0
+        return kind.restore(run.role, run.member, saving), row.position.counter > 0
 
     def answer(self, number: int, *, with_result: bool) -> None:
         """See `SessionState.answer`; it is durable when the session is closed, or the next call begins."""

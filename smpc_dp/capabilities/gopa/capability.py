@@ -17,6 +17,7 @@ from smpc_dp.capabilities.gopa.versions import (
 )
 from smpc_dp.engine.averaging import Averaging
 from smpc_dp.engine.session_protocol import (
+    RECORDS,
     Audit,
     Roles,
     SessionProtocol,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from smpc_dp.session.connection import Connection
     from smpc_dp.session.events import OnEvent
     from smpc_dp.session.member import Membership
+    from smpc_dp.session.session_state import SessionState
     from smpc_dp.wire.signing import Context
 
 
@@ -67,10 +69,18 @@ def _roster_issues(
     return [*issues, *no_servers(protocol, parameters, members)]
 
 
-async def _open_direct(membership: Membership, on_event: OnEvent, listen_on: str | None) -> Connection:
+async def _open_direct(
+    membership: Membership, on_event: OnEvent, listen_on: str | None, state: SessionState | None
+) -> Connection:
     from smpc_dp.capabilities.gopa.requests.mesh import Mesh
 
-    return await Mesh.open(membership, on_event, listen_on)
+    return await Mesh.open(membership, on_event, listen_on, state)
+
+
+def _unsaved(parameters: Mapping[str, object], _planned: GopaParameters) -> str:
+    if not is_direct(parameters):
+        return "'gopa' through an aggregator is not saved yet"
+    return "statistics of records are not saved yet" if RECORDS in parameters else ""
 
 
 def _states(parameters: GopaParameters) -> Any:
@@ -154,6 +164,7 @@ PROTOCOLS = (
         connections={"direct": _open_direct},
         party=_party,
         aggregator=_aggregator,
+        unsaved=_unsaved,
         averaging=Averaging(settings=frozenset({"verifiable", "on_dropout", "total"})),
         audit=AUDIT,
         most_corrupt=functools.partial(corrupt_as_written, VERSION),
