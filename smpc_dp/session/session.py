@@ -595,9 +595,10 @@ async def connect(
         web: settings of connections over HTTPS, such as a CA file, where the aggregator has an address
             `wss://host/path`. Proxies are those of `HTTPS_PROXY` and `NO_PROXY`.
         state: a folder of this party's own, made if it is missing, in no backup: after the process ended at
-            any point, the same program goes on in its request and in the session. For secure sums. Each call
-            then has a `label` or a `number`, by which it is known again; `resumed` of the result says that an
-            earlier process began it. docs/guides/restore.md has an example.
+            any point, the same program goes on in its request and in the session. For secure sums, and for
+            averages by gopa in the direct topology. Each call then has a `label` or a `number`, by which it
+            is known again; `resumed` of the result says that an earlier process began it.
+            docs/guides/restore.md has an example.
         counter: a folder that nothing ever sets back, outside of `state`, which exists. Without it a process
             that ends after the participants of a request are attested is lost from that request.
 

@@ -48,7 +48,7 @@ from smpc_dp.transport.interfaces import PeerChannel, PeerEndpoint, PeerListener
 from smpc_dp.transport.sockets import LONGEST_PAUSE, pauses
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.envelope import Envelope
-from smpc_dp.wire.signing import decode
+from smpc_dp.wire.signing import Context, decode
 
 if TYPE_CHECKING:
     from smpc_dp.engine.saved import SavedRun
@@ -84,6 +84,8 @@ class Mesh(Connection):
         # The last saved run, which is over, and by party the channel over which its messages were sent again.
         self._last: Run[Outcome] | None = None
         self._repeated: dict[str, PeerChannel] = {}
+        # Takes what comes between two requests, where runs are saved.
+        self._between: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -126,6 +128,7 @@ class Mesh(Connection):
         label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
         """See `Connection.run`."""
+        await self._end_between()
         member = membership or self.membership
         run = self._party(member, request, operation, ring_vector)
         run, self.resumed = await asyncio.to_thread(self.state.party_run, run, ring_vector)
@@ -169,12 +172,14 @@ class Mesh(Connection):
             self._drive = None
             if drive.saved and run.state.over:
                 self._last, self._repeated = run, {}
+                self._between = asyncio.create_task(self._take_between(run.member.context))
 
     async def close(self) -> None:
         """Send queued messages, and say goodbye to all; within a saved run without a goodbye."""
         try:
             if not await asyncio.to_thread(self.state.end_session):
                 await self._linger()
+                await self._end_between()
                 for call in self._calls:
                     call.cancel()
                 await self.connections.close()
@@ -274,12 +279,37 @@ class Mesh(Connection):
 
     async def _stop(self) -> None:
         """Stop listening and calling."""
+        await self._end_between()
         for call in self._calls:
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
         self.connections.abort()
         if self._listener is not None:
             await self._listener.close()
+
+    # Between requests
+
+    async def _take_between(self, context: Context) -> None:
+        """Take what comes after a saved run: who was cut from it is sent what it lacks when it calls."""
+        while True:
+            inbound = await self.connections.inbound.get()
+            envelope = inbound.envelope
+            if envelope is None:
+                continue
+            if inbound.request > context.request:
+                self.connections.keep(inbound)
+            elif envelope.step != HELLO:
+                self._repeat_last(inbound.peer, inbound.request)
+            else:
+                asked = self.membership.context(inbound.request)
+                self.connections.refuse_request(asked, inbound, Code.PAST, context.request + 1)
+
+    async def _end_between(self) -> None:
+        """Leave what comes to the next request."""
+        if self._between is not None:
+            self._between.cancel()
+            await asyncio.gather(self._between, return_exceptions=True)
+            self._between = None
 
     # Requests
 
