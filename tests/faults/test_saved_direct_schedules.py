@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,20 @@ from smpc_dp.capabilities.gopa import direct_messages as d
 from smpc_dp.capabilities.gopa.messages import PUBLISH
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import OtherRequestError, TimeoutFault
-from smpc_dp.session.connection import IN_NO_TOTAL, IN_TOTAL
+from smpc_dp.session.connection import IN_NO_TOTAL, IN_TOTAL, MOST_RENEWALS
+from smpc_dp.session.events import ignore
+from smpc_dp.session.memory.event_loop import run_simulation
+from smpc_dp.session.memory.members import simulated_session
+from smpc_dp.session.memory.one_process import OneProcess
 from smpc_dp.session.memory.simulated_run import party_names
+from smpc_dp.session.opening import open_connection
+from smpc_dp.session.saved_session import SavedSessionState
+from smpc_dp.session.session import Session
 from smpc_dp.session.session_file import Timeouts
+from smpc_dp.transport.interfaces import PeerChannel
+from smpc_dp.transport.memory_connections import MemoryConnections
 from smpc_dp.wire.envelope import Envelope
-from tests.faults.saved_direct_schedules import Crash, Rule, play, session
+from tests.faults.saved_direct_schedules import GIVEN, Crash, Rule, play, session
 from tests.faults.saved_session_schedules import without_syncs
 
 RUNS = 4
@@ -96,8 +106,8 @@ def test_a_party_that_was_away_joins_the_request_of_the_others(tmp_path: Path) -
     everyone = party_names(5)
     timeouts = Timeouts(connect=60.0, step=10.0, gather=60.0)
     away = everyone[2]
-    # It has asked for the first request, and is away until the third, which another one coordinates.
-    rule = once(away, m.HELLO, (away,), 31.0)
+    # It has asked for the first request, and is away when the second begins.
+    rule = once(away, m.HELLO, (away,), 15.0)
     played = session(1, tmp_path, 5, rule, timeouts=timeouts, requests=6)
     told = [error for error in played.errors[away].values() if isinstance(error, OtherRequestError)]
     assert told, played.errors
@@ -135,6 +145,43 @@ def test_who_finds_nobody_goes_on_later(tmp_path: Path) -> None:
     assert played.alone[SECOND] > 1
     assert played.went_on, played.errors
     assert played.results[SECOND][1].resumed
+
+
+def test_a_coordinator_that_only_calls_holds_nobody_up_for_ever(tmp_path: Path) -> None:
+    """The step's time begins anew eight times; here it is cut so often that it never passes."""
+    timeouts = Timeouts(connect=10.0, step=10.0, gather=10.0)
+    patience = 10.0 + 4 * 10.0
+    connections = MemoryConnections()
+    simulated = simulated_session(
+        "gopa", GIVEN, 3, seed_for_simulation=1, shared=OneProcess(connections), timeouts=timeouts
+    )
+    ended: dict[str, float] = {}
+
+    async def call_and_cut() -> None:
+        channels: list[PeerChannel] = []
+        await connections.endpoint(FIRST, 10.0).listen("", 0, channels.append, lambda *_: None)
+        while True:
+            await asyncio.sleep(patience / 2)
+            while channels:
+                channels.pop().abort()
+
+    async def wait_for_it(name: str) -> None:
+        membership = simulated.membership(name, tmp_path)
+        state = SavedSessionState(membership, tmp_path / name)
+        session = Session(membership, await open_connection(membership, ignore, state=state), ignore)
+        with pytest.raises(TimeoutFault, match=f"{FIRST} .it coordinates this request.*{IN_NO_TOTAL}"):
+            await session.sum([1.0], number=1)
+        ended[name] = asyncio.get_running_loop().time()
+        await session.close()
+
+    async def members() -> None:
+        flapping = asyncio.ensure_future(call_and_cut())
+        await asyncio.wait_for(asyncio.gather(wait_for_it(SECOND), wait_for_it(THIRD)), 36_000.0)
+        flapping.cancel()
+
+    run_simulation(members)
+    for seconds in ended.values():
+        assert (MOST_RENEWALS / 2) * patience < seconds <= (MOST_RENEWALS / 2 + 2) * patience
 
 
 def test_without_a_counter_a_late_crash_loses_the_party(tmp_path: Path) -> None:

@@ -96,12 +96,9 @@ def test_all_that_was_said_is_said_again(scene: DirectScene, media: Media) -> No
     assert {one.step for one in restore(scene, media, Wire()).resend()} == {m.HELLO}
     run = restore(scene, media, wire)
     execute(scene, run, wire)
-    said = [one for one in run.resend() if one.step != m.HELLO]
-    assert said == [*run.resend()]
-    assert [one.step for one in said] == [
-        step for step in wire.steps if step != m.HELLO for one in wire.sent if one.step == step
-    ][: len(said)]
+    said = [*run.resend()]
     assert [*dict.fromkeys(one.step for one in said)] == wire.steps[1:]
+    assert len(said) == len([one for one in wire.sent if one.step != m.HELLO])
     # The same in the next process, which has the result.
     again = restore(scene, media, Wire())
     assert again.finished

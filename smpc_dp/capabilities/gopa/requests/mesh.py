@@ -151,7 +151,7 @@ class Mesh(Connection):
             request,
             run,
             self.connections,
-            StepTimer(self._timeouts, first=self.state.saves and now() < self._meets_until),
+            StepTimer(self._timeouts, first=self._is_meeting),
             self,
             self._on_event,
             held=self.connections.take_early(request),
@@ -173,6 +173,12 @@ class Mesh(Connection):
             if drive.saved and run.state.over:
                 self._last, self._repeated = run, {}
                 self._between = asyncio.create_task(self._take_between(run.member.context))
+
+    @property
+    def _is_meeting(self) -> bool:
+        """Whether there are parties that this process has not met, and that may still come to a saved run."""
+        unmet = set(self._others) - self.connections.connections.keys()
+        return self.state.saves and bool(unmet) and now() < self._meets_until
 
     async def close(self) -> None:
         """Send queued messages, and say goodbye to all; within a saved run without a goodbye."""
