@@ -240,20 +240,22 @@ def session(
     return played
 
 
-def play(seed: int, folder: Path, *, with_counter: bool = True) -> Played:
-    """Play one session with drawn crashes."""
+def play(
+    seed: int, folder: Path, *, with_counter: bool = True, crashes: int = CRASHES, down: float = DOWN
+) -> Played:
+    """Play one session with up to so many drawn crashes, each for up to `down` seconds."""
     drawn = random.Random(seed)
     parties = drawn.choice(PARTIES)
     # Letters of each party to each other in seven steps of each request.
     messages = 7 * parties * (parties - 1) * REQUESTS
-    crashes = [
+    due = [
         (
             drawn.randrange(1, messages),
-            (tuple(drawn.sample(party_names(parties), drawn.choice((1, 1, 2)))), drawn.uniform(0.0, DOWN)),
+            (tuple(drawn.sample(party_names(parties), drawn.choice((1, 1, 2)))), drawn.uniform(0.0, down)),
         )
-        for _ in range(drawn.randint(1, CRASHES))
+        for _ in range(drawn.randint(1, crashes))
     ]
-    return session(seed, folder, parties, drawn_rule(sorted(crashes)), with_counter=with_counter)
+    return session(seed, folder, parties, drawn_rule(sorted(due)), with_counter=with_counter)
 
 
 def reason(error: SmpcError) -> str:
@@ -269,6 +271,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--no-counter", action="store_true")
+    parser.add_argument("--crashes", type=int, default=CRASHES)
+    parser.add_argument("--down", type=float, default=DOWN)
     parser.add_argument("--verbose", action="store_true")
     chosen = parser.parse_args()
     crashes, reasons, went_on, resumed = 0, Counter[str](), 0, 0
@@ -277,7 +281,13 @@ def main() -> None:
         for seed in range(chosen.first, chosen.first + chosen.runs):
             folder = Path(tempfile.mkdtemp())
             try:
-                played = play(seed, folder / "session", with_counter=not chosen.no_counter)
+                played = play(
+                    seed,
+                    folder / "session",
+                    with_counter=not chosen.no_counter,
+                    crashes=chosen.crashes,
+                    down=chosen.down,
+                )
             finally:
                 shutil.rmtree(folder)
             crashes += played.crashed.total()

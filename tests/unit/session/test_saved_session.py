@@ -690,7 +690,7 @@ def test_a_full_disk_loses_nothing(
 @pytest.mark.parametrize(
     ("protocol", "given", "why"),
     [
-        ("gopa", NOISY, "'gopa' is not saved yet"),
+        ("gopa", NOISY, "'gopa' through an aggregator is not saved yet"),
         (
             "secagg",
             {
