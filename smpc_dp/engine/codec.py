@@ -143,11 +143,7 @@ class Codec:
 
     def decode(self, content: bytes) -> tuple[State, Record]:
         """Decode a state; raise VerificationError, without any of the content, for other bytes."""
-        record: Record = _decoded(content, Record, "a saved record")
-        if any(one.body >= len(record.bodies) for one in record.sent):
-            raise VerificationError("a saved record has a message without its body", Check.MALFORMED)
-        if _packed(record.messages) != (record.bodies, record.sent):
-            raise VerificationError("a saved record is not in its canonical encoding", Check.NOT_CANONICAL)
+        record = _record(content)
         return self._state(record.kind, record.state), record
 
     def _state(self, name: str, body: bytes) -> State:
@@ -156,6 +152,21 @@ class Codec:
             raise VerificationError("a saved state is of an unknown type", Check.BAD_STATE)
         state: State = _decoded(body, kind, f"a saved state '{name}'")
         return state
+
+
+def messages_of(content: bytes) -> tuple[Envelope, ...]:
+    """Return the messages of an encoded state, of whatever role; raises as `Codec.decode`."""
+    return _record(content).messages
+
+
+def _record(content: bytes) -> Record:
+    """Decode a record, but for its state."""
+    record: Record = _decoded(content, Record, "a saved record")
+    if any(one.body >= len(record.bodies) for one in record.sent):
+        raise VerificationError("a saved record has a message without its body", Check.MALFORMED)
+    if _packed(record.messages) != (record.bodies, record.sent):
+        raise VerificationError("a saved record is not in its canonical encoding", Check.NOT_CANONICAL)
+    return record
 
 
 def _packed(messages: Iterable[Envelope]) -> tuple[tuple[bytes, ...], tuple[Sent, ...]]:

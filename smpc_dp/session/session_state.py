@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smpc_dp.crypto.randomness import Randomness
     from smpc_dp.encoding import RingVector
     from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.wire.envelope import Envelope
 
 
 # A folder; or a state that the caller has opened, and closes.
@@ -112,6 +113,13 @@ class SessionState:
         Raises LostRunError.
         """
         return run, False
+
+    def said_before(self) -> tuple[int, Sequence[Envelope]]:
+        """Return the request before the newest one, and what this party has said in its run, which is over.
+
+        For parties without an aggregator; nothing where it is not saved any more.
+        """
+        return 0, ()
 
     def answer(self, number: int, *, with_result: bool) -> None:
         """Record that the caller has the result, or the error, of a request."""

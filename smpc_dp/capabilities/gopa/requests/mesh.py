@@ -54,6 +54,15 @@ if TYPE_CHECKING:
     from smpc_dp.engine.saved import SavedRun
 
 
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """A run that is over: its request, what this party has said in it, and the survivors of its total."""
+
+    request: int = 0
+    said: Sequence[Envelope] = ()
+    survivors: tuple[str, ...] = ()
+
+
 class Mesh(Connection):
     """Connections of one party to all others. Made by `open`."""
 
@@ -81,8 +90,9 @@ class Mesh(Connection):
         # Of the run under way: whether its next step is the first one of a restored process, which has twice
         # the time, and how often the step's time may begin anew.
         self._restored, self._renewals = False, 0
-        # The last saved run, which is over, and by party the channel over which its messages were sent again.
-        self._last: Run[Outcome] | None = None
+        # The last saved run that is over: its request, what this party has said in it, and its survivors; by
+        # party the channel over which that was said again.
+        self._last = _Last()
         self._repeated: dict[str, PeerChannel] = {}
         # Takes what comes between two requests, where runs are saved.
         self._between: asyncio.Task[None] | None = None
@@ -105,6 +115,7 @@ class Mesh(Connection):
             TimeoutFault: fewer are connected than a run needs; names the missing ones.
         """
         mesh, (host, port) = cls(membership, on_event, state), membership.address(listen_on)
+        mesh._last = _Last(*await asyncio.to_thread(mesh.state.said_before))
         endpoint = membership.endpoint()
         mesh._listener = await endpoint.listen(host, port, mesh._called, mesh._refused)
         loop = asyncio.get_running_loop()
@@ -171,7 +182,10 @@ class Mesh(Connection):
         finally:
             self._drive = None
             if drive.saved and run.state.over:
-                self._last, self._repeated = run, {}
+                outcome: Outcome | None = run.state.outcome
+                said = cast("SavedRun[Outcome]", run).resend()
+                self._last = _Last(request, said, () if outcome is None else outcome.survivors)
+                self._repeated = {}
                 self._between = asyncio.create_task(self._take_between(run.member.context))
 
     @property
@@ -195,12 +209,10 @@ class Mesh(Connection):
 
     async def _linger(self) -> None:
         """Wait for survivors that were cut from the last saved run, and may lack what this party has said."""
-        if self._last is None or (outcome := self._last.state.outcome) is None:
-            return
         pool, until = self.connections, now() + self._timeouts.step
 
         def away() -> list[str]:
-            return [name for name in outcome.survivors if pool.is_cut(name)]
+            return [name for name in self._last.survivors if pool.is_cut(name)]
 
         pool.awaited.begin(0, "", away)
         await pool.awaited.gather(self._inbound, until, lambda: not away())
@@ -261,8 +273,8 @@ class Mesh(Connection):
         if self._drive is not None:
             # The role may be at an event: `event_of` sends.
             self.connections.inbound.wake(InboundEvent(channel.peer))
-        elif self._last is not None:
-            self._repeat_last(channel.peer, self._last.member.context.request)
+        else:
+            self._repeat_last(channel.peer, self._last.request)
         return reader
 
     async def _call(self, endpoint: PeerEndpoint, name: str) -> None:
@@ -394,12 +406,11 @@ class Mesh(Connection):
 
     def _repeat_last(self, peer: str, request: int) -> None:
         """Send again what this party has said in its last run, once over each channel, if it is `request`."""
-        last, channel = self._last, self.connections.connections[peer].channel
-        if last is None or last.member.context.request != request or self._repeated.get(peer) is channel:
-            return
-        self._repeated[peer] = channel
-        said = cast("SavedRun[Outcome]", last).resend()
-        self.connections.send(request, [envelope for envelope in said if envelope.receiver == peer])
+        channel = self.connections.connections[peer].channel
+        if self._last.request == request and self._repeated.get(peer) is not channel:
+            self._repeated[peer] = channel
+            said = [envelope for envelope in self._last.said if envelope.receiver == peer]
+            self.connections.send(request, said)
 
     def _answer_behind(self, drive: Drive, inbound: InboundEvent) -> None:
         """Answer the hello of a past request: this party's own hello, and the request that can be joined."""

@@ -1,0 +1,97 @@
+"""What a party without an aggregator has said in its last request is there while the next one runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from smpc_dp.capabilities.gopa.direct_states import party
+from smpc_dp.engine.counter import FileCounter
+from smpc_dp.engine.events import Cancellation, Start
+from smpc_dp.engine.saved_collector import SavedPeer
+from smpc_dp.errors import LocalError, TimeoutFault
+from smpc_dp.session.memory.members import simulated_session
+from smpc_dp.session.saved_session import SavedSessionState
+from smpc_dp.wire.envelope import Envelope
+from tests.faults.saved_direct_schedules import GIVEN
+from tests.faults.saved_session_schedules import without_syncs
+
+Open = Callable[[], SavedSessionState]
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+    without_syncs(monkeypatch)
+    simulated = simulated_session("gopa", GIVEN, 3, seed_for_simulation=1)
+    member = simulated.membership(simulated.parties[1], tmp_path)
+    (tmp_path / "counter").mkdir()
+
+    def again() -> SavedSessionState:
+        return SavedSessionState(member, tmp_path / "state", tmp_path / "counter")
+
+    again.member = member  # type: ignore[attr-defined]
+    return again
+
+
+def begun(opened: Open, state: SavedSessionState, number: int) -> Any:
+    """Begin a call, and return its run, which has said hello."""
+    member = opened.member  # type: ignore[attr-defined]
+    assert state.begin_call(number, f"sum {number}", chosen=True) == number
+    vector = np.zeros(member.encoding.ring_length, member.encoding.dtype)
+    context = member.context(number, f"sum {number}")
+    run, _ = state.party_run(party(context, member.parameters, member.identity, vector), vector)
+    assert isinstance(run, SavedPeer)
+    run.handle(Start())
+    return run
+
+
+def ended(run: Any) -> tuple[Envelope, ...]:
+    """End a run, and return what says so."""
+    return tuple(run.handle(Cancellation(TimeoutFault({"x"}, "start", "away"))))
+
+
+def test_what_was_said_in_the_last_request_is_there_until_the_next_one_ends(opened: Open) -> None:
+    state = opened()
+    left = ended(begun(opened, state, 1))
+    assert state.said_before() == (0, ())
+    second = begun(opened, state, 2)
+    assert state.said_before() == (1, left)
+    state.close()
+    again = opened()
+    assert again.said_before() == (1, left)
+    left = ended(second)
+    begun(opened, again, 3)
+    assert again.said_before() == (2, left)
+    assert [request for request, _ in again._attempts()] == [2, 3]
+    assert len([*again.counter_folder.glob("*.counter")]) == 2  # type: ignore[union-attr]
+
+
+def test_a_request_that_is_given_up_is_said_nothing_of(opened: Open) -> None:
+    state = opened()
+    begun(opened, state, 1)
+    begun(opened, state, 2)
+    assert state.said_before() == (0, ())
+    assert [request for request, _ in state._attempts()] == [2]
+
+
+def test_nothing_is_said_that_the_counter_has_not_confirmed(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process, on a copy, may have confirmed another end."""
+    state = opened()
+    run = begun(opened, state, 1)
+    with monkeypatch.context() as patch:
+
+        def fail(*_arguments: object) -> None:
+            raise LocalError("the counter is away")
+
+        patch.setattr(FileCounter, "advance", fail)
+        with pytest.raises(LocalError, match="away"):
+            ended(run)
+    begun(opened, state, 2)
+    assert [request for request, _ in state._attempts()] == [1, 2]
+    assert state.said_before() == (0, ())
