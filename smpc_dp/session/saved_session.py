@@ -260,8 +260,8 @@ class SavedSessionState(SessionState):
         # A run whose first state alone is saved has not begun.
         return kind.restore(run.role, run.member, saving), row.position.counter > 0
 
-    def said_before(self) -> tuple[int, Sequence[Envelope]]:
-        """See `SessionState.said_before`."""
+    def earlier_messages(self) -> tuple[int, Sequence[Envelope]]:
+        """See `SessionState.earlier_messages`."""
         number = self.number - 1
         row = self._store.find(self._scope, number, self._member) if self._is_direct and number > 0 else None
         if row is None or self._counter is None or not row.position.flags & OVER:

@@ -114,8 +114,8 @@ class SessionState:
         """
         return run, False
 
-    def said_before(self) -> tuple[int, Sequence[Envelope]]:
-        """Return the request before the newest one, and what this party has said in its run, which is over.
+    def earlier_messages(self) -> tuple[int, Sequence[Envelope]]:
+        """Return the request before the newest one, and what this party has sent in its run, which is over.
 
         For parties without an aggregator; nothing where it is not saved any more.
         """

@@ -82,7 +82,7 @@ class Played:
         down: the parties that have crashed, and for how long.
         crashed, alone: how often a party has, and how often its program has ended since too few were there.
         results, errors: by party and request; 0: of a program that has ended so in its last try.
-        said: by sender, run, step and, of what is signed for one party, receiver, what was sent.
+        bodies: by sender, run, step and, of what is signed for one party, receiver, what was sent.
     """
 
     simulated: SimulatedSession
@@ -98,7 +98,9 @@ class Played:
     alone: Counter[str] = field(default_factory=Counter)
     results: dict[str, dict[int, Any]] = field(default_factory=lambda: defaultdict(dict))
     errors: dict[str, dict[int, SmpcError]] = field(default_factory=lambda: defaultdict(dict))
-    said: dict[tuple[object, ...], set[tuple[bytes, bytes]]] = field(default_factory=lambda: defaultdict(set))
+    bodies: dict[tuple[object, ...], set[tuple[bytes, bytes]]] = field(
+        default_factory=lambda: defaultdict(set)
+    )
 
     def on_message(self, envelope: Envelope, _size: int) -> None:
         """Note a message that is sent, and crash whose turn it is."""
@@ -108,7 +110,7 @@ class Played:
             apart = decode(envelope.body, Hello, envelope.sender).request
         if envelope.step not in (ABORT, LEAVE, d.WITNESS):
             key = (envelope.sender, envelope.run_id, envelope.step, apart)
-            self.said[key].add((bytes(envelope.body), bytes(envelope.signature)))
+            self.bodies[key].add((bytes(envelope.body), bytes(envelope.signature)))
         if (crash := self.rule(self.sent, envelope)) is not None:
             names, seconds = crash
             for name in names:
@@ -207,10 +209,10 @@ class Played:
                 assert told or text.endswith(("a total that others have", IN_NO_TOTAL)), text
                 counted = any(name in one.survivors for one in got.values())
                 assert not counted or not (told or text.endswith(IN_NO_TOTAL)), (name, text)
-        assert all(len(bodies) == 1 for bodies in self.said.values()), self.said
+        assert all(len(each) == 1 for each in self.bodies.values()), self.bodies
         for name in self.simulated.parties:
-            published = {run.hex() for sender, run, step, _ in self.said if (sender, step) == (name, PUBLISH)}
-            charged = [entry.run for entry in Ledger.open(self.ledger(name)).entries()]
+            published = {run for sender, run, step, _ in self.bodies if (sender, step) == (name, PUBLISH)}
+            charged = [bytes.fromhex(entry.run) for entry in Ledger.open(self.ledger(name)).entries()]
             # Nothing is released uncharged, nothing is charged twice.
             assert published <= set(charged), (name, published, charged)
             assert len(charged) == len(set(charged)) <= self.requests, (name, charged)

@@ -131,6 +131,13 @@ def test_a_party_that_is_away_for_good_is_left_out(tmp_path: Path) -> None:
     assert str(error).endswith(IN_NO_TOTAL)
 
 
+def test_parties_meet_again_that_are_started_one_after_the_other(tmp_path: Path) -> None:
+    """One of them loses the other's channel before it has taken what came over it."""
+    played = play(1022, tmp_path)
+    assert played.crashed == {FIRST: 2, THIRD: 1}
+    assert played.went_on, played.errors
+
+
 def test_who_finds_nobody_goes_on_later(tmp_path: Path) -> None:
     """Too few are there: the call raises, and the same call in the next process goes on with the run."""
     due = [(SECOND, 1.0), (FIRST, 200.0), (THIRD, 200.0)]

@@ -24,6 +24,7 @@ from smpc_dp.capabilities.gopa import check, direct_params, direct_states  # noq
 from smpc_dp.capabilities.gopa.requests import mesh  # noqa: F401
 from smpc_dp.errors import OtherRequestError, SmpcError
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.session.events import Event
 from smpc_dp.session.local import create_local_session
 from tests.faults.saved_direct_schedules import GIVEN
 from tests.processes.saved_sessions import KILLS, NAMES, SPAN, TIMEOUTS, Ended, Members
@@ -69,7 +70,7 @@ class Parties(Members):
             write({"error": f"{type(error).__name__}: {error}"})
 
 
-def _print(event: smpc_dp.Event) -> None:
+def _print(event: Event) -> None:
     print(event.text, flush=True)
 
 

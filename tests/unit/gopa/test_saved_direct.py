@@ -57,15 +57,15 @@ def ended(run: Any) -> tuple[Envelope, ...]:
 def test_what_was_said_in_the_last_request_is_there_until_the_next_one_ends(opened: Open) -> None:
     state = opened()
     left = ended(begun(opened, state, 1))
-    assert state.said_before() == (0, ())
+    assert state.earlier_messages() == (0, ())
     second = begun(opened, state, 2)
-    assert state.said_before() == (1, left)
+    assert state.earlier_messages() == (1, left)
     state.close()
     again = opened()
-    assert again.said_before() == (1, left)
+    assert again.earlier_messages() == (1, left)
     left = ended(second)
     begun(opened, again, 3)
-    assert again.said_before() == (2, left)
+    assert again.earlier_messages() == (2, left)
     assert [request for request, _ in again._attempts()] == [2, 3]
     assert len([*again.counter_folder.glob("*.counter")]) == 2  # type: ignore[union-attr]
 
@@ -74,7 +74,7 @@ def test_a_request_that_is_given_up_is_said_nothing_of(opened: Open) -> None:
     state = opened()
     begun(opened, state, 1)
     begun(opened, state, 2)
-    assert state.said_before() == (0, ())
+    assert state.earlier_messages() == (0, ())
     assert [request for request, _ in state._attempts()] == [2]
 
 
@@ -94,4 +94,4 @@ def test_nothing_is_said_that_the_counter_has_not_confirmed(
             ended(run)
     begun(opened, state, 2)
     assert [request for request, _ in state._attempts()] == [1, 2]
-    assert state.said_before() == (0, ())
+    assert state.earlier_messages() == (0, ())

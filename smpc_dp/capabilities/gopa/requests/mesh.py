@@ -59,7 +59,7 @@ class _Last:
     """A run that is over: its request, what this party has said in it, and the survivors of its total."""
 
     request: int = 0
-    said: Sequence[Envelope] = ()
+    messages: Sequence[Envelope] = ()
     survivors: tuple[str, ...] = ()
 
 
@@ -115,7 +115,7 @@ class Mesh(Connection):
             TimeoutFault: fewer are connected than a run needs; names the missing ones.
         """
         mesh, (host, port) = cls(membership, on_event, state), membership.address(listen_on)
-        mesh._last = _Last(*await asyncio.to_thread(mesh.state.said_before))
+        mesh._last = _Last(*await asyncio.to_thread(mesh.state.earlier_messages))
         endpoint = membership.endpoint()
         mesh._listener = await endpoint.listen(host, port, mesh._called, mesh._refused)
         loop = asyncio.get_running_loop()
@@ -162,7 +162,7 @@ class Mesh(Connection):
             request,
             run,
             self.connections,
-            StepTimer(self._timeouts, first=self._is_meeting),
+            StepTimer(self._timeouts, first=self._is_gathering),
             self,
             self._on_event,
             held=self.connections.take_early(request),
@@ -183,13 +183,13 @@ class Mesh(Connection):
             self._drive = None
             if drive.saved and run.state.over:
                 outcome: Outcome | None = run.state.outcome
-                said = cast("SavedRun[Outcome]", run).resend()
-                self._last = _Last(request, said, () if outcome is None else outcome.survivors)
+                messages = cast("SavedRun[Outcome]", run).resend()
+                self._last = _Last(request, messages, () if outcome is None else outcome.survivors)
                 self._repeated = {}
                 self._between = asyncio.create_task(self._take_between(run.member.context))
 
     @property
-    def _is_meeting(self) -> bool:
+    def _is_gathering(self) -> bool:
         """Whether there are parties that this process has not met, and that may still come to a saved run."""
         unmet = set(self._others) - self.connections.connections.keys()
         return self.state.saves and bool(unmet) and now() < self._meets_until
@@ -290,7 +290,10 @@ class Mesh(Connection):
             except (SmpcError, ChannelClosed) as error:
                 self.connections.refused(name, error)
             else:
-                await asyncio.wait([self._welcome(channel)])
+                reader = self._welcome(channel)
+                # The reader sees no end of a channel while a message waits that nobody takes before a call.
+                while not reader.done() and (channel.live or not self.state.saves):
+                    await asyncio.wait([reader], timeout=LONGEST_PAUSE if self.state.saves else None)
                 if now() > begun + LONGEST_PAUSE:
                     delays = pauses()
             await asyncio.sleep(next(delays))
@@ -409,8 +412,8 @@ class Mesh(Connection):
         channel = self.connections.connections[peer].channel
         if self._last.request == request and self._repeated.get(peer) is not channel:
             self._repeated[peer] = channel
-            said = [envelope for envelope in self._last.said if envelope.receiver == peer]
-            self.connections.send(request, said)
+            messages = [envelope for envelope in self._last.messages if envelope.receiver == peer]
+            self.connections.send(request, messages)
 
     def _answer_behind(self, drive: Drive, inbound: InboundEvent) -> None:
         """Answer the hello of a past request: this party's own hello, and the request that can be joined."""
