@@ -27,7 +27,10 @@ from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.session.events import Event
 from smpc_dp.session.local import create_local_session
 from tests.faults.saved_direct_schedules import GIVEN
-from tests.processes.saved_sessions import KILLS, NAMES, SPAN, TIMEOUTS, Ended, Members
+from tests.processes.saved_sessions import KILLS, NAMES, TIMEOUTS, Ended, Members
+
+# Seconds a request within which parties are killed, also before they are connected.
+SPAN = 1.0
 
 
 class Parties(Members):
