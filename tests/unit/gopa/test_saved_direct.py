@@ -13,14 +13,19 @@ from smpc_dp.capabilities.gopa.direct_states import party
 from smpc_dp.engine.counter import FileCounter
 from smpc_dp.engine.events import Cancellation, Start
 from smpc_dp.engine.saved_collector import SavedPeer
-from smpc_dp.errors import LocalError, TimeoutFault
+from smpc_dp.errors import Check, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.session.connection import IN_NO_TOTAL
+from smpc_dp.session.events import ignore
+from smpc_dp.session.memory.event_loop import run_simulation
 from smpc_dp.session.memory.members import simulated_session
+from smpc_dp.session.opening import open_connection
 from smpc_dp.session.saved_session import SavedSessionState
 from smpc_dp.wire.envelope import Envelope
 from tests.faults.saved_direct_schedules import GIVEN
 from tests.faults.saved_session_schedules import without_syncs
 
 Open = Callable[[], SavedSessionState]
+AWAY = TimeoutFault({"x"}, "start", "away")
 
 
 @pytest.fixture
@@ -49,9 +54,9 @@ def begun(opened: Open, state: SavedSessionState, number: int) -> Any:
     return run
 
 
-def ended(run: Any) -> tuple[Envelope, ...]:
+def ended(run: Any, error: SmpcError = AWAY) -> tuple[Envelope, ...]:
     """End a run, and return what says so."""
-    return tuple(run.handle(Cancellation(TimeoutFault({"x"}, "start", "away"))))
+    return tuple(run.handle(Cancellation(error)))
 
 
 def test_what_was_said_in_the_last_request_is_there_until_the_next_one_ends(opened: Open) -> None:
@@ -95,3 +100,29 @@ def test_nothing_is_said_that_the_counter_has_not_confirmed(
     begun(opened, state, 2)
     assert [request for request, _ in state._attempts()] == [1, 2]
     assert state.earlier_messages() == (0, ())
+
+
+def test_the_same_call_raises_the_error_that_has_ended_its_run(opened: Open) -> None:
+    """An earlier process has ended it, and its caller has not had the error with its evidence."""
+    member = opened.member  # type: ignore[attr-defined]
+    state = opened()
+    evidence = {"first": b"1", "second": b"2"}
+    fault = PeerFault(member.session.roster.party_names[0], "lied", Check.EQUIVOCATION, evidence)
+    ended(begun(opened, state, 1), fault)
+    state.close()
+
+    async def charge(run_id: bytes, raised: object = None) -> None:
+        pytest.fail("nothing was released")
+
+    async def call_again() -> None:
+        again = opened()
+        connection = await open_connection(member, ignore, state=again)
+        vector = np.zeros(member.encoding.ring_length, member.encoding.dtype)
+        with pytest.raises(PeerFault) as caught:
+            await connection.run(1, "sum 1", vector, charge, label="1")
+        assert (caught.value.evidence, caught.value.culprit) == (evidence, fault.culprit)
+        assert str(caught.value) == f"{fault}; {IN_NO_TOTAL}"
+        assert not again.is_under_way
+        await connection.close()
+
+    run_simulation(call_again)
