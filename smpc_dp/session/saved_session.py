@@ -262,7 +262,7 @@ class SavedSessionState(SessionState):
 
     def earlier_messages(self) -> tuple[int, Sequence[Envelope]]:
         """See `SessionState.earlier_messages`."""
-        number = self.number - 1
+        number = self.number - self.is_under_way
         row = self._store.find(self._scope, number, self._member) if self._is_direct and number > 0 else None
         if row is None or self._counter is None or not row.position.flags & OVER:
             return 0, ()

@@ -115,7 +115,7 @@ class SessionState:
         return run, False
 
     def earlier_messages(self) -> tuple[int, Sequence[Envelope]]:
-        """Return the request before the newest one, and what this party has sent in its run, which is over.
+        """Return the last request that has ended, and what this party has sent in its run, which is over.
 
         For parties without an aggregator; nothing where it is not saved any more.
         """

@@ -69,6 +69,12 @@ def test_what_was_said_in_the_last_request_is_there_until_the_next_one_ends(open
     again = opened()
     assert again.earlier_messages() == (1, left)
     left = ended(second)
+    again.answer(2, with_result=False)
+    again.end_session()
+    again.close()
+    # Between two calls that of the last one.
+    again = opened()
+    assert again.earlier_messages() == (2, left)
     begun(opened, again, 3)
     assert again.earlier_messages() == (2, left)
     assert [request for request, _ in again._attempts()] == [2, 3]

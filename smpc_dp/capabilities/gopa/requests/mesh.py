@@ -115,7 +115,7 @@ class Mesh(Connection):
             TimeoutFault: fewer are connected than a run needs; names the missing ones.
         """
         mesh, (host, port) = cls(membership, on_event, state), membership.address(listen_on)
-        mesh._last = _Last(*await asyncio.to_thread(mesh.state.earlier_messages))
+        await mesh._load_last()
         endpoint = membership.endpoint()
         mesh._listener = await endpoint.listen(host, port, mesh._called, mesh._refused)
         loop = asyncio.get_running_loop()
@@ -145,6 +145,8 @@ class Mesh(Connection):
         run, self.resumed = await asyncio.to_thread(self.state.party_run, run, ring_vector)
         # The run forgets the vector, once it has published.
         del ring_vector
+        if self.state.saves and self._last.request != request - 1:
+            await self._load_last()
         own = OwnRequest.of(member, request, operation, label)
         self._others_asked = None if own is None else _OthersAsked(own, _hellos_to_all(own, request))
         async with self._answered(request, run):
@@ -406,6 +408,10 @@ class Mesh(Connection):
         if drive.saved and peer == coordinator and self._renewals:
             self._renewals -= 1
             drive.timer.step(self._seconds(drive))
+
+    async def _load_last(self) -> None:
+        """Read what an earlier process of this party has said in its last run."""
+        self._last = _Last(*await asyncio.to_thread(self.state.earlier_messages))
 
     def _repeat_last(self, peer: str, request: int) -> None:
         """Send again what this party has said in its last run, once over each channel, if it is `request`."""
