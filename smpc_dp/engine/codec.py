@@ -156,11 +156,7 @@ class Codec:
 
         `given`: returns the caller's input for a record, or raises an error if it is not the record's.
         """
-        record: Record = _decoded(content, Record, "a saved record")
-        if any(one.body >= len(record.bodies) for one in record.sent):
-            raise VerificationError("a saved record has a message without its body", Check.MALFORMED)
-        if _packed(record.messages) != (record.bodies, record.sent):
-            raise VerificationError("a saved record is not in its canonical encoding", Check.NOT_CANONICAL)
+        record = _record(content)
         return self._state(record.kind, record.state, given(record)), record
 
     def _state(self, name: str, body: bytes, given: bytes) -> State:
@@ -170,6 +166,21 @@ class Codec:
         hooks = partial(_from_builtin, given), partial(_to_builtin, given)
         state: State = _decoded(body, kind, f"a saved state '{name}'", *hooks)
         return state
+
+
+def messages_of(content: bytes) -> tuple[Envelope, ...]:
+    """Return the messages of an encoded state, of whatever role; raises as `Codec.decode`."""
+    return _record(content).messages
+
+
+def _record(content: bytes) -> Record:
+    """Decode a record, but for its state."""
+    record: Record = _decoded(content, Record, "a saved record")
+    if any(one.body >= len(record.bodies) for one in record.sent):
+        raise VerificationError("a saved record has a message without its body", Check.MALFORMED)
+    if _packed(record.messages) != (record.bodies, record.sent):
+        raise VerificationError("a saved record is not in its canonical encoding", Check.NOT_CANONICAL)
+    return record
 
 
 def _packed(messages: Iterable[Envelope]) -> tuple[tuple[bytes, ...], tuple[Sent, ...]]:

@@ -99,12 +99,12 @@ class PeerState(State, Generic[I], frozen=True, kw_only=True, eq=False):
 
 
 class Stopped(State, frozen=True, kw_only=True, eq=False):
-    """State after the run has ended for the peer, by an error with this code.
+    """State after the run has ended for the peer, by this error, which may have evidence.
 
     `left`: the others were told.
     """
 
-    code: Code
+    ended: SmpcError
     over: ClassVar[bool] = True
     left: bool = False
 
@@ -282,7 +282,7 @@ class PeerRole:
         match event:
             case events.Cancellation(error) if state.outcome is None and not _has_left(state):
                 leave = peer.write(peer.context.session_digest, LEAVE, abort_of(error))
-                stopped = Stopped(run_id=state.run_id, code=error.code, left=True)
+                stopped = Stopped(run_id=state.run_id, ended=error, left=True)
                 return Transition(stopped, peer.address(leave, peer.everyone))
             case _ if state.over:
                 return Transition(state)
@@ -313,7 +313,7 @@ class PeerRole:
 
     def failed(self, state: State, error: SmpcError) -> Stopped:
         """Return the state after an error, without secrets; `Cancellation` gives the messages of its end."""
-        return Stopped(run_id=state.run_id, code=error.code)
+        return Stopped(run_id=state.run_id, ended=error)
 
     def _advance(
         self, peer: Peer[Any], state: PeerState[Any], sent: Sequence[Envelope], sizes: tuple[int, ...]

@@ -202,6 +202,13 @@ class SavedRun(Run[R_co]):
     def _resume_log(self, _lines: Sequence[bytes]) -> None:
         """Go on with the logs of a restored state: of a party there are none."""
 
+    def _repeated(self, state: State, messages: tuple[Envelope, ...]) -> tuple[Envelope, ...]:
+        """Return what each new connection needs in a state: the last messages on the way into it.
+
+        Who says nothing in a state shows a collector by earlier ones that it is there again.
+        """
+        return messages or (() if state.over else self._messages)
+
     def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
         """See `Run.step_from`; the next state is saved, and a release charged, when it returns."""
         if self._broken:
@@ -233,14 +240,15 @@ class SavedRun(Run[R_co]):
         # After an error the newest state is over, and not yet saved.
         if self.is_over or (state is self._state and not messages and not state.over):
             return ()
+        sent = tuple(messages)
         with self._writing():
-            self._save(state, tuple(messages), event)
+            self._save(state, sent, event)
             if state.unwritten:
                 self.member.write_log(state)
         self.member.enter(state)
         self._charge()
         self._unsent = ()
-        return tuple(messages)
+        return sent
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -276,12 +284,11 @@ class SavedRun(Run[R_co]):
             flags=flags,
         )
         key, sealed = _new_key(), b""
-        # Who says nothing shows a collector by its last messages that it is there again.
-        stored = messages or (() if state.over else self._messages)
+        repeated = self._repeated(state, messages)
         if is_retained(flags):
             lines = map(encode_line, state.unwritten)
             given = saving.input if committed else b""
-            record = saving.codec.encode(state.restorable, stored, (committed, released), lines, given)
+            record = saving.codec.encode(state.restorable, repeated, (committed, released), lines, given)
             sealed = seal_state(key.secret, position, record, _RANDOM)
         else:
             key = replace(key, secret=b"")
@@ -292,7 +299,7 @@ class SavedRun(Run[R_co]):
         saving.keys.commit(position.attempt, key.name)
         self._entries = 0
         self._row, self._secret, self._state = row, key.secret, state
-        self._messages, self._unsent = stored, messages
+        self._messages, self._unsent = repeated, messages
         self._input, self._released = committed, released
 
     def _charge(self) -> None:

@@ -170,3 +170,14 @@ class SavedPeer(SavedCollection[R_co]):
 
     def _lasting(self, _state: Any, event: events.Event) -> events.Event | None:
         return event
+
+    def _repeated(self, state: State, messages: tuple[Envelope, ...]) -> tuple[Envelope, ...]:
+        """See `SavedRun._repeated`: those of earlier phases too, which a restarted peer may have lost.
+
+        Not the hello of a run that has begun; of a tombstone its own message alone.
+        """
+        if state.over and state.outcome is None:
+            return messages
+        begun = bool(state.run_id)
+        earlier = (one for one in self._messages if not (begun and one.step == self.role.hello))
+        return (*earlier, *messages)

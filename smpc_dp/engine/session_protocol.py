@@ -238,7 +238,8 @@ class SessionProtocol:
         check_requests: raises ConfigError for requests, planned from parameters as written, that cannot be
             computed.
         connections: by topology what opens a party's connection to the others, from its membership, the
-            observer of events and the address to listen on; those through the aggregator are opened without.
+            observer of events, the address to listen on and what the party keeps of its session; those
+            through the aggregator are opened without.
         serving: by role what serves the requests of a session as such a member, as the aggregator's
             `smpc_dp.session.aggregator.serve` does, from path, name, key, requests, listen_on and on_event.
         opened_once: a party's record, from its membership, of the requests that its rows may be in once;

@@ -383,8 +383,7 @@ class RequestServer:
                 return None if number > 1 and left else []
             until = min(timer.pause(), askers.until, self._next_look())
             inbound = early.pop(0) if early else await self._pool.next(until)
-            if inbound is not None:
-                await self._hear(drive, inbound, operations, askers)
+            await self._hear(drive, inbound, operations, askers)
             # A large one must not stay until the next one comes.
             del inbound
             if connecting and not timer.connecting and not askers.opened and not self._is_endless:
@@ -457,10 +456,12 @@ class RequestServer:
         self._pool.refuse_request(context, hello, Code.FEW, enough, lacking)
 
     async def _hear(
-        self, drive: Drive, inbound: InboundEvent, operations: Operations, askers: Askers
+        self, drive: Drive, inbound: InboundEvent | None, operations: Operations, askers: Askers
     ) -> None:
-        """Hold an inbound event for the role, before the operation of a request is agreed."""
+        """Hold an inbound event, if there is one, for the role, before a request's operation is agreed."""
         names = self._requested(drive.request).names
+        if inbound is None:
+            return
         if is_log_request(inbound) or inbound.peer not in names or inbound.failure is not None:
             await drive.take(inbound)
         elif inbound.request == drive.request and is_hello(inbound):

@@ -122,6 +122,29 @@ class Connection(ABC):
         run = self._declined(membership or self.membership, request)
         self.connections.send(request, run.handle(events.Cancellation(error)))
 
+    @contextlib.asynccontextmanager
+    async def _answered(
+        self, request: int, run: Run[Any], in_result: tuple[str, str] = IN_RESULT
+    ) -> AsyncIterator[None]:
+        """Record that the caller has the result of a request, or its error.
+
+        The error of a saved run says whether its input may be in a result that others have; `in_result` as
+        of `complete`.
+        """
+        try:
+            yield
+        except SmpcError as error:
+            # Who is at another request is told which one; it has begun none.
+            if self.state.saves and not isinstance(error, OtherRequestError):
+                released, unreleased = in_result
+                outcome = released if cast("SavedRun[Any]", run).has_released else unreleased
+                error.args = (f"{error}; {outcome}",)
+            raise
+        finally:
+            scope = run.member.context.scope
+            if run.state.over and not await asyncio.to_thread(self.state.is_open, request, scope):
+                self.state.answer(request, with_result=run.state.outcome is not None)
+
     @abstractmethod
     def _declined(self, membership: Any, request: int) -> Any:
         """Return the role in a request that the party leaves at once."""
@@ -385,26 +408,6 @@ class AggregatorConnection(Connection):
                 reason = f"request {request} has ended for this party: {TEXTS[run.state.code]}"
                 raise TimeoutFault({run.name}, run.step, reason, code=run.state.code)
         return receipt
-
-    @contextlib.asynccontextmanager
-    async def _answered(self, request: int, run: Run[Any], in_result: tuple[str, str]) -> AsyncIterator[None]:
-        """Record that the caller has the result of a request, or its error.
-
-        The error of a saved run says whether its input may be in a result that others have.
-        """
-        try:
-            yield
-        except SmpcError as error:
-            # Who is at another request is told which one; it has begun none.
-            if self.state.saves and not isinstance(error, OtherRequestError):
-                released, unreleased = in_result
-                outcome = released if cast("SavedRun[Any]", run).has_released else unreleased
-                error.args = (f"{error}; {outcome}",)
-            raise
-        finally:
-            scope = run.member.context.scope
-            if run.state.over and not await asyncio.to_thread(self.state.is_open, request, scope):
-                self.state.answer(request, with_result=run.state.outcome is not None)
 
     def drive(self, request: int, run: Run[Any], waits: Waits, **options: Any) -> Drive:
         """Return the drive of a role, with options of `Drive`.

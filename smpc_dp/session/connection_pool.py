@@ -98,9 +98,9 @@ class FairQueue:
         finally:
             self._waiting.pop(taken, None)
 
-    def wake(self) -> None:
-        """Add `WAKE`."""
-        self._waiting[asyncio.get_running_loop().create_future()] = WAKE
+    def wake(self, inbound: InboundEvent = WAKE) -> None:
+        """Add an inbound event that nobody waits for until it is taken."""
+        self._waiting[asyncio.get_running_loop().create_future()] = inbound
         self._arrived.set()
 
     async def get(self) -> InboundEvent:

@@ -110,8 +110,11 @@ class Drive:
             await self.loop()
         return self._receipt or self.run.receipt if self.saved else self._receipt
 
-    async def resend(self) -> None:
-        """Send what a new connection needs: the messages of a saved role's newest state, else the hello."""
+    async def resend(self, to: str = "") -> None:
+        """Send what a new connection needs: the messages of a saved role's newest state, else the hello.
+
+        `to`: the member at its other end; "": all members.
+        """
         messages = self.hello
         if self.saved:
             try:
@@ -121,7 +124,7 @@ class Drive:
                 raise
             # An earlier process may have ended before it did.
             await self._keep()
-        await self._send(messages)
+        await self._send([one for one in messages if to in ("", one.receiver)])
 
     def replace(self, run: Any) -> None:
         """Drive the role as it is saved from now on."""

@@ -117,6 +117,6 @@ async def open_connection(
         )
     opened = membership.session.described.connections.get(topology)
     if opened is not None:
-        connection: Connection = await opened(membership, on_event, listen_on)
+        connection: Connection = await opened(membership, on_event, listen_on, state)
         return connection
     return await AggregatorConnection.open(membership, membership.endpoint(), on_event, role, state)

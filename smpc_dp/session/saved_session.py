@@ -9,7 +9,7 @@ import errno
 import fcntl
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from smpc_dp.decoding import decode_json, decode_msgpack
-from smpc_dp.engine.codec import Codec
-from smpc_dp.engine.counter import FileCounter
+from smpc_dp.engine.codec import Codec, messages_of
+from smpc_dp.engine.counter import Entry, FileCounter
 from smpc_dp.engine.keyring import KeyRing
+from smpc_dp.engine.peers import PeerRole
 from smpc_dp.engine.phases.last_results import Held, SentResults
 from smpc_dp.engine.phases.survivors import FixedSurvivors
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.saved import SavedRun, Saving, is_retained
-from smpc_dp.engine.saved_collector import SavedCollection
+from smpc_dp.engine.saved_collector import SavedCollection, SavedPeer
 from smpc_dp.engine.saved_inbox import SavedError
-from smpc_dp.engine.seal import OVER
+from smpc_dp.engine.seal import OVER, open_state
 from smpc_dp.engine.store import Store
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.files import read_bounded, replace_file
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt
+    from smpc_dp.wire.envelope import Envelope
     from smpc_dp.wire.signing import Context
 
 OWNER, LOCK, REQUESTS, STATES, KEYS = "owner", "lock", "requests", "states", "keys"
@@ -115,6 +117,7 @@ class SavedSessionState(SessionState):
         self._member, self._scope = membership.name, membership.session.digest
         # Of the group of a learner's newest request, or the session's.
         self._newest_scope = self._scope
+        self._is_direct = membership.session.topology == "direct"
         self._ledger: Ledger | None = None
         self._event: Callable[[], Event] = membership.event
         self._counts, self._once = True, False
@@ -263,8 +266,11 @@ class SavedSessionState(SessionState):
     def _give_up(self, number: int) -> None:
         """End a request for good: its run is over or abandoned, and its state is destroyed."""
         if number:
+            row = self._store.find(self._scope, number, self._member)
             self._end(number)
-            self._remove(number)
+            # What a party without an aggregator has said may be needed until the next request ends.
+            stays = self._is_direct and row is not None and row.position.flags & OVER
+            self._remove(number - 1 if stays else number)
 
     def count_charge(self, number: int) -> None:
         """See `SessionState.count_charge`; it is durable when this returns."""
@@ -279,18 +285,35 @@ class SavedSessionState(SessionState):
 
     def party_run(self, run: Run[Any], given: NDArray[Any] | None) -> tuple[Run[Any], bool]:
         """See `SessionState.party_run`."""
+        is_peer = isinstance(run.role, PeerRole)
+        kind: type[SavedRun[Any]] = SavedPeer if is_peer else SavedRun
+        codec = Codec.of_peer(run.role) if is_peer else Codec.of_party(run.role)
         content = b"" if given is None else given.tobytes()
-        saving = self._saving(Codec.of_party(run.role), run.member.context.request, content)
+        saving = self._saving(codec, run.member.context.request, content)
         row = self._row(run)
         if row is None:
             self._check_not_begun(run.member.context.request)
-            begun: SavedRun[Any] = SavedRun.begin(run.role, run.member, run.state, saving)
+            begun = kind.begin(run.role, run.member, run.state, saving)
             self._take(begun.member.context.request, begun.attempt)
             return begun, False
         self._check_retained(row)
         self._take(row.position.request, row.position.attempt)
         # A run whose first state alone is saved has not begun.
-        return SavedRun.restore(run.role, run.member, saving), row.position.counter > 0
+        return kind.restore(run.role, run.member, saving), row.position.counter > 0
+
+    def earlier_messages(self) -> tuple[int, Sequence[Envelope]]:
+        """See `SessionState.earlier_messages`."""
+        number = self.number - self.is_under_way
+        row = self._store.find(self._scope, number, self._member) if self._is_direct and number > 0 else None
+        if row is None or self._counter is None or not row.position.flags & OVER:
+            return 0, ()
+        position = row.position
+        secret = self._keys.get(position.attempt, row.key)
+        # Nothing leaves of a state that the counter has not moved to.
+        is_confirmed = self._counter.read(position.attempt) == Entry(position.counter, row.digest)
+        if not (secret and row.sealed and is_confirmed):
+            return 0, ()
+        return number, messages_of(open_state(secret, position, row.sealed))
 
     def answer(self, number: int, *, with_result: bool) -> None:
         """See `SessionState.answer`; it is durable when the session is closed, or the next call begins."""

@@ -606,7 +606,7 @@ async def connect(
             `wss://host/path`. Proxies are those of `HTTPS_PROXY` and `NO_PROXY`.
         state: a folder of this party's own, made if it is missing, in no backup: after the process ended at
             any point, the same program goes on in its request and in the session. For sums and averages by
-            secagg and gopa through an aggregator, statistics of pairs beside them, statistics of records, and
+            secagg and gopa, statistics of pairs beside those of an aggregator, statistics of records, and
             learners whose whole state is a model and a step. Each call but `learn` then has a `label` or a
             `number`, by which it is known again; `resumed` of the result says that an earlier process began
             it. docs/guides/restore.md has examples.

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from smpc_dp.crypto.randomness import Randomness
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.wire.envelope import Envelope
 
 
 # A folder; or a state that the caller has opened, and closes.
@@ -140,6 +141,13 @@ class SessionState:
         the run counts. Raises LostRunError.
         """
         return run, False
+
+    def earlier_messages(self) -> tuple[int, Sequence[Envelope]]:
+        """Return the last request that has ended, and what this party has sent in its run, which is over.
+
+        For parties without an aggregator; nothing where it is not saved any more.
+        """
+        return 0, ()
 
     def answer(self, number: int, *, with_result: bool) -> None:
         """Record that the caller has the result, or the error, of a request."""

@@ -18,7 +18,7 @@ from smpc_dp.engine.events import Cancellation, Message, PeersLost
 from smpc_dp.engine.peers import Letter
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.saved import SavedRun
-from smpc_dp.errors import LocalError
+from smpc_dp.errors import Check, LocalError, PeerFault
 from smpc_dp.wire.abort import LEAVE
 from smpc_dp.wire.envelope import Envelope
 from tests.faults.saved_gopa_direct import DirectScene
@@ -87,6 +87,37 @@ def test_an_earlier_inbox_of_a_phase_ends_it_once(scene: DirectScene, media: Med
         run.handle(Message(last))
     assert run.resend() == ()
     wire.assert_one_for_each_step()
+
+
+def test_all_that_was_said_is_said_again(scene: DirectScene, media: Media) -> None:
+    """Others may be phases ahead or behind: all letters of the run, which has begun without its hello."""
+    wire = Wire()
+    run = begin(scene, media, wire)
+    assert {one.step for one in restore(scene, media, Wire()).resend()} == {m.HELLO}
+    run = restore(scene, media, wire)
+    execute(scene, run, wire)
+    said = [*run.resend()]
+    assert [*dict.fromkeys(one.step for one in said)] == wire.steps[1:]
+    assert len(said) == len([one for one in wire.sent if one.step != m.HELLO])
+    # The same in the next process, which has the result.
+    again = restore(scene, media, Wire())
+    assert again.finished
+    assert list(again.resend()) == said
+
+
+def test_a_tombstone_has_the_error_with_its_evidence(scene: DirectScene, media: Media) -> None:
+    wire = Wire()
+    run = at_publications(scene, media, wire)
+    evidence = {"first": b"1", "second": b"2"}
+    fault = PeerFault("p1", "sent two different messages", Check.EQUIVOCATION, evidence)
+    sent = run.handle(Cancellation(fault))
+    assert {one.step for one in sent} == {LEAVE}
+    again = restore(scene, media, Wire())
+    # Nothing else is said, whatever was said before.
+    assert list(again.resend()) == list(sent)
+    ended = again.state.ended
+    assert isinstance(ended, PeerFault)
+    assert (str(ended), ended.evidence) == (str(fault), evidence)
 
 
 def test_a_letter_of_another_process_ends_no_phase(scene: DirectScene, media: Media) -> None:

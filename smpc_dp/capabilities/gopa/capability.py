@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from smpc_dp.session.connection import Connection
     from smpc_dp.session.events import OnEvent
     from smpc_dp.session.member import Membership
+    from smpc_dp.session.session_state import SessionState
     from smpc_dp.wire.signing import Context
 
 
@@ -68,10 +69,12 @@ def _roster_issues(
     return [*issues, *no_servers(protocol, parameters, members)]
 
 
-async def _open_direct(membership: Membership, on_event: OnEvent, listen_on: str | None) -> Connection:
+async def _open_direct(
+    membership: Membership, on_event: OnEvent, listen_on: str | None, state: SessionState | None
+) -> Connection:
     from smpc_dp.capabilities.gopa.requests.mesh import Mesh
 
-    return await Mesh.open(membership, on_event, listen_on)
+    return await Mesh.open(membership, on_event, listen_on, state)
 
 
 def _states(parameters: GopaParameters) -> Any:
@@ -100,8 +103,6 @@ def _aggregator(context: Context, parameters: GopaParameters, *arguments: Any, *
 
 
 def _unsaved(parameters: Mapping[str, object], _planned: GopaParameters) -> str:
-    if is_direct(parameters):
-        return "GOPA without an aggregator is not saved yet"
     return "statistics of records are not saved yet" if RECORDS in parameters else ""
 
 

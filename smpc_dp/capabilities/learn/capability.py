@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from smpc_dp.session.launcher import ProcessOutcome
     from smpc_dp.session.member import Membership
     from smpc_dp.session.party_requests import PartyRequests
+    from smpc_dp.session.session_state import SessionState
 
 # Averages of the method that alone has verifiable ones: sessions with them have logs of its protocol. None
 # where its capability is absent.
@@ -70,9 +71,11 @@ def _check_requests(parameters: Mapping[str, object], planned: Sequence[Any]) ->
         averages.check_requests({}, planned)
 
 
-async def _open_servers(membership: Membership, on_event: OnEvent, listen_on: str | None) -> Connection:
+async def _open_servers(
+    membership: Membership, on_event: OnEvent, listen_on: str | None, state: SessionState | None
+) -> Connection:
     averages: Any = averages_by(membership.session.parameters)
-    connection: Connection = await averages.connections["servers"](membership, on_event, listen_on)
+    connection: Connection = await averages.connections["servers"](membership, on_event, listen_on, state)
     return connection
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from smpc_dp.session.events import OnEvent
     from smpc_dp.session.member import Membership
     from smpc_dp.session.party_requests import PartyRequests
+    from smpc_dp.session.session_state import SessionState
 
 
 def _check(
@@ -55,7 +56,9 @@ def _check_requests(_parameters: Mapping[str, object], planned: Sequence[Any]) -
     check_programs(planned)
 
 
-async def _open_servers(membership: Membership, on_event: OnEvent, _listen_on: str | None) -> Connection:
+async def _open_servers(
+    membership: Membership, on_event: OnEvent, _listen_on: str | None, _state: SessionState | None
+) -> Connection:
     from smpc_dp.capabilities.servers.requests.connection import ServersConnection
 
     return await ServersConnection.open(membership, on_event)

@@ -1,7 +1,8 @@
 """A party's channels to all others of a session without an aggregator, and its requests over them.
 
 Of two parties the one with the smaller number in the roster listens, the other calls, and calls again
-whenever the channel is lost: so a party that was disconnected in one request may take part in the next.
+whenever the channel is lost: so a party that was disconnected in one request may take part in the next. Where
+runs are saved it goes on in the same one: protocols/saved-states/sessions.md, "Without an aggregator".
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import asyncio
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from msgspec.structs import replace
 
 from smpc_dp.capabilities.gopa import direct_states
+from smpc_dp.capabilities.gopa.direct_evidence import coordinator_of
 from smpc_dp.capabilities.gopa.direct_params import DirectParameters
 from smpc_dp.encoding import RingVector
 from smpc_dp.engine import events
@@ -34,40 +36,66 @@ from smpc_dp.errors import (
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.session.asked import Hellos, OwnRequest
 from smpc_dp.session.charging import Charge
-from smpc_dp.session.connection import Connection
+from smpc_dp.session.connection import MOST_RENEWALS, Connection
 from smpc_dp.session.connection_pool import OUTBOX_LIMIT, ConnectionPool, InboundEvent
 from smpc_dp.session.deadline import PATIENCE, StepTimer, now
 from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import OnEvent
 from smpc_dp.session.member import Membership
+from smpc_dp.session.session_state import SessionState
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.interfaces import PeerChannel, PeerEndpoint, PeerListener
+from smpc_dp.transport.sockets import LONGEST_PAUSE, pauses
 from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.envelope import Envelope
-from smpc_dp.wire.signing import decode
+from smpc_dp.wire.signing import Context, decode
 
-# Seconds between a lost channel, or a refused call, and the next call.
-PAUSE = 1.0
+if TYPE_CHECKING:
+    from smpc_dp.engine.saved import SavedRun
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """A run that is over: its request, what this party has said in it, and the survivors of its total."""
+
+    request: int = 0
+    messages: Sequence[Envelope] = ()
+    survivors: tuple[str, ...] = ()
 
 
 class Mesh(Connection):
     """Connections of one party to all others. Made by `open`."""
 
-    def __init__(self, membership: Membership, on_event: OnEvent) -> None:
+    def __init__(self, membership: Membership, on_event: OnEvent, state: SessionState | None = None) -> None:
         outbox = OUTBOX_LIMIT + 4 * membership.parameters.plan.parties
         super().__init__(
             membership, on_event, ConnectionPool(membership, on_event, outbox=outbox, aggregator=False)
         )
+        self.state = state or SessionState()
         self._listener: PeerListener | None = None
         self._calls: list[asyncio.Task[None]] = []
         self._names = membership.session.roster.party_names
         self._index = self._names.index(membership.name)
         self._others = [name for name in self._names if name != membership.name]
-        self._settled: dict[str, SmpcError | None] = {}
+        # The errors of parties with another session file.
+        self._differing: dict[str, ConfigError] = {}
+        # Set when a party has connected, or is one of those.
         self._inbound = asyncio.Event()
-        # The request that has begun: a party that calls later is sent its hello.
+        # The request that has begun: a party that calls later is sent what it has said.
         self._drive: Drive | None = None
         self._others_asked: _OthersAsked | None = None
+        # Until when parties may connect that this process has not met; whether it has waited for them.
+        self._meets_until = 0.0
+        self._gathered = False
+        # Of the run under way: whether its next step is the first one of a restored process, which has twice
+        # the time, and how often the step's time may begin anew.
+        self._restored, self._renewals = False, 0
+        # The last saved run that is over: its request, what this party has said in it, and its survivors; by
+        # party the channel over which that was said again.
+        self._last = _Last()
+        self._repeated: dict[str, PeerChannel] = {}
+        # Takes what comes between two requests, where runs are saved.
+        self._between: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
@@ -75,23 +103,26 @@ class Mesh(Connection):
         membership: Membership,
         on_event: OnEvent,
         listen_on: str | None = None,
+        state: SessionState | None = None,
     ) -> Mesh:
         """Listen, call the parties with smaller numbers, and wait for all.
 
-        The wait ends when all are connected or `connect` has passed. `listen_on`: host:port to bind, by
-        default the party's address in the roster.
+        The wait ends when all are connected or `connect` has passed; a saved request that is under way waits
+        itself, where it has to. `listen_on`: host:port to bind, by default the party's address in the roster.
 
         Raises:
             LocalError: the address is not available. ConfigError: others have another session file.
             TimeoutFault: fewer are connected than a run needs; names the missing ones.
         """
-        mesh, (host, port) = cls(membership, on_event), membership.address(listen_on)
+        mesh, (host, port) = cls(membership, on_event, state), membership.address(listen_on)
+        await mesh._load_last()
         endpoint = membership.endpoint()
         mesh._listener = await endpoint.listen(host, port, mesh._called, mesh._refused)
         loop = asyncio.get_running_loop()
         mesh._calls = [loop.create_task(mesh._call(endpoint, name)) for name in mesh._names[: mesh._index]]
         try:
-            await mesh._gather()
+            if not mesh.state.is_under_way:
+                await mesh._gather()
         except BaseException:
             await mesh._stop()
             raise
@@ -108,25 +139,42 @@ class Mesh(Connection):
         label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
         """See `Connection.run`."""
+        await self._end_between()
         member = membership or self.membership
         run = self._party(member, request, operation, ring_vector)
+        run, self.resumed = await asyncio.to_thread(self.state.party_run, run, ring_vector)
+        # The run forgets the vector, once it has published.
+        del ring_vector
+        if self.state.saves and self._last.request != request - 1:
+            await self._load_last()
         own = OwnRequest.of(member, request, operation, label)
         self._others_asked = None if own is None else _OthersAsked(own, _hellos_to_all(own, request))
-        timer = StepTimer(self._timeouts, first=False)
+        async with self._answered(request, run):
+            if self.state.saves and not (self._gathered or run.finished):
+                await self._gather(resumed=self.resumed)
+            receipt = await self._to_end(request, run, charge)
+            if run.state.outcome is None:
+                # An earlier process has ended it.
+                raise run.state.ended
+        return run.result, receipt
+
+    async def _to_end(self, request: int, run: Run[Outcome], charge: Charge) -> Receipt | None:
+        """Drive a role to its end; return the ledger's receipt."""
         drive = Drive(
             request,
             run,
             self.connections,
-            timer,
+            StepTimer(self._timeouts, first=self._is_gathering),
             self,
             self._on_event,
             held=self.connections.take_early(request),
             peers=self._others,
             charge=charge,
         )
-        self._drive = drive
+        drive.saved = self.state.saves
+        self._drive, self._restored, self._renewals = drive, self.resumed, MOST_RENEWALS
         try:
-            receipt = await drive.to_end()
+            return await drive.to_end(resumed=self.resumed)
         except PeerFault as error:
             # What a coordinator says later is no reason for a run that has begun, and may be charged.
             asked = None if run.run_id else self._others_asked
@@ -135,33 +183,70 @@ class Mesh(Connection):
             raise other from error
         finally:
             self._drive = None
-        return run.result, receipt
+            if drive.saved and run.state.over:
+                outcome: Outcome | None = run.state.outcome
+                messages = cast("SavedRun[Outcome]", run).resend()
+                self._last = _Last(request, messages, () if outcome is None else outcome.survivors)
+                self._repeated = {}
+                self._between = asyncio.create_task(self._take_between(run.member.context))
+
+    @property
+    def _is_gathering(self) -> bool:
+        """Whether there are parties that this process has not met, and that may still come to a saved run."""
+        unmet = set(self._others) - self.connections.connections.keys()
+        return self.state.saves and bool(unmet) and now() < self._meets_until
 
     async def close(self) -> None:
-        """Send queued messages, and say goodbye to all."""
-        for call in self._calls:
-            call.cancel()
+        """Send queued messages, and say goodbye to all; within a saved run without a goodbye."""
         try:
-            await self.connections.close()
+            if not await asyncio.to_thread(self.state.end_session):
+                await self._linger()
+                await self._end_between()
+                for call in self._calls:
+                    call.cancel()
+                await self.connections.close()
         finally:
             await self._stop()
+            self.state.close()
+
+    async def _linger(self) -> None:
+        """Wait for survivors that were cut from the last saved run, and may lack what this party has said."""
+        pool, until = self.connections, now() + self._timeouts.step
+
+        def away() -> list[str]:
+            return [name for name in self._last.survivors if pool.is_cut(name)]
+
+        pool.awaited.begin(0, "", away)
+        await pool.awaited.gather(self._inbound, until, lambda: not away())
 
     # Channels
 
-    async def _gather(self) -> None:
-        """Wait until every party is connected or has another session."""
-        awaited = self.connections.awaited
-        awaited.begin(0, "", lambda: [name for name in self._others if name not in self._settled])
-        until = now() + self._timeouts.connect
-        await awaited.gather(self._inbound, until, lambda: self._settled.keys() >= set(self._others))
+    async def _gather(self, *, resumed: bool = False) -> None:
+        """Wait until every party is connected or has another session.
+
+        `resumed`: only until as many are connected as a run needs, which others have begun.
+        """
+        awaited, needed = self.connections.awaited, self.membership.parameters.plan.min_survivors
+
+        def away() -> list[str]:
+            return [name for name in self._others if not self.connections.is_live(name)]
+
+        def enough() -> bool:
+            missing = away()
+            return self._differing.keys() >= set(missing) or (
+                resumed and len(self._names) - len(missing) >= needed
+            )
+
+        awaited.begin(0, "", lambda: [name for name in away() if name not in self._differing])
+        until = self._meets_until = now() + self._timeouts.connect
+        await awaited.gather(self._inbound, until, enough)
         awaited.begin(0, "", frozenset)
-        missing = [name for name in self._others if not self.connections.is_live(name)]
-        if len(self._names) - len(missing) >= self.membership.parameters.plan.min_survivors:
+        missing = away()
+        if len(self._names) - len(missing) >= needed:
+            self._gathered = True
             return
-        for error in self._settled.values():
-            if isinstance(error, ConfigError):
-                raise error
-        needed = self.membership.parameters.plan.min_survivors
+        for error in self._differing.values():
+            raise error
         detail = f"{len(self._names) - len(missing)} parties are connected, {needed} are needed"
         raise TimeoutFault(missing, "connect", detail)
 
@@ -179,25 +264,26 @@ class Mesh(Connection):
         """Record a refused connection."""
         self.connections.refused(who, error)
         if isinstance(error, ConfigError):
-            self._settle(who, error)
-
-    def _settle(self, name: str, error: SmpcError | None) -> None:
-        """Record that a party is connected, or the error with it."""
-        self._settled[name] = error
-        self._inbound.set()
+            self._differing[who] = error
+            self._inbound.set()
 
     def _welcome(self, channel: PeerChannel) -> asyncio.Task[None]:
-        """Add a channel to the pool, and send it the current hello."""
+        """Add a channel to the pool, over which the party at its other end is sent what it lacks."""
         reader = self.connections.welcome(channel, resumes=True).tasks[0]
-        self._settle(channel.peer, None)
-        if (drive := self._drive) is not None and not drive.run.state.phase:
-            again = [envelope for envelope in drive.hello if envelope.receiver == channel.peer]
-            self.connections.send(drive.request, again)
+        self._differing.pop(channel.peer, None)
+        self._inbound.set()
+        if self._drive is not None:
+            # The role may be at an event: `event_of` sends.
+            self.connections.inbound.wake(InboundEvent(channel.peer))
+        else:
+            self._repeat_last(channel.peer, self._last.request)
         return reader
 
     async def _call(self, endpoint: PeerEndpoint, name: str) -> None:
-        """Keep a channel to a party that listens: call it again after each loss."""
+        """Keep a channel to a party that listens: call it again after each loss, ever less often."""
+        delays = pauses()
         while True:
+            begun = now()
             try:
                 channel = await endpoint.dial(name)
             except ConfigError as error:
@@ -206,17 +292,47 @@ class Mesh(Connection):
             except (SmpcError, ChannelClosed) as error:
                 self.connections.refused(name, error)
             else:
-                await asyncio.wait([self._welcome(channel)])
-            await asyncio.sleep(PAUSE)
+                reader = self._welcome(channel)
+                # The reader sees no end of a channel while a message waits that nobody takes before a call.
+                while not reader.done() and (channel.live or not self.state.saves):
+                    await asyncio.wait([reader], timeout=LONGEST_PAUSE if self.state.saves else None)
+                if now() > begun + LONGEST_PAUSE:
+                    delays = pauses()
+            await asyncio.sleep(next(delays))
 
     async def _stop(self) -> None:
         """Stop listening and calling."""
+        await self._end_between()
         for call in self._calls:
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
         self.connections.abort()
         if self._listener is not None:
             await self._listener.close()
+
+    # Between requests
+
+    async def _take_between(self, context: Context) -> None:
+        """Take what comes after a saved run: who was cut from it is sent what it lacks when it calls."""
+        while True:
+            inbound = await self.connections.inbound.get()
+            envelope = inbound.envelope
+            if envelope is None:
+                continue
+            if inbound.request > context.request:
+                self.connections.keep(inbound)
+            elif envelope.step != HELLO:
+                self._repeat_last(inbound.peer, inbound.request)
+            else:
+                asked = self.membership.context(inbound.request)
+                self.connections.refuse_request(asked, inbound, Code.PAST, context.request + 1)
+
+    async def _end_between(self) -> None:
+        """Leave what comes to the next request."""
+        if self._between is not None:
+            self._between.cancel()
+            await asyncio.gather(self._between, return_exceptions=True)
+            self._between = None
 
     # Requests
 
@@ -235,30 +351,37 @@ class Mesh(Connection):
 
     async def begin_step(self, drive: Drive) -> None:
         """Set the time limit of the step that has begun; see `Holder.begin_step`."""
-        timeouts, step = self._timeouts, drive.run.step
-        if step == HELLO:
+        if drive.run.step == HELLO:
             drive.timer.begin()
-        elif drive.run.state.patient:
-            wait = timeouts.gather if step == START else 0.0
-            drive.timer.step(wait + PATIENCE * timeouts.step)
         else:
-            drive.timer.step(timeouts.step)
+            drive.timer.step((2 if self._restored else 1) * self._seconds(drive))
+        self._restored = False
+
+    def _seconds(self, drive: Drive) -> float:
+        """Return the time of a step after the coordinator's wait for hellos."""
+        if not drive.run.state.patient:
+            return self._timeouts.step
+        wait = self._timeouts.gather if drive.run.step == START else 0.0
+        return wait + PATIENCE * self._timeouts.step
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
         """See `Holder.event_of`."""
         envelope, request = inbound.envelope, drive.request
         if envelope is None and self.connections.is_live(inbound.peer):
-            # The party has called again.
+            await self._resend(drive, inbound.peer)
             return None
         if envelope is None:
             drive.notify_lost(inbound.peer)
-            return events.PeersLost((inbound.peer,))
+            # Where runs are saved it has the time of the step to come back.
+            return None if drive.saved and not inbound.clean else events.PeersLost((inbound.peer,))
         if inbound.request > request:
             self.connections.keep(inbound)
             return None
         if inbound.request < request:
             if envelope.step == HELLO:
                 self._answer_behind(drive, inbound)
+            else:
+                self._repeat_last(inbound.peer, inbound.request)
             return None
         asked = self._others_asked
         if asked is not None and not drive.run.state.phase:
@@ -270,6 +393,33 @@ class Mesh(Connection):
                     raise asked.error(drive.run.name, following, letters)
                 return None
         return events.Message(envelope)
+
+    async def _resend(self, drive: Drive, peer: str) -> None:
+        """Send what this party has said in the request to a party that has called again, once.
+
+        A party has the step's time anew when the coordinator calls again.
+        """
+        connection = self.connections.connections[peer]
+        if connection.answered >= drive.request or not (drive.saved or not drive.run.state.phase):
+            return
+        connection.answered = drive.request
+        await drive.resend(peer)
+        coordinator = self._names[coordinator_of(drive.request, len(self._names)) - 1]
+        if drive.saved and peer == coordinator and self._renewals:
+            self._renewals -= 1
+            drive.timer.step(self._seconds(drive))
+
+    async def _load_last(self) -> None:
+        """Read what an earlier process of this party has said in its last run."""
+        self._last = _Last(*await asyncio.to_thread(self.state.earlier_messages))
+
+    def _repeat_last(self, peer: str, request: int) -> None:
+        """Send again what this party has said in its last run, once over each channel, if it is `request`."""
+        channel = self.connections.connections[peer].channel
+        if self._last.request == request and self._repeated.get(peer) is not channel:
+            self._repeated[peer] = channel
+            messages = [envelope for envelope in self._last.messages if envelope.receiver == peer]
+            self.connections.send(request, messages)
 
     def _answer_behind(self, drive: Drive, inbound: InboundEvent) -> None:
         """Answer the hello of a past request: this party's own hello, and the request that can be joined."""
