@@ -116,7 +116,7 @@ class Requests:
 
     def ask(self, scope: bytes, number: int, operation: str) -> None:
         """Store the operation of the newest request, whose run has no state yet, in place of another."""
-        with self._changing() as connection:
+        with self._database.changing() as connection:
             if _last(connection, scope).number == number:
                 _put(connection, scope, number, operation)
 

@@ -39,7 +39,7 @@ class Parties(Members):
     def __init__(self, folder: Path, ended: Ended, *, counter: bool) -> None:
         self.folder, self.kind, self.counter = folder, ended.kind, counter
         self.requests = ended.requests
-        self.path = create_local_session(folder, ended.parties, GIVEN, protocol="gopa", timeouts=TIMEOUTS)
+        self.path = self.create(ended.parties)
         for name in ended.parties:
             (folder / f"{name}.counter").mkdir()
             Ledger.create(
@@ -47,7 +47,12 @@ class Parties(Members):
             )
         self.processes: dict[str, int] = {}
 
-    async def _compute(self, name: str) -> None:
+    def create(self, parties: tuple[str, ...]) -> Path:
+        """See `Members.create`."""
+        given = TIMEOUTS[self.counter]
+        return create_local_session(self.folder, parties, GIVEN, protocol="gopa", timeouts=given)
+
+    async def compute(self, name: str) -> None:
         """Take part in the requests that have not ended yet, as a restarted program does."""
         lines = self.results(name)
         written = os.open(self.folder / f"{name}.results", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -56,7 +61,7 @@ class Parties(Members):
             os.write(written, json.dumps(line).encode() + b"\n")
 
         number = 1 + max((line.get("request", line.get("failed", 0)) for line in lines), default=0)
-        options: dict[str, Any] = {"ledger": self.ledger(name), **self._media(name)}
+        options: dict[str, Any] = {"ledger": self.ledger(name), **self.media(name)}
         try:
             async with smpc_dp.connect(self.path, party=name, on_event=_print, **options) as session:
                 while number <= self.requests:

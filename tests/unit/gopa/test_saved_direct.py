@@ -77,7 +77,7 @@ def test_what_was_said_in_the_last_request_is_there_until_the_next_one_ends(open
     assert again.earlier_messages() == (2, left)
     begun(opened, again, 3)
     assert again.earlier_messages() == (2, left)
-    assert [request for request, _ in again._attempts()] == [2, 3]
+    assert [request for _, request, _ in again._attempts()] == [2, 3]
     assert len([*again.counter_folder.glob("*.counter")]) == 2  # type: ignore[union-attr]
 
 
@@ -86,7 +86,7 @@ def test_a_request_that_is_given_up_is_said_nothing_of(opened: Open) -> None:
     begun(opened, state, 1)
     begun(opened, state, 2)
     assert state.earlier_messages() == (0, ())
-    assert [request for request, _ in state._attempts()] == [2]
+    assert [request for _, request, _ in state._attempts()] == [2]
 
 
 def test_nothing_is_said_that_the_counter_has_not_confirmed(
@@ -104,7 +104,7 @@ def test_nothing_is_said_that_the_counter_has_not_confirmed(
         with pytest.raises(LocalError, match="away"):
             ended(run)
     begun(opened, state, 2)
-    assert [request for request, _ in state._attempts()] == [1, 2]
+    assert [request for _, request, _ in state._attempts()] == [1, 2]
     assert state.earlier_messages() == (0, ())
 
 
