@@ -140,11 +140,13 @@ class SavedSessionState(SessionState):
     def notice(self) -> str:
         """What a member is told first: what is restored, in one line."""
         if self.counter_folder is not None:
-            return f"state in {self.folder}, counter in {self.counter_folder}: goes on from any step"
-        return (
-            f"state in {self.folder} without a counter: goes on until the participants of a request are "
-            "attested; a process that ends later is lost from that request"
-        )
+            goes_on = f", counter in {self.counter_folder}: goes on from any step"
+        else:
+            goes_on = (
+                " without a counter: goes on until the participants of a request are attested; a process "
+                "that ends later is lost from that request"
+            )
+        return f"state in {self.folder}{goes_on}. It has keys: in no backup"
 
     # From one request to the next
 
