@@ -150,7 +150,7 @@ class AttemptFiles:
                     raise LocalError(f"{path}: is damaged, or of another version")
                 yield file
             finally:
-                os.close(descriptor)
+                _unlock(descriptor)
         except OSError as error:
             raise LocalError(f"{path}: cannot use the {self._name} ({error.strerror})") from None
 
@@ -165,7 +165,7 @@ class AttemptFiles:
                 AttemptFile(descriptor, b"").erase()
                 Path(path).unlink()
             finally:
-                os.close(descriptor)
+                _unlock(descriptor)
             self._sync()
         except OSError as error:
             raise LocalError(f"{path}: cannot remove the {self._name} ({error.strerror})") from None
@@ -210,3 +210,11 @@ class AttemptFiles:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _unlock(descriptor: int) -> None:
+    """Unlock and close a file: if the process was forked meanwhile, the child has the lock too."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)

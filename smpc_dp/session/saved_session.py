@@ -340,6 +340,8 @@ class SavedSessionState(SessionState):
         self._requests.close()
         if self._lock is not None:
             with suppress(OSError):
+                # Closing alone would leave it to a child that the process has forked.
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
                 os.close(self._lock)
             self._lock = None
 

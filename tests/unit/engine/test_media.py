@@ -187,6 +187,26 @@ def test_a_child_process_leaves_a_database_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / "states-journal").exists()
 
 
+def test_a_child_process_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was forked while a file was locked, and lives on."""
+    ring, key = KeyRing(tmp_path), Key(b"1" * 16, b"x" * 32)
+    ring.create(A, key)
+    monkeypatch.setattr(attempt_files, "LOCK_SECONDS", 0.0)
+    waiting, done = os.pipe()
+    with ring._files.opened(A):
+        child = os.fork()
+        if not child:
+            os.close(done)
+            os.read(waiting, 1)
+            os._exit(0)
+    try:
+        assert ring.get(A, key.name) == key.secret
+    finally:
+        os.close(done)
+        os.close(waiting)
+        os.waitpid(child, 0)
+
+
 def test_an_old_key_is_overwritten_in_place(tmp_path: Path) -> None:
     ring = KeyRing(tmp_path)
     one, two, other = (Key(bytes([name]) * 16, bytes([name]) * 32) for name in b"xyz")
