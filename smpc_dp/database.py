@@ -31,8 +31,9 @@ class Database:
     """The file of a kind at `path`, created when it is first used, and open between its uses.
 
     Threads may share one; other processes may use the same file, unless it is `alone`: then it is locked from
-    its first use on until it is closed, and a transaction costs a third. A use raises LocalError for an error
-    of the system or of SQLite, another kind or version of file, and a file that others can write.
+    its first use on until it is closed, and a transaction costs a third. Before the process forks it is
+    closed. A use raises LocalError for an error of the system or of SQLite, another kind or version of file,
+    and a file that others can write.
     """
 
     def __init__(self, path: Path, kind: Kind, *, alone: bool = False) -> None:
@@ -41,6 +42,8 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._file: os.stat_result | None = None
         self._closing: weakref.finalize[..., Database] | None = None
+        with _ALL_LOCK:
+            _ALL.add(self)
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """Yield the connection, outside a transaction; close it after an error."""
@@ -118,6 +121,34 @@ class Database:
             return os.fstat(descriptor)
         finally:
             os.close(descriptor)
+
+
+_ALL: weakref.WeakSet[Database] = weakref.WeakSet()
+_ALL_LOCK = threading.Lock()
+_HELD: list[threading.Lock] = []
+
+
+def _close_all() -> None:
+    """Close all databases before a fork, and keep them closed until it is done.
+
+    A child that ends would close its copies of the connections: it would remove the journal of this process,
+    or undo its transaction.
+    """
+    _ALL_LOCK.acquire()
+    for database in _ALL:
+        if database._lock.acquire(timeout=BUSY_SECONDS):
+            _HELD.append(database._lock)
+            database._close()
+
+
+def _release_all() -> None:
+    """Let databases be used again, after a fork."""
+    while _HELD:
+        _HELD.pop().release()
+    _ALL_LOCK.release()
+
+
+os.register_at_fork(before=_close_all, after_in_parent=_release_all, after_in_child=_release_all)
 
 
 def _check(connection: sqlite3.Connection, path: Path, kind: Kind) -> None:

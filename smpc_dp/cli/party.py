@@ -31,7 +31,7 @@ from smpc_dp.cli.statistics import plan_lines
 from smpc_dp.console.options import refuse_given
 from smpc_dp.console.output import UNCHARGED, check_can_write, console, deliver, print_note, report_line
 from smpc_dp.console.schemas import with_schema
-from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.session.events import Event, OnEvent
 from smpc_dp.session.host import HostMember
 from smpc_dp.session.launcher import print_event, run_child
@@ -107,8 +107,8 @@ def party(
         Path | None,
         typer.Option(
             help="Folder of this member's own, in no backup: started again after a kill, it goes on in its "
-            "request. Default: state/NAME-DIGEST beside the session file for an aggregator with --requests "
-            "0, $STATE_DIRECTORY/NAME-DIGEST for every member where systemd sets that; else none."
+            "request. Default: state/NAME-DIGEST beside the session file for an aggregator with --requests 0,"
+            " $STATE_DIRECTORY/NAME-DIGEST for every member where systemd sets that; else none."
         ),
     ] = None,
     stateless: Annotated[
@@ -274,8 +274,13 @@ def _state_folder(
     except ConfigError as error:
         print_note(f"keeps no state, which {error.issues[0].reason}")
         return None
-    folder = Path(given) if given else session.parent / "state"
-    return folder / f"{name}-{loaded.digest.hex()[:16]}"
+    folder = (Path(given) if given else session.parent / "state") / f"{name}-{loaded.digest.hex()[:16]}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        reason = f"cannot make the folder for the state ({error.strerror})"
+        raise LocalError(f"{folder}: {reason}: give another by --state, or --no-state") from None
+    return folder
 
 
 def _open_state(

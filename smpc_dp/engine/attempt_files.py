@@ -41,8 +41,9 @@ class AttemptFile:
     def __init__(self, descriptor: int, header: bytes) -> None:
         self._descriptor, self._header = descriptor, header
         self._bytes = os.pread(descriptor, _MOST + 1, 0)
-        # A process has ended before it was written, or while it was removed.
-        self.is_absent = not self._bytes.strip(b"\0")
+        # A process has ended before it was written as a whole, or while it was removed.
+        is_begun = len(self._bytes) < 2 * SLOT_BYTES and header.startswith(self._bytes[:SLOT_BYTES])
+        self.is_absent = is_begun or not self._bytes.strip(b"\0")
 
     @property
     def is_valid(self) -> bool:
@@ -83,6 +84,10 @@ class AttemptFile:
     def sync(self) -> None:
         """Return when the disk has what any process has written."""
         os.fsync(self._descriptor)
+
+    def renew(self) -> None:
+        """Write all bytes again, durably: after a sync that has failed, later ones do not write them."""
+        self._write(self._bytes, 0)
 
     def first_free(self) -> int:
         """Return the first ordinal without a valid slot."""
@@ -132,17 +137,20 @@ class AttemptFiles:
                 yield None
                 return
             try:
-                file = AttemptFile(descriptor, self._title + attempt)
-                if file.is_absent:
-                    yield file if create else None
-                    return
                 if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
                     raise LocalError(f"{path}: others can read or write it: run chmod 600 on it")
+                file = AttemptFile(descriptor, self._title + attempt)
+                if file.is_absent:
+                    if create:
+                        # Also of a process that was killed when it had made the file.
+                        self._sync()
+                    yield file if create else None
+                    return
                 if not file.is_valid:
                     raise LocalError(f"{path}: is damaged, or of another version")
                 yield file
             finally:
-                os.close(descriptor)
+                _unlock(descriptor)
         except OSError as error:
             raise LocalError(f"{path}: cannot use the {self._name} ({error.strerror})") from None
 
@@ -157,7 +165,7 @@ class AttemptFiles:
                 AttemptFile(descriptor, b"").erase()
                 Path(path).unlink()
             finally:
-                os.close(descriptor)
+                _unlock(descriptor)
             self._sync()
         except OSError as error:
             raise LocalError(f"{path}: cannot remove the {self._name} ({error.strerror})") from None
@@ -180,7 +188,6 @@ class AttemptFiles:
                 if not create:
                     return None
                 descriptor = os.open(path, flags | os.O_CREAT, 0o600)
-                self._sync()
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # A lock on a file that was removed meanwhile excludes nobody.
@@ -203,3 +210,11 @@ class AttemptFiles:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _unlock(descriptor: int) -> None:
+    """Unlock and close a file: if the process was forked meanwhile, the child has the lock too."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)

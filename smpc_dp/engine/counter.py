@@ -62,7 +62,7 @@ class FileCounter:
                 )
             if entry == after:
                 # A process that was killed may have written it, and not brought it to the disk.
-                file.sync()
+                file.renew()
             elif entry is None:
                 file.create(after.number, _packed(after))
             else:

@@ -55,7 +55,8 @@ class KeyRing:
             if file is None or chosen is None:
                 raise LocalError(_GONE_ON)
             if chosen is slots[0]:
-                # Of a process that was killed when it overwrote the key before.
+                # Of a process that was killed when it overwrote the key before, or whose disk failed.
+                file.renew()
                 file.clear(*(slot.ordinal for slot in slots))
                 return
             # What a process that was killed has proposed may not be on disk.

@@ -155,11 +155,13 @@ class SavedSessionState(SessionState):
     def notice(self) -> str:
         """What a member is told first: what is restored, in one line."""
         if self.counter_folder is not None:
-            return f"state in {self.folder}, counter in {self.counter_folder}: goes on from any step"
-        return (
-            f"state in {self.folder} without a counter: goes on until the first attestation of a "
-            "request; a process that ends later is lost from that request"
-        )
+            goes_on = f", counter in {self.counter_folder}: goes on from any step"
+        else:
+            goes_on = (
+                " without a counter: goes on until the first attestation of a request; a process that ends "
+                "later is lost from that request"
+            )
+        return f"state in {self.folder}{goes_on}. It has keys: in no backup"
 
     # From one request to the next
 
@@ -419,6 +421,8 @@ class SavedSessionState(SessionState):
         self._requests.close()
         if self._lock is not None:
             with suppress(OSError):
+                # Closing alone would leave it to a child that the process has forked.
+                fcntl.flock(self._lock, fcntl.LOCK_UN)
                 os.close(self._lock)
             self._lock = None
 

@@ -6,7 +6,7 @@ The scenes are in `SCENES`: each test runs over all of them, and at every state 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -585,6 +585,43 @@ def test_the_system_fails(
     else:
         assert call != "pwrite"
     assert at, "never called"
+
+
+@pytest.mark.parametrize("call", ["fsync", "pread", "pwrite", "open"])
+def test_the_system_fails_while_a_run_is_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Of a state that is in the store alone: what has to follow is there after the next start."""
+    real, scene = getattr(os, call), SmallScene()
+    writes = all_writes(scene, tmp_path)
+    # The third state: its row is written, and not counted.
+    [_, _, swap, *_] = [at for at, name in enumerate(writes) if name == "Store.swap"]
+    refused = 0
+    for at in range(20):
+        scene, media, wire = SmallScene(), Media(tmp_path / str(at), counted=True), Wire()
+        faults, calls = Faults(swap, before=False), iter(range(1000))
+        with suppress(Crash):
+            execute(scene, begin(scene, media, wire, faults), wire, faults)
+
+        def failing(*arguments: Any, calls: Iterator[int] = calls, at: int = at, **options: Any) -> Any:
+            if next(calls) == at:
+                raise OSError(5, "Input/output error")
+            return real(*arguments, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, failing)
+            said = refusal(partial(restore, scene, media, wire))
+        refused += bool(said)
+        if not said:
+            break
+        assert "Input/output error" in said
+        run = restore(scene, media, wire)
+        execute(scene, run, wire)
+        wire.assert_one_for_each_step()
+        scene.check(run)
+    else:
+        pytest.fail(f"{call} is called all the time")
+    assert refused
 
 
 def test_nothing_is_readable(scene: Scene, tmp_path: Path) -> None:

@@ -46,12 +46,23 @@ def test_an_aggregator_that_serves_until_it_is_stopped_has_a_state(
         opened, printed = opened_by(path, monkeypatch, *AGGREGATOR)
         assert opened == folder
         assert printed.startswith(f"state in {folder} without a counter: ")
+        assert printed.endswith(". It has keys: in no backup\n")
     assert folder.stat().st_mode & 0o777 == 0o700
     # A session with other terms has a folder of its own.
     (tmp_path / "other").mkdir()
     other = create_local_session(tmp_path / "other", ("alice", "bob", "carol"), EXACT | {"upper": 8})
     (tmp_path / "other" / "state").symlink_to(tmp_path / "state")
     assert opened_by(other, monkeypatch, *AGGREGATOR)[0] != folder
+
+
+def test_a_default_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """With the ways out: who was given no folder does not know the options."""
+    path = create_local_session(tmp_path, ("alice", "bob", "carol"), EXACT)
+    (tmp_path / "state").touch()
+    refused = command.smpc_dp("party", str(path), *AGGREGATOR)
+    assert refused.returncode
+    assert "cannot make the folder for the state (Not a directory)" in refused.stderr
+    assert "--no-state" in refused.stderr
 
 
 def test_systemd_gives_every_member_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,6 +173,40 @@ def test_a_store_of_one_process_is_locked_until_it_is_closed(
     assert Store(store.path).find(NEIGHBOURHOOD.session, 1, "alice") == row
 
 
+def test_a_child_process_leaves_a_database_as_it_is(tmp_path: Path) -> None:
+    """Its copy of the connection would remove the parent's journal, which the next commit needs."""
+    store, row = Store(tmp_path / "states", alone=True), Row(NEIGHBOURHOOD, b"name", b"sealed")
+    store.begin(row)
+    child = os.fork()
+    if not child:
+        # As the end of an interpreter does.
+        store.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    store.swap(row, Row(replace(NEIGHBOURHOOD, counter=4), b"next", b"more"))
+    assert (tmp_path / "states-journal").exists()
+
+
+def test_a_child_process_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was forked while a file was locked, and lives on."""
+    ring, key = KeyRing(tmp_path), Key(b"1" * 16, b"x" * 32)
+    ring.create(A, key)
+    monkeypatch.setattr(attempt_files, "LOCK_SECONDS", 0.0)
+    waiting, done = os.pipe()
+    with ring._files.opened(A):
+        child = os.fork()
+        if not child:
+            os.close(done)
+            os.read(waiting, 1)
+            os._exit(0)
+    try:
+        assert ring.get(A, key.name) == key.secret
+    finally:
+        os.close(done)
+        os.close(waiting)
+        os.waitpid(child, 0)
+
+
 def test_an_old_key_is_overwritten_in_place(tmp_path: Path) -> None:
     ring = KeyRing(tmp_path)
     one, two, other = (Key(bytes([name]) * 16, bytes([name]) * 32) for name in b"xyz")
@@ -289,7 +323,7 @@ def cut_at(patch: pytest.MonkeyPatch, write: int, length: int) -> None:
 def cuts(folder: Path, action: Callable[[Path], None], prepare: Callable[[Path], None]) -> Iterator[Path]:
     """Yield folders in which an action died in each of its writes, after some bytes of it."""
     for write in range(10):
-        for length in (0, 1, 8, 40, 63, 64):
+        for length in (0, 1, 8, 40, 63, 64, 100):
             own = folder / f"{write} {length}"
             own.mkdir()
             prepare(own)
@@ -354,6 +388,79 @@ def test_a_counter_that_was_cut_is_before_or_after(tmp_path: Path) -> None:
         assert counter.read(A) in (one, two)
         counter.advance(A, one, two)
         assert counter.read(A) == two
+
+
+def test_a_first_write_that_was_cut_is_none(tmp_path: Path) -> None:
+    zero, key = Entry(0, b"0" * 32), Key(b"1" * 16, b"x" * 32)
+    for folder in cuts(tmp_path, lambda own: FileCounter(own).advance(A, None, zero), lambda _: None):
+        counter = FileCounter(folder)
+        assert counter.read(A) in (None, zero)
+        counter.advance(A, None, zero)
+        assert counter.read(A) == zero
+    (tmp_path / "keys").mkdir()
+    for folder in cuts(tmp_path / "keys", lambda own: KeyRing(own).create(A, key), lambda _: None):
+        assert KeyRing(folder).get(A, key.name) is None
+        KeyRing(folder).create(A, key)
+        assert KeyRing(folder).get(A, key.name) == key.secret
+
+
+class Disk:
+    """What is on disk of one file: a sync that fails forgets what was written since the one before."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.content, self.failing = bytearray(), -1
+        self._written: list[tuple[int, bytes]] = []
+        self._pwrite = os.pwrite
+        patch.setattr(os, "pwrite", self._write)
+        patch.setattr(os, "fsync", self._sync)
+
+    def _write(self, descriptor: int, content: bytes, offset: int) -> int:
+        self._written.append((offset, content))
+        return self._pwrite(descriptor, content, offset)
+
+    def _sync(self, descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            return
+        written, self._written = self._written, []
+        self.failing -= 1
+        if self.failing == -1:
+            raise OSError(5, "Input/output error")
+        for offset, content in written:
+            self.content[offset : offset + len(content)] = content
+
+
+def test_a_write_whose_sync_failed_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system takes it for done, and no later sync writes it."""
+    one, two = (Key(bytes([name]) * 16, bytes([name]) * 32) for name in b"xy")
+    zero, first = Entry(0, b"0" * 32), Entry(1, b"1" * 32)
+    failed = 0
+    for failing in range(3):
+        own = tmp_path / str(failing)
+        own.mkdir()
+        with monkeypatch.context() as patch:
+            keys, ring = Disk(patch), KeyRing(own)
+            ring.create(A, one)
+            ring.propose(A, one.name, two)
+            keys.failing = failing
+            try:
+                ring.commit(A, two.name)
+            except LocalError:
+                failed += 1
+            keys.failing = -1
+            ring.commit(A, two.name)
+        assert keys.content == (own / f"{A.hex()}.keys").read_bytes()
+        assert two.secret in keys.content
+        assert one.secret not in keys.content
+    assert failed == 2
+    with monkeypatch.context() as patch:
+        counted, counter = Disk(patch), FileCounter(tmp_path)
+        counter.advance(A, None, zero)
+        counted.failing = 0
+        with pytest.raises(LocalError, match="Input/output error"):
+            counter.advance(A, zero, first)
+        counter.advance(A, zero, first)
+    assert counted.content == (tmp_path / f"{A.hex()}.counter").read_bytes()
+    assert first.digest in counted.content
 
 
 def test_a_short_write_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
