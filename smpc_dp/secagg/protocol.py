@@ -10,6 +10,7 @@ from smpc_dp.engine.averaging import Averaging
 from smpc_dp.engine.session_protocol import (
     Roles,
     SessionProtocol,
+    all_saved,
     corrupt_as_written,
     with_earlier_defaults,
 )
@@ -66,10 +67,6 @@ def _aggregator(context: Context, parameters: SumParameters, *arguments: Any, **
     return run
 
 
-def _unsaved(_parameters: Mapping[str, object], _planned: SumParameters) -> str:
-    return ""
-
-
 def _tables() -> Roles:
     from smpc_dp.secagg import states
 
@@ -89,7 +86,7 @@ PROTOCOLS = (
         audited={AUDITED_VERSION: _check_earlier},
         party=_party,
         aggregator=_aggregator,
-        unsaved=_unsaved,
+        unsaved=all_saved,
         in_rounds=True,
         averaging=Averaging(settings=frozenset({"mechanism", "total"}), is_exact=True, check=_check_group),
         most_corrupt=functools.partial(corrupt_as_written, VERSION),

@@ -17,11 +17,11 @@ from smpc_dp.capabilities.gopa.versions import (
 )
 from smpc_dp.engine.averaging import Averaging
 from smpc_dp.engine.session_protocol import (
-    RECORDS,
     Audit,
     Roles,
     SessionProtocol,
     Topology,
+    all_saved,
     corrupt_as_written,
     no_servers,
 )
@@ -102,10 +102,6 @@ def _aggregator(context: Context, parameters: GopaParameters, *arguments: Any, *
     return run
 
 
-def _unsaved(parameters: Mapping[str, object], _planned: GopaParameters) -> str:
-    return "statistics of records are not saved yet" if RECORDS in parameters else ""
-
-
 def _tables() -> Roles:
     from smpc_dp.capabilities.gopa import states
 
@@ -162,7 +158,7 @@ PROTOCOLS = (
         connections={"direct": _open_direct},
         party=_party,
         aggregator=_aggregator,
-        unsaved=_unsaved,
+        unsaved=all_saved,
         averaging=Averaging(settings=frozenset({"verifiable", "on_dropout", "total"})),
         audit=AUDIT,
         most_corrupt=functools.partial(corrupt_as_written, VERSION),

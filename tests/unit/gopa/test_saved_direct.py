@@ -42,14 +42,20 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     return again
 
 
-def begun(opened: Open, state: SavedSessionState, number: int) -> Any:
-    """Begin a call, and return its run, which has said hello."""
+def run_of(opened: Open, state: SavedSessionState, number: int) -> Any:
+    """Begin a call, or go on with it, and return its run."""
     member = opened.member  # type: ignore[attr-defined]
     assert state.begin_call(number, f"sum {number}", chosen=True) == number
     vector = np.zeros(member.encoding.ring_length, member.encoding.dtype)
     context = member.context(number, f"sum {number}")
     run, _ = state.party_run(party(context, member.parameters, member.identity, vector), vector)
     assert isinstance(run, SavedPeer)
+    return run
+
+
+def begun(opened: Open, state: SavedSessionState, number: int) -> Any:
+    """Begin a call, and return its run, which has said hello."""
+    run = run_of(opened, state, number)
     run.handle(Start())
     return run
 
@@ -63,12 +69,12 @@ def test_what_was_said_in_the_last_request_is_there_until_the_next_one_ends(open
     state = opened()
     left = ended(begun(opened, state, 1))
     assert state.earlier_messages() == (0, ())
-    second = begun(opened, state, 2)
+    begun(opened, state, 2)
     assert state.earlier_messages() == (1, left)
     state.close()
     again = opened()
     assert again.earlier_messages() == (1, left)
-    left = ended(second)
+    left = ended(run_of(opened, again, 2))
     again.answer(2, with_result=False)
     again.end_session()
     again.close()

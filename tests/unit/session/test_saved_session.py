@@ -36,7 +36,6 @@ from smpc_dp.session.charging import Raised, charge_run
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import Membership
 from smpc_dp.session.saved_session import OWNER, SavedSessionState
-from smpc_dp.session.session_file import load_session
 from smpc_dp.session.session_state import LostRunError, check_can_save
 from smpc_dp.session.stored_requests import Requests
 from smpc_dp.wire.abort import TEXTS
@@ -55,6 +54,7 @@ NOISY: dict[str, object] = {
 }
 
 
+DUAL: dict[str, object] = {"learner": "dual-averaging-groups", "features": 2, "steps": 3, "group": 3}
 RECORDS: dict[str, object] = {
     "epsilon": 1.0,
     "delta": 1e-6,
@@ -725,20 +725,11 @@ def test_a_full_disk_loses_nothing(
 # Sessions
 
 
-@pytest.mark.parametrize(
-    ("protocol", "given", "why"),
-    [
-        ("gopa", RECORDS, "statistics of records are not saved yet"),
-    ],
-)
-async def test_other_sessions_refuse_a_state_by_name(
-    tmp_path: Path, protocol: str, given: dict[str, object], why: str
-) -> None:
-    path = create_local_session(tmp_path, PARTIES, given, protocol=protocol)
+async def test_other_sessions_refuse_a_state_by_name(tmp_path: Path) -> None:
+    path = create_local_session(tmp_path, PARTIES, DUAL, protocol="learn")
+    why = "'dual-averaging-groups' keeps the average of its models"
     with pytest.raises(ConfigError, match=why):
         await smpc_dp.Session.open(path, "alice", state=tmp_path / "state")
-    with pytest.raises(ConfigError, match=why):
-        await smpc_dp.serve(path, requests=1, state=tmp_path / "state")
     assert not (tmp_path / "state").exists()
 
 
@@ -746,14 +737,16 @@ def test_a_protocol_that_does_not_say_what_is_saved_is_refused(tmp_path: Path) -
     silent: Any = SimpleNamespace(protocol="other", described=SimpleNamespace(unsaved=None))
     with pytest.raises(ConfigError, match="'other' is not saved yet"):
         check_can_save(silent)
-    path = create_local_session(tmp_path, PARTIES, NOISY | {"topology": "direct"}, protocol="gopa")
-    with pytest.raises(ConfigError, match="GOPA without an aggregator is not saved yet"):
-        check_can_save(load_session(path))
 
 
-@pytest.mark.parametrize("more", [{}, {"on_dropout": "roll-back"}, {"verifiable": True}])
-def test_averages_through_an_aggregator_are_saved(tmp_path: Path, more: dict[str, object]) -> None:
-    path = create_local_session(tmp_path, PARTIES, NOISY | more, protocol="gopa")
+@pytest.mark.parametrize("basis", [NOISY, RECORDS])
+@pytest.mark.parametrize(
+    "more", [{}, {"on_dropout": "roll-back"}, {"verifiable": True}, {"topology": "direct"}]
+)
+def test_requests_by_gopa_are_saved(
+    tmp_path: Path, basis: dict[str, object], more: dict[str, object]
+) -> None:
+    path = create_local_session(tmp_path, PARTIES, basis | more, protocol="gopa")
     SavedSessionState(Membership.load(path, "alice"), tmp_path / "state").close()
 
 
