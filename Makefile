@@ -42,6 +42,18 @@ release: .venv-release/.installed
 	.venv-release/bin/python -m pip install --quiet --require-hashes --requirement requirements/release.lock
 	@touch $@
 
+# The documents as a site in build/site/html, and its tests. It loads nothing from elsewhere and opens from a disk.
+site: $(READY) .venv-site/.installed
+	rm -rf build/site
+	PYTHONPATH=$(CURDIR) .venv-site/bin/python -m sphinx --fail-on-warning --keep-going --quiet \
+	  --conf-dir docs/site --doctree-dir build/site/doctrees . build/site/html
+	SMPC_DP_SITE=build/site/html $(BIN)/python -m pytest tests/site
+
+.venv-site/.installed: requirements/site.lock | tools
+	$(PYTHON) -m venv .venv-site
+	.venv-site/bin/python -m pip install --quiet --require-hashes --requirement requirements/site.lock
+	@touch $@
+
 # TESTED: which tests, as options of pytest (tests/conftest.py). Each worker would rewrite the assertions of all tests to
 # show values where one fails; instead those that failed run again with them.
 test: $(READY)
