@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from docs.site.pages import HOME, MODULES, PATTERNS, ROOT
+from docs.site.pages import HOME, MODULES, ROOT, documents
 from release.notes import notes_of
 
 project = "smpc-dp"
@@ -18,7 +18,7 @@ html_title = f"smpc-dp {release}, {'not released' if _date == 'unreleased' else 
 language = "en"
 
 root_doc = HOME
-include_patterns = [*PATTERNS, f"{MODULES}/*.rst"]
+include_patterns = [*(f"{page}.md" for page in documents()), f"{MODULES}/*.rst"]
 exclude_patterns = [".*", "target", "dist", "**/node_modules"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "docs.site.extension"]
 
@@ -33,6 +33,10 @@ autodoc_mock_imports = ["flwr", "pandas", "ray", "sklearn", "torch"]
 autodoc_preserve_defaults = True
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+
+# A name that two public modules export is linked to one of them.
+suppress_warnings = ["ref.python"]
 
 html_theme = "furo"
 html_static_path = ["static"]

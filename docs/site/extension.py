@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 
@@ -71,9 +72,9 @@ def read_source(_app: Sphinx, page: str, content: list[str]) -> None:
     content[0] = text
 
 
-def anchor_terms(app: Sphinx, document: nodes.document) -> None:
+def anchor_terms(_app: Sphinx, document: nodes.document, page: str) -> None:
     """Give each entry of the glossary its anchor."""
-    if app.env.docname != GLOSSARY:
+    if page != GLOSSARY:
         return
     for item in document.findall(nodes.list_item):
         if isinstance(item[0], nodes.paragraph) and isinstance(item[0][0], nodes.strong):
@@ -119,8 +120,10 @@ def _with_links(text: str, uses: list[Any], where: str) -> list[nodes.Node]:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register all of it."""
     app.add_builder(SiteBuilder, override=True)
+    # Diagrams are shown as their source.
+    app.add_lexer("mermaid", TextLexer)
     app.connect("builder-inited", write_modules)
     app.connect("source-read", read_source)
-    app.connect("doctree-read", anchor_terms)
+    app.connect("doctree-resolved", anchor_terms)
     app.connect("doctree-resolved", link_terms)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

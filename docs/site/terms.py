@@ -43,7 +43,7 @@ def terms_of(glossary: str) -> list[Term]:
                 else f"{re.escape(word)}(?:s|es)?"
             )
             before = f"(?:{ARTICLE})" if word in EVERYDAY else r"(?<![\w-])"
-            plain = re.sub(r"\[([^\]]+)\](?:\([^)]*\))?|[*`]", r"\1", meaning)
+            plain = re.sub(r"\[([^\]]+)\]\([^)]*\)|[*`]", r"\1", meaning)
             pattern = re.compile(rf"{before}{plural}(?![\w-])", re.IGNORECASE if word.islower() else 0)
             result.append(Term(word, anchor_of(entry), plain, pattern))
     return sorted(result, key=lambda term: -len(term.word))
