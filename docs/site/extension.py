@@ -77,8 +77,8 @@ def anchor_terms(_app: Sphinx, document: nodes.document, page: str) -> None:
     if page != GLOSSARY:
         return
     for item in document.findall(nodes.list_item):
-        if isinstance(item[0], nodes.paragraph) and isinstance(item[0][0], nodes.strong):
-            item["ids"].append(anchor_of(item[0][0].astext()))
+        for entry in [*item.findall(nodes.strong)][:1]:
+            item["ids"].append(anchor_of(entry.astext()))
 
 
 def link_terms(app: Sphinx, document: nodes.document, page: str) -> None:

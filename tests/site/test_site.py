@@ -1,4 +1,4 @@
-"""The site that `make site` has built: links lead somewhere, nothing comes from elsewhere, all can read it."""
+"""The site that `make site` has built: its links, what it loads, its search, and who can read it."""
 
 from __future__ import annotations
 
@@ -169,9 +169,11 @@ def test_people_with_disabilities_can_read_it(page: Page, name: str) -> None:
 )
 def test_the_search_finds_pages_without_a_server(page: Page, words: str, found: str) -> None:
     page.open(f"{uri('search')}?q={words.replace(' ', '+')}")
-    page.until("document.querySelectorAll('#search-results .search li a').length > 0")
-    page.until("document.querySelector('#search-results h2')?.textContent !== 'Searching'")
-    targets = page.evaluate("[...document.querySelectorAll('#search-results .search li a')].map(a => a.href)")
+    page.until(
+        "document.querySelector('#search-results .search-summary').innerText.startsWith('Search finished')"
+    )
+    page.until("document.querySelectorAll('#search-results li a').length > 0")
+    targets = page.evaluate("[...document.querySelectorAll('#search-results li a')].map(a => a.href)")
     assert any(target.partition("#")[0].partition("?")[0].endswith(found) for target in targets), targets
     files = {led(SITE / "search.html", target.removeprefix(f"{SITE.as_uri()}/"))[0] for target in targets}
     assert [file for file in files if not file.is_file()] == []
