@@ -86,7 +86,7 @@ def check_verify(wheel: Path, folder: Path) -> None:
     project = tomllib.loads((VERIFY / "pyproject.toml").read_text("utf-8"))["project"]
     names = frozenset(re.split("[<>=]", wanted)[0] for wanted in project["dependencies"])
     install(wheel, folder, wanted=names)
-    command = [folder / "bin" / "smpc-dp-verify", LOG, "--session", SESSION, "--run", RUN]
+    command = [str(folder / "bin" / "smpc-dp-verify"), str(LOG), "--session", SESSION, "--run", RUN]
     done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{wheel.name} refuses {LOG.name}: {done.stdout}{done.stderr}")

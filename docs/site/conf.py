@@ -48,5 +48,5 @@ html_show_sphinx = False
 html_show_copyright = False
 # The summaries of results would be fetched, which browsers refuse for pages that are opened from a disk.
 html_show_search_summary = False
-html_theme_options = {"top_of_page_buttons": []}
+html_theme_options: dict[str, list[str]] = {"top_of_page_buttons": []}
 html_use_index = True

@@ -25,7 +25,7 @@ class SiteBuilder(StandaloneHTMLBuilder):
     """Writes each page to its address, not to the path of its document."""
 
     def get_target_uri(self, docname: str, typ: str | None = None) -> str:
-        return super().get_target_uri(address(docname), typ)
+        return str(super().get_target_uri(address(docname), typ))
 
     def get_output_path(self, page_name: str, /) -> Path:
         return Path(super().get_output_path(address(page_name)))

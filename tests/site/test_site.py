@@ -169,10 +169,9 @@ def test_people_with_disabilities_can_read_it(page: Page, name: str) -> None:
 )
 def test_the_search_finds_pages_without_a_server(page: Page, words: str, found: str) -> None:
     page.open(f"{uri('search')}?q={words.replace(' ', '+')}")
-    page.until(
-        "document.querySelector('#search-results .search-summary').innerText.startsWith('Search finished')"
-    )
-    page.until("document.querySelectorAll('#search-results li a').length > 0")
+    summary = "document.querySelector('#search-results .search-summary').innerText"
+    shown = "document.querySelectorAll('#search-results ul.search > li').length"
+    page.until(f"{summary}.startsWith('Search finished') && {shown} === Number({summary}.match(/[0-9]+/)[0])")
     targets = page.evaluate("[...document.querySelectorAll('#search-results li a')].map(a => a.href)")
     assert any(target.partition("#")[0].partition("?")[0].endswith(found) for target in targets), targets
     files = {led(SITE / "search.html", target.removeprefix(f"{SITE.as_uri()}/"))[0] for target in targets}

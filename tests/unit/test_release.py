@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import platform
 import re
 import sys
 import tarfile
@@ -64,7 +65,7 @@ REPORT = 'is consistent with\nthe following platform tag:\n"{}".\n'
 
 @pytest.mark.parametrize("tag", ["manylinux_2_17_x86_64", "manylinux_2_28_x86_64"])
 def test_a_wheel_for_this_c_library_or_an_older_one_passes(tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     command.check_glibc(Path("smpc_dp-1-cp311-abi3-manylinux_2_28_x86_64.whl"), REPORT.format(tag))
 
 
@@ -82,7 +83,7 @@ def test_a_wheel_for_this_c_library_or_an_older_one_passes(tag: str, monkeypatch
 def test_a_wheel_that_claims_more_than_auditwheel_finds_is_refused(
     name: str, tag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     with pytest.raises(SystemExit, match="auditwheel does not find this consistent"):
         command.check_glibc(Path(f"smpc_dp-1-cp311-abi3-{name}.whl"), REPORT.format(tag))
 
