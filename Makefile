@@ -21,7 +21,7 @@ CLIPPY_OTHER := CARGO_FEATURE_NO_NEON=1 cargo clippy --locked --package smpc-cor
 
 CAPABILITIES := $(notdir $(patsubst %/capability.py,%,$(wildcard smpc_dp/capabilities/*/capability.py)))
 
-.PHONY: demo wheel test test-torch test-flower test-services test-all test-without fuzz timing mutants check lint types setup lock clean tools
+.PHONY: demo wheel release site test test-torch test-flower test-services test-all test-without fuzz timing mutants check lint types setup lock clean tools
 
 demo: $(READY)
 	$(BIN)/smpc-dp demo
@@ -31,7 +31,28 @@ wheel: $(READY)
 	rm -f dist/smpc_dp-*.whl
 	RUSTFLAGS="$(REMAP) $(RUSTFLAGS)" \
 	  $(BIN)/maturin build --quiet --release --locked --interpreter $(BIN)/python --out dist
-	$(BIN)/python -m tests.wheel dist/smpc_dp-*.whl
+	$(BIN)/python -m release.wheel dist/smpc_dp-*.whl
+
+# What a release consists of, built and checked in dist/release; nothing is published. Tools in an environment of their own.
+release: .venv-release/.installed
+	PATH=$(CURDIR)/.venv-release/bin:$$PATH RUSTFLAGS="$(REMAP) $(RUSTFLAGS)" .venv-release/bin/python -m release
+
+.venv-release/.installed: requirements/release.lock | tools
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/python -m pip install --quiet --require-hashes --requirement requirements/release.lock
+	@touch $@
+
+# The documents as a site in build/site/html, and its tests. It loads nothing from elsewhere and opens from a disk.
+site: $(READY) .venv-site/.installed
+	rm -rf build/site
+	PYTHONPATH=$(CURDIR) .venv-site/bin/python -m sphinx --fail-on-warning --keep-going --quiet \
+	  --conf-dir docs/site --doctree-dir build/site/doctrees . build/site/html
+	SMPC_DP_SITE=build/site/html $(BIN)/python -m pytest tests/site
+
+.venv-site/.installed: requirements/site.lock | tools
+	$(PYTHON) -m venv .venv-site
+	.venv-site/bin/python -m pip install --quiet --require-hashes --requirement requirements/site.lock
+	@touch $@
 
 # TESTED: which tests, as options of pytest (tests/conftest.py). Each worker would rewrite the assertions of all tests to
 # show values where one fails; instead those that failed run again with them.
@@ -137,6 +158,10 @@ lock: $(READY)
 	  --strip-extras --upgrade --output-file=requirements/flower.lock pyproject.toml requirements/flower.in
 	$(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --no-emit-find-links --no-emit-index-url \
 	  --strip-extras --upgrade --output-file=requirements/services.lock requirements/services.in
+	$(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --no-emit-find-links --no-emit-index-url \
+	  --strip-extras --upgrade --output-file=requirements/release.lock requirements/release.in
+	$(BIN)/pip-compile --quiet --allow-unsafe --generate-hashes --no-emit-find-links --no-emit-index-url \
+	  --strip-extras --upgrade --output-file=requirements/site.lock pyproject.toml requirements/site.in
 	cargo update
 
 clean:

@@ -29,9 +29,12 @@ app = typer.Typer(
 
 
 def _version(wanted: bool) -> None:
-    """Print the version and exit, if wanted."""
+    """Print the versions and exit, if wanted."""
     if wanted:
-        typer.echo(f"smpc-dp {smpc_dp.__version__}")
+        # Not imported above: it loads every protocol.
+        from smpc_dp.session.versions import installed_versions
+
+        typer.echo(f"smpc-dp {smpc_dp.__version__}\n{installed_versions()}")
         raise typer.Exit
 
 
@@ -39,7 +42,7 @@ def _version(wanted: bool) -> None:
 def _root(
     context: typer.Context,
     version: Annotated[  # noqa: ARG001 - its callback takes it
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print versions and kernels.")
     ] = False,
     log_level: Annotated[
         Level | None, typer.Option("--log-level", help="Log to standard error, from this level on.")

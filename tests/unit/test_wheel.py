@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.wheel import LOCK, ROOT, TEMPLATES, check_content, environment, foreign, needed
+from release.wheel import LOCK, ROOT, TEMPLATES, check_content, environment, foreign, needed
 
 METADATA = ("smpc_dp-0.1.0.dist-info/METADATA", "smpc_dp-0.1.0.dist-info/licenses/LICENSE")
 PAGES = tuple(f"smpc_dp/report/templates/{file.name}" for file in TEMPLATES.iterdir())

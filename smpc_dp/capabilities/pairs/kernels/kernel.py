@@ -36,7 +36,7 @@ class Kernel:
         fields: the values of a record, in order.
         low: its least value; high: its greatest. Over the grid both are right: no value lies outside.
         unit, steps: h = low + unit * j for an integer j in 0..steps.
-        lipschitz: a constant L with |h(x, y) - h(x', y)| <= L |x - x'| in the fields' unit, over the whole
+        lipschitz: a constant L with `|h(x, y) - h(x', y)| <= L |x - x'|` in the fields' unit, over the whole
             domain; None where there is none.
         function: h on values: takes two arrays of shape (..., len(fields)), broadcast against each other,
             and returns float64 of shape (...). Any real values serve, grid or not.

@@ -42,7 +42,7 @@ def kendall_tau(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def gini_mean_difference(x: ArrayLike) -> float:
-    """Return the mean of |x_u - x_v| over all pairs; shape (n,), n >= 2. O(n log n). Raises ConfigError."""
+    """Return the mean of `|x_u - x_v|` over all pairs; shape (n,), n >= 2. O(n log n). Raises ConfigError."""
     values = np.sort(_column("x", x))
     n = len(values)
     weights = 2.0 * np.arange(n) - (n - 1)

@@ -1,4 +1,4 @@
-"""Check a wheel: `python -m tests.wheel FILE`.
+"""Check a wheel: `python -m release.wheel FILE`.
 
 It must hold the product alone, install without a compiler in a fresh environment, and run `smpc-dp demo`.
 """
@@ -13,9 +13,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,6 +22,8 @@ LOCK = ROOT / "requirements" / "dev.lock"
 LAB = ROOT / "lab" / "smpc_dp_lab"
 TEMPLATES = ROOT / "smpc_dp" / "report" / "templates"
 PACKAGE = "smpc_dp"
+# What lock files call the product, as what needs a version.
+PRODUCT = "smpc-dp (pyproject.toml)"
 # Words of a file's or folder's name that only development code has.
 FOREIGN_WORDS = frozenset(
     {"bench", "benchmark", "benchmarks", "conftest", "figure", "figures", "fuzz", "lab", "mutants"}
@@ -72,32 +73,37 @@ def environment(folder: Path) -> dict[str, str]:
     return {**retained, "PATH": path, "VIRTUAL_ENV": str(folder)}
 
 
-def needed(lock: str) -> str:
-    """Return the part of a lock file that the product needs: `# via` says of each version what needs it."""
-    blocks = re.findall(r"^\w.*\n(?:[ ].*\n)*", lock, re.MULTILINE)
+def needed(lock: str, wanted: Set[str] = frozenset({PRODUCT})) -> str:
+    """Return the part of a lock file that these names need: `# via` says of each version what needs it."""
     retained: dict[str, str] = {}
-    wanted = {"smpc-dp (pyproject.toml)"}
+    blocks = {
+        block.partition("==")[0]: block for block in re.findall(r"^\w.*\n(?:[ ].*\n)*", lock, re.MULTILINE)
+    }
     while result := {
-        block.partition("==")[0]: block
-        for block in blocks
-        if block not in retained.values()
-        and wanted & set(re.findall(r"^    #(?: via|  ) +(.+)$", block, re.MULTILINE))
+        name: block
+        for name, block in blocks.items()
+        if name not in retained
+        and {*wanted, *retained} & {name, *re.findall(r"^    #(?: via|  ) +(.+)$", block, re.MULTILINE)}
     }:
         retained |= result
-        wanted |= result.keys()
     return "".join(retained.values())
 
 
-def install(wheel: Path, folder: Path) -> None:
-    """Install the wheel in a new environment, with the locked versions of what it needs; compile nothing."""
-    venv.create(folder, clear=True, with_pip=True)
+def install(
+    wheel: Path, folder: Path, python: str = sys.executable, wanted: Set[str] = frozenset({PRODUCT})
+) -> None:
+    """Install the wheel in a new environment of an interpreter, with the locked versions of what is wanted.
+
+    Nothing is compiled.
+    """
+    subprocess.run([python, "-m", "venv", "--clear", str(folder)], env=environment(folder), check=True)
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     listed = folder / "requirements.txt"
     own = f"{wheel.resolve().as_uri()} --hash=sha256:{digest}\n"
-    listed.write_text(needed(LOCK.read_text("utf-8")) + own, "utf-8")
+    listed.write_text(needed(LOCK.read_text("utf-8"), wanted) + own, "utf-8")
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    wanted = ["--only-binary", ":all:", "--require-hashes", "--requirement", str(listed)]
-    subprocess.run([*pip, *wanted], env=environment(folder), check=True)
+    only = ["--only-binary", ":all:", "--require-hashes", "--requirement", str(listed)]
+    subprocess.run([*pip, *only], env=environment(folder), check=True)
 
 
 def run_demo(folder: Path) -> None:
