@@ -41,7 +41,7 @@ from smpc_dp.session.exchange.states import Relayed
 from smpc_dp.session.member import Membership, aggregator_name, requests_of
 from smpc_dp.session.opening import open_state
 from smpc_dp.session.operations import HELLOS, Operations, is_hello, leaving_error, small
-from smpc_dp.session.pages import serving_pages
+from smpc_dp.session.pages import showing_logs
 from smpc_dp.session.session_state import LostRunError, SessionState, StateFolder
 from smpc_dp.session.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
 from smpc_dp.wire.abort import LEAVE, QUIT, TEXTS
@@ -359,8 +359,9 @@ class RequestServer:
             if not (some or any(map(self._pool.is_live, names))):
                 left = requested.group is None or not any(map(self._pool.is_live, self._pool.connections))
                 return None if number > 1 and left else []
-            until = min(timer.pause(), askers.until, math.inf if self._stop is None else now() + LOOK_SECONDS)
-            inbound = early.pop(0) if early else await self._pool.next(until)
+            until = min(timer.pause(), askers.until)
+            look = math.inf if self._stop is None else now() + LOOK_SECONDS
+            inbound = early.pop(0) if early else await self._pool.next(until, look)
             if inbound is not None:
                 await self._hear(drive, inbound, operations, askers)
             # A large one must not stay until the next one comes.
@@ -757,28 +758,27 @@ async def open_aggregator(
     host, port = membership.address(listen_on)
     pool = ConnectionPool(membership, on_event)
     endpoint = membership.endpoint(aggregator=True)
-    listener = await endpoint.listen(host, port, pool.welcome, pool.refused)
-    try:
-        async with serving_pages(membership, logs.folder, listener):
-            try:
-                yield RequestServer(
-                    membership,
-                    pool,
-                    on_event,
-                    watch,
-                    kernels,
-                    logs,
-                    role,
-                    is_endless=is_endless,
-                    state=state,
-                    stop=stop,
-                )
-                await pool.close()
-            finally:
-                pool.abort()
-    finally:
+    async with showing_logs(membership, logs.folder) as show:
+        listener = await endpoint.listen(host, port, pool.welcome, pool.refused)
         try:
-            await listener.close()
+            show(listener)
+            yield RequestServer(
+                membership,
+                pool,
+                on_event,
+                watch,
+                kernels,
+                logs,
+                role,
+                is_endless=is_endless,
+                state=state,
+                stop=stop,
+            )
+            await pool.close()
         finally:
-            # The log of a failed run is evidence too.
-            await asyncio.to_thread(logs.close)
+            pool.abort()
+            try:
+                await listener.close()
+            finally:
+                # The log of a failed run is evidence too.
+                await asyncio.to_thread(logs.close)

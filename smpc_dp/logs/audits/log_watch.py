@@ -202,7 +202,7 @@ class LogWatch:
         self.path, self._wanted = path, Wanted(session=session)
         self._accepts, self._idle = accepts, idle
         self._looked: float | None = None
-        self.lock = threading.Condition()
+        self.lock = threading.Lock()
         self.version = 0
         self.run: Run | None = None
         self._stopped, self._finished = threading.Event(), threading.Event()
@@ -223,8 +223,6 @@ class LogWatch:
         """End, at the next entry of a log that is audited; return when the thread has ended."""
         self._stopped.set()
         self._finished.set()
-        with self.lock:
-            self.lock.notify_all()
         self._thread.join()
 
     @property
@@ -247,12 +245,6 @@ class LogWatch:
         """Return the path of the newest log that counts; None if none has begun."""
         return newest_log(self.path, self._accepts)
 
-    def wait(self, version: int, seconds: float) -> int:
-        """Wait until something is newer than `version`, for so many seconds; return the version."""
-        with self.lock:
-            self.lock.wait_for(lambda: self.version != version or self.stopped, seconds)
-            return self.version
-
     def began(self, header: Header, session: LogSession) -> None:
         """See `Observer.began`."""
         with self._changing() as run:
@@ -272,12 +264,11 @@ class LogWatch:
 
     @contextmanager
     def _changing(self) -> Iterator[Run]:
-        """Change the run, and tell those who wait."""
+        """Change the run."""
         with self.lock:
             if self.run is not None:
                 yield self.run
             self.version += 1
-            self.lock.notify_all()
 
     def _watch(self) -> None:
         """Follow one log after another, until it is stopped."""
