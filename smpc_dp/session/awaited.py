@@ -60,7 +60,7 @@ class Awaited:
         return True
 
     async def next(self, get: Callable[[], Awaitable[T]], until: float, look: float = math.inf) -> T | None:
-        """Return the result of `get`, or None when the time comes first, or the one to look at other things."""
+        """Return the result of `get`, or None when the time, or that to look at other things, comes first."""
         while True:
             try:
                 async with asyncio.timeout_at(min(until, look, self.next_report)):
