@@ -221,6 +221,29 @@ async def test_a_log_is_audited_only_while_somebody_looks(tmp_path: Path, server
                     await asyncio.sleep(0.02)
 
 
+async def test_one_log_is_audited_at_a_time(tmp_path: Path, server: WebServer) -> None:
+    """One that waits for more, or is stopped, leaves the turn to others."""
+    one, other = Site(tmp_path / "one", server, "/one"), Site(tmp_path / "other", server, "/smpc")
+    one.put_log(LINES[:-1])
+    other.put_log()
+    async with one.serving():
+        async with asyncio.timeout(WAIT):
+            while f"{len(LINES) - 2} entries hold so far" not in (await get(server, "/one/board/"))[1]:
+                await asyncio.sleep(0.02)
+        assert await asyncio.to_thread(log_watch.TURNS.acquire, timeout=WAIT)
+        try:
+            async with other.serving():
+                assert "A log begins" in await wait_for(server, "A log begins")
+                await asyncio.sleep(0.1)
+                assert "A log begins" in (await get(server, f"{BOARD}/"))[1]
+        finally:
+            log_watch.TURNS.release()
+        async with other.serving():
+            await wait_for(server, "Every check of this log passed")
+    assert log_watch.TURNS.acquire(timeout=0)
+    log_watch.TURNS.release()
+
+
 def test_a_watch_that_is_stopped_takes_no_further_entry(tmp_path: Path) -> None:
     watch = LogWatch(tmp_path)
     watch.start()

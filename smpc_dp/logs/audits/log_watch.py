@@ -36,6 +36,11 @@ COIN, OPENED_COIN = "coin", "opened its coin, as it had committed to it"
 # Seconds between two looks for a newer log in a folder.
 LOOK_SECONDS = 0.5
 AGGREGATOR = -1
+# One log is audited at a time in a process, of those that do not wait for more: whoever looks at the pages of
+# many sessions takes one processor from their runs. Seconds until another audit may have its turn, and for
+# which it is then left to it.
+TURNS = threading.Semaphore(1)
+TURN_SECONDS, LEFT_SECONDS = 0.1, 0.001
 
 
 class LogView:
@@ -206,6 +211,8 @@ class LogWatch:
         self.version = 0
         self.run: Run | None = None
         self._stopped, self._finished = threading.Event(), threading.Event()
+        # When the audit has taken its turn; None while it has none.
+        self._turn: float | None = None
         self._thread = threading.Thread(target=self._watch, name="audit", daemon=True)
 
     def __enter__(self) -> Self:
@@ -261,6 +268,8 @@ class LogWatch:
             run.add(entry, byte, auditor)
         if not auditor.expected:
             self._finished.set()
+        if self._turn is not None and time.monotonic() > self._turn + TURN_SECONDS:
+            self._rest(self._stopped, LEFT_SECONDS)
 
     @contextmanager
     def _changing(self) -> Iterator[Run]:
@@ -280,6 +289,23 @@ class LogWatch:
                 self._follow(path)
             self._stopped.wait(LOOK_SECONDS)
 
+    def _rest(self, end: threading.Event, seconds: float) -> None:
+        """Leave the turn to other audits, for so many seconds or until an event, and take it again."""
+        self._end_turn()
+        end.wait(seconds)
+        self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Wait for the turn; one that is stopped takes none."""
+        while self._turn is None and not self._stopped.is_set():
+            if TURNS.acquire(timeout=LOOK_SECONDS):
+                self._turn = time.monotonic()
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            self._turn = None
+            TURNS.release()
+
     def _follow(self, path: Path) -> None:
         """Audit a log to its end, or until there is a newer one."""
         self._finished = threading.Event()
@@ -289,11 +315,15 @@ class LogWatch:
         newer.start()
         report, failure = None, ""
         try:
-            with open_growing(path, self._finished) as stream:
+            self._take_turn()
+            wait = functools.partial(self._rest, self._finished)
+            with open_growing(path, self._finished, wait) as stream:
                 reopen = functools.partial(open_growing, path)
                 report = audit_stream(stream, wanted=self._wanted, threads=1, reopen=reopen, observer=self)
         except SmpcError as error:
             failure = str(error)
+        finally:
+            self._end_turn()
         superseded = self._stopped.is_set() or self.newest() not in (path, None)
         self._finished.set()
         newer.join()
