@@ -89,7 +89,7 @@ class WebServer:
         self._pages = _Pages(self, pages)
         self._making = asyncio.Semaphore(MAKERS)
         # By the path of a session: one page of each is made at a time, and none waits for many of another.
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._on_refused = on_refused
         self._silence = silence
         self._proxies = networks(settings.proxies)
@@ -154,12 +154,12 @@ class WebServer:
     def hide(self, path: str) -> None:
         """Answer with no pages below a path any more."""
         self._pages.hide(path)
-        self._turns.pop(path, None)
+        self._locks.pop(path, None)
 
     @contextlib.asynccontextmanager
     async def making(self, path: str) -> AsyncIterator[None]:
         """Wait for a turn to make a page of the session at a path, and hold it until the end of the block."""
-        async with self._turns[path], self._making:
+        async with self._locks[path], self._making:
             yield
 
     def site(self, path: str) -> Admit | None:

@@ -230,18 +230,18 @@ async def test_one_log_is_audited_at_a_time(tmp_path: Path, server: WebServer) -
         async with asyncio.timeout(WAIT):
             while f"{len(LINES) - 2} entries hold so far" not in (await get(server, "/one/board/"))[1]:
                 await asyncio.sleep(0.02)
-        assert await asyncio.to_thread(log_watch.TURNS.acquire, timeout=WAIT)
+        assert await asyncio.to_thread(log_watch.AUDITING.acquire, timeout=WAIT)
         try:
             async with other.serving():
                 assert "A log begins" in await wait_for(server, "A log begins")
                 await asyncio.sleep(0.1)
                 assert "A log begins" in (await get(server, f"{BOARD}/"))[1]
         finally:
-            log_watch.TURNS.release()
+            log_watch.AUDITING.release()
         async with other.serving():
             await wait_for(server, "Every check of this log passed")
-    assert log_watch.TURNS.acquire(timeout=0)
-    log_watch.TURNS.release()
+    assert log_watch.AUDITING.acquire(timeout=0)
+    log_watch.AUDITING.release()
 
 
 def test_a_watch_that_is_stopped_takes_no_further_entry(tmp_path: Path) -> None:

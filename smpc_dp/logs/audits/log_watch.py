@@ -39,8 +39,8 @@ AGGREGATOR = -1
 # One log is audited at a time in a process, of those that do not wait for more: whoever looks at the pages of
 # many sessions takes one processor from their runs. Seconds until another audit may have its turn, and for
 # which it is then left to it.
-TURNS = threading.Semaphore(1)
-TURN_SECONDS, LEFT_SECONDS = 0.1, 0.001
+AUDITING = threading.Semaphore(1)
+SHARE_SECONDS, LEFT_SECONDS = 0.1, 0.001
 
 
 class LogView:
@@ -212,7 +212,7 @@ class LogWatch:
         self.run: Run | None = None
         self._stopped, self._finished = threading.Event(), threading.Event()
         # When the audit has taken its turn; None while it has none.
-        self._turn: float | None = None
+        self._acquired: float | None = None
         self._thread = threading.Thread(target=self._watch, name="audit", daemon=True)
 
     def __enter__(self) -> Self:
@@ -268,7 +268,7 @@ class LogWatch:
             run.add(entry, byte, auditor)
         if not auditor.expected:
             self._finished.set()
-        if self._turn is not None and time.monotonic() > self._turn + TURN_SECONDS:
+        if self._acquired is not None and time.monotonic() > self._acquired + SHARE_SECONDS:
             self._rest(self._stopped, LEFT_SECONDS)
 
     @contextmanager
@@ -291,20 +291,20 @@ class LogWatch:
 
     def _rest(self, end: threading.Event, seconds: float) -> None:
         """Leave the turn to other audits, for so many seconds or until an event, and take it again."""
-        self._end_turn()
+        self._release()
         end.wait(seconds)
-        self._take_turn()
+        self._acquire()
 
-    def _take_turn(self) -> None:
+    def _acquire(self) -> None:
         """Wait for the turn; one that is stopped takes none."""
-        while self._turn is None and not self._stopped.is_set():
-            if TURNS.acquire(timeout=LOOK_SECONDS):
-                self._turn = time.monotonic()
+        while self._acquired is None and not self._stopped.is_set():
+            if AUDITING.acquire(timeout=LOOK_SECONDS):
+                self._acquired = time.monotonic()
 
-    def _end_turn(self) -> None:
-        if self._turn is not None:
-            self._turn = None
-            TURNS.release()
+    def _release(self) -> None:
+        if self._acquired is not None:
+            self._acquired = None
+            AUDITING.release()
 
     def _follow(self, path: Path) -> None:
         """Audit a log to its end, or until there is a newer one."""
@@ -315,7 +315,7 @@ class LogWatch:
         newer.start()
         report, failure = None, ""
         try:
-            self._take_turn()
+            self._acquire()
             wait = functools.partial(self._rest, self._finished)
             with open_growing(path, self._finished, wait) as stream:
                 reopen = functools.partial(open_growing, path)
@@ -323,7 +323,7 @@ class LogWatch:
         except SmpcError as error:
             failure = str(error)
         finally:
-            self._end_turn()
+            self._release()
         superseded = self._stopped.is_set() or self.newest() not in (path, None)
         self._finished.set()
         newer.join()
