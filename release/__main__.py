@@ -36,7 +36,7 @@ RUN = "c986e1af33449732fcfc3aa10e403f421698eb5910fe3b967b352a6a43468aac"
 def build() -> tuple[Path, Path, Path]:
     """Return the sdist, the wheel that is built from it, and the wheel of the second auditor."""
     major, minor = GLIBC
-    # Not --locked: the sdist has fewer crates than the lock. The bill of crates shows that they are the locked ones.
+    # Not --locked: the sdist has fewer crates than the lock. The bill shows that they are the locked ones.
     maturin = ["maturin", "build", "--quiet", "--release", "--sdist", "--interpreter", sys.executable]
     maturin += ["--zig", "--compatibility", f"manylinux_{major}_{minor}", "--out", str(OUT)]
     subprocess.run(maturin, cwd=ROOT, check=True)

@@ -22,7 +22,7 @@ from smpc_dp.cli.connecting import (
 from smpc_dp.cli.member import exit_code
 from smpc_dp.cli.metering import Metering
 from smpc_dp.console.output import print_note
-from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError, printable
 from smpc_dp.identity.address import split_address
 from smpc_dp.session.events import Event, OnEvent
 from smpc_dp.session.launcher import run_child
@@ -95,4 +95,4 @@ def _report(name: str, error: SmpcError) -> None:
 
 def _print(name: str, text: str) -> None:
     """Print what becomes of a session; of none where it has no name."""
-    print_note(f"{time.strftime('%H:%M:%S')} {name or 'sessions'}: {text}")
+    print_note(f"{time.strftime('%H:%M:%S')} {printable(name) or 'sessions'}: {text}")

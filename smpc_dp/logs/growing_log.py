@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -30,13 +30,16 @@ class GrowingLog(io.RawIOBase):
     Args:
         path: the log.
         finished: the stream ends where the log ends, once this is set; None: it does not wait at all.
+        wait: waits for so many seconds, or until that is set; None: it does nothing else.
 
     Raises LocalError if the log cannot be read, or is shorter than it was.
     """
 
-    def __init__(self, path: Path, finished: threading.Event | None) -> None:
+    def __init__(
+        self, path: Path, finished: threading.Event | None, wait: Callable[[float], object] | None = None
+    ) -> None:
         super().__init__()
-        self._path, self._finished = path, finished
+        self._path, self._finished, self._wait = path, finished, wait
         self._stored = is_store(path)
         self._next, self._pending, self._offset = 0, memoryview(b""), 0
         # Opened once: a file that is put in its place later is another log.
@@ -58,7 +61,7 @@ class GrowingLog(io.RawIOBase):
             if content or finished or self._finished is None:
                 buffer[: len(content)] = content
                 return len(content)
-            self._finished.wait(POLL_SECONDS)
+            (self._wait or self._finished.wait)(POLL_SECONDS)
 
     def _more(self, most: int) -> bytes | memoryview:
         """Return what follows, of at most so many bytes; nothing if there is no more yet."""
@@ -88,9 +91,11 @@ class GrowingLog(io.RawIOBase):
 
 
 @contextmanager
-def open_growing(path: Path, finished: threading.Event | None = None) -> Iterator[BinaryIO]:
+def open_growing(
+    path: Path, finished: threading.Event | None = None, wait: Callable[[float], object] | None = None
+) -> Iterator[BinaryIO]:
     """Open a log that may grow; see `GrowingLog`."""
-    with io.BufferedReader(GrowingLog(path, finished), _BLOCK) as stream:
+    with io.BufferedReader(GrowingLog(path, finished, wait), _BLOCK) as stream:
         yield cast("BinaryIO", stream)
 
 

@@ -42,7 +42,7 @@ from smpc_dp.session.exchange.states import Relayed
 from smpc_dp.session.member import Membership, aggregator_name, requests_of
 from smpc_dp.session.opening import open_state
 from smpc_dp.session.operations import HELLOS, Operations, is_hello, leaving_error, small
-from smpc_dp.session.pages import serving_pages
+from smpc_dp.session.pages import showing_logs
 from smpc_dp.session.progress import Progress
 from smpc_dp.session.session_state import LostRunError, SessionState, StateFolder
 from smpc_dp.session.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
@@ -381,8 +381,8 @@ class RequestServer:
             if not (some or any(map(self._pool.is_live, names))) and not await self._returned(drive, missing):
                 left = requested.group is None or not any(map(self._pool.is_live, self._pool.connections))
                 return None if number > 1 and left else []
-            until = min(timer.pause(), askers.until, self._next_look())
-            inbound = early.pop(0) if early else await self._pool.next(until)
+            until = min(timer.pause(), askers.until)
+            inbound = early.pop(0) if early else await self._pool.next(until, self._next_look())
             await self._hear(drive, inbound, operations, askers)
             # A large one must not stay until the next one comes.
             del inbound
@@ -821,28 +821,27 @@ async def open_aggregator(
     host, port = membership.address(listen_on)
     pool = ConnectionPool(membership, on_event)
     endpoint = membership.endpoint(aggregator=True)
-    listener = await endpoint.listen(host, port, pool.welcome, pool.refused)
-    try:
-        async with serving_pages(membership, logs.folder, listener):
-            try:
-                yield RequestServer(
-                    membership,
-                    pool,
-                    on_event,
-                    watch,
-                    kernels,
-                    logs,
-                    role,
-                    is_endless=is_endless,
-                    state=state,
-                    stop=stop,
-                )
-                await pool.close()
-            finally:
-                pool.abort()
-    finally:
+    async with showing_logs(membership, logs.folder) as show:
+        listener = await endpoint.listen(host, port, pool.welcome, pool.refused)
         try:
-            await listener.close()
+            show(listener)
+            yield RequestServer(
+                membership,
+                pool,
+                on_event,
+                watch,
+                kernels,
+                logs,
+                role,
+                is_endless=is_endless,
+                state=state,
+                stop=stop,
+            )
+            await pool.close()
         finally:
-            # The log of a failed run is evidence too.
-            await asyncio.to_thread(logs.close)
+            pool.abort()
+            try:
+                await listener.close()
+            finally:
+                # The log of a failed run is evidence too.
+                await asyncio.to_thread(logs.close)

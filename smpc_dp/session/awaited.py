@@ -59,15 +59,15 @@ class Awaited:
                 return enough()
         return True
 
-    async def next(self, get: Callable[[], Awaitable[T]], until: float) -> T | None:
-        """Return the result of `get`, or None when the time comes first."""
+    async def next(self, get: Callable[[], Awaitable[T]], until: float, look: float = math.inf) -> T | None:
+        """Return the result of `get`, or None when the time, or that to look at other things, comes first."""
         while True:
             try:
-                async with asyncio.timeout_at(min(until, self.next_report)):
+                async with asyncio.timeout_at(min(until, look, self.next_report)):
                     return await get()
             except TimeoutError:
                 self.notify(until)
-                if now() >= until:
+                if now() >= min(until, look):
                     return None
 
     async def follow(self, work: Awaitable[T], seconds: float) -> T:

@@ -297,9 +297,12 @@ class ConnectionPool:
             with contextlib.suppress(ChannelClosed):
                 await channel.send(*self._membership.to_wire(request, envelope))
 
-    async def next(self, until: float) -> InboundEvent | None:
-        """Return the next inbound event, or None at the deadline; report the expected members meanwhile."""
-        return await self.awaited.next(self.inbound.get, until)
+    async def next(self, until: float, look: float = math.inf) -> InboundEvent | None:
+        """Return the next inbound event, or None at the deadline or the time to look at other things.
+
+        Reports the expected members, and the deadline, meanwhile.
+        """
+        return await self.awaited.next(self.inbound.get, until, look)
 
     def keep(self, inbound: InboundEvent, most: int = EARLY_LIMIT, size: int = SMALL_MESSAGE) -> None:
         """Store a message of a later request, of at most `size` bytes; at most `most` of each peer."""

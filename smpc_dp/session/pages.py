@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -27,13 +27,14 @@ _KNOWN_LOGS = 4_096
 
 
 @contextlib.asynccontextmanager
-async def serving_pages(membership: Membership, folder: Path, listener: PeerListener) -> AsyncIterator[None]:
-    """Show the logs of the session in a folder until the end of the block, where the settings say so.
+async def showing_logs(membership: Membership, folder: Path) -> AsyncIterator[Callable[[PeerListener], None]]:
+    """Yield what makes a listener show the logs of the session in a folder, where the settings say so.
 
-    `listener`: that of the aggregator.
+    The listener, which is that of the aggregator, is closed within the block: at its end an audit is waited
+    for, and nobody is to be admitted meanwhile.
     """
     if not membership.web.pages:
-        yield
+        yield lambda _listener: None
         return
     # Not at the top: most aggregators show no logs.
     from smpc_dp.logs.audits.log_page import LogPages
@@ -56,8 +57,7 @@ async def serving_pages(membership: Membership, folder: Path, listener: PeerList
     pages = LogPages(watch, f"https://{address.server}{root}", root)
     watch.start()
     try:
-        cast("WebListener", listener).show(LogPageSite(watch, pages, root).routes())
-        yield
+        yield lambda listener: cast("WebListener", listener).show(LogPageSite(watch, pages, root).routes())
     finally:
         # The audit may be within the proofs of one entry.
         await asyncio.to_thread(watch.stop)

@@ -13,7 +13,8 @@ import contextlib
 import ipaddress
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
@@ -81,12 +82,14 @@ class WebServer:
         """
         self._seconds = seconds
         self._sites: dict[str, Admit] = {}
-        # Connections that wait for, or have not taken, the answer of a page.
+        # Calls whose page is made, or has not been taken.
         self.answering: set[Call] = set()
         # Paths of sessions that are not served at the moment.
         self._expected: set[str] = set()
         self._pages = _Pages(self, pages)
-        self.making = asyncio.Semaphore(MAKERS)
+        self._making = asyncio.Semaphore(MAKERS)
+        # By the path of a session: one page of each is made at a time, and none waits for many of another.
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._on_refused = on_refused
         self._silence = silence
         self._proxies = networks(settings.proxies)
@@ -151,6 +154,13 @@ class WebServer:
     def hide(self, path: str) -> None:
         """Answer with no pages below a path any more."""
         self._pages.hide(path)
+        self._locks.pop(path, None)
+
+    @contextlib.asynccontextmanager
+    async def making(self, path: str) -> AsyncIterator[None]:
+        """Wait for a turn to make a page of the session at a path, and hold it until the end of the block."""
+        async with self._locks[path], self._making:
+            yield
 
     def site(self, path: str) -> Admit | None:
         """Return what admits members at a path; None where no session is."""
@@ -187,7 +197,7 @@ class WebServer:
             self._on_refused(call.address, as_fault(error, call.address))
             return
         finally:
-            self.answering.discard(call)
+            call.release()
             # Not by the future: the task may be cancelled after that is set, and before it is seen here.
             if admitted is None:
                 call.cut()
@@ -237,6 +247,8 @@ class Call:
         self.server = server
         self.address = address
         self.shown = ""
+        # Held by its connection, and while a page is made for it: that goes on when the connection has ended.
+        self._holders = 1
         self.limit: asyncio.Timeout | None = None
         self.transport: asyncio.Transport | None = None
         self.upgraded: asyncio.Future[tuple[Admit, WebSocketTransport] | None] = (
@@ -264,12 +276,27 @@ class Call:
             self.address = named
         self.server.accepting.comes_from(self._connection, source_of(named or host))
 
+    @contextlib.contextmanager
+    def answering(self) -> Iterator[None]:
+        """Count among those that are answered until the block, and the connection, have ended."""
+        self._holders += 1
+        self.server.answering.add(self)
+        try:
+            yield
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Take one from those that hold it."""
+        self._holders -= 1
+        if not self._holders:
+            self.server.answering.discard(self)
+
     def answer(self, seconds: float) -> None:
-        """Begin the answer of a page, which has so many seconds; the connection counts as no stranger's."""
+        """Give the answer of a page so many seconds; the connection counts as no stranger's."""
         if self.limit is None or self.upgraded.done():
             # The connection has ended meanwhile.
             return
-        self.server.answering.add(self)
         self.server.accepting.authenticated(self._connection)
         self.limit.reschedule(now() + seconds)
 
@@ -357,13 +384,17 @@ class _Pages:
         # page has such a segment in its own path.
         before = f"{scope['path']}/".rpartition(f"{BOARD}/")[0]
         call.shown = before if before in self._shown else ""
-        if scope["path"] not in self._health:
-            # Until the connection ends: what the client does not take is held for it.
-            if sum(other.shown == call.shown for other in self._server.answering) >= MOST_ANSWERS:
-                await PlainTextResponse("too many requests at once\n", 503)(scope, receive, send)
-                return
-            call.answer(ANSWER_SECONDS)
-        await self._shown[call.shown](scope, receive, send)
+        app = self._shown[call.shown]
+        if scope["path"] in self._health:
+            await app(scope, receive, send)
+            return
+        # Until the connection ends: what the client does not take is held for it.
+        if sum(other.shown == call.shown for other in self._server.answering) >= MOST_ANSWERS:
+            await PlainTextResponse("too many requests at once\n", 503)(scope, receive, send)
+            return
+        call.answer(ANSWER_SECONDS)
+        with call.answering():
+            await app(scope, receive, send)
 
     async def _healthz(self, _request: PageRequest) -> Response:
         """Say that this process answers."""
@@ -384,7 +415,7 @@ def _application(routes: Sequence[BaseRoute]) -> Starlette:
 async def made(request: PageRequest, make: Callable[..., T], *arguments: Any) -> T:
     """Return what a function makes for the answer of a page, in a thread."""
     call: Call = request.scope["state"]["call"]
-    async with call.server.making:
+    async with call.server.making(call.shown):
         return await run_in_threadpool(make, *arguments)
 
 

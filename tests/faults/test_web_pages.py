@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import json
 import re
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from anyio.to_thread import current_default_thread_limiter
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -21,7 +23,7 @@ from smpc_dp.logs.audits import log_watch
 from smpc_dp.logs.audits.log_watch import LogWatch
 from smpc_dp.logs.log import read_header
 from smpc_dp.session import pages
-from smpc_dp.session.pages import serving_pages
+from smpc_dp.session.pages import showing_logs
 from smpc_dp.transport import web_server
 from smpc_dp.transport.web_server import WebServer
 from smpc_dp.web_settings import WebSettings
@@ -58,8 +60,11 @@ class Site:
         )
         self._listener = SimpleNamespace(show=lambda routes: server.show(path, routes))
 
-    def serving(self) -> contextlib.AbstractAsyncContextManager[None]:
-        return serving_pages(cast("Any", self._membership), self.folder, cast("Any", self._listener))
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        async with showing_logs(cast("Any", self._membership), self.folder) as show:
+            show(cast("Any", self._listener))
+            yield
 
     def put_log(self, lines: list[bytes] = LINES, name: str = "request-1-d9c6243b2c1eae3a.jsonl") -> None:
         (self.folder / name).write_bytes(b"".join(line + b"\n" for line in lines))
@@ -216,12 +221,88 @@ async def test_a_log_is_audited_only_while_somebody_looks(tmp_path: Path, server
                     await asyncio.sleep(0.02)
 
 
+async def test_one_log_is_audited_at_a_time(tmp_path: Path, server: WebServer) -> None:
+    """One that waits for more, or is stopped, leaves the turn to others."""
+    one, other = Site(tmp_path / "one", server, "/one"), Site(tmp_path / "other", server, "/smpc")
+    one.put_log(LINES[:-1])
+    other.put_log()
+    async with one.serving():
+        async with asyncio.timeout(WAIT):
+            while f"{len(LINES) - 2} entries hold so far" not in (await get(server, "/one/board/"))[1]:
+                await asyncio.sleep(0.02)
+        assert await asyncio.to_thread(log_watch.AUDITING.acquire, timeout=WAIT)
+        try:
+            async with other.serving():
+                assert "A log begins" in await wait_for(server, "A log begins")
+                await asyncio.sleep(0.1)
+                assert "A log begins" in (await get(server, f"{BOARD}/"))[1]
+        finally:
+            log_watch.AUDITING.release()
+        async with other.serving():
+            await wait_for(server, "Every check of this log passed")
+    assert log_watch.AUDITING.acquire(timeout=0)
+    log_watch.AUDITING.release()
+
+
 def test_a_watch_that_is_stopped_takes_no_further_entry(tmp_path: Path) -> None:
     watch = LogWatch(tmp_path)
     watch.start()
     watch.stop()
     with pytest.raises(LocalError, match="is watched no longer"):
         watch.took(cast("Any", None), 0, cast("Any", None))
+
+
+async def test_a_page_that_nobody_waits_for_is_counted_until_it_is_made(server: WebServer) -> None:
+    """Else who asks and leaves fills the memory, and all others wait."""
+    go_on = threading.Event()
+    made: list[str] = []
+
+    def make(path: str) -> str:
+        if path == "/one":
+            go_on.wait(WAIT)
+        made.append(path)
+        return path
+
+    def page(path: str) -> Route:
+        async def answer(request: Request) -> Response:
+            return Response(await web_server.made(request, make, path))
+
+        return Route("/page", answer)
+
+    for path in ("/one", "/two"):
+        server.show(path, [page(path)])
+    for _ in range(2 * web_server.MOST_ANSWERS):
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"GET /one/board/page HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.01)
+        writer.transport.abort()
+    async with asyncio.timeout(WAIT):
+        while len(server.answering) < web_server.MOST_ANSWERS:
+            await asyncio.sleep(0.01)
+    assert (await get(server, "/one/board/page"))[0] == 503
+    # Nor does another session wait for pages of this one.
+    assert (await get(server, "/two/board/page"))[0] == 200
+    assert made == ["/two"]
+    go_on.set()
+    async with asyncio.timeout(WAIT):
+        while server.answering:
+            await asyncio.sleep(0.01)
+    assert made.count("/one") == web_server.MOST_ANSWERS
+    assert (await get(server, "/one/board/page"))[0] == 200
+
+
+async def test_streams_of_events_take_no_thread(tmp_path: Path, server: WebServer) -> None:
+    """Those that are there make the pages of all sessions."""
+    site = Site(tmp_path / "board", server, "/smpc")
+    async with site.serving():
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(f"GET {BOARD}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        async with asyncio.timeout(WAIT):
+            await reader.readuntil(b"event: change")
+        await asyncio.sleep(0.05)
+        assert current_default_thread_limiter().borrowed_tokens == 0
+        writer.transport.abort()
 
 
 async def test_answers_of_one_session_leave_those_of_another(server: WebServer) -> None:

@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +21,7 @@ import pytest
 import smpc_dp
 from smpc_dp.cli.serve import serve as serve_command
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, PeerFault, SmpcError
-from smpc_dp.session import many_sessions
+from smpc_dp.session import awaited, many_sessions
 from smpc_dp.session.connection_pool import InboundEvent
 from smpc_dp.session.events import Event
 from smpc_dp.session.local import free_port
@@ -262,10 +263,17 @@ async def test_sessions_are_added_and_removed_while_others_are_served(
         hold(self, inbound)
 
     monkeypatch.setattr(Operations, "hold", held)
+    monkeypatch.setattr(awaited, "WAITING_SECONDS", 0.2)
     outside = tmp_path / "outside"
     outside.mkdir()
     hosted.move("three", outside / "three")
     async with hosted.serving():
+        async with asyncio.timeout(WAIT):
+            while not (waiting := [event for _, event in hosted.events if event.kind == "waiting"]):
+                await asyncio.sleep(0.02)
+        # Until the time to connect is over, though it is looked each second whether the session is to end.
+        soon = (time.localtime(time.time() + seconds) for seconds in range(-20, 5))
+        assert waiting[0].until not in {time.strftime("%H:%M:%S", at) for at in soon}
         asked = asyncio.create_task(hosted.take_part("one", "alice", [1, 2]))
         async with asyncio.timeout(WAIT):
             while not heard:

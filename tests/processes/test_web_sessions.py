@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import sys
 import urllib.request
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ import pytest
 
 import smpc_dp
 from smpc_dp.errors import ConfigError
+from smpc_dp.logs.audits.log_watch import LogWatch
 from smpc_dp.session.events import Event
 from smpc_dp.session.local import create_local_session, free_port
 from smpc_dp.session.session_file import Timeouts, load_session
@@ -221,7 +223,9 @@ async def test_a_run_on_one_machine_refuses_the_address_by_name(tmp_path: Path) 
     assert "on one machine members meet at host:port" in " ".join(errors.decode().split())
 
 
-async def test_an_auditor_takes_the_log_from_the_port_of_the_aggregator(tmp_path: Path) -> None:
+async def test_an_auditor_takes_the_log_from_the_port_of_the_aggregator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While the aggregator serves its session; pages and log are there for everybody."""
     authority, listened = Authority(tmp_path), free_port()
     parameters = {
@@ -234,6 +238,16 @@ async def test_an_auditor_takes_the_log_from_the_port_of_the_aggregator(tmp_path
         "verifiable": True,
     }
     shown, own = smpc_dp.WebSettings(pages=True), smpc_dp.WebSettings(ca_file=authority.file)
+    at_end: list[bool] = []
+    stop = LogWatch.stop
+
+    def look_and_stop(watch: LogWatch) -> None:
+        with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", listened)):
+            at_end.append(True)
+        at_end.append(False)
+        stop(watch)
+
+    monkeypatch.setattr(LogWatch, "stop", look_and_stop)
     async with Relay(listened, authority.sign("localhost")).open() as balancer:
         path = create_web_session(
             tmp_path, PARTIES, parameters, balancer.port, protocol="gopa", timeouts=TIMEOUTS
@@ -255,6 +269,8 @@ async def test_an_auditor_takes_the_log_from_the_port_of_the_aggregator(tmp_path
             with await asyncio.to_thread(urllib.request.urlopen, page) as answer:
                 assert b"Parties and their states" in answer.read()
         await asyncio.wait_for(served, WAIT)
+    # While the last audit is waited for, nobody is admitted who would get no answer.
+    assert at_end == [False]
 
 
 def test_pages_are_for_an_aggregator_at_wss(tmp_path: Path) -> None:

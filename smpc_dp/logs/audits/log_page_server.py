@@ -5,6 +5,7 @@ Answers are made in threads, which only read: a run never waits for a viewer.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 import urllib.parse
@@ -12,7 +13,6 @@ from collections.abc import AsyncIterator, Callable
 from importlib.resources import files
 from pathlib import Path
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -27,7 +27,7 @@ from smpc_dp.transport.web_server import answer_within, made, no_such_page
 
 # Streams of events at a time, and seconds of one: browsers open the next one by themselves.
 MOST_STREAMS, STREAM_SECONDS = 8, 600.0
-# Seconds between two looks whether a viewer has left, and in which an event must be taken.
+# Seconds between two looks whether there is a change, and in which an event must be taken.
 LOOK_SECONDS, TAKE_SECONDS = 1.0, 10.0
 # Bytes of a posted receipt, each of its own up to three.
 _MOST_BODY = 3 * MOST_RECEIPT
@@ -162,10 +162,11 @@ class LogPageSite(LogSite):
             # An event that is not taken in time ends the stream.
             answer_within(request, LOOK_SECONDS + TAKE_SECONDS)
             self.watch.look()
-            version = await run_in_threadpool(self.watch.wait, known, LOOK_SECONDS)
-            if version != known:
+            if (version := self.watch.version) != known:
                 known = version
                 yield f"event: change\ndata: {version}\n\n"
+            # In no thread: viewers of many sessions would take those that make pages.
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 class LogPageServer(LogServer):

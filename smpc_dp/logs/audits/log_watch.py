@@ -36,6 +36,11 @@ COIN, OPENED_COIN = "coin", "opened its coin, as it had committed to it"
 # Seconds between two looks for a newer log in a folder.
 LOOK_SECONDS = 0.5
 AGGREGATOR = -1
+# One log is audited at a time in a process, of those that do not wait for more: whoever looks at the pages of
+# many sessions takes one processor from their runs. Seconds until another audit may have its turn, and for
+# which it is then left to it.
+AUDITING = threading.Semaphore(1)
+SHARE_SECONDS, LEFT_SECONDS = 0.1, 0.001
 
 
 class LogView:
@@ -202,10 +207,12 @@ class LogWatch:
         self.path, self._wanted = path, Wanted(session=session)
         self._accepts, self._idle = accepts, idle
         self._looked: float | None = None
-        self.lock = threading.Condition()
+        self.lock = threading.Lock()
         self.version = 0
         self.run: Run | None = None
         self._stopped, self._finished = threading.Event(), threading.Event()
+        # When the audit has taken its turn; None while it has none.
+        self._acquired: float | None = None
         self._thread = threading.Thread(target=self._watch, name="audit", daemon=True)
 
     def __enter__(self) -> Self:
@@ -223,8 +230,6 @@ class LogWatch:
         """End, at the next entry of a log that is audited; return when the thread has ended."""
         self._stopped.set()
         self._finished.set()
-        with self.lock:
-            self.lock.notify_all()
         self._thread.join()
 
     @property
@@ -247,12 +252,6 @@ class LogWatch:
         """Return the path of the newest log that counts; None if none has begun."""
         return newest_log(self.path, self._accepts)
 
-    def wait(self, version: int, seconds: float) -> int:
-        """Wait until something is newer than `version`, for so many seconds; return the version."""
-        with self.lock:
-            self.lock.wait_for(lambda: self.version != version or self.stopped, seconds)
-            return self.version
-
     def began(self, header: Header, session: LogSession) -> None:
         """See `Observer.began`."""
         with self._changing() as run:
@@ -269,15 +268,16 @@ class LogWatch:
             run.add(entry, byte, auditor)
         if not auditor.expected:
             self._finished.set()
+        if self._acquired is not None and time.monotonic() > self._acquired + SHARE_SECONDS:
+            self._rest(self._stopped, LEFT_SECONDS)
 
     @contextmanager
     def _changing(self) -> Iterator[Run]:
-        """Change the run, and tell those who wait."""
+        """Change the run."""
         with self.lock:
             if self.run is not None:
                 yield self.run
             self.version += 1
-            self.lock.notify_all()
 
     def _watch(self) -> None:
         """Follow one log after another, until it is stopped."""
@@ -289,6 +289,23 @@ class LogWatch:
                 self._follow(path)
             self._stopped.wait(LOOK_SECONDS)
 
+    def _rest(self, end: threading.Event, seconds: float) -> None:
+        """Leave the turn to other audits, for so many seconds or until an event, and take it again."""
+        self._release()
+        end.wait(seconds)
+        self._acquire()
+
+    def _acquire(self) -> None:
+        """Wait for the turn; one that is stopped takes none."""
+        while self._acquired is None and not self._stopped.is_set():
+            if AUDITING.acquire(timeout=LOOK_SECONDS):
+                self._acquired = time.monotonic()
+
+    def _release(self) -> None:
+        if self._acquired is not None:
+            self._acquired = None
+            AUDITING.release()
+
     def _follow(self, path: Path) -> None:
         """Audit a log to its end, or until there is a newer one."""
         self._finished = threading.Event()
@@ -298,11 +315,15 @@ class LogWatch:
         newer.start()
         report, failure = None, ""
         try:
-            with open_growing(path, self._finished) as stream:
+            self._acquire()
+            wait = functools.partial(self._rest, self._finished)
+            with open_growing(path, self._finished, wait) as stream:
                 reopen = functools.partial(open_growing, path)
                 report = audit_stream(stream, wanted=self._wanted, threads=1, reopen=reopen, observer=self)
         except SmpcError as error:
             failure = str(error)
+        finally:
+            self._release()
         superseded = self._stopped.is_set() or self.newest() not in (path, None)
         self._finished.set()
         newer.join()

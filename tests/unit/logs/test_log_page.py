@@ -29,7 +29,7 @@ from smpc_dp.cli import app
 from smpc_dp.engine.result import Result
 from smpc_dp.errors import LocalError
 from smpc_dp.logs import growing_log
-from smpc_dp.logs.audits import log_page, log_watch
+from smpc_dp.logs.audits import log_page, log_page_server, log_watch
 from smpc_dp.logs.audits.log_page import LogPages
 from smpc_dp.logs.audits.log_page_server import MOST_STREAMS, LogPageServer
 from smpc_dp.logs.audits.log_watch import LogWatch, Run, newest_log
@@ -53,6 +53,7 @@ def _quickly() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(growing_log, "POLL_SECONDS", 0.01)
         patch.setattr(log_watch, "LOOK_SECONDS", 0.01)
+        patch.setattr(log_page_server, "LOOK_SECONDS", 0.05)
         yield
 
 
