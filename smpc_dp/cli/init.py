@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
@@ -32,6 +33,7 @@ from smpc_dp.values import parse_number
 Kind = Literal["real", "integer"]
 
 _DELTA = 1e-6
+_DIGITS = re.compile("[+-]?[0-9]{1,40}")
 _OF_VECTORS = "--kind --length --length-from --estimator --lower --upper --precision --public"
 _OF_RECORDS = "--ask --column --max-rows --rows-expected"
 _EXACT = "there is no default; results without differential privacy are asked for with --exact"
@@ -68,8 +70,9 @@ def init(
     ] = None,
     features: Annotated[int | None, typer.Option(help="Columns of the rows of --estimator.")] = None,
     classes: Annotated[int | None, typer.Option(help="Classes of --estimator; default 2.")] = None,
-    lower: Annotated[float | None, typer.Option(help="Least value of every coordinate.")] = None,
-    upper: Annotated[float | None, typer.Option(help="Greatest value of every coordinate.")] = None,
+    # As texts: a float does not have every integer of 64 bits.
+    lower: Annotated[str | None, typer.Option(help="Least value of every coordinate.")] = None,
+    upper: Annotated[str | None, typer.Option(help="Greatest value of every coordinate.")] = None,
     precision: Annotated[float | None, typer.Option(help="Step of a real value, at most.")] = None,
     public: Annotated[
         Path | None,
@@ -160,13 +163,13 @@ def _answered(prompts: Prompts) -> Terms:
     default_lost, default_colluding = _tolerated(len(names))
 
     def lost_of(text: str) -> int:
-        _tolerated(len(names), number := _whole(text), 0)
+        _tolerated(len(names), (number := _whole(text), 0))
         return number
 
     lost = prompts.answer("--lost", "How many parties may be lost", lost_of, default_lost)
 
     def colluding_of(text: str) -> int:
-        _tolerated(len(names), lost or 0, number := _whole(text))
+        _tolerated(len(names), (lost or 0, number := _whole(text)))
         return number
 
     text = "How many parties may collude with the aggregator"
@@ -177,15 +180,17 @@ def _answered(prompts: Prompts) -> Terms:
     return Terms(compute, names, lost or 0, colluding or 0, asked | privacy)
 
 
-def _tolerated(parties: int, *counts: int) -> tuple[int, int]:
+def _tolerated(parties: int, counts: tuple[int, int] | None = None) -> tuple[int, int]:
     """Return how many of the parties may be lost, and may collude.
 
-    `counts`: what the answers say; else as where a session file does not say it. Raises ConfigError for more
-    than a plan permits.
+    `counts`: how many; without it, as many as where a session file does not say it. Raises ConfigError for
+    more than a plan permits.
     """
     parameters: dict[str, object] = {"length": 1, "lower": 0, "upper": 1, "kind": "integer"}
-    checked, issues = check_parameters(parameters | (shares_of(*counts, parties) if counts else {}), parties)
-    if checked is None and counts:
+    if counts is not None:
+        parameters |= shares_of(*counts, parties)
+    checked, issues = check_parameters(parameters, parties)
+    if checked is None and counts is not None:
         given = f"{counts[0]} of {parties} parties lost, {counts[1]} colluding"
         raise ConfigError(issue._replace(reason=f"{given}: {issue.reason}") for issue in issues)
     if checked is None:
@@ -282,10 +287,11 @@ def _suggested(prompts: Prompts) -> _Suggested:
         if not len(values):
             return _Suggested(0)
         low, high = float(values.min()), float(values.max())
-        print_note(
-            f"{path}: its least value {low:g} and its greatest {high:g} are suggested as bounds, which all "
-            "members read: its values must be public"
-        )
+        if prompts.given("--lower") is None or prompts.given("--upper") is None:
+            print_note(
+                f"{path}: its least value {low:g} and its greatest {high:g} are suggested as bounds, which all "
+                "members read: its values must be public"
+            )
         return _Suggested(len(values), low, high)
     if sources == ["--estimator"]:
         # Not at the top: scikit-learn need not be installed.
@@ -341,6 +347,8 @@ def _names(text: str) -> list[str]:
 
 
 def _whole(text: str) -> int:
+    if _DIGITS.fullmatch(text.strip()):
+        return int(text)
     number = _number(text)
     if number != math.floor(number):
         raise ValueError(f"{text!r} is no whole number")

@@ -62,11 +62,11 @@ def assembled(path: str | os.PathLike[str], entries: Iterable[str | os.PathLike[
 def _at_files(text: str, files: Sequence[str], issues: Iterable[ConfigIssue]) -> Iterator[ConfigIssue]:
     """Yield the faults of a session file whose last entries are those of files, each of them at its file."""
     for issue in issues:
-        found = _POSITION.match(issue.where)
-        if found is None:
+        named = _POSITION.match(issue.where)
+        if named is None:
             yield issue
             continue
-        position = int(found[1]) - len(tomllib.loads(text)["roster"])
+        position = int(named[1]) - len(tomllib.loads(text)["roster"])
         yield issue if position < -len(files) else issue._replace(where=f"{files[position]} ({issue.where})")
 
 

@@ -81,6 +81,14 @@ def test_terms_of_an_average_with_privacy(tmp_path: Path, options: tuple[str, st
     assert (table.get("kind"), table.get("max_weight")) in (("integer", None), (None, 4))
 
 
+def test_integer_bounds_are_those_that_were_given(tmp_path: Path) -> None:
+    bounds = ("--lower=-9007199254740993", "--upper", "9007199254740995")
+    done = smpc_dp("init", *EXACT, "--kind", "integer", "--length", "1", *bounds, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = parameters(tmp_path / "terms.toml")
+    assert (table["lower"], table["upper"]) == (-9007199254740993, 9007199254740995)
+
+
 def test_without_a_terminal_every_missing_option_is_named(tmp_path: Path) -> None:
     [line] = errors(tmp_path)
     assert line.startswith("smpc-dp: --compute: is needed, and there is no terminal to ask on; --yes takes")
