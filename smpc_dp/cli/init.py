@@ -289,8 +289,8 @@ def _suggested(prompts: Prompts) -> _Suggested:
         low, high = float(values.min()), float(values.max())
         if prompts.given("--lower") is None or prompts.given("--upper") is None:
             print_note(
-                f"{path}: its least value {low:g} and its greatest {high:g} are suggested as bounds, which all "
-                "members read: its values must be public"
+                f"{path}: its least value {low:g} and its greatest {high:g} are suggested as bounds, which "
+                "all members read: its values must be public"
             )
         return _Suggested(len(values), low, high)
     if sources == ["--estimator"]:
