@@ -286,7 +286,7 @@ def _suggested(prompts: Prompts) -> _Suggested:
         values = read_vector(path)
         if not len(values):
             return _Suggested(0)
-        low, high = float(values.min()), float(values.max())
+        low, high = values.min().item(), values.max().item()
         if prompts.given("--lower") is None or prompts.given("--upper") is None:
             print_note(
                 f"{path}: its least value {low:g} and its greatest {high:g} are suggested as bounds, which "

@@ -87,6 +87,10 @@ def test_integer_bounds_are_those_that_were_given(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     table = parameters(tmp_path / "terms.toml")
     assert (table["lower"], table["upper"]) == (-9007199254740993, 9007199254740995)
+    (tmp_path / "public.txt").write_text("9007199254740993 0\n")
+    options = ("--public", "public.txt", "--kind", "integer", "--out", "b.toml")
+    assert smpc_dp("init", "--yes", *EXACT, *options, cwd=tmp_path).returncode == 0
+    assert parameters(tmp_path / "b.toml")["upper"] == 9007199254740993
 
 
 def test_without_a_terminal_every_missing_option_is_named(tmp_path: Path) -> None:
