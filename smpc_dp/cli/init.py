@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,9 +14,9 @@ from typing import Annotated, Literal, NamedTuple, get_args
 import msgspec
 import typer
 
-from smpc_dp.cli.init_terms import PROTOCOL, Compute, Terms, at_option, check_setting, settings_of
+from smpc_dp.cli.init_terms import PROTOCOL, Compute, Terms, at_option, check_setting, settings_of, shares_of
 from smpc_dp.cli.prompts import Prompts
-from smpc_dp.console.output import console
+from smpc_dp.console.output import console, print_note
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.files import write_file
 from smpc_dp.identity.roster import is_name
@@ -24,19 +27,21 @@ from smpc_dp.session.inputs import read_vector
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.planned import session_plan, tolerance_lines
 from smpc_dp.session.session_file import SessionFile, load_session
-from smpc_dp.session.terms import write_new
+from smpc_dp.session.terms import AGGREGATOR, check_new, write_new
 from smpc_dp.values import parse_number
 
 Kind = Literal["real", "integer"]
 
 _DELTA = 1e-6
-_OF_VECTORS = "--length --length-from --estimator --lower --upper --precision --public"
+_DIGITS = re.compile("[+-]?[0-9]{1,40}")
+_OF_VECTORS = "--kind --length --length-from --estimator --lower --upper --precision --public"
 _OF_RECORDS = "--ask --column --max-rows --rows-expected"
-_EXACT = "none, or --exact: exact results without differential privacy"
+_EXACT = "there is no default; results without differential privacy are asked for with --exact"
 _PRIVATE = (
     "all members read the bounds, and a party's own least and greatest values are private; give numbers that "
-    "are known without the data, or with --public a file of public values"
+    "are known without the data"
 )
+_OR_PUBLIC = ", or with --public a file of public values"
 
 
 def init(
@@ -52,7 +57,7 @@ def init(
         typer.Option(help="With differential privacy: of a party, or of a record, in one request."),
     ] = None,
     delta: Annotated[float | None, typer.Option(help="Beside --epsilon.")] = None,
-    kind: Annotated[Kind, typer.Option(help="Kind of the values of vectors.")] = "real",
+    kind: Annotated[Kind | None, typer.Option(help="Kind of the values of vectors; default real.")] = None,
     length: Annotated[int | None, typer.Option(help="Coordinates of a vector.")] = None,
     length_from: Annotated[
         Path | None, typer.Option(help="Suggest the length of the vector in this file; no value is used.")
@@ -65,8 +70,9 @@ def init(
     ] = None,
     features: Annotated[int | None, typer.Option(help="Columns of the rows of --estimator.")] = None,
     classes: Annotated[int | None, typer.Option(help="Classes of --estimator; default 2.")] = None,
-    lower: Annotated[float | None, typer.Option(help="Least value of every coordinate.")] = None,
-    upper: Annotated[float | None, typer.Option(help="Greatest value of every coordinate.")] = None,
+    # As texts: a float does not have every integer of 64 bits.
+    lower: Annotated[str | None, typer.Option(help="Least value of every coordinate.")] = None,
+    upper: Annotated[str | None, typer.Option(help="Greatest value of every coordinate.")] = None,
     precision: Annotated[float | None, typer.Option(help="Step of a real value, at most.")] = None,
     public: Annotated[
         Path | None,
@@ -85,9 +91,10 @@ def init(
     rows_expected: Annotated[
         int | None, typer.Option(help="Of statistics: rows of all parties, to state errors beforehand.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="File of the terms; never over an existing one.")] = Path(
-        "terms.toml"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File of the terms; never over an existing one; default terms.toml."),
+    ] = None,
     local: Annotated[
         Path | None,
         typer.Option(help="For a trial, in place of --out: a new folder with the session and all its keys."),
@@ -103,9 +110,6 @@ def init(
     The terms have comments; `smpc-dp roster` adds the members. Asks on a terminal what no option says. Terms
     are checked as a session file is before anything is written.
     """
-    if example is not None:
-        _write_example(local or Path(example))
-        return
     given = {
         **{"--compute": compute, "--parties": parties, "--lost": lost, "--collude": collude},
         **{"--epsilon": epsilon, "--delta": delta, "--max-weight": max_weight},
@@ -114,16 +118,30 @@ def init(
         **{"--lower": lower, "--upper": upper, "--precision": precision},
         **{"--ask": "\n".join(ask or ()) or None, "--column": "\n".join(column or ()) or None},
         **{"--max-rows": max_rows, "--rows-expected": rows_expected},
+        **{"--exact": exact or None, "--kind": kind, "--out": out},
     }
-    terms = _answered(Prompts(given, takes_defaults=yes), exact, kind)
+    prompts = Prompts(given, takes_defaults=yes)
+    if example is not None:
+        prompts.exclude(" ".join(given), f"is not for --example: '{example}' has terms of its own")
+        _write_example(local or Path(example))
+        return
+    if local is not None:
+        prompts.exclude("--out", "is not for --local: the session file is in that folder")
+    out = out or Path("terms.toml")
+    # Before the questions: their answers would be lost.
+    if local is None:
+        check_new(out)
+    else:
+        _check_new_folder(local)
+    terms = _answered(prompts)
     session = terms.checked()
     if local is None:
         write_new(out, terms.text())
-        entries = " ".join(f"{name}.toml" for name in ("aggregator", *terms.parties))
+        entries = " ".join(f"{name}.toml" for name in (AGGREGATOR, *terms.parties))
         steps = [
             "each party, on its own host:  smpc-dp keygen NAME > NAME.toml",
-            "the aggregator, on its host:  smpc-dp keygen aggregator --role aggregator --address HOST:PORT > "
-            "aggregator.toml",
+            f"the aggregator, on its host:  smpc-dp keygen {AGGREGATOR} --role aggregator "
+            f"--address HOST:PORT > {AGGREGATOR}.toml",
             f"one member, with all entries: smpc-dp roster {out} {entries} --out session.toml",
         ]
         _print_plan(session, f"{out}: the terms, without members", steps)
@@ -135,7 +153,7 @@ def init(
     _print_plan(session, f"{path}: a session with all keys on this machine, for a trial", steps)
 
 
-def _answered(prompts: Prompts, exact: bool, kind: Kind) -> Terms:
+def _answered(prompts: Prompts) -> Terms:
     """Return the terms of options and answers; raise ConfigError for what is missing or does not apply."""
     compute = prompts.needed("--compute", "What is computed", _compute, "average")
     names = prompts.needed("--parties", "Names of the parties, with commas between", _names)
@@ -143,49 +161,86 @@ def _answered(prompts: Prompts, exact: bool, kind: Kind) -> Terms:
     if compute != "average":
         prompts.exclude("--max-weight", f"is not for '{compute}'")
     default_lost, default_colluding = _tolerated(len(names))
-    lost = prompts.answer("--lost", "How many parties may be lost", _whole, default_lost)
+
+    def lost_of(text: str) -> int:
+        _tolerated(len(names), (number := _whole(text), 0))
+        return number
+
+    lost = prompts.answer("--lost", "How many parties may be lost", lost_of, default_lost)
+
+    def colluding_of(text: str) -> int:
+        _tolerated(len(names), (lost or 0, number := _whole(text)))
+        return number
+
     text = "How many parties may collude with the aggregator"
-    colluding = prompts.answer("--collude", text, _whole, default_colluding)
-    privacy = _privacy(prompts, compute, exact)
-    asked = _records(prompts) if compute == "statistics" else _vectors(prompts, kind, exact=not privacy)
+    colluding = prompts.answer("--collude", text, colluding_of, default_colluding)
+    privacy = _privacy(prompts, compute)
+    asked = _records(prompts) if compute == "statistics" else _vectors(prompts, exact=not privacy)
     prompts.raise_missing()
     return Terms(compute, names, lost or 0, colluding or 0, asked | privacy)
 
 
-def _tolerated(parties: int) -> tuple[int, int]:
-    """Return how many of the parties may be lost, and may collude, unless a session file says otherwise."""
-    checked, issues = check_parameters({"length": 1, "lower": 0, "upper": 1, "kind": "integer"}, parties)
+def _tolerated(parties: int, counts: tuple[int, int] | None = None) -> tuple[int, int]:
+    """Return how many of the parties may be lost, and may collude.
+
+    `counts`: how many; without it, as many as where a session file does not say it. Raises ConfigError for
+    more than a plan permits.
+    """
+    parameters: dict[str, object] = {"length": 1, "lower": 0, "upper": 1, "kind": "integer"}
+    if counts is not None:
+        parameters |= shares_of(*counts, parties)
+    checked, issues = check_parameters(parameters, parties)
+    if checked is None and counts is not None:
+        given = f"{counts[0]} of {parties} parties lost, {counts[1]} colluding"
+        raise ConfigError(issue._replace(reason=f"{given}: {issue.reason}") for issue in issues)
     if checked is None:
         raise ConfigError(map(at_option, issues))
     _, lost, colluding = checked.tolerated
     return lost, colluding
 
 
-def _privacy(prompts: Prompts, compute: Compute, exact: bool) -> dict[str, object]:
+def _privacy(prompts: Prompts, compute: Compute) -> dict[str, object]:
     """Return epsilon and delta; nothing for exact results."""
     settings = settings_of(compute)
+    number = partial(_setting, settings, "epsilon")
+    exact = prompts.given("--exact") is not None
+    if compute == "statistics":
+        prompts.exclude("--exact", "is not for 'statistics', which have differential privacy always")
+        epsilon: object = prompts.answer("--epsilon", "Epsilon", number)
+        return {"epsilon": epsilon, "delta": _delta(prompts, settings)}
 
     def epsilon_of(text: str) -> object:
-        return text if text == "none" else _setting(settings, "epsilon", text)
+        return text if text == "none" else number(text)
 
     if not exact:
-        epsilon = prompts.answer("--epsilon", "Epsilon, or none", epsilon_of, why=_EXACT)
+        epsilon = prompts.answer("--epsilon", "Epsilon, or none for exact results", epsilon_of, why=_EXACT)
         exact = epsilon == "none"
     if exact:
         prompts.exclude("--epsilon --delta", "is not for exact results")
         return {}
-    delta = prompts.answer("--delta", "Delta", partial(_setting, settings, "delta"), _DELTA)
-    return {"epsilon": epsilon, "delta": delta}
+    return {"epsilon": epsilon, "delta": _delta(prompts, settings)}
 
 
-def _vectors(prompts: Prompts, kind: Kind, *, exact: bool) -> dict[str, object]:
+def _delta(prompts: Prompts, settings: type[msgspec.Struct]) -> object:
+    return prompts.answer("--delta", "Delta", partial(_setting, settings, "delta"), _DELTA)
+
+
+def _vectors(prompts: Prompts, *, exact: bool) -> dict[str, object]:
     """Return the parameters of vectors, without those of privacy."""
+    kind = prompts.given("--kind") or "real"
     number = partial(_setting, settings_of("sum"))
     counted, low, high = _suggested(prompts)
     length = prompts.answer("--length", "Coordinates of a vector", partial(number, "length"), counted)
     bound = _number if kind == "real" else _whole
-    lower = prompts.answer("--lower", "Least value of every coordinate", bound, low, _PRIVATE)
-    upper = prompts.answer("--upper", "Greatest value of every coordinate", bound, high)
+    lower = prompts.answer("--lower", "Least value of every coordinate", bound, low, _PRIVATE + _OR_PUBLIC)
+
+    def upper_of(text: str) -> float:
+        number = bound(text)
+        if lower is not None and number <= lower:
+            raise ValueError(f"{number:g} is not above the least value {lower:g}")
+        return number
+
+    upper = prompts.answer("--upper", "Greatest value of every coordinate", upper_of, high)
     parameters: dict[str, object] = {"length": length, "lower": lower, "upper": upper}
     if kind == "integer":
         parameters["kind"] = kind
@@ -227,8 +282,17 @@ def _suggested(prompts: Prompts) -> _Suggested:
     if sources == ["--length-from"]:
         return _Suggested(len(read_vector(prompts.given("--length-from"))))
     if sources == ["--public"]:
-        values = read_vector(prompts.given("--public"))
-        return _Suggested(len(values), *((float(values.min()), float(values.max())) if len(values) else ()))
+        path = prompts.given("--public")
+        values = read_vector(path)
+        if not len(values):
+            return _Suggested(0)
+        low, high = values.min().item(), values.max().item()
+        if prompts.given("--lower") is None or prompts.given("--upper") is None:
+            print_note(
+                f"{path}: its least value {low:g} and its greatest {high:g} are suggested as bounds, which "
+                "all members read: its values must be public"
+            )
+        return _Suggested(len(values), low, high)
     if sources == ["--estimator"]:
         # Not at the top: scikit-learn need not be installed.
         from smpc_dp.integrations.sklearn.averaged import coefficient_count
@@ -270,10 +334,21 @@ def _names(text: str) -> list[str]:
             raise ValueError(
                 f"{name!r} is not 1 to 63 of a-z, 0-9, '_', '.' and '-', a letter or digit first"
             )
+    if AGGREGATOR in names:
+        raise ValueError(f"{AGGREGATOR!r} is the name of the aggregator: give the party another")
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"{twice!r} is there twice: each party has a name of its own")
+    try:
+        _tolerated(len(names))
+    except ConfigError as error:
+        raise ValueError(f"number of parties: {error.issues[0].reason}") from None
     return names
 
 
 def _whole(text: str) -> int:
+    if _DIGITS.fullmatch(text.strip()):
+        return int(text)
     number = _number(text)
     if number != math.floor(number):
         raise ValueError(f"{text!r} is no whole number")
@@ -316,12 +391,17 @@ def _columns(text: str) -> dict[str, dict[str, object]]:
 
 def _write_local(folder: Path, terms: Terms) -> Path:
     """Write a session with all keys on this machine into a new folder; return the session file."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise LocalError(f"{folder}: exists already, and nothing is overwritten")
+    _check_new_folder(folder)
     path = create_local_session(folder, terms.parties, terms.all_parameters(), protocol=PROTOCOL)
     session = load_session(path)
     write_file(path, terms.text(session.roster.members, session.timeouts).encode(), "the session file")
     return path
+
+
+def _check_new_folder(folder: Path) -> None:
+    """Raise LocalError if a folder holds anything, or is none."""
+    if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
+        raise LocalError(f"{folder}: exists already, and nothing is overwritten")
 
 
 def _write_example(folder: Path) -> None:

@@ -56,11 +56,7 @@ class Terms:
 
     def all_parameters(self) -> dict[str, object]:
         """Return the `[parameters]`; raise ConfigError for a number of parties that is none."""
-        count = len(self.parties)
-        shares = {
-            "dropout": share_of(self.lost, count, "--lost"),
-            "corrupt": share_of(self.colluding, count, "--collude"),
-        }
+        shares = shares_of(self.lost, self.colluding, len(self.parties))
         records = self.parameters.get("records")
         rest = {key: value for key, value in self.parameters.items() if key != "records"}
         return rest | shares | ({} if records is None else {"records": records})
@@ -79,7 +75,7 @@ class Terms:
         comments["delta"] = "chance of more, beside epsilon"
         named = ", ".join(self.parties[:_MOST_NAMES]) + (", ..." if count > _MOST_NAMES else "")
         head = (
-            f"# {self.compute.capitalize()} of {count} parties: {named}\n"
+            f"# {self.compute.capitalize()}, planned for {count} parties: {named}\n"
             "# All members have the same file: they compare the words that `smpc-dp roster` prints of it.\n"
         )
         version = session_protocol(PROTOCOL).version
@@ -111,6 +107,14 @@ def check_setting(table: type[msgspec.Struct], key: str, value: object) -> None:
     issues = [issue for issue in read(table, {key: value})[1] if issue.where == key]
     if issues:
         raise ConfigError(issues)
+
+
+def shares_of(lost: int, colluding: int, parties: int) -> dict[str, object]:
+    """Return the parameters of these counts; raise ConfigError, at the option, for one out of range."""
+    return {
+        "dropout": share_of(lost, parties, "--lost"),
+        "corrupt": share_of(colluding, parties, "--collude"),
+    }
 
 
 def share_of(count: int, parties: int, option: str) -> float:

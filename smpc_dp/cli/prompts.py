@@ -52,10 +52,11 @@ class Prompts:
             self._missing.add_issue(option, reason, ConfigCheck.MISSING)
             return None
         if why and default is None:
-            typer.echo(f"{text}: {why}", err=True)
+            typer.echo(why, err=True)
         while True:
+            typed = _typed(option, text, default)
             try:
-                return _read(option, read, str(typer.prompt(text, default=default, err=True, type=str)))
+                return _read(option, read, typed)
             except ConfigError as error:
                 report_error(error)
 
@@ -77,6 +78,19 @@ class Prompts:
     def raise_missing(self) -> None:
         """Raise ConfigError that names all options that are missing, if there are any."""
         self._missing.raise_issues()
+
+
+def _typed(option: str, text: str, default: object) -> str:
+    """Return what is typed at a prompt; raise ConfigError where the input ends instead."""
+    try:
+        return str(typer.prompt(text, default=default, err=True, type=str))
+    except typer.Abort as error:
+        # Typer has one error for Ctrl-C and for Ctrl-D.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        typer.echo(err=True)
+        reason = "has no answer: the input has ended, and nothing is written"
+        raise ConfigError.at(option, reason, ConfigCheck.MISSING) from None
 
 
 def _read(option: str, read: Callable[[str], T], text: str) -> T:

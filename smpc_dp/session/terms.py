@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Issues, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues, LocalError
 from smpc_dp.files import read_bounded, replace_file
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
@@ -20,8 +21,11 @@ from smpc_dp.session.session_file import (
 )
 from smpc_dp.values import decoded
 
+# The name that an aggregator has in what `init` writes and advises, so that no party may have it.
+AGGREGATOR = "aggregator"
 # No session is run with the stand-ins: nobody listens there.
-_STAND_IN, _ADDRESS = "stand-in.aggregator", "192.0.2.1:1"
+_ADDRESS = "192.0.2.1:1"
+_POSITION = re.compile(r"roster\[(\d+)\]")
 
 
 def check_terms(text: str, parties: Sequence[str]) -> SessionFile:
@@ -31,7 +35,7 @@ def check_terms(text: str, parties: Sequence[str]) -> SessionFile:
     """
     identities = [Identity.generate(name) for name in parties]
     members = [
-        Identity.generate(_STAND_IN).entry("aggregator", _ADDRESS),
+        Identity.generate(AGGREGATOR).entry("aggregator", _ADDRESS),
         *(one.entry() for one in identities),
     ]
     return parse_session(_with_entries(text, members), "terms")
@@ -42,20 +46,36 @@ def assembled(path: str | os.PathLike[str], entries: Iterable[str | os.PathLike[
 
     Raises:
         LocalError: a file cannot be read.
-        ConfigError: a file holds anything else than roster entries, or the session is wrong: every fault.
+        ConfigError: a file holds anything else than one roster entry, or the session is wrong: every fault,
+            one of an entry at its file.
     """
+    files = [str(entry) for entry in entries]
     text = decoded(read_bounded(path, "the terms", MAX_FILE_BYTES), str(path))
-    result = _with_entries(text, [member for entry in entries for member in read_entries(entry)])
-    parse_session(result, str(path))
+    result = _with_entries(text, map(read_entry, files))
+    try:
+        parse_session(result, str(path))
+    except ConfigError as error:
+        raise ConfigError(_at_files(result, files, error.issues)) from None
     return result
 
 
-def read_entries(path: str | os.PathLike[str]) -> list[Member]:
-    """Return the roster entries in a file, as `smpc-dp keygen` prints one; `Roster` checks them further.
+def _at_files(text: str, files: Sequence[str], issues: Iterable[ConfigIssue]) -> Iterator[ConfigIssue]:
+    """Yield the faults of a session file whose last entries are those of files, each of them at its file."""
+    for issue in issues:
+        named = _POSITION.match(issue.where)
+        if named is None:
+            yield issue
+            continue
+        position = int(named[1]) - len(tomllib.loads(text)["roster"])
+        yield issue if position < -len(files) else issue._replace(where=f"{files[position]} ({issue.where})")
+
+
+def read_entry(path: str | os.PathLike[str]) -> Member:
+    """Return the one roster entry in a file, as `smpc-dp keygen` prints it; `Roster` checks it further.
 
     Raises:
         LocalError: it cannot be read.
-        ConfigError: it holds none, or anything else; lists every fault.
+        ConfigError: it holds none, several, or anything else; lists every fault.
     """
     text = decoded(read_bounded(path, "the roster entry", MAX_FILE_BYTES), str(path))
     try:
@@ -71,15 +91,29 @@ def read_entries(path: str | os.PathLike[str]) -> list[Member]:
     if not isinstance(listed, list) or not listed:
         issues.add_issue(f"{path}: roster", "has no table [[roster]]", ConfigCheck.MISSING)
         listed = []
+    if len(listed) > 1:
+        # With a second one its sender would have a second member in the session.
+        reason = f"has {len(listed)} entries: a file has the one of its sender"
+        issues.add_issue(f"{path}: roster", reason, ConfigCheck.CONFLICT)
     members = [
         read_member(f"{path}: roster[{position}]", entry, issues) for position, entry in enumerate(listed)
     ]
     issues.raise_issues()
-    return [member for member in members if member is not None]
+    [member] = (member for member in members if member is not None)
+    return member
+
+
+def check_new(path: Path) -> None:
+    """Raise LocalError unless a new file can be made there: nothing has the path, and its folder exists."""
+    if os.path.lexists(path):
+        raise LocalError(f"{path}: exists already, and nothing is overwritten")
+    if not path.parent.is_dir():
+        raise LocalError(f"{path}: cannot write the file (there is no folder {path.parent})")
 
 
 def write_new(path: Path, text: str) -> None:
     """Write a file that does not exist yet, whole or not at all; raise LocalError if it exists."""
+    check_new(path)
     try:
         replace_file(path, lambda file: file.write(text.encode()), new=True)
     except FileExistsError:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
+import pty
+import subprocess
+import sys
+import termios
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -46,7 +51,7 @@ def test_options_make_commented_terms(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "tolerates 1 lost, 1 corrupt of 5 parties" in done.stdout
     assert (tmp_path / "terms.toml").read_text("utf-8") == (
-        "# Average of 5 parties: ann, ben, cyd, dan, eve\n"
+        "# Average, planned for 5 parties: ann, ben, cyd, dan, eve\n"
         "# All members have the same file: they compare the words that `smpc-dp roster` prints of it.\n"
         'protocol = "secagg"\nversion = 3\n\n[parameters]\n'
         "length = 2  # coordinates of a vector\n"
@@ -74,6 +79,18 @@ def test_terms_of_an_average_with_privacy(tmp_path: Path, options: tuple[str, st
     table = parameters(tmp_path / "terms.toml")
     assert (table["lower"], table["epsilon"], table["delta"]) == (0, 2, 1e-5)
     assert (table.get("kind"), table.get("max_weight")) in (("integer", None), (None, 4))
+
+
+def test_integer_bounds_are_those_that_were_given(tmp_path: Path) -> None:
+    bounds = ("--lower=-9007199254740993", "--upper", "9007199254740995")
+    done = smpc_dp("init", *EXACT, "--kind", "integer", "--length", "1", *bounds, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = parameters(tmp_path / "terms.toml")
+    assert (table["lower"], table["upper"]) == (-9007199254740993, 9007199254740995)
+    (tmp_path / "public.txt").write_text("9007199254740993 0\n")
+    options = ("--public", "public.txt", "--kind", "integer", "--out", "b.toml")
+    assert smpc_dp("init", "--yes", *EXACT, *options, cwd=tmp_path).returncode == 0
+    assert parameters(tmp_path / "b.toml")["upper"] == 9007199254740993
 
 
 def test_without_a_terminal_every_missing_option_is_named(tmp_path: Path) -> None:
@@ -113,7 +130,10 @@ def test_a_length_comes_from_a_file_and_its_bounds_do_not(tmp_path: Path) -> Non
 
 def test_bounds_come_from_a_file_of_public_values(tmp_path: Path) -> None:
     (tmp_path / "public.txt").write_text("1.5 2.5 -3\n")
-    assert smpc_dp("init", "--yes", *EXACT, "--public", "public.txt", cwd=tmp_path).returncode == 0
+    done = smpc_dp("init", "--yes", *EXACT, "--public", "public.txt", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "public.txt: its least value -3 and its greatest 2.5 are suggested" in done.stderr
+    assert "its values must be public" in " ".join(done.stderr.split())
     table = parameters(tmp_path / "terms.toml")
     assert (table["length"], table["lower"], table["upper"]) == (3, -3.0, 2.5)
     # What the user says goes before what a file suggests.
@@ -146,18 +166,25 @@ def test_an_estimator_that_cannot_be_averaged_is_refused(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (("--lower", "5", "--upper", "1"), "--lower (parameters.lower): must be below upper = 1.0, is 5.0"),
+        (("--lower", "5", "--upper", "1"), "--upper: 1 is not above the least value 5"),
         (("--lower", "nan", "--upper", "1"), "--lower: 'nan' is no finite number"),
         ((*BOUNDS, "--length", "0"), "--length: must be an integer from 1 to"),
         ((*BOUNDS, "--lost", "5"), "--lost: 5 is not from 0 to 4, of 5 parties"),
         ((*BOUNDS, "--collude", "-1"), "--collude: -1 is not from 0 to 4, of 5 parties"),
-        (
-            (*BOUNDS, "--lost", "2", "--collude", "2"),
-            "--collude (parameters.corrupt): 2 corrupt and 2 dropped",
-        ),
-        ((*BOUNDS, "--parties", "ann,ben"), "--parties (roster): 2 is not an integer in 3.."),
+        ((*BOUNDS, "--lost", "4"), "--lost: 4 of 5 parties lost, 0 colluding: must be a number"),
+        ((*BOUNDS, "--lost", "2"), "--lost: 2 of 5 parties lost, 0 colluding: no threshold t <= 2"),
+        ((*BOUNDS, "--lost", "1", "--collude", "3"), "--collude: 1 of 5 parties lost, 3 colluding: "),
+        ((*BOUNDS, "--parties", "ann,ben"), "--parties: number of parties: 2 is not an integer in 3.."),
         ((*BOUNDS, "--parties", "ann,Ben,cyd"), "--parties: 'Ben' is not 1 to 63 of a-z"),
-        ((*BOUNDS, "--parties", "ann,ann,cyd"), "--parties (roster[2].name): the same as in roster[1]"),
+        ((*BOUNDS, "--parties", "ann,ann,cyd"), "--parties: 'ann' is there twice"),
+        (
+            (*BOUNDS, "--parties", "ann,aggregator,cyd"),
+            "--parties: 'aggregator' is the name of the aggregator",
+        ),
+        ((*BOUNDS, "--local", "trial", "--out", "a.toml"), "--out: is not for --local"),
+        ((*BOUNDS, "--out", "."), ".: exists already"),
+        ((*BOUNDS, "--out", "none/a.toml"), "none/a.toml: cannot write the file (there is no folder none)"),
+        (("--example", "hospitals"), "--compute: is not for --example"),
         ((*BOUNDS, "--epsilon", "1"), "--epsilon: is not for exact results"),
         ((*BOUNDS, "--ask", "count"), "--ask: is not for 'average'"),
         ((*BOUNDS, "--rows-expected", "0"), "--rows-expected: is not for 'average'"),
@@ -190,9 +217,9 @@ def test_statistics_need_privacy_and_name_what_is_wrong(tmp_path: Path) -> None:
     assert line.startswith("smpc-dp: --column: 'age=' is not NAME=LOWER:UPPER")
     exact = ("--exact", "--compute", "statistics", *FIVE, *STATISTICS[-10:])
     assert errors(tmp_path, *exact) == [
-        "smpc-dp: --epsilon (parameters.epsilon): is missing",
-        "smpc-dp: --delta (parameters.delta): is missing",
+        "smpc-dp: --exact: is not for 'statistics', which have differential privacy always"
     ]
+    assert errors(tmp_path, *STATISTICS, "--kind", "integer") == ["smpc-dp: --kind: is not for 'statistics'"]
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
@@ -201,8 +228,12 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr == "smpc-dp: terms.toml: exists already, and nothing is overwritten\n"
     assert (tmp_path / "terms.toml").read_text() == "mine"
+    # Before any question: answers would be lost.
+    assert smpc_dp("init", cwd=tmp_path).stderr == done.stderr
     (tmp_path / "hospitals").mkdir()
     (tmp_path / "hospitals" / "notes").write_text("mine")
+    done = smpc_dp("init", "--local", "hospitals", cwd=tmp_path)
+    assert done.stderr == "smpc-dp: hospitals: exists already, and nothing is overwritten\n"
     assert smpc_dp("init", "--example", "hospitals", cwd=tmp_path).returncode == 1
     assert os.listdir(tmp_path / "hospitals") == ["notes"]
 
@@ -214,7 +245,26 @@ def test_answers_on_a_terminal_are_asked_again_until_they_fit(
         def isatty(self) -> bool:
             return True
 
-    asked = iter(["mean", "sum", "ann ben cyd", "", "", "none", "two", "2", "0", "1", ""])
+    asked = iter(
+        [
+            "mean",
+            "sum",
+            "ann ben",
+            "ann ben ann",
+            "ann ben cyd",
+            "1",
+            "",
+            "3",
+            "",
+            "none",
+            "two",
+            "2",
+            "0",
+            "-1",
+            "1",
+            "",
+        ]
+    )
     monkeypatch.setattr("sys.stdin", Terminal())
     monkeypatch.setattr(
         "typer.prompt",
@@ -224,12 +274,44 @@ def test_answers_on_a_terminal_are_asked_again_until_they_fit(
     assert done.returncode == 0, done.stderr
     assert [*asked] == []
     assert "'mean' is none of average, sum, statistics" in done.stderr
+    assert "--parties: number of parties: 2 is not" in done.stderr
+    assert "--parties: 'ann' is there twice" in done.stderr
+    assert "--collude: 3 is not from 0 to 2, of 3 parties" in done.stderr
     assert "'two' is no finite number" in done.stderr
     assert "a party's own least and greatest values are private" in done.stderr
     assert parameters(tmp_path / "terms.toml") == {
         **{"length": 2, "lower": 0.0, "upper": 1.0, "precision": 1e-7},
         **{"dropout": 0.0, "corrupt": 0.334},
     }
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "last"), [(b"\x03", 130, ""), (b"\x04", 1, "--parties: has no answer")]
+)
+def test_ctrl_c_and_the_end_of_input_leave_nothing(
+    tmp_path: Path, typed: bytes, code: int, last: str
+) -> None:
+    command = [sys.executable, "-m", "smpc_dp", "init", "--compute", "sum"]
+    terminal, inner = pty.openpty()
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdin=inner,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(inner)
+    assert process.stderr is not None
+    shown = b""
+    while b"Names of the parties" not in shown:
+        shown += os.read(process.stderr.fileno(), 4096)
+    os.write(terminal, typed)
+    shown += process.communicate()[1]
+    os.close(terminal)
+    assert process.returncode == code
+    assert shown.decode().splitlines()[-1].removeprefix("smpc-dp: ").startswith(last)
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_local_session_has_the_terms_and_all_keys(tmp_path: Path) -> None:

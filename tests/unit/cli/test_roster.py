@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from smpc_dp.errors import LocalError
 from smpc_dp.identity.words import entry_words, words_of
 from smpc_dp.session.session_file import load_session
+from smpc_dp.session.terms import write_new
 from tests.command import smpc_dp
 
 NAMES = ("hub", "dan", "ann", "cyd", "ben")
@@ -84,9 +86,18 @@ def test_a_replaced_entry_has_other_words(sent: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entries", "expected"),
     [
-        ((*NAMES, "ann"), ["roster[5].name: the same as in roster[2]", "roster[5].public_key: the same"]),
+        (
+            (*NAMES, "ann"),
+            [
+                "ann.toml (roster[5].name): the same as in roster[2]",
+                "ann.toml (roster[5].public_key): the same",
+            ],
+        ),
         (("dan", "ann", "cyd", "ben"), ["roster: no member has the role 'aggregator'"]),
-        ((*NAMES, "hub2"), ["roster[5].address: the same", "roster: one aggregator at most, not 2"]),
+        (
+            (*NAMES, "hub2"),
+            ["hub2.toml (roster[5].address): the same", "roster: one aggregator at most, not 2"],
+        ),
         (("hub", "ann"), ["roster: 1 is not an integer in 3.."]),
     ],
 )
@@ -106,6 +117,7 @@ def test_a_wrong_set_of_entries_writes_nothing(
         ("[roster]\nname = 'ann'\n", "roster: has no table [[roster]]"),
         ("[[roster]]\nname = 'ann'\n", "roster[0].role: missing"),
         ("[parameters]\nepsilon = 9\nENTRY", "parameters: is no part of a roster entry"),
+        ("ENTRY\nENTRY", "roster: has 2 entries: a file has the one of its sender"),
         ("ENTRYsecret = 1\n", "roster[0].secret: unknown key"),
         ("name = ", "no TOML (Invalid value"),
     ],
@@ -132,6 +144,23 @@ def test_a_session_file_is_never_overwritten(sent: Path, tmp_path: Path) -> None
         f"smpc-dp: {tmp_path}/s.toml: exists already, and nothing is overwritten"
     ]
     assert (tmp_path / "s.toml").read_text() == "mine"
+
+
+def test_a_fault_of_an_entry_in_the_terms_is_at_its_place(sent: Path, tmp_path: Path) -> None:
+    text = TERMS + "\n" + (sent / "ann.toml").read_text().replace('"ann"', '"Ann"')
+    (tmp_path / "terms.toml").write_text(text)
+    line, *_ = assemble(sent, tmp_path / "s.toml", ("hub", "dan", "cyd"), str(tmp_path / "terms.toml"))
+    assert line.startswith("smpc-dp: roster[0].name: 'Ann' is not")
+
+
+def test_a_file_that_appears_meanwhile_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.toml"
+    monkeypatch.setattr("smpc_dp.session.terms.check_new", lambda made: made.write_text("mine"))
+    with pytest.raises(LocalError, match="exists already"):
+        write_new(path, "other")
+    assert path.read_text() == "mine"
 
 
 def assemble_over(sent: Path, out: Path) -> list[str]:
