@@ -42,7 +42,7 @@ def test_no_two_totals_differ_in_a_long_series(options: tuple[str, ...], tmp_pat
 
 @pytest.mark.long
 def test_the_commands_go_on(tmp_path: Path) -> None:
-    """What was not printed is printed by the same command; the next one is for the next request."""
+    """With states that are there: each command is for the next request."""
     names = ("alice", "bob", "carol")
     timeouts = Timeouts(connect=20.0, step=20.0, gather=20.0)
     path = create_local_session(tmp_path, names, GIVEN, protocol="gopa", timeouts=timeouts)
