@@ -25,9 +25,9 @@ def killed(*options: str) -> str:
 
 
 def test_parties_that_are_killed_go_on(tmp_path: Path) -> None:
-    printed = killed("--runs", "3", "--requests", "1", "--parties", "3", "--folder", str(tmp_path))
-    assert "3 of 3 went on" in printed
-    assert len(re.findall(r"killed (?!nobody)", printed)) > 1
+    printed = killed("--runs", "2", "--requests", "1", "--parties", "3", "--folder", str(tmp_path))
+    assert "2 of 2 went on" in printed
+    assert re.search(r"killed (?!nobody)", printed)
 
 
 @pytest.mark.long
