@@ -57,6 +57,10 @@ async def test_statistics_and_sums_follow_one_another(tmp_path: Path) -> None:
         session.serve()
         more = await asyncio.gather(*(called(session, name, "pairs 2") for name in PARTIES))
         assert [one.failed for one in more] == [0] * len(PARTIES)
+        async with asyncio.timeout(60.0):
+            # Parties have the result before the aggregator says so.
+            while len(session.done()) < 4:
+                await asyncio.sleep(0.01)
         # The result of the second was not taken.
         assert session.done() == [1, 2, 2, 3]
 
