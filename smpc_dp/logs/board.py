@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -126,6 +127,8 @@ class BoardFolder:
         self.folder = Path(folder)
         self.current: Path | None = None
         self._store: Store | None = None
+        # A step whose wait was cancelled goes on in its thread, in which a store that is closed then crashes.
+        self._lock = threading.RLock()
         self._paths: dict[int, Path] = {}
         self._session_logs: dict[bytes, FileSessionLog] = {}
         # The last head of each log written by this process.
@@ -188,28 +191,30 @@ class BoardFolder:
     def _go_on(
         self, request: int, run_id: str, open_store: Callable[[], Store], ends: tuple[int, bytes]
     ) -> None:
-        self.close()
-        self.make()
-        self._store = open_store()
-        self.current, self._run_id = self._path(request, run_id), run_id
-        _LOG.info("request %d: its log is %s", request, self.current.name)
-        self._length, head = ends
-        self._heads, self._paths[request] = {run_id: head}, self.current
+        with self._lock:
+            self.close()
+            self.make()
+            self._store = open_store()
+            self.current, self._run_id = self._path(request, run_id), run_id
+            _LOG.info("request %d: its log is %s", request, self.current.name)
+            self._length, head = ends
+            self._heads, self._paths[request] = {run_id: head}, self.current
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Keep the next entries, those that are there once; on disk when this returns."""
-        if self._store is None:
-            raise LocalError(f"{self.folder}: no log was begun")
-        added = self._store.missing(entries)
-        length, head = self._length, self._heads[self._run_id]
-        for entry in entries:
-            # Another process may have added those that are there.
-            if entry.sequence > length:
-                if (entry.sequence, entry.previous) != (length + 1, head.hex()):
-                    raise not_next(self.current, entry)
-                length, head = entry.sequence, next_head(head, [entry.digest()])
-        self._store.append(added)
-        self._length, self._heads[self._run_id] = length, head
+        with self._lock:
+            if self._store is None:
+                raise LocalError(f"{self.folder}: no log was begun")
+            added = self._store.missing(entries)
+            length, head = self._length, self._heads[self._run_id]
+            for entry in entries:
+                # Another process may have added those that are there.
+                if entry.sequence > length:
+                    if (entry.sequence, entry.previous) != (length + 1, head.hex()):
+                        raise not_next(self.current, entry)
+                    length, head = entry.sequence, next_head(head, [entry.digest()])
+            self._store.append(added)
+            self._length, self._heads[self._run_id] = length, head
 
     def lines(self, request: int, first: int, size: int) -> list[bytes]:
         """Return lines of a request's log from `first` on, up to `size` bytes but at least one.
@@ -230,13 +235,14 @@ class BoardFolder:
 
     def close(self) -> None:
         """Close the current log, and write it as JSON lines beside it."""
-        if self._store is None or self.current is None:
-            return
-        path = self.current.with_suffix(".jsonl")
-        try:
-            replace_file(path, self._store.export)
-        except OSError as error:
-            raise LocalError(f"{path}: cannot write the log ({error.strerror})") from None
-        finally:
-            self._store.close()
-            self._store = None
+        with self._lock:
+            if self._store is None or self.current is None:
+                return
+            path = self.current.with_suffix(".jsonl")
+            try:
+                replace_file(path, self._store.export)
+            except OSError as error:
+                raise LocalError(f"{path}: cannot write the log ({error.strerror})") from None
+            finally:
+                self._store.close()
+                self._store = None

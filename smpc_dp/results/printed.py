@@ -152,6 +152,7 @@ class PrintedStatistics(TypedDict):
     survivors: list[str]
     absent: list[str]
     residual_pairs: int
+    resumed: bool
     faults: list[str]
     privacy: PrintedPrivacy
     evidence: PrintedEvidence

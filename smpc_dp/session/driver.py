@@ -245,10 +245,10 @@ class Drive:
 
     async def _keep(self) -> None:
         """Charge what more false statements than planned cost, and store the state of the session log."""
-        state, retained = self.run.state, self._retained
+        retained = self._retained
         if retained is None:
             return
-        receipt = self.run.receipt if self.saved else self._receipt
+        state, receipt = self.run.state, self.run.receipt if self.saved else self._receipt
         try:
             if self._logged is not None and receipt is not None and state.false_count > self._charged:
                 # Also if the run ends here: published values stay public.

@@ -99,7 +99,7 @@ def test_a_result_of_other_members_is_what_its_schema_says(name: str, folder: Pa
 @pytest.mark.parametrize(
     ("schema", "arguments"),
     [
-        ("verify-log", "request-1.jsonl"),
+        pytest.param("verify-log", "request-1.jsonl", marks=[pytest.mark.long]),
         ("verify-log", "changed.jsonl"),
         ("verify-result", f"checked.json --session checked.toml --run {printed.CHECKED['run']}"),
         ("verify-result", "second.json --compare checked.json --session checked.toml"),

@@ -153,12 +153,14 @@ def played(
 
 
 def all_have_results(run: Crashing) -> bool:
-    """Return whether all have a result, of which one that was away lacks a step.
+    """Return whether all have a result, and one that was away lacks a step.
 
     A learner's average is lost to who comes back when a later request of another group has ended.
     """
-    in_groups = "group" in run.simulated.session.parameters
-    return in_groups and not any(isinstance(one, SmpcError) for got in run.results.values() for one in got)
+    results = [one for got in run.results.values() for one in got]
+    if "group" not in run.simulated.session.parameters or any(isinstance(one, SmpcError) for one in results):
+        return False
+    return any(failures for _, _, failures, _ in results)
 
 
 PLAYED: Mapping[str, Callable[..., Crashing]] = {"records": regression, "learner": learner}

@@ -302,18 +302,20 @@ class Crashing:
             self._check_logs()
 
     def _check_logs(self) -> None:
-        """Let both auditors judge the logs of all requests, and the session log."""
-        session = self.simulated.session.digest.hex()
-        [runs] = (self.folder / "board").glob("session-*.jsonl")
-        logs = sorted((self.folder / "board").glob("request-*.jsonl"))
-        assert len(logs) == REQUESTS
-        heads = [head for _, _, head in self.results[self.honest[0]]]
-        for number, (log, head) in enumerate(zip(logs, heads, strict=True), 1):
-            wanted = {"session": session, "head": head, "request": number, "session_log": runs}
-            report = smpc_dp.audit(log, **wanted, threads=1)
-            assert report.ok, report.conclusion
-            opinion = verify(log, Wanted(**wanted))
-            assert opinion.code == HOLDS, opinion.reason
+        """See `check_log`; of all requests."""
+        for number, (_, _, head) in enumerate(self.results[self.honest[0]], 1):
+            self.check_log(number, head)
+
+    def check_log(self, number: int, head: str) -> None:
+        """Let both auditors judge the log of one request, and the session log."""
+        session, board = self.simulated.session.digest.hex(), self.folder / "board"
+        [runs] = board.glob("session-*.jsonl")
+        [log] = board.glob(f"request-{number}-*.jsonl")
+        wanted: dict[str, Any] = {"head": head, "request": number, "session_log": runs}
+        report = smpc_dp.audit(log, session=session, **wanted, threads=1)
+        assert report.ok, report.conclusion
+        opinion = verify(log, Wanted(session, **wanted))
+        assert opinion.code == HOLDS, opinion.reason
 
 
 def drawn_crashes(

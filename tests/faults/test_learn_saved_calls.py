@@ -38,7 +38,7 @@ def test_calls_of_several_requests_go_on(kind: str, first: int, runs: int, tmp_p
 
 def test_a_learner_that_comes_back_after_its_groups_goes_on(tmp_path: Path) -> None:
     """The aggregator waits for it at the end, and a later request of another group has ended: it is told."""
-    [groups] = [given for given in LEARNERS if given["learner"] == "diffusion"]
+    [groups] = [given for given in LEARNERS if (given["learner"], given.get("group")) == ("diffusion", 3)]
     victim = "party-00004"
     run = played(Learning, "learn", groups, tmp_path / "session", [(97, victim, 2.0)], parties=5)
     learned = run.learned[victim]

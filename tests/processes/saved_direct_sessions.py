@@ -13,7 +13,6 @@ import random
 import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,10 @@ import smpc_dp
 from smpc_dp.capabilities.gopa import check, direct_params, direct_states  # noqa: F401
 from smpc_dp.capabilities.gopa.requests import mesh  # noqa: F401
 from smpc_dp.errors import OtherRequestError, SmpcError
-from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.session.events import Event
 from smpc_dp.session.local import create_local_session
 from tests.faults.saved_direct_schedules import GIVEN
-from tests.processes.saved_sessions import KILLS, NAMES, TIMEOUTS, Ended, Members
+from tests.processes.saved_sessions import NAMES, TIMEOUTS, Ended, Members, kill_some
 
 # Seconds a request within which parties are killed, also before they are connected.
 SPAN = 1.0
@@ -36,16 +34,7 @@ SPAN = 1.0
 class Parties(Members):
     """The processes of one session, in a folder."""
 
-    def __init__(self, folder: Path, ended: Ended, *, counter: bool) -> None:
-        self.folder, self.kind, self.counter = folder, ended.kind, counter
-        self.requests = ended.requests
-        self.path = self.create(ended.parties)
-        for name in ended.parties:
-            (folder / f"{name}.counter").mkdir()
-            Ledger.create(
-                self.ledger(name), party=name, dataset="d", relation="substitution", epsilon=99.0, delta=1e-4
-            )
-        self.processes: dict[str, int] = {}
+    helpers = ()
 
     def create(self, parties: tuple[str, ...]) -> Path:
         """See `Members.create`."""
@@ -83,26 +72,12 @@ def _print(event: Event) -> None:
 
 
 def play(seed: int, folder: Path, parties: int, requests: int, *, counter: bool) -> Ended:
-    """Play one run: up to KILLS kills, of random parties at random times, also of two at once."""
+    """Play one run, in which also two parties are killed at once."""
     drawn = random.Random(seed)
     # Totals are compared, and charges; values have noise.
     ended = Ended(seed, "noisy", NAMES[:parties], requests)
-    members, begun = Parties(folder, ended, counter=counter), time.monotonic()
-    times = sorted(drawn.uniform(0.0, SPAN * requests) for _ in range(drawn.randint(1, KILLS)))
-    try:
-        for name in ended.parties:
-            members.start(name)
-        for at in times:
-            time.sleep(max(0.0, begun + at - time.monotonic()))
-            for name in drawn.sample(ended.parties, drawn.choice((1, 1, 2))):
-                if name in members.processes and members.kill(name):
-                    ended.kills[name] += 1
-        members.wait()
-    finally:
-        members.end()
-    ended.results = {name: members.results(name) for name in ended.parties}
-    ended.charges = {name: len(Ledger.open(members.ledger(name)).entries()) for name in ended.parties}
-    ended.seconds = time.monotonic() - begun
+    members = Parties(folder, ended, counter=counter)
+    kill_some(members, ended, drawn, SPAN * requests, at_once=(1, 1, 2))
     return ended
 
 

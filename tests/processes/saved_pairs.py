@@ -20,11 +20,9 @@ from typing import Any
 import smpc_dp
 from smpc_dp.capabilities.pairs.requests import statistic  # noqa: F401 - before the members are forked
 from smpc_dp.errors import SmpcError
-from smpc_dp.logs.store import Store
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.session_file import Timeouts
-from smpc_dp_verify.verify import HOLDS, Wanted, verify
-from tests.processes.saved_sessions import EXACT, NAMES, Ended, Members, kill_some
+from tests.processes.saved_sessions import EXACT, NAMES, Ended, Members, audit, kill_some
 
 LABELS = ("first", "sum", "second")
 # Whether pairs have direct channels.
@@ -88,24 +86,9 @@ def play(seed: int, folder: Path, kind: str) -> Ended:
         there = [one for one in lines if "value" in one]
         results = [{key: one[key] for key in one if key != "resumed"} for one in there]
         assert all(one == results[0] for one in results), ended.results
-        if results and results[0].get("head"):
+        if "head" in next(iter(results), {}):
             audit(folder, number + 1, results[0]["head"])
     return ended
-
-
-def audit(folder: Path, request: int, head: str) -> None:
-    """Raise AssertionError unless both auditors accept the log of a statistic."""
-    [runs] = (folder / "board").glob("session-*.jsonl")
-    [board] = (folder / "board").glob(f"request-{request}-*.board")
-    # The aggregator may have been killed before it wrote the lines to a file of their own.
-    log = board.with_suffix(".lines")
-    with log.open("wb") as out, Store.open(board) as store:
-        store.export(out)
-    wanted: dict[str, Any] = {"head": head, "request": request, "session_log": runs}
-    report = smpc_dp.audit(log, session=folder / "session.toml", **wanted)
-    assert report.ok, report.conclusion
-    opinion = verify(log, Wanted(report.session, **wanted))
-    assert opinion.code == HOLDS, opinion.reason
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import smpc_dp
 
@@ -116,13 +116,20 @@ class Ended:
             for lines in self.results.values()
         )
 
+    @property
+    def heads(self) -> set[tuple[int, str]]:
+        """The requests with logs that ended well, and the heads of these."""
+        lines = (one for got in self.results.values() for one in got if one.get("head"))
+        return {(one["request"], one["head"]) for one in lines}
+
     def check(self) -> None:
-        """Raise AssertionError for totals that differ, wrong ones, and wrong charges."""
+        """Raise AssertionError for totals that differ, wrong ones, missing logs and wrong charges."""
         for number in range(1, self.requests + 1):
             totals = [one for lines in self.results.values() for one in lines if one.get("request") == number]
             assert len({json.dumps([one["value"], one["survivors"]]) for one in totals}) <= 1, self
-            assert len({one["head"] for one in totals}) <= 1, self
+            assert len({one.get("head") for one in totals}) <= 1, self
             for one in totals:
+                assert self.kind != "verifiable" or one["head"], self
                 wanted = expected(one["survivors"], number)
                 assert self.is_noisy or one["value"] == wanted, self
         for name, lines in self.results.items():
@@ -139,14 +146,21 @@ class Ended:
 
 
 class Members:
-    """The processes of one session, in a folder."""
+    """The processes of one session, in a folder.
+
+    Attributes:
+        helpers: members that are no parties.
+    """
+
+    helpers: ClassVar[tuple[str, ...]] = (AGGREGATOR,)
 
     def __init__(self, folder: Path, ended: Ended, *, counter: bool) -> None:
         self.folder, self.kind, self.counter = folder, ended.kind, counter
         self.requests = ended.requests
         self.is_noisy = ended.is_noisy
         self.path = self.create(ended.parties)
-        for name in (AGGREGATOR, *ended.parties):
+        self.names = (*self.helpers, *ended.parties)
+        for name in self.names:
             (folder / f"{name}.counter").mkdir()
         for name in ended.parties if self.is_noisy else ():
             Ledger.create(
@@ -251,22 +265,20 @@ class Members:
         self.processes.clear()
 
 
-def audit(ended: Ended, folder: Path) -> None:
-    """Raise AssertionError unless both auditors accept the log of each request that ended well."""
-    lines = (one for got in ended.results.values() for one in got if one.get("head"))
-    for request, head in {(one["request"], one["head"]) for one in lines}:
-        [runs] = (folder / "board").glob("session-*.jsonl")
-        accepted = []
-        for board in (folder / "board").glob(f"request-{request}-*.board"):
-            # The aggregator may have been killed before it wrote the lines to a file of their own.
-            log = board.with_suffix(".lines")
-            with log.open("wb") as out, Store.open(board) as store:
-                store.export(out)
-            wanted = {"head": head, "request": request, "session_log": runs}
-            report = smpc_dp.audit(log, session=folder / "session.toml", **wanted)
-            opinion = verify(log, Wanted(report.session, **wanted))
-            accepted += [report.ok and opinion.code == HOLDS] if report.head == head else []
-        assert accepted == [True], ended
+def audit(folder: Path, request: int, head: str) -> None:
+    """Raise AssertionError unless both auditors accept the log of a request with this head."""
+    [runs] = (folder / "board").glob("session-*.jsonl")
+    accepted = []
+    for board in (folder / "board").glob(f"request-{request}-*.board"):
+        # The aggregator may have been killed before it wrote the lines to a file of their own.
+        log = board.with_suffix(".lines")
+        with log.open("wb") as out, Store.open(board) as store:
+            store.export(out)
+        wanted: dict[str, Any] = {"head": head, "request": request, "session_log": runs}
+        report = smpc_dp.audit(log, session=folder / "session.toml", **wanted)
+        opinion = verify(log, Wanted(report.session, **wanted))
+        accepted += [report.ok and opinion.code == HOLDS] if report.head == head else []
+    assert accepted == [True], (folder, request, head)
 
 
 def play(
@@ -279,18 +291,23 @@ def play(
     return ended
 
 
-def kill_some(members: Members, ended: Ended, drawn: random.Random, span: float) -> None:
-    """Run the members, with up to KILLS kills of random ones at random times within `span` seconds."""
-    begun, everyone = time.monotonic(), (AGGREGATOR, *ended.parties)
+def kill_some(
+    members: Members, ended: Ended, drawn: random.Random, span: float, at_once: Sequence[int] = (1,)
+) -> None:
+    """Run the members, with kills of random ones at up to KILLS random times within `span` seconds.
+
+    `at_once`: how many are killed each time, one of these numbers.
+    """
+    begun = time.monotonic()
     times = sorted(drawn.uniform(0.0, span) for _ in range(drawn.randint(1, KILLS)))
     try:
-        for name in everyone:
+        for name in members.names:
             members.start(name)
         for at in times:
             time.sleep(max(0.0, begun + at - time.monotonic()))
-            name = drawn.choice(everyone)
-            if name in members.processes and members.kill(name):
-                ended.kills[name] += 1
+            for name in drawn.sample(members.names, drawn.choice(at_once)):
+                if name in members.processes and members.kill(name):
+                    ended.kills[name] += 1
         members.wait()
     finally:
         members.end()
@@ -318,7 +335,8 @@ def main() -> None:
         ended = play(seed, folder, chosen.parties, chosen.requests, kinds, counter=not chosen.no_counter)
         print(ended, flush=True)
         ended.check()
-        audit(ended, folder)
+        for request, head in ended.heads:
+            audit(folder, request, head)
         stopped += not ended.went_on
         if ended.went_on or not chosen.folder:
             shutil.rmtree(folder)

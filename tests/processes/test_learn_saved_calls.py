@@ -8,9 +8,8 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize(
-    "runs", [2, pytest.param(40, marks=[pytest.mark.long, pytest.mark.slow])], ids=["few", "many"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("runs", [2, pytest.param(40, marks=[pytest.mark.slow])], ids=["few", "many"])
 def test_calls_of_several_requests_go_on_though_members_are_killed(runs: int) -> None:
     """A regression by steps, and a learner whose model is the same bit for bit."""
     command = [sys.executable, "-m", "tests.processes.saved_calls", "--runs", str(runs)]

@@ -27,7 +27,7 @@ def _without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "runs", [2, pytest.param(30, marks=[pytest.mark.long, pytest.mark.slow])], ids=["few", "many"]
+    "runs", [1, pytest.param(30, marks=[pytest.mark.long, pytest.mark.slow])], ids=["few", "many"]
 )
 def test_statistics_go_on_though_members_are_killed(runs: int) -> None:
     command = [sys.executable, "-m", "tests.processes.saved_pairs", "--runs", str(runs)]
@@ -57,6 +57,10 @@ async def test_statistics_and_sums_follow_one_another(tmp_path: Path) -> None:
         session.serve()
         more = await asyncio.gather(*(called(session, name, "pairs 2") for name in PARTIES))
         assert [one.failed for one in more] == [0] * len(PARTIES)
+        async with asyncio.timeout(60.0):
+            # Parties have the result before the aggregator says so.
+            while len(session.done()) < 4:
+                await asyncio.sleep(0.01)
         # The result of the second was not taken.
         assert session.done() == [1, 2, 2, 3]
 

@@ -56,6 +56,7 @@ def test_sessions_go_on_though_members_are_killed(tmp_path: Path) -> None:
     assert len(re.findall(r"killed (?!nobody)", printed)) > 5
 
 
+@pytest.mark.long
 def test_averages_go_on_though_members_are_killed(tmp_path: Path) -> None:
     """Verifiable ones, whose logs both auditors accept."""
     options = ("--runs", "2", "--requests", "1", "--parties", "3", "--kind", "verifiable")

@@ -21,6 +21,7 @@ import pytest
 
 from smpc_dp.errors import Check, LocalError, PeerFault, VerificationError
 from smpc_dp.files import replace_file
+from smpc_dp.logs import board as boards
 from smpc_dp.logs import log as board
 from smpc_dp.logs.audits import log_server
 from smpc_dp.logs.audits.log_server import LogServer
@@ -471,3 +472,31 @@ def test_a_log_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         ".board-shm",
         ".board-wal",
     }
+
+
+def test_a_board_is_not_closed_while_a_thread_uses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process would crash: a thread goes on when what waits for it is cancelled."""
+    folder = BoardFolder(tmp_path, "{}")
+    header, entries = a_log()
+    folder.begin(header)
+    folder.append(entries)
+    used: list[bool] = []
+    others: list[threading.Thread] = []
+
+    def slowly(path: Path, write: Any, *more: Any) -> None:
+        store = folder._store
+        other = threading.Thread(target=folder.close)
+        others.append(other)
+        other.start()
+        other.join(0.2)
+        used.append(folder._store is store)
+        if used[-1]:
+            replace_file(path, write, *more)
+
+    monkeypatch.setattr(boards, "replace_file", slowly)
+    folder.close()
+    others[0].join(30.0)
+    assert used == [True]
+    assert (tmp_path / f"request-1-{'ab' * 8}.jsonl").read_bytes() == text_of(header, entries)

@@ -36,6 +36,7 @@ class PrintedLearned(TypedDict):
     metrics: list[PrintedMetric]
     graph: list[list[float]] | None
     evidence: PrintedAverages | None
+    resumed: bool
 
 
 class PrintedOfParty(PrintedLearned):

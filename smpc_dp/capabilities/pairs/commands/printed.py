@@ -41,6 +41,7 @@ class PrintedStatistic(TypedDict):
     evidence: PrintedPairEvidence | None
     positives: float | None
     auc: float | None
+    resumed: bool
 
 
 class PlannedPairs(PairwisePlan, frozen=True, kw_only=True, rename={"baselines": "rivals"}):
