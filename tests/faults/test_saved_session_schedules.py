@@ -11,7 +11,10 @@ from tests.faults.saved_session_schedules import KINDS, play, without_syncs
 RUNS = 4
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.long) if kind == "verifiable-records" else kind for kind in KINDS],
+)
 @pytest.mark.parametrize("first", [1, pytest.param(1001, marks=[pytest.mark.long, pytest.mark.slow])])
 def test_members_that_crash_go_on(
     kind: str, first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
