@@ -206,7 +206,7 @@ class Played:
             for name, errors in self.errors.items():
                 text = str(errors.get(number, IN_TOTAL))
                 told = isinstance(errors.get(number), OtherRequestError)
-                assert told or text.endswith(("a total that others have", IN_NO_TOTAL)), text
+                assert told or text.endswith(("that others have", IN_NO_TOTAL)), text
                 counted = any(name in one.survivors for one in got.values())
                 assert not counted or not (told or text.endswith(IN_NO_TOTAL)), (name, text)
         assert all(len(each) == 1 for each in self.bodies.values()), self.bodies
