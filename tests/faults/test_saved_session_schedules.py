@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.saved_session_schedules import KINDS, play, without_syncs
+from smpc_dp.errors import PeerFault
+from smpc_dp.session.session_state import SessionState
+from tests.faults.saved_session_schedules import KINDS, Crashing, play, play_kind, without_syncs
 
 RUNS = 4
 
@@ -24,3 +26,27 @@ def test_members_that_crash_go_on(
     for seed in range(first, first + (runs if first == 1 else 100 * runs)):
         crashed += play(seed, tmp_path / str(seed), kind).crashed.total()
     assert crashed > runs
+
+
+WITHOUT = "party-00002"
+
+
+class Mixed(Crashing):
+    """Members of which one has no folder for its state."""
+
+    def state(self, name: str) -> SessionState:
+        """See `Crashing.state`."""
+        return SessionState() if name == WITHOUT else super().state(name)
+
+    def check(self) -> None:
+        """Raise AssertionError if anybody is blamed."""
+        errors = [one for got in self.results.values() for one in got if isinstance(one, PeerFault)]
+        assert not errors, f"{self.crashed}: {errors}"
+
+
+def test_a_process_without_a_state_blames_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says another hello; the aggregator sends it nothing of the run that its last process was in."""
+    without_syncs(monkeypatch)
+    run = play_kind(8001, tmp_path / "session", KINDS["gopa"], Mixed)
+    assert run.crashed[WITHOUT]
+    assert "the run has begun without it" in str(run.results[WITHOUT][0])
