@@ -51,6 +51,7 @@ from smpc_dp.session.opening import open_connection
 from smpc_dp.session.saved_session import SavedSessionState
 from smpc_dp.session.session import Session
 from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.session_state import SessionState
 from smpc_dp.session.stored_requests import Requests
 from smpc_dp.transport.memory_connections import MemoryConnections
 from smpc_dp.wire.envelope import Envelope
@@ -240,7 +241,7 @@ class Crashing:
         """Return the path of a party's ledger."""
         return self.folder / f"{name}.ledger"
 
-    def state(self, name: str) -> SavedSessionState:
+    def state(self, name: str) -> SessionState:
         """Open the folders of a member."""
         membership, folder = self.simulated.membership(name, self.folder), self.folder / "states" / name
         if not self.with_counter:
