@@ -461,6 +461,12 @@ class CollectorRole:
         taken = state.inbox.seen.get((party, envelope.step))
         return party in state.inbox.alive and taken == (body_hash, envelope.signature)
 
+    def has_taken_other(self, collector: Collector[Any], state: CollectorState, envelope: Envelope) -> bool:
+        """Tell whether another message of the step was taken from its sender."""
+        party, body_hash = _number(collector, envelope.sender), hashlib.sha256(envelope.body).digest()
+        taken = state.inbox.seen.get((party, envelope.step))
+        return taken is not None and taken != (body_hash, envelope.signature)
+
     def is_beside(self, envelope: Envelope) -> bool:
         """Tell whether a message is beside the steps, a part of work."""
         return any(envelope.step in row.beside for row in self.rows)

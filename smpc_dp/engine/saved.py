@@ -21,7 +21,17 @@ from smpc_dp.engine.counter import Counter, Entry
 from smpc_dp.engine.events import Cancellation, Event, Message
 from smpc_dp.engine.keyring import Key, KeyRing
 from smpc_dp.engine.run import Run
-from smpc_dp.engine.seal import ATTESTED, COUNTED, KEY_BYTES, OVER, TAKEN, Position, open_state, seal_state
+from smpc_dp.engine.seal import (
+    ATTESTED,
+    COUNTED,
+    KEY_BYTES,
+    OVER,
+    RELEASED,
+    TAKEN,
+    Position,
+    open_state,
+    seal_state,
+)
 from smpc_dp.engine.state import State, Transition
 from smpc_dp.engine.store import Row, Store
 from smpc_dp.errors import LocalError
@@ -113,6 +123,8 @@ class SavedRun(Run[R_co]):
         self._unsent: tuple[Envelope, ...] = ()
         self._input = self._released = b""
         self._charged = self._broken = False
+        # Whether an earlier process may have sent the release.
+        self._may_be_sent = False
         # Number of events of the step that the store has beside the state: of a collecting role.
         self._entries = 0
 
@@ -180,6 +192,7 @@ class SavedRun(Run[R_co]):
         saving.keys.commit(position.attempt, row.key)
         run = cls(role, member, state, saving, row, secret)
         run._messages, run._input, run._released = record.messages, record.input, record.released
+        run._may_be_sent = run.has_released
         run._resume_log(record.lines)
         member.enter(state)
         return run
@@ -197,7 +210,7 @@ class SavedRun(Run[R_co]):
     @property
     def has_released(self) -> bool:
         """Whether a message that depends on the input may have been sent."""
-        return bool(self._released)
+        return bool(self._row.position.flags & RELEASED)
 
     def _resume_log(self, _lines: Sequence[bytes]) -> None:
         """Go on with the logs of a restored state: of a party there are none."""
@@ -261,16 +274,18 @@ class SavedRun(Run[R_co]):
         """Save a state, charge a release, and move the counter."""
         saving, before = self._saving, self._row
         committed, released = self._input, self._released
+        flags = before.position.flags | (OVER if state.over else 0)
         if state.over:
             committed = b""
         if isinstance(event, Cancellation):
             # An uncharged message is not sent any more.
             released = released if self._charged else b""
+            flags = flags if self._charged or self._may_be_sent else flags & ~RELEASED
         elif not released and (
             state.entrusts or any(envelope.step in self.releases for envelope in messages)
         ):
             committed, released = b"", _digest_of(Label.SAVED_RELEASE, messages)
-        flags = before.position.flags | (OVER if state.over else 0)
+            flags |= RELEASED
         if released or any(envelope.step.startswith(self.final) for envelope in messages):
             flags |= ATTESTED
         received = (event.envelope,) if isinstance(event, Message) else ()

@@ -19,8 +19,8 @@ VERSION = 2
 KEY_BYTES = 32
 
 # Flags of a position: its messages have an `attest-*` or the input's release; it is over; a counter counts
-# the attempt; nothing of it is needed any more.
-ATTESTED, OVER, COUNTED, TAKEN = 1, 2, 4, 8
+# the attempt; nothing of it is needed any more; a message that depends on the input may have been sent.
+ATTESTED, OVER, COUNTED, TAKEN, RELEASED = 1, 2, 4, 8, 16
 
 
 class Position(msgspec.Struct, frozen=True, dict=True):

@@ -654,6 +654,9 @@ class RequestServer:
             run = earlier
         elif not drive.saved:
             return False
+        if is_hello(inbound) and run.role.has_taken_other(run.member, run.state, envelope):
+            # Of a process without a state: it would take what the run has sent for a fault of the aggregator.
+            return False
         stored = [one for one in await asyncio.to_thread(run.resend) if one.receiver == inbound.peer]
         if number < drive.request and not stored:
             return self._refuse_past(drive, inbound, envelope)

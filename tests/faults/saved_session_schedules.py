@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 import pytest
 
 import smpc_dp
@@ -50,6 +51,7 @@ from smpc_dp.session.opening import open_connection
 from smpc_dp.session.saved_session import SavedSessionState
 from smpc_dp.session.session import Session
 from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.session_state import SessionState
 from smpc_dp.session.stored_requests import Requests
 from smpc_dp.transport.memory_connections import MemoryConnections
 from smpc_dp.wire.envelope import Envelope
@@ -79,7 +81,8 @@ NOISY: dict[str, object] = {
 class Kind(NamedTuple):
     """Sessions of one kind; a run has about `messages` messages and `writes` writes.
 
-    `has_liar`: whether the last party publishes something false in the first request, and is out then.
+    `has_liar`: whether the last party publishes something false in the first request, and is out then;
+    `of_records`: whether requests are for statistics of records.
     """
 
     protocol: str
@@ -90,10 +93,19 @@ class Kind(NamedTuple):
     is_exact: bool = False
     has_checkers: bool = False
     has_liar: bool = False
+    of_records: bool = False
 
 
 UNCHECKED = {"total": "unchecked"}
 VERIFIABLE = NOISY | {"verifiable": True, "precision": 4.0}
+RECORDS: dict[str, object] = {
+    "epsilon": 8.0,
+    "delta": 1e-3,
+    "records": {"max_rows": 9, "columns": {"age": {"lower": 0, "upper": 99}}},
+    "ask": ["mean(age)"],
+    "dropout": 0,
+    "corrupt": 0,
+}
 KINDS: Mapping[str, Kind] = {
     "exact": Kind(
         "secagg", (EXACT, EXACT | UNCHECKED, EXACT | UNCHECKED | {"same_survivors": False}), is_exact=True
@@ -109,6 +121,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     "verifiable": Kind("gopa", (VERIFIABLE,), 140, 55),
     "liar": Kind("gopa", (VERIFIABLE | {"dropout": 0.2},), 220, 70, 5, has_liar=True),
+    "records": Kind("gopa", (RECORDS, RECORDS | {"on_dropout": "roll-back"}), of_records=True),
+    "verifiable-records": Kind("gopa", (RECORDS | {"verifiable": True},), 140, 55, of_records=True),
 }
 CRASHES = 3
 TIMEOUTS = Timeouts(connect=60.0, step=60.0, gather=60.0)
@@ -227,7 +241,7 @@ class Crashing:
         """Return the path of a party's ledger."""
         return self.folder / f"{name}.ledger"
 
-    def state(self, name: str) -> SavedSessionState:
+    def state(self, name: str) -> SessionState:
         """Open the folders of a member."""
         membership, folder = self.simulated.membership(name, self.folder), self.folder / "states" / name
         if not self.with_counter:
@@ -279,10 +293,16 @@ class Crashing:
     async def calls(self, session: Session, got: list[Any]) -> None:
         """Make the calls of a party whose results are not there yet, and add these."""
         for number in range(len(got) + 1, REQUESTS + 1):
-            result = await session.sum([number], label=f"round {number}")
+            label = f"round {number}"
+            if self.kind.of_records:
+                result: Any = await session.statistics({"age": np.array([9.0 * number])}, label=label)
+                values = [one.value for one in result.answers.estimates]
+            else:
+                result = await session.sum([number], label=label)
+                values = result.value.tolist()
             log = result.evidence.log
             head = None if log is None else log.head.hex()
-            got.append((result.value.tolist(), result.survivors, head))
+            got.append((values, result.survivors, head))
 
     def check(self) -> None:
         """Raise AssertionError unless all have all totals, the same ones, each charged once and logged."""
@@ -354,7 +374,13 @@ def play_kind(seed: int, folder: Path, kind: Kind, crashing: Callable[..., C]) -
     run = crashing(simulated, folder, kind, crashes, writes)
     for party in () if kind.is_exact else simulated.parties:
         Ledger.create(
-            run.ledger(party), party=party, dataset="d", relation="substitution", epsilon=99.0, delta=0.1
+            run.ledger(party),
+            party=party,
+            dataset="d",
+            relation="add-remove" if kind.of_records else "substitution",
+            epsilon=99.0,
+            delta=0.1,
+            unit="record" if kind.of_records else "party",
         )
     with pytest.MonkeyPatch.context() as patch, run.watched():
         if kind.has_checkers:

@@ -503,6 +503,8 @@ def test_a_refused_charge_ends_the_run(scene: Scene, tmp_path: Path) -> None:
         again = restore(scene, media, wire)
         assert isinstance(again.state, STOPPED)
         assert not media.charges
+        # Only the process that was refused first knows that it has sent nothing.
+        assert run.has_released == again.has_released == dies
         wire.assert_one_for_each_step()
 
 
@@ -518,6 +520,9 @@ def test_a_release_that_may_have_been_sent_counts_as_sent(tmp_path: Path) -> Non
     again.handle(Cancellation(raised.value))
     assert isinstance(again.state, Stopped)
     assert "masked" in again.state.progress.sent
+    third: SavedRun[Any] = SavedRun.restore(role, member, media.saving(scene))
+    assert again.has_released
+    assert third.has_released
 
 
 def test_damage_is_refused(scene: Scene, tmp_path: Path) -> None:

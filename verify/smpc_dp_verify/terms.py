@@ -189,7 +189,9 @@ def _of_records(session: Session, asked: str, own: int, pair: int) -> Terms:
     counted = parties - _lost(given, parties) - max(_corrupt(given, parties), 1)
     required(counted >= 2, "epsilon, delta and honest parties")
     request = read_request(given, parties, counted)
-    required(asked == f"statistics {request.text}", "the question of what the session asks")
+    # A label may be between the two.
+    is_asked = asked.startswith("statistics ") and asked.endswith(f" {request.text}")
+    required(is_asked, "the question of what the session asks")
     check_errors(request, given, own, parties)
     grid = Grid(request.low, request.high, len(request.low))
     return _on_grid(session.names, session.digest, given, grid, (own, pair), request)

@@ -255,6 +255,8 @@ def test_both_ask_and_answer_the_same_of_records(name: str) -> None:
 def test_both_plan_the_same_of_records(name: str) -> None:
     parameters, session, asked = planned_records(name)
     terms = read_terms(session, 1, asked)
+    labelled = asked.replace("statistics ", "statistics round 7 ", 1)
+    assert read_terms(session, 1, labelled) == terms
     noise = parameters.session
     assert (terms.bits, terms.pair_variance) == (parameters.bits, noise.pair_variance)
     low, high = parameters.request.bounds
