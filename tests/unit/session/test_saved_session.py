@@ -871,6 +871,7 @@ def test_who_has_called_before_a_result_was_restored_is_waited_for() -> None:
     server: Any = RequestServer.__new__(RequestServer)
     server._earlier = SimpleNamespace(state=SimpleNamespace(outcome=SimpleNamespace(survivors=survivors)))
     server._drive, server._groups = SimpleNamespace(request=3), {}
+    server._membership = SimpleNamespace(names=survivors)
     server._pool = SimpleNamespace(
         connections=known, is_cut=lambda name: not (known[name].live or known[name].clean)
     )
