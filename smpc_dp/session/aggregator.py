@@ -144,7 +144,7 @@ class RequestServer:
             await asyncio.to_thread(self._end, number)
             self._drive.notify("failed", error)
             return error
-        self._was_over = resumed is not None and resumed.is_over
+        self._was_over = resumed is not None and resumed.finished
         if resumed is not None:
             self._drive.replace(resumed)
             self.operation = self._state.operation
