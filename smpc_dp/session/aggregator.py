@@ -108,6 +108,8 @@ class RequestServer:
         # What most parties asked for in the last request, and of which task, if it was not a sum.
         self.operation = ""
         self.beside: Beside | None = None
+        # Whether the run of the last request was over when this process restored it.
+        self._was_over = False
         # Whether no request that was served so far had a party that asked for it.
         self._is_first = True
 
@@ -142,6 +144,7 @@ class RequestServer:
             await asyncio.to_thread(self._end, number)
             self._drive.notify("failed", error)
             return error
+        self._was_over = resumed is not None and resumed.finished
         if resumed is not None:
             self._drive.replace(resumed)
             self.operation = self._state.operation
@@ -551,16 +554,24 @@ class RequestServer:
                 self._pool.refuse_request(context, inbound, Code.PAST, self._drive.request + 1)
 
     def _survivors_away(self) -> list[str]:
-        """Return the survivors of the last request that are not connected, and have not left.
+        """Return the survivors of the last request that may lack its result, and have not left.
 
-        Of groups all such parties.
+        Of groups all parties that have not left.
         """
         outcome = None if self._earlier is None else self._earlier.state.outcome
         survivors = () if outcome is None else outcome.survivors
-        known = self._pool.connections
-        # Of a learner's groups also those that may lack the result of an earlier request.
-        cut = filter(self._pool.is_cut, self._membership.names if self._groups else ())
-        return [*(name for name in survivors if name not in known or self._pool.is_cut(name)), *cut]
+        number, known = self._drive.request, self._pool.connections
+
+        def may_lack(name: str) -> bool:
+            if name not in known or self._pool.is_cut(name):
+                return True
+            # An earlier process may have sent it to nobody.
+            return self._was_over and not known[name].clean and known[name].answered < number
+
+        # Of a learner's groups also those that may lack the result of an earlier request, and notice it only
+        # when their process is started again.
+        staying = (name for name in self._membership.names if name in known and not known[name].clean)
+        return [*filter(may_lack, survivors), *(staying if self._groups else ())]
 
     async def linger(self) -> None:
         """Serve logs until no party has asked for a step time, or ten step times are over."""

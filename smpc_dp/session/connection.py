@@ -308,8 +308,8 @@ class AggregatorConnection(Connection):
     ) -> AggregatorConnection:
         """Connect to the aggregator; raises the errors of `dial`."""
         connection = cls(membership, on_event, role, endpoint, state)
-        if connection.state.is_under_way:
-            # What it has may be on disk; its request connects where it has to.
+        if connection.state.is_under_way or connection.state.progress.state:
+            # What it has may be on disk, as a learner's last model; its request connects where it has to.
             return connection
         try:
             await connection.reconnect()

@@ -18,10 +18,11 @@ FORMAT: Literal["smpc-dp progress of a call"] = "smpc-dp progress of a call"
 
 
 class _Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Content of the file."""
+    """Content of the file; `owner`: of which folder it is."""
 
     format: Literal["smpc-dp progress of a call"]
     version: int
+    owner: str
     call: str
     first: int
     state: bytes
@@ -67,10 +68,13 @@ class SavedProgress(Progress):
     It reads and writes files: call it in a thread beside an event loop.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Read the file at `path`, if there is one; raise LocalError for one that cannot be read."""
+    def __init__(self, path: Path, owner: str) -> None:
+        """Read the file at `path`, if there is one; raise LocalError for one that cannot be read.
+
+        `owner`: what the folder's file `owner` has for itself; a file of another one is refused.
+        """
         super().__init__()
-        self.path = path
+        self.path, self._owner = path, owner
         if not path.exists():
             return
         content = read_bounded(path, "the progress of a call", path.stat().st_size, regular=True)
@@ -80,6 +84,8 @@ class SavedProgress(Progress):
             raise LocalError(f"{path}: is damaged, or no progress of a call") from None
         if saved.version != 1:
             raise LocalError(f"{path}: is a progress of version {saved.version}; this release reads 1")
+        if saved.owner != owner:
+            raise LocalError(f"{path}: is of another folder: of another member, or another session")
         self.call, self.first, self.state = saved.call, saved.first, saved.state
         self.results = saved.results
 
@@ -101,7 +107,7 @@ class SavedProgress(Progress):
         return LocalError(f"{self.path}: {reason}")
 
     def _write(self, call: str, first: int, state: bytes, results: dict[int, bytes]) -> None:
-        content = msgspec.msgpack.encode(_Saved(FORMAT, 1, call, first, state, results))
+        content = msgspec.msgpack.encode(_Saved(FORMAT, 1, self._owner, call, first, state, results))
         try:
             replace_file(self.path, lambda file: file.write(content), 0o600)
         except OSError as error:

@@ -130,9 +130,9 @@ class SavedSessionState(SessionState):
         self._requests = Requests(beside / REQUESTS, alone=self.counter_folder is None)
         self._lock: int | None = _locked(self.folder, membership.name)
         try:
-            self._check_owner()
+            pair = self._check_owner()
             self.number, self.operation = self._requests.last(self._scope)
-            self.progress = SavedProgress(self.folder / PROGRESS)
+            self.progress = SavedProgress(self.folder / PROGRESS, pair)
             stored = self._stored()
             self._ended = _number(stored.get(_ENDED))
             if _CHARGED in stored:
@@ -517,8 +517,11 @@ class SavedSessionState(SessionState):
                 f"in {self._store.path}: the file was set back"
             )
 
-    def _check_owner(self) -> None:
-        """Write whose state this is into empty folders; raise an error for folders of others."""
+    def _check_owner(self) -> str:
+        """Write whose state this is into empty folders; raise an error for folders of others.
+
+        Returns what only these folders have.
+        """
         own, counter = self.folder, self.counter_folder
         if counter is not None:
             if not counter.is_dir():
@@ -543,7 +546,7 @@ class SavedSessionState(SessionState):
                 raise ConfigError.at("counter", reason, ConfigCheck.CONFLICT)
             if counter is not None and (counted is None or counted.pair != known.pair):
                 raise LocalError(f"{own}: its counter is not in {counter}: it was lost or set back")
-            return
+            return known.pair
         if (own / STATES).exists() or (own / REQUESTS).exists():
             raise LocalError(f"{own}: has states, and no file '{OWNER}' that says whose they are")
         if counter is not None and _newest_in(counter / REQUESTS, self._scope):
@@ -555,6 +558,7 @@ class SavedSessionState(SessionState):
         if counter is not None and counted is None:
             _write_owner(counter, owner)
         _write_owner(own, owner)
+        return owner.pair
 
 
 def _newest_in(path: Path, scope: bytes) -> int:

@@ -96,7 +96,10 @@ class Learning(Crashing):
         else:
             learned = await session.learn(np.array([[0.5 * number, number % 2], [1.0, 1.0 - number % 2]]))
         self.learned[session.party] = learned
+        # Whoever crashes between its last step and its end has the same model again.
         got.append((learned.values.tobytes(), learned.done.tolist(), learned.failures, learned.metrics))
+        assert got == got[:1] * len(got), got
+        del got[1:]
 
     async def serve(self, name: str) -> None:
         """See `Crashing.serve`."""

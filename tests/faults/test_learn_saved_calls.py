@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from smpc_dp.errors import LocalError
+from smpc_dp.session.memory.event_loop import run_simulation
+from smpc_dp.session.memory.simulated_run import AGGREGATOR
 from tests.faults.saved_call_schedules import LEARNERS, OWN, PLAYED, Learning, all_have_results, played
 from tests.faults.saved_session_schedules import without_syncs
 
@@ -38,7 +42,7 @@ def test_calls_of_several_requests_go_on(kind: str, first: int, runs: int, tmp_p
 
 def test_a_learner_that_comes_back_after_its_groups_goes_on(tmp_path: Path) -> None:
     """The aggregator waits for it at the end, and a later request of another group has ended: it is told."""
-    [groups] = [given for given in LEARNERS if (given["learner"], given.get("group")) == ("diffusion", 3)]
+    [groups] = [given for given in LEARNERS if given["learner"] == "diffusion" and "group" in given]
     victim = "party-00004"
     run = played(Learning, "learn", groups, tmp_path / "session", [(97, victim, 2.0)], parties=5)
     learned = run.learned[victim]
@@ -83,3 +87,38 @@ def test_without_a_counter_a_learner_leaves_an_average_out(tmp_path: Path) -> No
     assert "is not restored without a counter" in failure
     # The models of all are one again, after the next average of models.
     assert len({one.values.tobytes() for one in run.learned.values()}) == 1
+
+
+def test_the_last_average_waits_for_who_crashes_before_it_has_it(tmp_path: Path) -> None:
+    """And its model is there again when the aggregator, and the session, have ended."""
+    whole = played(Learning, "learn", OWN, tmp_path / "whole", [])
+    victim = whole.simulated.parties[1]
+    run = played(Learning, "learn", OWN, tmp_path / "crashed", [(whole.sent - 1, victim, 1.0)])
+    assert run.crashed[victim] == 1
+    assert run.results == whole.results
+    run_simulation(lambda: run.member(victim))
+    assert run.learned[victim].resumed
+    assert run.results == whole.results
+
+
+def test_messages_go_on_from_no_earlier_model(tmp_path: Path) -> None:
+    """Without the progress of a learner that sends models, nothing is sent, and the file is named."""
+    run = played(Learning, "learn", LEARNERS[-1], tmp_path / "session", [], parties=5)
+    victim = run.simulated.parties[0]
+    (run.folder / "states" / victim / "progress").unlink()
+    sent = run.sent
+    run.results.clear()
+
+    async def again() -> None:
+        serving = asyncio.ensure_future(run.member(AGGREGATOR))
+        await run.member(victim)
+        run.tasks[AGGREGATOR].cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+    run_simulation(again)
+    [error] = run.results[victim]
+    assert isinstance(error, LocalError)
+    assert "progress: the result of request 1, which is over, is not there: the file was set back" in str(
+        error
+    )
+    assert run.sent == sent

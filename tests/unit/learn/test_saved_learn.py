@@ -14,7 +14,7 @@ import pytest
 from smpc_dp.capabilities.learn.averager import Averaged
 from smpc_dp.capabilities.learn.requests.averaging import LearnerRequests, PartyAverager
 from smpc_dp.capabilities.learn.requests.learning import learn_parameters
-from smpc_dp.capabilities.learn.requests.saved_averages import StoredAverage, Tally
+from smpc_dp.capabilities.learn.requests.saved_averages import StoredAverage, StoredRows, Tally
 from smpc_dp.capabilities.learn.requests.saved_steps import SavedSteps
 from smpc_dp.capabilities.learn.step_progress import TakenSteps
 from smpc_dp.cli.saved_members import SavedMembers
@@ -54,7 +54,7 @@ def test_a_learner_goes_on_after_the_last_step(tmp_path: Path) -> None:
     def steps(tally: Tally) -> tuple[SavedSteps, Counter, Any]:
         averager: Any = _Averager(tally)
         counter = Counter()
-        progress = SavedProgress(tmp_path / "progress")
+        progress = SavedProgress(tmp_path / "progress", "pair")
         return SavedSteps("alice", progress, "model:1", counter, [averager]), counter, averager
 
     saved, counter, _ = steps(Tally(2, 3, 2, 1))
@@ -73,7 +73,7 @@ def test_a_learner_goes_on_after_the_last_step(tmp_path: Path) -> None:
     assert (restored.planned.tolist(), restored.done.tolist()) == ([2], [1])
     assert (counter.taken, averager.tally) == (4, Tally(2, 3, 2, 1))
     with pytest.raises(ConfigError, match="has begun to learn another model"):
-        SavedSteps("alice", SavedProgress(tmp_path / "progress"), "model:2", counter, [averager])
+        SavedSteps("alice", SavedProgress(tmp_path / "progress", "pair"), "model:2", counter, [averager])
 
 
 def test_a_stored_average_is_that_of_the_request() -> None:
@@ -87,6 +87,8 @@ def test_a_stored_average_is_that_of_the_request() -> None:
         _ = failed.averaged
     with pytest.raises(LocalError, match="damaged"):
         StoredAverage.decode(b"\x00")
+    with pytest.raises(LocalError, match="damaged"):
+        _ = StoredRows((1, 3), bytes(16)).rows
 
 
 async def test_a_party_uses_what_it_has_and_refuses_what_was_set_back(tmp_path: Path) -> None:
@@ -149,11 +151,11 @@ async def test_an_aggregator_passes_over_what_was_served(tmp_path: Path) -> None
 
     member: Any = SimpleNamespace(of_group=lambda _parameters, _names: "group", servers=())
     file = tmp_path / "progress"
-    server: Any = SimpleNamespace(progress=SavedProgress(file), first=1, skip=skip)
+    server: Any = SimpleNamespace(progress=SavedProgress(file, "pair"), first=1, skip=skip)
     first = LearnerRequests(member, request, server)
     for number in (1, 2, 3):
         await first.serve(number, None, PARTIES)
-    server.progress, server.first = SavedProgress(file), 4
+    server.progress, server.first = SavedProgress(file, "pair"), 4
     again = LearnerRequests(member, request, server)
     for number in (1, 2, 3, 4):
         await again.serve(number, None, PARTIES)

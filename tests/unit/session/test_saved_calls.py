@@ -69,35 +69,38 @@ def reopened(tmp_path: Path, member: Membership) -> Callable[[], SavedSessionSta
 
 
 def test_progress_outlives_the_process(tmp_path: Path) -> None:
-    progress = SavedProgress(tmp_path / "progress")
+    progress = SavedProgress(tmp_path / "progress", "pair")
     progress.begin("fit 1", 4)
     progress.add(4, b"a")
     progress.add(5, b"b")
-    again = SavedProgress(tmp_path / "progress")
+    again = SavedProgress(tmp_path / "progress", "pair")
     assert (again.call, again.first, again.state, again.results) == ("fit 1", 4, b"", {4: b"a", 5: b"b"})
     again.keep(b"model")
     again.add(6, b"c")
-    third = SavedProgress(tmp_path / "progress")
+    third = SavedProgress(tmp_path / "progress", "pair")
     assert (third.call, third.first, third.state, third.results) == ("fit 1", 4, b"model", {6: b"c"})
     third.begin("fit 2", 7)
-    assert SavedProgress(tmp_path / "progress").state == b""
+    assert SavedProgress(tmp_path / "progress", "pair").state == b""
     assert (tmp_path / "progress").stat().st_mode & 0o077 == 0
 
 
 def test_damaged_progress_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "progress"
-    SavedProgress(file).begin("fit 1", 1)
+    SavedProgress(file, "pair").begin("fit 1", 1)
     content = msgspec.msgpack.decode(file.read_bytes())
     file.write_bytes(msgspec.msgpack.encode(content | {"version": 2}))
     with pytest.raises(LocalError, match="progress of version 2; this release reads 1"):
-        SavedProgress(file)
+        SavedProgress(file, "pair")
+    file.write_bytes(msgspec.msgpack.encode(content))
+    with pytest.raises(LocalError, match=f"{file}: is of another folder"):
+        SavedProgress(file, "another pair")
     file.write_bytes(b"\xc1")
     with pytest.raises(LocalError, match=f"{file}: is damaged, or no progress of a call"):
-        SavedProgress(file)
+        SavedProgress(file, "pair")
 
 
 def test_progress_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    progress = SavedProgress(tmp_path / "progress")
+    progress = SavedProgress(tmp_path / "progress", "pair")
     progress.begin("fit 1", 1)
 
     def full(*_arguments: object) -> None:
@@ -106,7 +109,7 @@ def test_progress_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(LocalError, match=r"progress: cannot be written \(No space left"):
         progress.add(1, b"a")
-    assert progress.results == {} == SavedProgress(tmp_path / "progress").results
+    assert progress.results == {} == SavedProgress(tmp_path / "progress", "pair").results
 
 
 # Statistics of records
@@ -242,15 +245,15 @@ def test_an_aggregator_knows_the_parameters_of_the_next_step(tmp_path: Path, mem
         privacy=first.privacy_of_all,
         evidence=None,
     )
-    served = ServedSteps(member, SavedProgress(tmp_path / "progress"))
+    served = ServedSteps(member, SavedProgress(tmp_path / "progress", "pair"))
     one = served.answered(1, f"statistics fit 1 {first.planned()}", outcome)
     second = first.following(cast("Any", one).answers)
     assert second.planned() != first.planned()
-    again = ServedSteps(member, SavedProgress(tmp_path / "progress"))
+    again = ServedSteps(member, SavedProgress(tmp_path / "progress", "pair"))
     two = again.answered(2, f"statistics fit 1 {second.planned()}", outcome)
     assert not isinstance(two, LocalError)
     # A request that is served again has the parameters of then.
-    third = ServedSteps(member, SavedProgress(tmp_path / "progress"))
+    third = ServedSteps(member, SavedProgress(tmp_path / "progress", "pair"))
     assert third.answered(2, f"statistics fit 1 {second.planned()}", outcome) == two
     forgetful = ServedSteps(member, Progress())
     assert isinstance(forgetful.answered(2, f"statistics {second.planned()}", outcome), LocalError)

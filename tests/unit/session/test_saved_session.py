@@ -32,6 +32,7 @@ from smpc_dp.errors import Check, Code, ConfigError, LocalError, PeerFault, Priv
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.secagg.requests.vector_task import VectorTask
 from smpc_dp.secagg.states import PARTY
+from smpc_dp.session.aggregator import RequestServer
 from smpc_dp.session.charging import Raised, charge_run
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.member import Membership
@@ -852,6 +853,32 @@ def test_codes_of_a_restored_end_are_texts() -> None:
     """A tombstone has a code of the closed list, which has a text."""
     assert {*Code} == {*TEXTS}
     assert all(TEXTS.values())
+
+
+def test_who_has_called_before_a_result_was_restored_is_waited_for() -> None:
+    """An earlier process may have sent it to nobody; who is answered over its connection has it."""
+
+    def connected(*, live: bool = True, clean: bool = False, answered: int = 0) -> Any:
+        return SimpleNamespace(live=live, clean=clean, answered=answered)
+
+    known = {
+        "alice": connected(),
+        "bob": connected(answered=3),
+        "carol": connected(live=False, clean=True),
+        "dave": connected(live=False),
+    }
+    survivors = ("alice", "bob", "carol", "dave", "erin")
+    server: Any = RequestServer.__new__(RequestServer)
+    server._earlier = SimpleNamespace(state=SimpleNamespace(outcome=SimpleNamespace(survivors=survivors)))
+    server._drive, server._groups = SimpleNamespace(request=3), {}
+    server._membership = SimpleNamespace(names=survivors)
+    server._pool = SimpleNamespace(
+        connections=known, is_cut=lambda name: not (known[name].live or known[name].clean)
+    )
+    server._was_over = False
+    assert server._survivors_away() == ["dave", "erin"]
+    server._was_over = True
+    assert server._survivors_away() == ["alice", "dave", "erin"]
 
 
 @pytest.fixture(autouse=True)

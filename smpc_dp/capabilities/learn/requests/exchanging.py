@@ -138,6 +138,8 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
             self._count()
         parameters, name, state = membership.parameters, membership.name, self._connection.state
         scope = membership.context(number).scope
+        if state.saves and number < state.number:
+            raise state.progress.missing(number)
         try:
             rows = [parameters.encoding.encode(vector, party=name)[0] for vector in vectors]
         except SmpcError as error:

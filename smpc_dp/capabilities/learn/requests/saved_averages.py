@@ -31,8 +31,11 @@ class StoredRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     @property
     def rows(self) -> Rows:
-        """The rows."""
-        return np.frombuffer(self.content, "<f8").astype(np.float64).reshape(self.shape)
+        """The rows; raises LocalError for content of another shape."""
+        try:
+            return np.frombuffer(self.content, "<f8").astype(np.float64).reshape(self.shape)
+        except ValueError:
+            raise damaged() from None
 
 
 class Tally(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
