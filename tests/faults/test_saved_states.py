@@ -558,10 +558,10 @@ def test_damage_is_refused(scene: Scene, tmp_path: Path) -> None:
 def test_the_system_fails(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stride: int, call: str
 ) -> None:
-    """The n-th call of the system fails, for each n below 40: the party goes on after a restart."""
+    """The n-th call of the system fails, for each n below 60: the party goes on after a restart."""
     real = getattr(os, call)
     # The last place is beyond all calls, where this ends the loop.
-    for at in sorted({*thinned(scene, range(40), stride), 39}):
+    for at in sorted({*thinned(scene, range(60), stride), 59}):
         scene = type(scene)()
         media, wire = Media(tmp_path / str(at), counted=True), Wire()
         calls = [0]

@@ -355,7 +355,7 @@ async def test_the_folder_of_saved_states(
     folder.mkdir()
     counter.mkdir()
     assert [line.state for line in await lines()] == ["ok", "ok"]
-    owner = {"format": "smpc-dp state of a session", "version": 1, "member": "alice", "counter": True}
+    owner = {"format": "smpc-dp state of a session", "version": 2, "member": "alice", "counter": True}
     owner |= {"pair": "0" * 32}
     (folder / "owner").write_text(json.dumps(owner | {"session": load_session(path).digest.hex()}))
     with (folder / "lock").open("w") as lock:

@@ -122,7 +122,9 @@ def test_a_board_of_0_1(written: Path) -> None:
 def test_a_file_of_runs_seen_of_0_1(written: Path) -> None:
     known = SeenRuns(written / "alice.runs").get(bytes.fromhex(SESSION))
     assert known == Seen(1, bytes.fromhex(SESSION_HEAD), 1, bytes.fromhex(LOG_HEAD))
-    SeenRuns(written / "alice.runs").put(bytes.fromhex(SESSION), known, Seen(2, b"h" * 32, 1, b"c" * 32))
+    SeenRuns(written / "alice.runs").put(
+        bytes.fromhex(SESSION), known, Seen(2, b"h" * 32, 1, known.closed_head)
+    )
     assert SeenRuns(written / "alice.runs").get(bytes.fromhex(SESSION)).number == 2
 
 

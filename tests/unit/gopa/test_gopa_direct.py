@@ -13,7 +13,6 @@ from smpc_dp.capabilities.gopa.direct_evidence import coordinator_of
 from smpc_dp.engine.result import Result
 from smpc_dp.errors import ConfigError
 from smpc_dp.session.memory.members import simulated_session
-from smpc_dp.session.session_state import check_can_save
 from smpc_dp.simulate.average import _draw_kills
 
 
@@ -43,33 +42,6 @@ def test_noise_that_lost_users_leave_is_counted() -> None:
     assert residual > 5
     # Residual terms are one draw for each pair, so each coordinate of a run is a sample of its own.
     assert abs(np.mean(squares) - 1) < 5 * math.sqrt(2 / 600)
-
-
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        ({}, ""),
-        ({"topology": "relay"}, "'gopa' through an aggregator is not saved yet"),
-        (
-            {
-                "length": None,
-                "lower": None,
-                "upper": None,
-                "records": {"max_rows": 9, "columns": {"age": {"lower": 0, "upper": 99}}},
-                "ask": ["mean(age)"],
-            },
-            "statistics of records are not saved yet",
-        ),
-    ],
-)
-def test_sessions_without_an_aggregator_are_saved(more: dict[str, object], why: str) -> None:
-    given = {"length": 1, "lower": 0.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-6, "topology": "direct"}
-    session = simulated_session("gopa", given | more, 5).session
-    if why:
-        with pytest.raises(ConfigError, match=f"state: is not for this session: {why}"):
-            check_can_save(session)
-    else:
-        check_can_save(session)
 
 
 def test_everybody_coordinates_in_turn() -> None:

@@ -79,6 +79,8 @@ class Mesh(Connection):
         self._others = [name for name in self._names if name != membership.name]
         # The errors of parties with another session file.
         self._differing: dict[str, ConfigError] = {}
+        # The parties that have been connected to this process.
+        self._met: set[str] = set()
         # Set when a party has connected, or is one of those.
         self._inbound = asyncio.Event()
         # The request that has begun: a party that calls later is sent what it has said.
@@ -222,20 +224,25 @@ class Mesh(Connection):
     # Channels
 
     async def _gather(self, *, resumed: bool = False) -> None:
-        """Wait until every party is connected or has another session.
+        """Wait until every party has been connected or has another session.
 
-        `resumed`: only until as many are connected as a run needs, which others have begun.
+        With a state also until as many are connected as a run needs; `resumed`: for these alone, which others
+        have begun.
         """
         awaited, needed = self.connections.awaited, self.membership.parameters.plan.min_survivors
 
         def away() -> list[str]:
             return [name for name in self._others if not self.connections.is_live(name)]
 
+        def unmet() -> list[str]:
+            return [name for name in self._others if name not in self._met and name not in self._differing]
+
         def enough() -> bool:
             missing = away()
-            return self._differing.keys() >= set(missing) or (
-                resumed and len(self._names) - len(missing) >= needed
-            )
+            are_enough = len(self._names) - len(missing) >= needed
+            if self._differing.keys() >= set(missing) or (resumed and are_enough):
+                return True
+            return not (resumed or unmet()) and (are_enough or not self.state.saves)
 
         awaited.begin(0, "", lambda: [name for name in away() if name not in self._differing])
         until = self._meets_until = now() + self._timeouts.connect
@@ -271,6 +278,7 @@ class Mesh(Connection):
         """Add a channel to the pool, over which the party at its other end is sent what it lacks."""
         reader = self.connections.welcome(channel, resumes=True).tasks[0]
         self._differing.pop(channel.peer, None)
+        self._met.add(channel.peer)
         self._inbound.set()
         if self._drive is not None:
             # The role may be at an event: `event_of` sends.
