@@ -5,6 +5,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# An environment of locked packages. What is imported of them is compiled then, and kept.
+INSTALL := -m pip install --quiet --no-compile --require-hashes --requirement
+unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/.ready
 # Inputs of a target that `make fuzz` reaches in all runs together.
 RUST_INPUTS ?= 100000000
@@ -21,7 +24,7 @@ CLIPPY_OTHER := CARGO_FEATURE_NO_NEON=1 cargo clippy --locked --package smpc-cor
 
 CAPABILITIES := $(notdir $(patsubst %/capability.py,%,$(wildcard smpc_dp/capabilities/*/capability.py)))
 
-.PHONY: demo wheel release site test test-torch test-flower test-services test-all test-without fuzz timing mutants check lint types setup lock clean tools
+.PHONY: demo wheel release notebooks site test test-guides test-torch test-flower test-services test-all test-without fuzz timing mutants check lint types setup lock clean tools
 
 demo: $(READY)
 	$(BIN)/smpc-dp demo
@@ -34,32 +37,43 @@ wheel: $(READY)
 	$(BIN)/python -m release.wheel dist/smpc_dp-*.whl
 
 # What a release consists of, built and checked in dist/release; nothing is published. Tools in an environment of their own.
+# RELEASE=--quick: as CI does at each commit (release/__main__.py says what it leaves out).
 release: .venv-release/.installed
-	PATH=$(CURDIR)/.venv-release/bin:$$PATH RUSTFLAGS="$(REMAP) $(RUSTFLAGS)" .venv-release/bin/python -m release
+	PATH=$(CURDIR)/.venv-release/bin:$$PATH RUSTFLAGS="$(REMAP) $(RUSTFLAGS)" .venv-release/bin/python -m release $(RELEASE)
 
 .venv-release/.installed: requirements/release.lock | tools
 	$(PYTHON) -m venv .venv-release
-	.venv-release/bin/python -m pip install --quiet --require-hashes --requirement requirements/release.lock
+	.venv-release/bin/python $(INSTALL) requirements/release.lock
 	@touch $@
 
+# The notebooks, executed, with what they show, in build/notebooks: for the site.
+notebooks: $(READY) .venv-site/.installed
+	rm -rf build/notebooks
+	PYTHONPATH=$(CURDIR) .venv-site/bin/python -m docs.site.notebooks
+
 # The documents as a site in build/site/html, and its tests. It loads nothing from elsewhere and opens from a disk.
-site: $(READY) .venv-site/.installed
+site: notebooks
 	rm -rf build/site
 	PYTHONPATH=$(CURDIR) .venv-site/bin/python -m sphinx --fail-on-warning --keep-going --quiet \
 	  --conf-dir docs/site --doctree-dir build/site/doctrees . build/site/html
-	SMPC_DP_SITE=build/site/html $(BIN)/python -m pytest tests/site
+	SMPC_DP_SITE=build/site/html SMPC_DP_NOTEBOOKS=$(CURDIR)/.venv-site/bin/python $(BIN)/python -m pytest tests/site
 
 .venv-site/.installed: requirements/site.lock | tools
 	$(PYTHON) -m venv .venv-site
-	.venv-site/bin/python -m pip install --quiet --require-hashes --requirement requirements/site.lock
+	.venv-site/bin/python $(INSTALL) requirements/site.lock
 	@touch $@
 
 # TESTED: which tests, as options of pytest (tests/conftest.py). Each worker would rewrite the assertions of all tests to
 # show values where one fails; instead those that failed run again with them.
 test: $(READY)
+	cargo test --locked --quiet --package smpc-core
 	$(BIN)/python -m pytest -n auto --dist worksteal --assert=plain $(TESTED) || \
 	  { $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 20 $(TESTED); exit 1; }
-	cargo test --locked --quiet --package smpc-core
+
+# The examples of guides and README, the verifiable demonstration, and the package without each capability, whole.
+test-guides: $(READY)
+	$(BIN)/python -m pytest --all tests/processes/test_guides.py tests/processes/test_readme.py \
+	  tests/processes/test_demo_verifiable.py tests/processes/test_absent_folders.py
 
 # PyTorch and pandas, in an environment of their own: 6 GB, with CUDA. The compiled core is that of the checkout.
 test-torch: $(READY) .venv-torch/.installed
@@ -67,17 +81,17 @@ test-torch: $(READY) .venv-torch/.installed
 
 .venv-torch/.installed: requirements/torch.lock | tools
 	$(PYTHON) -m venv .venv-torch
-	.venv-torch/bin/python -m pip install --quiet --require-hashes --requirement requirements/torch.lock
+	.venv-torch/bin/python $(INSTALL) requirements/torch.lock
 	@touch $@
 
 # Flower, in an environment of its own, with Ray for its simulation and for ours.
 test-flower: $(READY) .venv-flower/.installed
-	PYTHONPATH=$(CURDIR) RAY_USAGE_STATS_ENABLED=0 FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 \
+	PYTHONPATH=$(CURDIR):$(CURDIR)/lab RAY_USAGE_STATS_ENABLED=0 FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 \
 	  .venv-flower/bin/python -m pytest tests/flower
 
 .venv-flower/.installed: requirements/flower.lock | tools
 	$(PYTHON) -m venv .venv-flower
-	.venv-flower/bin/python -m pip install --quiet --require-hashes --requirement requirements/flower.lock
+	.venv-flower/bin/python $(INSTALL) requirements/flower.lock
 	@touch $@
 
 # Sessions through a proxy and a web server, between network namespaces: as root, on Linux, with nginx and faketime.
@@ -86,7 +100,7 @@ test-services: $(READY) .venv-services/.installed
 
 .venv-services/.installed: requirements/services.lock | tools
 	$(PYTHON) -m venv .venv-services
-	.venv-services/bin/python -m pip install --quiet --require-hashes --requirement requirements/services.lock
+	.venv-services/bin/python $(INSTALL) requirements/services.lock
 	@touch $@
 
 test-all: TESTED := --all
@@ -141,7 +155,7 @@ tools:
 
 $(VENV)/.installed: requirements/dev.lock | tools
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/dev.lock
+	$(BIN)/python $(INSTALL) requirements/dev.lock
 	@touch $@
 
 $(READY): $(VENV)/.installed $(CORE) $(LAB)

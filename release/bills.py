@@ -22,7 +22,18 @@ def python_bill(project: Path, wanted: frozenset[str], file: Path) -> None:
     It was tested with these. The wheel does not hold them, and an installer may take others that
     `pyproject.toml` permits.
     """
-    command = [sys.executable, "-m", "cyclonedx_py", "requirements", "-", "--pyproject", str(project)]
+    # It warns that nothing says which of them the distribution names itself: its metadata says that.
+    command = [
+        sys.executable,
+        "-W",
+        "ignore::UserWarning",
+        "-m",
+        "cyclonedx_py",
+        "requirements",
+        "-",
+        "--pyproject",
+        str(project),
+    ]
     command += ["--mc-type", "library", "--output-reproducible", "--output-file", str(file)]
     subprocess.run(command, input=needed(LOCK.read_text("utf-8"), wanted), text=True, check=True)
 
@@ -50,3 +61,16 @@ def check_crates(bill: Mapping[str, Any]) -> None:
     text = json.dumps(bill)
     if found := [folder for folder in (str(ROOT), str(Path.home())) if folder in text]:
         sys.exit(f"the bill names a folder of this machine: {found[0]}")
+
+
+def check_bill(file: Path) -> None:
+    """Exit with a message unless a bill follows the schema of its version of CycloneDX."""
+    # Of the release's own environment, which tests of the other checks do without.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
+    text = file.read_text("utf-8")
+    if error := JsonStrictValidator(SchemaVersion.from_version(json.loads(text)["specVersion"])).validate_str(
+        text
+    ):
+        sys.exit(f"{file.name} does not follow CycloneDX: {error}")

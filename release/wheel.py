@@ -96,14 +96,27 @@ def install(
 
     Nothing is compiled.
     """
-    subprocess.run([python, "-m", "venv", "--clear", str(folder)], env=environment(folder), check=True)
+    made = [python, "-m", "venv", "--without-pip", "--clear", str(folder)]
+    subprocess.run(made, env=environment(folder), check=True)
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     listed = folder / "requirements.txt"
     own = f"{wheel.resolve().as_uri()} --hash=sha256:{digest}\n"
     listed.write_text(needed(LOCK.read_text("utf-8"), wanted) + own, "utf-8")
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    only = ["--only-binary", ":all:", "--require-hashes", "--requirement", str(listed)]
-    subprocess.run([*pip, *only], env=environment(folder), check=True)
+    install_locked(folder, listed)
+
+
+def install_locked(folder: Path, listed: Path) -> None:
+    """Install what a file lists with hashes, as wheels, into an environment, which needs no pip."""
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "--python",
+        str(folder / "bin" / "python"),
+    ]
+    only = ["--only-binary", ":all:", "--no-compile", "--require-hashes", "--requirement", str(listed)]
+    subprocess.run([*pip, "install", "--quiet", *only], env=environment(folder), check=True)
 
 
 def run_demo(folder: Path) -> None:

@@ -11,7 +11,7 @@ COLLECT = 20_000
 
 
 def main() -> None:
-    """Run the command line and exit.
+    """Run the `smpc-dp` command line with the arguments of this process, and exit with its status.
 
     Ctrl-C gives exit code 130, also while modules are loaded.
     """

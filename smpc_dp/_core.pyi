@@ -128,7 +128,11 @@ class OtSender:
     out of order or on a destroyed setup, OtPeerFault for the peer's message.
     """
 
-    def __new__(cls, context: bytes, seed: bytes, k: int) -> OtSender: ...
+    def __new__(cls, context: bytes, seed: bytes, k: int, bit: bool | None = None) -> OtSender:
+        """Start a setup; with `bit`, bit 0 of the correlation is that bit, which the receiver may know."""
+
+    @property
+    def context(self) -> bytes: ...
     @property
     def next_index(self) -> int: ...
     def respond(self, first: bytes) -> bytes: ...
@@ -144,6 +148,8 @@ class OtReceiver:
     """The extension receiver of `smpc_dp.crypto.ot`; errors and lock as for `OtSender`."""
 
     def __new__(cls, context: bytes, seed: bytes, k: int) -> OtReceiver: ...
+    @property
+    def context(self) -> bytes: ...
     def keep_record(self) -> None:
         """Keep what `remake` needs, from now on."""
 
@@ -220,6 +226,10 @@ class GarblingCircuit:
     def n_outputs(self) -> int: ...
     @property
     def n_and(self) -> int: ...
+    @property
+    def n_slots(self) -> int:
+        """The most wires that are held at once."""
+
     def table_bytes(self, n_instances: int) -> int:
         """Bytes of the tables of so many instances: 32 for each AND gate of each."""
 
@@ -588,3 +598,95 @@ class TlsConnection:
     def decrypt(self, received: NDArray[np.uint8], out: NDArray[np.uint8]) -> tuple[int, int]: ...
     def send(self, socket: int, buffers: Sequence[NDArray[np.uint8]], start: int) -> tuple[int, bool]: ...
     def receive(self, socket: int, out: NDArray[np.uint8], have: int) -> tuple[int, bool]: ...
+
+Shares = tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]
+
+class ActiveLeaky:
+    """The leaky triples of a group at one side; `smpc_dp.crypto.active` documents the steps.
+
+    `begin` begins a group, whatever came before, in the memory of the group before. `shares` are the bits x
+    of all triples, then y, then rho, one a byte, with the MACs on them and the keys of the other side's, 16
+    bytes each, flat. Digests are made under `key`, 32 bytes. The interpreter lock is released. `differences`
+    ends the steps before it. `combine` ends all, and leaves nothing in `opened`, which `differences`
+    returned: its memory serves the next group. Raises ValueError for another length or bits that are not 0
+    or 1, RuntimeError for a step that was ended or is not due.
+    """
+
+    def __new__(
+        cls, garbler: bool, delta: bytes, start: bytes, *, kernel: str | None = None
+    ) -> ActiveLeaky: ...
+    def begin(self, first: int, shares: Shares) -> NDArray[np.uint8]: ...
+    def answer(self, others: NDArray[np.uint8]) -> NDArray[np.uint8]: ...
+    def finish(self, d: NDArray[np.uint8], key: bytes) -> bytes: ...
+    def differences(self, order: NDArray[np.uint32], size: int) -> ActiveOpenings: ...
+    def combine(self, opened: ActiveOpenings, differences: NDArray[np.uint8]) -> ActiveTriples: ...
+
+class ActiveOpenings:
+    """Bits that are opened: this side's shares, and digests of the MACs of both."""
+
+    def bits(self) -> NDArray[np.uint8]: ...
+    def digest(self, key: bytes) -> bytes: ...
+    def expected(self, told: NDArray[np.uint8], key: bytes) -> bytes: ...
+
+class ActiveTriples:
+    """Triples of whole buckets, none at first; `append` takes those of `other` away."""
+
+    def __new__(cls) -> ActiveTriples: ...
+    def __len__(self) -> int: ...
+    def append(self, other: ActiveTriples) -> None: ...
+
+class ActiveMasks:
+    """The masks of a block of instances; errors as for `ActiveLeaky`."""
+
+    def __new__(
+        cls,
+        garbler: bool,
+        delta: bytes,
+        circuit: GarblingCircuit,
+        n_instances: int,
+        inputs: Shares,
+        gates: Shares,
+    ) -> ActiveMasks: ...
+    def open(self, triples: ActiveTriples) -> ActiveOpenings: ...
+    def multiply(self, triples: ActiveTriples, opened: NDArray[np.uint8]) -> None: ...
+    def outputs(self) -> ActiveOpenings: ...
+    def output_macs(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]: ...
+
+class ActiveGarbler:
+    """The garbler of a block, which takes the masks away; errors as for `ActiveLeaky`."""
+
+    def __new__(
+        cls,
+        masks: ActiveMasks,
+        start: bytes,
+        first: int,
+        masked: NDArray[np.uint8],
+        *,
+        kernel: str | None = None,
+    ) -> ActiveGarbler: ...
+    def tables(self, seed: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]: ...
+    def expected(self, values: NDArray[np.uint8], key: bytes) -> bytes: ...
+    def answer(self, values: NDArray[np.uint8], key: bytes) -> tuple[bytes, NDArray[np.uint8]]: ...
+
+class ActiveEvaluator:
+    """The evaluator of a block, which takes the masks away; errors as for `ActiveLeaky`."""
+
+    def __new__(
+        cls,
+        masks: ActiveMasks,
+        start: bytes,
+        first: int,
+        masked: NDArray[np.uint8],
+        *,
+        kernel: str | None = None,
+    ) -> ActiveEvaluator: ...
+    def evaluate(
+        self,
+        seed: bytes,
+        tables: NDArray[np.uint8],
+        table_bits: NDArray[np.uint8],
+        keys: tuple[bytes, bytes],
+    ) -> tuple[NDArray[np.uint8], bytes, bytes, NDArray[np.uint8]]: ...
+
+def active_order(count: int, key: bytes) -> NDArray[np.uint32]:
+    """Return the public shuffle of `count` leaky triples (up to 2^24) that `key`, 32 bytes, draws."""

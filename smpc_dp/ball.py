@@ -18,14 +18,14 @@ TOLERANCE = 1e-9
 
 
 def squared_limit(bound: float, fractional_bits: int) -> int:
-    """Return the largest square of a norm on the grid: floor((bound 2^fractional_bits)^2), exactly."""
+    """Return floor((bound 2^fractional_bits)^2): the largest squared L2 norm of an integer-grid vector."""
     return math.floor((Fraction(bound) * Fraction(2) ** fractional_bits) ** 2)
 
 
 def on_grid(
     values: NDArray[np.float64] | NDArray[np.int64], bound: float, fractional_bits: int
 ) -> tuple[NDArray[np.int64], bool]:
-    """Round a vector to the grid, with norm at most `bound`; return it, and whether it was within.
+    """Round a vector to the integer grid, scaled to L2 norm `bound` if longer; tell if it was within.
 
     Its shape is (length,). A longer vector is scaled to the surface of the ball; its direction is kept.
     """
@@ -44,7 +44,7 @@ def on_grid(
 
 
 def rows_on_grid(values: NDArray[np.float64], bound: float, fractional_bits: int) -> NDArray[np.int64]:
-    """Round each row to the grid, shape (rows, length), with norm at most `bound`; longer rows are scaled.
+    """Round each row of a matrix to the integer grid; rows with L2 norm above `bound` are scaled down.
 
     Rows near the bound are rounded toward zero. Bounds above 2^50 steps are out of range.
     """
@@ -70,7 +70,7 @@ def norm(values: NDArray[np.float64] | NDArray[np.int64]) -> float:
 
 
 def _rounded(scaled: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
-    """Round to the nearest grid point, ties to even; toward zero if the norm would exceed the bound."""
+    """Round coordinates to integers, ties to even; toward zero where the squared norm exceeds `limit`."""
     grid = np.rint(scaled).astype(np.int64)
     shrink = 1.0
     while not fits(grid, limit):
@@ -80,7 +80,7 @@ def _rounded(scaled: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
 
 
 def fits(grid: NDArray[np.int64], limit: int) -> bool:
-    """Tell whether the squared norm is at most `limit`, exactly."""
+    """Tell whether the squared L2 norm of an integer vector is at most `limit`, in exact arithmetic."""
     real: NDArray[np.float64] = grid.astype(np.float64)
     near = float(np.dot(real, real))
     # float64 is off by at most (length + 3) 2^-53 of the square, below 1e-8 for 2^26 coordinates: only norms

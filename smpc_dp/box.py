@@ -16,17 +16,17 @@ Bound = float | int | Sequence[float | int]
 
 
 def _plain(value: float | int) -> float | int:
-    """Return a number of any library as a Python int or float."""
+    """Return a number of any library, such as a NumPy scalar, as a Python int or float."""
     return int(value) if isinstance(value, Integral) else float(value)
 
 
 def as_tuple(bound: Any) -> tuple[float | int, ...]:
-    """Return the bounds as a tuple of Python numbers: one of all coordinates, or one for each."""
+    """Return bounds as a tuple of Python numbers, of length 1 if a single bound is for all coordinates."""
     return tuple(map(_plain, bound if isinstance(bound, Sequence) else (bound,)))
 
 
 def round_inward(bound: Bound, other: float) -> NDArray[np.float64]:
-    """Return the float64 nearest to each bound on the side of `other`, infinity or its negative.
+    """Convert each bound to float64; where inexact, round it toward `other` (an infinity of either sign).
 
     An integer beyond 2^53 may lie between two float64 values, and would be rounded to either.
     """
@@ -41,15 +41,15 @@ def round_inward(bound: Bound, other: float) -> NDArray[np.float64]:
 
 
 def bounds_of(lower: Any, upper: Any, l2_bound: Any) -> tuple[Any, Any]:
-    """Return the lower and upper bounds of coordinates, or those that a bound on the norm implies."""
+    """Return the bounds of each coordinate: those given, or -l2_bound and l2_bound if that is given."""
     return (lower, upper) if l2_bound is None else (-l2_bound, l2_bound)
 
 
 def fractional_bits_of(precision: float) -> int:
-    """Return f such that 2^-f is the largest power of two up to `precision`."""
+    """Return f such that 2^-f, the step of a fixed-point grid, is the largest power of two <= `precision`."""
     return -math.frexp(precision)[1] + 1
 
 
 def on_grid(value: float | int, fractional_bits: int) -> int:
-    """Return value * 2^fractional_bits rounded half to even, exactly."""
+    """Return a number in fixed point: value * 2^fractional_bits rounded half to even, exactly."""
     return round(Fraction(value) * Fraction(2) ** fractional_bits)

@@ -6,8 +6,8 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,16 +19,20 @@ SYNCHRONOUS = "EXTRA"
 
 
 class Kind(NamedTuple):
-    """Kind of database file: its content ("runs seen"), application id, version, and tables."""
+    """Kind of SQLite file: what it holds ("runs seen"), and its application id, version and tables.
+
+    `page_bytes` are those of a new file; SQLite's own are the least for short rows.
+    """
 
     name: str
     application_id: int
     version: int
     schema: tuple[str, ...]
+    page_bytes: int = 4_096
 
 
 class Database:
-    """The file of a kind at `path`, created when it is first used, and open between its uses.
+    """SQLite file of a given kind, created at its first use; used by threads and processes at once.
 
     Threads may share one; other processes may use the same file, unless it is `alone`: then it is locked from
     its first use on until it is closed, and a transaction costs a third. Before the process forks it is
@@ -38,6 +42,7 @@ class Database:
 
     def __init__(self, path: Path, kind: Kind, *, alone: bool = False) -> None:
         self.path, self._kind, self._alone = path, kind, alone
+        self._name = os.fspath(path)
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._file: os.stat_result | None = None
@@ -46,16 +51,21 @@ class Database:
             _ALL.add(self)
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Yield the connection, outside a transaction; close it after an error."""
+        """Return a context manager of the SQLite connection, without a transaction, for reading."""
         return self._used()
 
     def changing(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Yield the connection in a transaction that is durable at the end, and undone by an error."""
+        """Return a context manager of a SQLite transaction: committed durably, or rolled back on an error."""
         return self._used(begin="BEGIN IMMEDIATE", end="COMMIT")
+
+    def change(self, statement: str, values: Sequence[bytes | int | str]) -> int:
+        """Execute one SQL statement in its own durable transaction; return the number of rows changed."""
+        with self._used() as connection:
+            return connection.execute(statement, values).rowcount
 
     @contextmanager
     def _used(self, begin: str = "", end: str = "") -> Iterator[sqlite3.Connection]:
-        """Yield the connection between two statements."""
+        """Yield the locked connection; execute SQL `begin` before and `end` after. Close it on an error."""
         with self._lock:
             try:
                 connection = self._current()
@@ -72,25 +82,27 @@ class Database:
                 raise
 
     def close(self) -> None:
-        """Close the file until it is used again."""
+        """Close the SQLite connection; the next use opens the file again."""
         with self._lock:
             self._close()
 
     def _close(self) -> None:
-        """Close the connection, which undoes what is not committed."""
+        """Close the SQLite connection if it is open, which undoes a transaction that is not committed."""
         if self._closing is not None:
             self._closing()
         self._closing = self._connection = self._file = None
 
     def _current(self) -> sqlite3.Connection:
-        """Return the connection to the file that is at the path now."""
+        """Return an open SQLite connection; reconnect if another file has since been put at the path."""
+        if self._alone and self._connection is not None:
+            return self._connection
         path, kind = self.path, self._kind
         try:
             file = self._status()
         except OSError as error:
             raise LocalError(f"{path}: cannot open the {kind.name} ({error.strerror})") from None
-        mode = file.st_mode & 0o777
-        if mode & 0o022:
+        if file.st_mode & 0o022:
+            mode = file.st_mode & 0o777
             raise LocalError(f"{path}: mode {mode:04o} lets others write it: run chmod 600 on it")
         if self._connection is None:
             # Uses are under the lock, in whichever thread.
@@ -101,22 +113,25 @@ class Database:
             self._closing = weakref.finalize(self, connection.close)
             if self._alone:
                 connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            connection.execute(f"PRAGMA page_size = {kind.page_bytes}")
             connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
             connection.execute("PRAGMA secure_delete = ON")
             _check(connection, path, kind)
         return self._connection
 
     def _status(self) -> os.stat_result:
-        """Return the status of the file, which is created if there is none; raise OSError."""
+        """Return the `stat` of the database file, created if it does not exist; raise OSError."""
         if self._file is not None:
-            with suppress(FileNotFoundError):
-                file = os.stat(self.path, follow_symlinks=False)
-                if os.path.samestat(file, self._file):
-                    return file
+            try:
+                file = os.lstat(self._name)
+            except FileNotFoundError:
+                file = None
+            if file is not None and os.path.samestat(file, self._file):
+                return file
             # Another file was put in its place: what this process writes must be found there.
             self._close()
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self.path, flags, 0o600)
+        descriptor = os.open(self._name, flags, 0o600)
         try:
             return os.fstat(descriptor)
         finally:
@@ -129,7 +144,7 @@ _HELD: list[threading.Lock] = []
 
 
 def _close_all() -> None:
-    """Close all databases before a fork, and keep them closed until it is done.
+    """Close the connections of all databases before this process forks, and hold their locks meanwhile.
 
     A child that ends would close its copies of the connections: it would remove the journal of this process,
     or undo its transaction.
@@ -142,7 +157,7 @@ def _close_all() -> None:
 
 
 def _release_all() -> None:
-    """Let databases be used again, after a fork."""
+    """Release the locks of all databases after a fork, so that they can be used again."""
     while _HELD:
         _HELD.pop().release()
     _ALL_LOCK.release()
@@ -152,7 +167,7 @@ os.register_at_fork(before=_close_all, after_in_parent=_release_all, after_in_ch
 
 
 def _check(connection: sqlite3.Connection, path: Path, kind: Kind) -> None:
-    """Create the tables of a new file; raise LocalError for another database or version."""
+    """Create the tables in a new SQLite file; raise LocalError if it is of another kind or version."""
     [(result,)] = connection.execute("PRAGMA application_id").fetchall()
     if result == kind.application_id:
         # SQLite's 0 means 1.

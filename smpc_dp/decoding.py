@@ -25,7 +25,7 @@ _used: set[Any] = set()
 
 
 def _use(kind: Any) -> None:
-    """Let msgspec read the fields of `kind`, and of every struct in it, once."""
+    """Build msgspec's decoder of a type once, under a lock: threads must not build it at one time."""
     if kind in _used:
         return
     with _lock:
@@ -34,25 +34,25 @@ def _use(kind: Any) -> None:
 
 
 def decode_msgpack(content: Buffer, kind: type[T], dec_hook: Callable[[type, Any], Any] | None = None) -> T:
-    """Decode a `kind` from MessagePack; raise msgspec.DecodeError otherwise."""
+    """Decode MessagePack bytes to a value of type `kind`; raise msgspec.DecodeError if they are not valid."""
     _use(kind)
     return msgspec.msgpack.decode(content, type=kind, strict=True, dec_hook=dec_hook)
 
 
 def decode_json(content: bytes | str, kind: type[T], dec_hook: Callable[[type, Any], Any] | None = None) -> T:
-    """Decode a `kind` from JSON; raise msgspec.DecodeError, or RecursionError, otherwise."""
+    """Decode JSON to a value of type `kind`; raise msgspec.DecodeError or RecursionError if invalid."""
     _use(kind)
     return msgspec.json.decode(content, type=kind, strict=True, dec_hook=dec_hook)
 
 
 def convert(value: object, kind: Any) -> Any:
-    """Convert built-in values to a type; raise msgspec.ValidationError otherwise."""
+    """Convert dicts, lists and other built-in values to a type; raise msgspec.ValidationError on mismatch."""
     _use(kind)
     return msgspec.convert(value, kind, strict=True)
 
 
 def parse_object(content: bytes) -> dict[str, object]:
-    """Parse a JSON object in UTF-8 in which no object has a key twice; raise ValueError or RecursionError.
+    """Parse UTF-8 as one JSON object; raise ValueError, also for duplicate keys, or RecursionError.
 
     msgspec takes the last of two values with one key. Numbers are finite.
     """
@@ -65,6 +65,7 @@ def parse_object(content: bytes) -> dict[str, object]:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return the pairs of a JSON object as a dict; raise ValueError for a duplicate key."""
     table = dict(pairs)
     if len(table) < len(pairs):
         raise ValueError("an object has a key twice")
@@ -72,6 +73,7 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _finite(text: str) -> float:
+    """Parse a JSON number as a finite float; raise ValueError for one too large."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text} is no number that a float has")
@@ -79,11 +81,12 @@ def _finite(text: str) -> float:
 
 
 def _no_number(text: str) -> None:
+    """Raise ValueError: called when a JSON text has NaN or Infinity, which are refused."""
     raise ValueError(f"{text} is no number")
 
 
 def from_base64(text: str) -> bytes | None:
-    """Decode base64; None for text that is not its one encoding."""
+    """Decode canonical base64; return None for a text that is no canonical encoding."""
     try:
         content = b64decode(text, validate=True)
     except (binascii.Error, ValueError):

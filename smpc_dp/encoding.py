@@ -40,7 +40,7 @@ LEAST_STEP, LARGEST_STEP = 2.0**-1000, 2.0**960
 
 
 class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Encoding of the vectors of one session as integers; made by `Encoding.plan`.
+    """Fixed-point encoding of a session's vectors as integers modulo a power of two, for secure sums.
 
     `lower` and `upper` are the widest bounds of any coordinate; `box` has those of each, where given.
     """
@@ -70,7 +70,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         max_weight: int = 0,
         l2_bound: float | None = None,
     ) -> Encoding:
-        """Derive step and modulus of an encoding.
+        """Return the encoding for these bounds: step and modulus fit the sum of all parties' vectors.
 
         Args:
             length: coordinates a vector, 1 to 2^26.
@@ -143,27 +143,27 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def bounds_of_each(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The `bounds`, one-dimensional: of each coordinate, or one pair of all."""
+        """Lower and upper bounds as 1-d arrays, of length 1 if all coordinates have one pair of bounds."""
         low, high = self.bounds
         return np.atleast_1d(low), np.atleast_1d(high)
 
     @property
     def sides(self) -> tuple[list[int], list[int]]:
-        """Least and greatest integer of each coordinate; one number each if all are alike."""
+        """Least and greatest encoded integer of each coordinate; lists of length 1 if all are alike."""
         box, bits = self.box or ((self.lower,), (self.upper,)), self.fractional_bits
         lows, highs = ([on_grid(bound, bits) - self.lowest for bound in side] for side in box)
         return lows, highs
 
     @property
     def widths(self) -> list[int]:
-        """Largest distance of two vectors in each coordinate, in steps; one number if all are alike."""
+        """Width of each coordinate's range, in grid steps; of length 1 if all coordinates are alike."""
         if self.l2_bound is not None:
             return [2 * math.isqrt(ball.squared_limit(self.l2_bound, self.fractional_bits))]
         return [high - low for low, high in zip(*self.sides, strict=True)]
 
     @property
     def diameter(self) -> float:
-        """L2 distance of the two farthest vectors on the grid, in steps, rounded up."""
+        """Largest L2 distance between two permitted vectors, in grid steps, rounded up."""
         widths = self.widths
         square = sum(width * width for width in widths) * (self.length // len(widths))
         if self.l2_bound is not None:
@@ -172,11 +172,11 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """What is computed of vectors with this encoding."""
+        """Names of the operations that this encoding supports: sum and average."""
         return ("sum", "average")
 
     def average_error(self, error: float) -> tuple[float, float, str]:
-        """Return the standard error of an average, its range, and what they are stated for.
+        """Return the standard error of an average, its coordinates' range, and an assumption (here "": none).
 
         `error`: of the noise in the sum over the number of vectors, in the caller's unit.
         """
@@ -184,37 +184,37 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def step(self) -> float:
-        """Distance of neighbouring values: 2^-fractional_bits."""
+        """Distance of neighbouring grid points in the caller's unit: 2^-fractional_bits."""
         return math.ldexp(1.0, -self.fractional_bits)
 
     @property
     def ring_length(self) -> int:
-        """Number of ring elements of a vector: one more than `length` with weights."""
+        """Number of ring elements of an encoded vector: `length`, and one more if vectors have weights."""
         return self.length + (1 if self.max_weight else 0)
 
     @property
     def dtype(self) -> type[np.uint32] | type[np.uint64]:
-        """Unsigned integer type in which ring elements are computed."""
+        """NumPy type in which encoded elements are added: uint32 or uint64."""
         return np.uint32 if self.element_bytes <= 4 else np.uint64
 
     def zeros(self) -> RingVector:
-        """Return the sum of no vectors, shape (ring_length,)."""
+        """Return a new ring vector of zeros, from which a sum of encoded vectors starts."""
         return np.zeros(self.ring_length, dtype=self.dtype)
 
     @property
     def modulus_bits(self) -> int:
-        """Binary logarithm of the modulus of sums."""
+        """Binary logarithm of the modulus of encoded elements."""
         return 8 * self.element_bytes
 
     @property
     def coordinates(self) -> Encoding:
-        """The encoding of coordinates, to which `weigh` adds the weight."""
+        """Encoding of the coordinates alone, to which a weight may be added later; here this encoding."""
         return self
 
     def encode(
         self, vector: ArrayLike, *, party: str, weight: float | None = None, clip: bool = False
     ) -> tuple[RingVector, int]:
-        """Encode one party's vector, shape (ring_length,); return it and the number of clipped values.
+        """Encode one party's vector for a secure sum; return it and the number of clipped values.
 
         A value up to half a step beyond a bound is put on it: rounding to the grid moves others as far.
 
@@ -233,13 +233,13 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.weigh(ring_vector, weight, party), clipped
 
     def write(self, values: NDArray[Any], elements: RingVector, sides: Any, own: Map | None = None) -> Faults:
-        """Encode coordinates with these bounds; return what is wrong. See `fixed_point.encode_reals`."""
+        """Encode coordinates into `elements`; return how many were out of bounds, and where the first is."""
         if self.integer:
             return fixed_point.encode_integers(values, elements, sides, self.lowest)
         return fixed_point.encode_reals(values, elements, sides, self.fractional_bits, self.lowest, own)
 
     def clipped_of(self, faults: Faults, party: str, *, clip: bool) -> int:
-        """Return the number of clipped coordinates; raise PrivacyError for a wrong one."""
+        """Return how many values were clipped; PrivacyError for infinite ones, or any without `clip`."""
         if (index := faults.infinite) is not None:
             raise PrivacyError(f"{party}: vector[{index}] must be finite")
         if (index := faults.first) is not None and not clip:
@@ -253,7 +253,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return faults.outside
 
     def weigh(self, ring_vector: RingVector, weight: float | None, party: str) -> RingVector:
-        """Return a vector of `coordinates` with its weight, in place; raise an error for a wrong weight."""
+        """Multiply an encoded vector by the party's weight in place; raise an error for a bad weight."""
         if self.max_weight:
             scale = self._checked_weight(weight, party)
             ring_vector[:-1] *= self.dtype(scale)
@@ -265,7 +265,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return ring_vector
 
     def _write_in_ball(self, values: NDArray[Any], elements: RingVector, party: str, clip: bool) -> int:
-        """Encode a vector within a norm bound; return how many values were changed to be within it."""
+        """Encode a vector, scaled to the L2 norm bound if `clip`; return how many values this changed."""
         values = values.astype(np.int64 if self.integer else np.float64)
         if not np.isfinite(values).all():
             self.clipped_of(Faults(int(np.isfinite(values).argmin())), party, clip=clip)
@@ -276,7 +276,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return 0 if inside else int(np.count_nonzero(values))
 
     def _checked(self, vector: ArrayLike, party: str) -> NDArray[Any]:
-        """Return the vector as an array; raise ConfigError or PrivacyError for a wrong one."""
+        """Return a party's vector as an array; raise ConfigError or PrivacyError if it is invalid."""
         array = vector_of(vector, "vector", party)
         if array.shape != (self.length,):
             raise ConfigError.at(
@@ -307,7 +307,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return array
 
     def _checked_weight(self, weight: float | None, party: str) -> int:
-        """Return the weight as an integer; raise PrivacyError or ConfigError for a wrong one."""
+        """Return the party's weight as an integer; raise ConfigError or PrivacyError."""
         if weight is None:
             raise ConfigError.at(
                 "weight", f"{party}: needed, an integer in [0, {self.max_weight}]", ConfigCheck.RANGE
@@ -320,17 +320,17 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return int(weight)
 
     def pack(self, ring_vector: RingVector) -> bytes:
-        """Return ring elements modulo 2^modulus_bits, little-endian, `element_bytes` each."""
+        """Return ring elements as bytes for a message: little-endian, `element_bytes` each."""
         return self.packed(ring_vector).tobytes()
 
     def packed(self, ring_vector: RingVector) -> memoryview:
-        """Return what `pack` does; where elements have the bytes of `dtype`, in their memory."""
+        """Return ring elements as little-endian bytes, without a copy where their memory has this form."""
         alike = self.element_bytes == ring_vector.dtype.itemsize and sys.byteorder == "little"
         elements = ring_vector if alike else ring_vector.copy()
         return elements.view(np.uint8)[: self.pack_overwriting(elements)].data
 
     def pack_overwriting(self, ring_vector: RingVector) -> int:
-        """Write what `pack` does over the ring elements, which are lost; return its bytes."""
+        """Write ring elements as message bytes over their own memory; return the number of bytes."""
         size, width = ring_vector.dtype.itemsize, self.element_bytes
         if sys.byteorder == "big":
             ring_vector.byteswap(inplace=True)
@@ -341,7 +341,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return len(ring_vector) * width
 
     def unpack(self, packed: bytes | memoryview) -> RingVector:
-        """Decode ring elements that `pack` encoded; raise ValueError for a wrong length.
+        """Decode the bytes of a message to ring elements; raise ValueError for a wrong length.
 
         Where elements have the bytes of `dtype` these are those of `packed`, and read-only.
         """
@@ -354,23 +354,23 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return ring_vector
 
     def add_packed(self, total: RingVector, packed: bytes | memoryview) -> None:
-        """Add ring elements that `pack` encoded to a total, in place; raise ValueError for a wrong length."""
+        """Add a message's packed ring elements to a total in place; raise ValueError for a wrong length."""
         self.check_packed(packed)
         fixed_point.add_packed(total, packed, self.element_bytes)
 
     def check_packed(self, packed: bytes | memoryview) -> None:
-        """Raise ValueError for another length than `pack` returns."""
+        """Raise ValueError unless packed ring elements have the length of one encoded vector."""
         size = memoryview(packed).nbytes
         if size != self.ring_length * self.element_bytes:
             raise ValueError(f"{size} bytes where {self.ring_length * self.element_bytes} are due")
 
     def decode(self, ring_vector: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
-        """Return the sum on the integer grid, shape (length,), and the sum of weights; see `decoded`."""
+        """Decode a sum of encoded vectors: return its integers on the grid, and the sum of the weights."""
         total, weight = self.decoded(ring_vector, contributors)
         return total.values, weight
 
     def decoded(self, ring_vector: RingVector, contributors: int) -> tuple[GridTotal, int]:
-        """Return the sum on the integer grid, to be read later, and the sum of weights.
+        """Return the sum of encoded vectors as grid integers, decoded when read, and the sum of weights.
 
         `ring_vector` is the sum of `contributors` encoded vectors modulo 2^modulus_bits, and must not change
         any more. Without weights the second value is `contributors`.
@@ -391,7 +391,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     def _is_possible(self, total: GridTotal, weight: int) -> bool:
-        """Return whether vectors of this weight can have this sum on the grid."""
+        """Tell whether vectors within the bounds, of this total weight, can have this sum."""
         # No product is beyond 63 bits, since the weight is at most that of all parties.
         least, most = (self._rounded(side) * np.int64(weight) for side in self.bounds_of_each)
         for part in slices_of(self.length):
@@ -404,30 +404,30 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return ball.fits(total.values, weight * weight * limit)
 
     def _rounded(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """Return values within the bounds as integers of the grid."""
+        """Round values within the bounds to integers of the grid."""
         scaled = values if self.integer else np.rint(np.ldexp(values, self.fractional_bits))
         return scaled.astype(np.int64)
 
     def real(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return grid values as float64 in the caller's unit, correctly rounded."""
+        """Convert grid integers to float64 in the caller's unit, correctly rounded."""
         return np.ldexp(grid.astype(np.float64), -self.fractional_bits)
 
     def average(self, grid: NDArray[np.int64], weight: int, *, noisy: bool) -> NDArray[np.float64]:
-        """Return grid / weight in the caller's unit, each coordinate correctly rounded; weight > 0.
+        """Return a sum on the grid divided by `weight` (> 0), in the caller's unit, correctly rounded.
 
         Bounds are rounded to the grid: without noise an average beyond them is put on them.
         """
         return self.averages(GridTotal.of(grid), weight, noisy=noisy)[:]
 
     def averages(self, total: GridTotal, weight: int, *, noisy: bool) -> Averages | NDArray[np.float64]:
-        """Return the averages of a sum, to be read in parts; see `average`."""
+        """Return a grid sum divided by `weight`: as an array, or as averages computed when they are read."""
         if weight <= 0:
             raise PrivacyError("the weights of the survivors sum to zero: there is no average")
         low, high = map(np.atleast_1d, self.real_bounds)
         return Averages(total, weight, self.fractional_bits, None if noisy else (low, high))
 
     def put_within(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return vectors, their coordinates last, with each value beyond a bound put on it."""
+        """Return vectors with each coordinate clipped to its bounds; coordinates are the last axis."""
         return np.clip(values, *self.real_bounds)
 
 
@@ -442,7 +442,7 @@ def encoding_issues(
     max_weight: object = 0,
     l2_bound: object = None,
 ) -> list[ConfigIssue]:
-    """Return every fault of an encoding's parameters, as in `Encoding.plan`.
+    """Return every fault of an encoding's parameters, for a configuration error; empty if all are valid.
 
     A parameter that is None is unknown: neither it nor what depends on it is checked. `integer` is the kind.
     """
@@ -479,7 +479,7 @@ def encoding_issues(
     if len(bounds) < 2 or {*map(len, bounds)} - {1, widest or 1}:
         return issues
     lowers, uppers = (side * (widest // len(side)) for side in bounds)
-    if (unordered := _order_issue(lowers, uppers, integer=integer)) is not None:
+    if (unordered := _empty_bounds_issue(lowers, uppers, integer=integer)) is not None:
         issues.append(unordered)
     elif integer or step is not None:
         bits = 0 if step is None else fractional_bits_of(step)
@@ -494,7 +494,7 @@ def encoding_issues(
 
 
 def _check_ball(lower: object, upper: object, l2_bound: object) -> tuple[float | None, list[ConfigIssue]]:
-    """Return the bound on a vector's norm, None if it is wrong, and the faults."""
+    """Return the valid bound on the L2 norm of a vector (None if it is wrong), and the faults found."""
     issues = [
         ConfigIssue(name, "is not for vectors with an l2_bound", ConfigCheck.CONFLICT)
         for name, bound in (("lower", lower), ("upper", upper))
@@ -518,7 +518,7 @@ def _check_ball(lower: object, upper: object, l2_bound: object) -> tuple[float |
 def _check_sides(
     lower: object, upper: object, length: object, *, integer: bool
 ) -> tuple[list[tuple[float | int, ...]], list[ConfigIssue]]:
-    """Return the given and valid bounds, the lower first, and the faults of the others."""
+    """Return those of the lower and upper bounds that are valid, and the faults of the others."""
     bounds: list[tuple[float | int, ...]] = []
     issues = Issues()
     for name, bound in (("lower", lower), ("upper", upper)):
@@ -538,10 +538,10 @@ def _check_sides(
     return bounds, issues
 
 
-def _order_issue(
+def _empty_bounds_issue(
     lowers: Sequence[float | int], uppers: Sequence[float | int], *, integer: bool
 ) -> ConfigIssue | None:
-    """Return the fault of a coordinate whose bounds have no value between them, else None."""
+    """Return the fault of the first coordinate with no value between its bounds; None if all have one."""
     if wrong := [(low, high) for low, high in zip(lowers, uppers, strict=True) if not low < high]:
         return ConfigIssue(
             "lower", f"must be below upper = {shown(wrong[0][1])}, is {shown(wrong[0][0])}", ConfigCheck.RANGE
@@ -560,14 +560,14 @@ def _order_issue(
 
 
 def _is_narrow(lowers: Sequence[float | int], uppers: Sequence[float | int], bits: int) -> bool:
-    """Tell whether both bounds of some coordinate round to the same grid point."""
+    """Tell whether the two bounds of some coordinate round to one grid point, so that it has no range."""
     return any(on_grid(low, bits) == on_grid(high, bits) for low, high in zip(lowers, uppers, strict=True))
 
 
 def _overflow_issues(
     lowest: int, highest: int, parties: int, max_weight: int, *, integer: bool
 ) -> list[ConfigIssue]:
-    """Return the faults of sums of grid values in [lowest, highest] that exceed 64 bits."""
+    """Return a fault if a sum of all parties' grid values in [lowest, highest] can exceed 64 bits."""
     scale = parties * max(1, max_weight)
     needed = max(
         (scale * (highest - lowest)).bit_length(),
@@ -588,17 +588,19 @@ def _overflow_issues(
 
 
 def shown(value: object) -> str:
-    """Return a value as an error message shows it: short, also an integer too long for Python to print."""
+    """Return a value as text for an error message, shortened; works for integers of any length."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     return str(value) if isinstance(value, Real) else repr(value)[:80]
 
 
 def _is_whole(value: object) -> TypeGuard[int]:
+    """Tell whether a value is an integer of any library (not a bool)."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _is_finite(value: object) -> TypeGuard[float | int]:
+    """Tell whether a value is a real number (not a bool) that a finite float can hold."""
     if not isinstance(value, Real) or isinstance(value, bool):
         return False
     try:

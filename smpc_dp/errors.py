@@ -35,11 +35,11 @@ MOST_TEXT, MOST_REASON, MOST_ERROR = 500, 2_000, 8_000
 
 
 def printable(text: str, most: int = MOST_TEXT) -> str:
-    """Return a text of another as one line of at most `most` characters, what is not printable escaped.
+    """Return untrusted text as one line of at most `most` characters, with unprintable ones escaped.
 
-    That is what a terminal obeys, what ends a line or turns the direction of reading, and lone surrogates. Of
-    a longer text the middle is left out: what quotes it ends with words of its own. A text that was returned
-    is returned unchanged.
+    Escaped is what a terminal obeys, what ends a line or turns the direction of reading, and lone surrogates.
+    Of a longer text the middle is left out: what quotes it ends with words of its own. A text that was
+    returned is returned unchanged.
     """
     # Twice as much is enough: what is escaped is longer.
     shown = text if len(text) <= 2 * most else f"{text[:most]}{text[-most:]}"
@@ -52,7 +52,7 @@ def printable(text: str, most: int = MOST_TEXT) -> str:
 
 
 class Code(StrEnum):
-    """Code of an error, all that other members are sent of it.
+    """Short codes of errors, which other members are sent in the place of an error's text.
 
     The list is closed; see protocols/channel/README.md.
     """
@@ -62,6 +62,7 @@ class Code(StrEnum):
     EVIDENCE = "evidence"
     IMPOSSIBLE = "impossible"
     TOTAL = "total"
+    EVALUATION = "evaluation-failed"
     STOPPED = "stopped"
     FAULT = "fault"
     OPERATION = "question"
@@ -79,7 +80,7 @@ class Code(StrEnum):
 
 
 class _Explained(StrEnum):
-    """Base of lists of codes whose members have a value and a meaning."""
+    """Base of string enumerations of kinds of faults, whose members also have an explanation."""
 
     meaning: str
 
@@ -91,7 +92,7 @@ class _Explained(StrEnum):
 
 
 class Check(_Explained):
-    """Check that refused a peer's message or evidence; docs/reference/errors.md has the closed list.
+    """Checks by which a peer's message or evidence can be refused: the kinds of protocol faults.
 
     `meaning` describes the failure. It is never sent: other members are sent a `Code` at most.
     """
@@ -165,6 +166,10 @@ class Check(_Explained):
         "a garbler's signed tables do not follow from its seed, as a certificate shows",
     )
     TRANSCRIPT_DIFFERS = "transcript-differs", "the two ends hash different transcripts"
+    EVALUATION_FAILED = (
+        "evaluation-failed",
+        "an evaluation secure against both sides failed; whose fault it is is not shown",
+    )
     # Results.
     OUT_OF_BOUNDS = "out-of-bounds", "a value beyond its bounds and the planned noise"
     WRONG_TOTAL = "wrong-total", "the total is not that of the published values or of the commitments"
@@ -198,7 +203,7 @@ class Check(_Explained):
 
 
 class ConfigCheck(_Explained):
-    """Kind of a configuration's or an argument's issue; docs/reference/errors.md has the closed list."""
+    """Kinds of faults of a configuration or of an argument."""
 
     MISSING = "missing", "a needed key, value, column, role or address is missing"
     UNKNOWN_KEY = "unknown-key", "no key or column has this name"
@@ -218,7 +223,7 @@ class ConfigCheck(_Explained):
 
 
 class ConfigIssue(NamedTuple):
-    """Issue of a configuration: where (a line or a key), the reason, and its kind."""
+    """One fault of a configuration: where it is (a line or key), the reason, and its kind."""
 
     where: str
     reason: str
@@ -229,7 +234,7 @@ class ConfigIssue(NamedTuple):
 
 
 class SmpcError(Exception):
-    """Root of all errors that this library raises on purpose; `code` is what other members are sent."""
+    """Base class of all errors that this library raises on purpose; `code` is what peers are sent."""
 
     code = Code.OWN
 
@@ -242,12 +247,12 @@ class SmpcError(Exception):
 
 
 def _remake(kind: type[SmpcError], text: str) -> SmpcError:
-    """Return an error with a text, and without its fields, which follow."""
+    """Return a new error of this class with only its text set; unpickling then restores its fields."""
     return kind.__new__(kind, text)
 
 
 class ConfigError(SmpcError):
-    """A session file, a parameter or an argument is wrong; `issues` lists every issue."""
+    """Error for a wrong session file, parameter or argument; `issues` lists every fault."""
 
     @overload
     def __init__(self, issues: str, check: ConfigCheck, *, code: Code = Code.OWN) -> None: ...
@@ -268,29 +273,29 @@ class ConfigError(SmpcError):
 
     @classmethod
     def at(cls, where: str, reason: str, check: ConfigCheck, *, code: Code = Code.OWN) -> Self:
-        """Return the error of one issue."""
+        """Return the ConfigError with a single issue, at the line, key or argument `where`."""
         return cls([ConfigIssue(where, reason, check)], code=code)
 
 
 class Issues(list[ConfigIssue]):
-    """Collects the issues of a configuration; `raise_issues` raises them together."""
+    """Collector of a configuration's faults, so that one ConfigError reports them together."""
 
     def add_issue(self, where: str, reason: str, check: ConfigCheck) -> None:
-        """Add an issue."""
+        """Record a fault of the configuration: its place (line or key), the reason and the kind."""
         self.append(ConfigIssue(where, reason, check))
 
     def raise_issues(self) -> None:
-        """Raise ConfigError with all issues, if there are any."""
+        """Raise one ConfigError with all collected issues; do nothing if there are none."""
         if self:
             raise ConfigError(self)
 
 
 class LocalError(SmpcError):
-    """This machine cannot do what was asked: a port in use, an unreadable key file, a full disk."""
+    """Error of this machine, not of a peer: a port in use, an unreadable key file, a full disk."""
 
 
 class PeerFault(SmpcError):
-    """`culprit` broke the protocol; `evidence` shows it (signed bytes where there are any).
+    """Error: peer `culprit` broke the protocol; `evidence` shows that (signed bytes where there are any).
 
     `check` is the check that refused. `accuser` names the party on whose word alone the culprit is blamed; it
     is empty when this member saw the fault itself.
@@ -316,7 +321,7 @@ class PeerFault(SmpcError):
 
 
 class TimeoutFault(SmpcError):
-    """The parties in `missing` did not send what `step` needs.
+    """Error: the members in `missing` did not send in time what protocol step `step` needs ("": unknown).
 
     `why` has a more precise code than `code` for some of them; `number` is the number of parties needed
     (FEW), the request that the others are at (PAST), or the one that can be joined (BEGUN).
@@ -340,11 +345,13 @@ class TimeoutFault(SmpcError):
         names = ", ".join(sorted(self.missing)[:20]) or "nobody"
         more = "" if len(self.missing) <= 20 else f" and {len(self.missing) - 20} more"
         detail = f" ({detail})" if detail else ""
-        super().__init__(f"missing in step '{self.step}': {names}{more}{detail}")
+        # What others tell of a party that came too late names no step.
+        where = f" in step '{self.step}'" if self.step else ""
+        super().__init__(f"missing{where}: {names}{more}{detail}")
 
 
 class OtherRequestError(SmpcError):
-    """Most other parties ask for another request than `party`, which is behind, or gives another label.
+    """Error: most parties are at another request than `party`, which is behind, or label it otherwise.
 
     Nothing of the value was sent. It stays a value of the request that it was given for: compute that of
     request `next`, and call again with `number=error.next`.
@@ -374,17 +381,17 @@ class OtherRequestError(SmpcError):
         )
 
     def postponed(self, following: int) -> OtherRequestError:
-        """Return the error of a call that can first join request `following`."""
+        """Return an error like this that says that the call can first join request number `following`."""
         return OtherRequestError(self.party, self.number, self.label, self.asked, self.asked_label, following)
 
 
 def _request_text(number: int, label: str) -> str:
-    """Return a request in words."""
+    """Return words for an error message that name a request by its number and label."""
     return f"request {number} {label!r}" if label else f"request {number}"
 
 
 class PrivacyError(SmpcError):
-    """A value is outside its declared bounds, or a release is not permitted."""
+    """Error: a value is outside its declared bounds, or privacy rules do not permit a release."""
 
     def __init__(self, reason: str, *, code: Code = Code.OWN) -> None:
         self.code = code
@@ -392,7 +399,7 @@ class PrivacyError(SmpcError):
 
 
 class VerificationError(SmpcError):
-    """Evidence does not show what it claims; `check` is the check that refused."""
+    """Error: evidence, such as a signature or log, does not show what it claims; `check` says which check."""
 
     code = Code.EVIDENCE
 
@@ -402,12 +409,12 @@ class VerificationError(SmpcError):
 
 
 def evidenced(errors: Iterable[SmpcError]) -> PeerFault | None:
-    """Return the first fault with evidence, None if there is none: the cause of an error that names many."""
+    """Return the first error that is a PeerFault with evidence, as the cause of a joint error; or None."""
     return next((error for error in errors if isinstance(error, PeerFault) and error.evidence), None)
 
 
 def without_frames(error: E) -> E:
-    """Return the error, which may be stored: it and its causes refer to no message in a traceback's frame."""
+    """Clear the tracebacks of an error and its causes in place, so that it keeps no data alive; return it."""
     each: BaseException | None = error
     while each is not None:
         each.__traceback__ = each.__context__ = None
@@ -416,12 +423,12 @@ def without_frames(error: E) -> E:
 
 
 def check_of(error: Exception, other: Check) -> Check:
-    """Return the check of a PeerFault or a VerificationError, and `other` for an error that has none."""
+    """Return the check named by a PeerFault or a VerificationError; `other` for an error that names none."""
     return error.check if isinstance(error, PeerFault | VerificationError) else other
 
 
 def certificate_of(error: BaseException | None) -> bytes | None:
-    """Return the certificate of a conviction; None for an error that convicts nobody."""
+    """Return the certificate that convicts a peer from an error's evidence; None if it convicts nobody."""
     if isinstance(error, PeerFault) and error.check == Check.CONVICTED:
         return error.evidence.get("certificate")
     return None

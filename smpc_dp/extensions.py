@@ -31,7 +31,7 @@ MAX_ORIGIN = 40
 
 
 class Group(StrEnum):
-    """Entry-point groups of extensions."""
+    """Names of the entry-point groups in which other packages register commands, learners and more."""
 
     COMMANDS = "smpc_dp.commands"
     LEARNERS = "smpc_dp.learners"
@@ -41,13 +41,13 @@ class Group(StrEnum):
 
     @property
     def kind(self) -> str:
-        """Singular noun for an entry of the group: "learner", "kernel"."""
+        """Singular noun for what this group registers, for messages: "learner", "kernel"."""
         return self.value.rpartition(".")[2].removesuffix("s")
 
 
 @dataclass(frozen=True)
 class Extension:
-    """Object that another package registers.
+    """Object that another installed package has registered by an entry point, with its title and origin.
 
     Attributes:
         title: for errors: "the kernel 'near' of my-package".
@@ -60,12 +60,12 @@ class Extension:
     origin: str
 
     def unfit(self, why: str) -> LocalError:
-        """Return the error of an extension that does not fit its group."""
+        """Return the LocalError for a registered object that lacks what its group requires."""
         return LocalError(f"{self.title} {why}")
 
 
 def imported(module: str) -> Any:
-    """Import a module of this package; None for a capability that is absent, or builds on an absent one."""
+    """Import a module of this package; return None if it belongs to a capability that is not installed."""
     try:
         result = import_module(module)
         # A folder that is left without modules is a namespace package, which has a path and no file.
@@ -79,7 +79,7 @@ def imported(module: str) -> Any:
 
 
 def registered(group: Group) -> list[EntryPoint]:
-    """Return the entry points of a group, sorted by name, without loading them."""
+    """Return the entry points that installed packages have in a group, sorted by name, not loaded."""
     # Not at the top: most processes use no extension.
     from importlib.metadata import entry_points
 
@@ -88,7 +88,7 @@ def registered(group: Group) -> list[EntryPoint]:
 
 @functools.lru_cache(maxsize=64)
 def find(group: Group, name: str) -> Extension | None:
-    """Load the extension that is registered under a name; None if there is none.
+    """Load the extension that another package has registered under a name; None if there is none.
 
     Raises LocalError that names entry point and package if it cannot be loaded, or several register the name.
     """
@@ -105,9 +105,9 @@ def find(group: Group, name: str) -> Extension | None:
 
 
 def load(group: Group, entry: EntryPoint) -> Any:
-    """Load the object that an entry point names.
+    """Load and return the object that an entry point of another package names.
 
-    Raises LocalError that names it and its package.
+    Raises LocalError, which names it and its package, if that fails.
     """
     try:
         return entry.load()
@@ -118,7 +118,7 @@ def load(group: Group, entry: EntryPoint) -> Any:
 
 
 def called(function: Callable[..., T], *arguments: Any) -> T:
-    """Return what a function of another package returns for these arguments.
+    """Call a function of another package, and return its result.
 
     Raises ConfigError as the function does, and LocalError with the type alone of whatever else it raises:
     others may be sent the text.
@@ -132,17 +132,17 @@ def called(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def describe_others(group: Group) -> str:
-    """Return, for an error that lists known names, the names of other packages and how they register."""
+    """Return the end of an error message: names registered by other packages, and how to register one."""
     names = ", ".join(entry.name for entry in registered(group))
     listed = f"; of other packages: {names}" if names else ""
     return f"{listed}; other packages register theirs in the entry-point group '{group}'"
 
 
 def _title(group: Group, entry: EntryPoint) -> str:
-    """Return an entry point's title for errors."""
+    """Return words for an error message that name an entry point: its kind, name and package."""
     return f"the {group.kind} '{entry.name}' of {_package(entry)}"
 
 
 def _package(entry: EntryPoint) -> str:
-    """Return the package of an entry point, for errors."""
+    """Return the name of the package that declares an entry point, for errors."""
     return "another package" if entry.dist is None else entry.dist.name

@@ -50,17 +50,17 @@ class Spool:
         self.close()
 
     def add(self, content: bytes) -> None:
-        """Append `content`."""
+        """Append bytes to this temporary store."""
         with self._lock:
             self._write(self.length, content)
 
     def write(self, offset: int, content: bytes) -> None:
-        """Write at byte `offset`; bytes before it that were never written read as zeros."""
+        """Write bytes at byte `offset` of this store; earlier bytes never written read as zeros."""
         with self._lock:
             self._write(offset, content)
 
     def _write(self, offset: int, content: bytes) -> None:
-        """Write `content` at `offset`; the caller holds the lock."""
+        """Write bytes at `offset` without taking the lock, which the caller holds."""
         end = offset + len(content)
         try:
             if end > SPOOL_MEMORY:
@@ -82,20 +82,20 @@ class Spool:
             raise self._failed(error) from None
 
     def blocks(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yield the bytes from `start` to before `end`, in blocks."""
+        """Yield the stored bytes from `start` to before `end` (or to the end), in blocks."""
         end = self.length if end is None else min(end, self.length)
         for offset in range(start, end, SPOOL_BLOCK):
             yield self.read(offset, min(SPOOL_BLOCK, end - offset))
 
     def _failed(self, error: OSError) -> LocalError:
-        """Return the LocalError for an error of the disk."""
+        """Return the LocalError that reports an OSError of the disk."""
         return LocalError(
             f"cannot put {self._name} aside ({error.strerror}): is there room in {tempfile.gettempdir()}?"
         )
 
 
 class Records:
-    """Array of records of `size` bytes in a spool: records never written are zeros."""
+    """Array of byte records of fixed size in a temporary store; records never written are zeros."""
 
     def __init__(self, name: str, size: int) -> None:
         self._spool, self._size = Spool(name), size
@@ -110,12 +110,13 @@ class Records:
 
 
 def log_opening(path: str | os.PathLike[str], name: str) -> None:
-    """Log the opening of a file: its name without the folder, and `name`, its kind ("the graph")."""
-    _LOG.debug("opens %s, %s", name, os.path.basename(path))
+    """Write to the program's log that a file is opened: its name without folder, and kind `name`."""
+    if _LOG.isEnabledFor(logging.DEBUG):
+        _LOG.debug("opens %s, %s", name, os.path.basename(path))
 
 
 def read_bounded(path: str | os.PathLike[str], name: str, most: int, *, regular: bool = False) -> bytes:
-    """Return the content of a file of at most `most` bytes; `name` names it in errors ("the graph").
+    """Return the content of a file, which has at most `most` bytes.
 
     A device or a pipe that never ends is read no further; with `regular` any that is no regular file is
     refused, without waiting for it. Raises LocalError when the file cannot be read or is longer.
@@ -134,12 +135,12 @@ def read_bounded(path: str | os.PathLike[str], name: str, most: int, *, regular:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file; a named pipe without a writer does not block."""
+    """Open a file and return its descriptor; do not block on a named pipe without a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_private(path: Path, name: str, kind: str, most: int, *, alone: bool = False) -> bytes:
-    """Return the content of a regular file that nobody else can read or write.
+    """Return the content of a private file; raise LocalError if other users have any right to it.
 
     `name` ("the identity") and `kind` ("an identity file") name it in errors. `alone`: also refuse a symbolic
     link, and a file with a second name. Raises LocalError, also for more than `most` bytes.
@@ -196,7 +197,7 @@ def read_npy(file: BinaryIO) -> NDArray[Any]:
 
 @contextmanager
 def lock_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Keep other processes that do the same from a folder; wait for them. Raises OSError."""
+    """Hold an exclusive lock on a folder in the block; wait for other processes. Raises OSError."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX)
@@ -206,7 +207,7 @@ def lock_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def write_file(path: str | os.PathLike[str], content: bytes, name: str) -> None:
-    """Write a file, over an existing one; raise LocalError naming `name` on failure."""
+    """Write a file, replacing what it held; raise LocalError, naming the kind of file `name`, on failure."""
     try:
         Path(path).write_bytes(content)
     except OSError as error:
@@ -221,7 +222,7 @@ def replace_file(
     beside: Path | None = None,
     new: bool = False,
 ) -> None:
-    """Write a file as a whole or not at all: `write` fills a temporary file, which then replaces it.
+    """Write a file atomically: `write` fills a temporary file, which then replaces the file at `path`.
 
     `mode`: the most permissive mode of the file. `beside`: path of the temporary file, if no other process
     writes there at the same time; remains of a crash are removed. `new`: FileExistsError is raised for an

@@ -27,7 +27,7 @@ EXACT_FLOAT = 1 << 53
 
 
 class Map(NamedTuple):
-    """Map of values within bounds of their own onto the bounds of a session; the middles are mapped.
+    """Affine map of values from their own bounds to those of a session, interval middle to middle.
 
     `slack` is how far beyond its own bounds a value may be; `scale` the quotient of the widths.
     """
@@ -43,7 +43,7 @@ class Map(NamedTuple):
 
 
 class Faults(NamedTuple):
-    """Wrong values among those that were encoded: how many, and the index of the first one in C order.
+    """Result of encoding a vector: how many values were wrong, and the index of the first one.
 
     `infinite` is the first that is not finite. `outside_own` counts those beyond the bounds of a `Map`,
     `outside` those beyond the bounds of their coordinates.
@@ -56,7 +56,7 @@ class Faults(NamedTuple):
     first: int | None = None
 
     def followed_by(self, other: Faults, start: int) -> Faults:
-        """Return the faults of these values and of those that begin at `start`."""
+        """Return these faults combined with those of the vector's next part, which begins at `start`."""
 
         def first(one: int | None, two: int | None) -> int | None:
             return one if one is not None or two is None else start + two
@@ -71,7 +71,7 @@ class Faults(NamedTuple):
 
 
 def blocks_of(values: NDArray[Any], dtype: DTypeLike) -> Iterator[NDArray[Any]]:
-    """Yield the values of an array of any shape and layout in C order, one-dimensional, as a native dtype."""
+    """Yield an array's values in C order as one-dimensional blocks of a native dtype, to limit memory."""
     options: Any = ["readonly", "contig", "nbo", "aligned"]
     iterator = np.nditer(
         values,
@@ -86,12 +86,12 @@ def blocks_of(values: NDArray[Any], dtype: DTypeLike) -> Iterator[NDArray[Any]]:
 
 
 def slices_of(length: int) -> Iterator[slice]:
-    """Yield the slices of the blocks of a vector."""
+    """Return an iterator of slices that cut a vector of this length into blocks."""
     return (slice(start, min(start + BLOCK, length)) for start in range(0, length, BLOCK))
 
 
 def sides_in(sides: tuple[NDArray[Any], NDArray[Any]], part: slice) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the bounds of some coordinates; the same where all coordinates have one pair."""
+    """Return the lower and upper bounds of the coordinates in a slice; unchanged if all share one pair."""
     return sides if len(sides[0]) == 1 else (sides[0][part], sides[1][part])
 
 
@@ -124,7 +124,7 @@ def encode_reals(
 def encode_integers(
     values: NDArray[Any], elements: Elements, sides: tuple[NDArray[Any], NDArray[Any]], lowest: int
 ) -> Faults:
-    """Write integers within 64 bits, minus `lowest`, to `elements`; those beyond a bound are put on it."""
+    """Clip integers to their bounds, subtract `lowest`, and write the results to `elements`."""
     faults, start = Faults(), 0
     for block in blocks_of(values, np.int64):
         part = slice(start, start + len(block))
@@ -139,7 +139,7 @@ def encode_integers(
 
 
 def add_packed(elements: Elements, packed: bytes | memoryview, width: int) -> None:
-    """Add integers of `width` bytes each, little-endian, to `elements`, in place and modulo their range.
+    """Add little-endian integers of `width` bytes to `elements`, in place, modulo their word size.
 
     Raises ValueError for another number of bytes.
     """
@@ -147,7 +147,7 @@ def add_packed(elements: Elements, packed: bytes | memoryview, width: int) -> No
 
 
 class GridTotal(ComputedValue):
-    """A sum on the integer grid, int64, which is decoded where it is read.
+    """Sum of encoded vectors as int64 grid values, decoded from ring elements only when read.
 
     An element of the ring counts modulo 2^bits, and `offset` is added to it. The elements must not change.
     """
@@ -160,7 +160,7 @@ class GridTotal(ComputedValue):
 
     @classmethod
     def of(cls, values: NDArray[np.int64]) -> GridTotal:
-        """Return a sum that is decoded."""
+        """Return a GridTotal of grid values that are decoded already."""
         total = cls(np.ascontiguousarray(values, np.int64).view(np.uint64))
         total._values = values
         return total
@@ -178,7 +178,7 @@ class GridTotal(ComputedValue):
 
     @property
     def values(self) -> NDArray[np.int64]:
-        """The whole sum, shape (length,); it stays in memory."""
+        """The whole decoded sum, shape (length,); kept in memory after the first access."""
         if self._values is None:
             self._values = np.empty(len(self), np.int64)
             for part in slices_of(len(self)):
@@ -186,13 +186,13 @@ class GridTotal(ComputedValue):
         return self._values
 
     def compute(self) -> NDArray[np.int64]:
-        """Return the whole sum; see `ComputedValue`."""
+        """Return the whole decoded sum as an array of int64."""
         return self.values
 
     def divided(
         self, part: slice, weight: int, fractional_bits: int, sides: Sides | None
     ) -> NDArray[np.float64]:
-        """Return coordinates over `weight`, times 2^-fractional_bits and within bounds if they are given.
+        """Return a slice of the sum divided by weight * 2^fractional_bits, clipped to `sides` if given.
 
         Each is correctly rounded.
         """
@@ -213,7 +213,7 @@ class GridTotal(ComputedValue):
 
 
 class Averages:
-    """Averages of a sum on the grid, float64, which are computed where they are read."""
+    """Averages from a sum on the grid as float64, computed slice by slice when they are read."""
 
     __slots__ = ("_fractional_bits", "_sides", "_total", "_weight")
 

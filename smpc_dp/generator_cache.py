@@ -29,7 +29,7 @@ ABANDONED = 600.0
 
 
 def default_folder() -> Path | None:
-    """Return smpc-dp in the user's folder of caches [XDG Base Directory Specification, 0.8].
+    """Return the folder for cached files of smpc-dp in the user's cache folder (XDG).
 
     None if neither XDG_CACHE_HOME nor a home of the user is known.
     """
@@ -43,12 +43,12 @@ def default_folder() -> Path | None:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting: in its place may be a pipe, whose writer never comes."""
+    """Open a file and return its descriptor; do not block on a named pipe without a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 class GeneratorCache:
-    """Generators in memory, and their files in a folder. Threads may share one."""
+    """Cache of elliptic-curve generators for commitments: in memory, and as files in a folder."""
 
     def __init__(self, folder: Path | None = None, generators: Generators | None = None) -> None:
         """Use `folder`, or `default_folder`: it is made when the first block is stored. Load `generators`."""
@@ -58,7 +58,7 @@ class GeneratorCache:
         self._stores = True
 
     def load(self, length: int, threads: int = 1) -> Generators:
-        """Return generators for vectors of `length` elements; make and store the blocks that have no file.
+        """Return generators for vectors of `length` elements; make and store missing blocks of them.
 
         The object is the same one every time, and grows. A folder that cannot be used is logged once; the
         generators are then in memory only. Raises ValueError for a length that is not between 1 and
@@ -67,7 +67,7 @@ class GeneratorCache:
         return self._generators.extended(length, threads, self._append)
 
     def _append(self, threads: int) -> None:
-        """Append the next block: from its file, or else made and stored."""
+        """Append the next block of generators in memory: read from its file, or made and stored."""
         if self._folder is None:
             self._generators.make_block(threads)
             self._do_without("no home of the user is known")
@@ -77,7 +77,7 @@ class GeneratorCache:
             self._store(path, self._generators.make_block(threads))
 
     def _read(self, path: Path) -> bool:
-        """Append the block of a file, and tell whether it was there and is right."""
+        """Append the generators in a block's file; return False if it is missing or damaged."""
         try:
             with open(path, "rb", opener=_open_at_once) as file:
                 return self._generators.append_block(file.read(BLOCK_BYTES + 1) or b"")
@@ -88,7 +88,7 @@ class GeneratorCache:
             return False
 
     def _store(self, path: Path, block: bytes) -> None:
-        """Write the file of a block, unless an earlier one could not be written."""
+        """Write a block of generators to its file; skip this if the folder could not be used before."""
         if not self._stores:
             return
         try:
@@ -99,19 +99,19 @@ class GeneratorCache:
             self._do_without(f"{path}: {error.strerror}")
 
     def _remove_drafts(self, path: Path) -> None:
-        """Remove what processes have left that were killed while they stored this block."""
+        """Delete temporary files of this block that killed processes have left."""
         for draft in path.parent.glob(f".{path.name}.*"):
             with suppress(FileNotFoundError):
                 if time.time() - draft.stat().st_mtime > ABANDONED:
                     draft.unlink()
 
     def _do_without(self, reason: str) -> None:
-        """Log, once, that the folder cannot be used."""
+        """Log a warning that the cache folder cannot be used, once, and store nothing from then on."""
         if self._stores:
             _LOG.warning("generators of commitments are not stored, and made in memory: %s", reason)
         self._stores = False
 
 
 def load_generators(length: int, threads: int = 1) -> None:
-    """Load the generators of this process for `length` elements; raises as `GeneratorCache.load`."""
+    """Load commitment generators for vectors of `length` elements into this process, with a file cache."""
     GeneratorCache(generators=IN_PROCESS).load(length, threads)

@@ -20,7 +20,7 @@ EXTRAS: dict[str, tuple[str, str]] = {
 
 
 def import_optional(module: str) -> ModuleType:
-    """Import a module of an extra; raise LocalError, naming the extra, if its package is not installed."""
+    """Import a module of an optional dependency; if it is missing, LocalError names the extra to install."""
     package = module.partition(".")[0]
     name, extra = EXTRAS[package]
     try:

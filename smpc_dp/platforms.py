@@ -8,7 +8,7 @@ OLDEST_PYTHON = (3, 11)
 
 
 def check_platform() -> None:
-    """Raise ImportError, which names all that is missing, on an unsupported platform."""
+    """Raise ImportError, naming everything missing, if this platform is not supported; else do nothing."""
     faults = []
     if sys.version_info[:2] < OLDEST_PYTHON:
         faults.append(f"Python 3.11 or later is needed, this is {sys.version_info[0]}.{sys.version_info[1]}")

@@ -21,12 +21,12 @@ LINE_BYTES = 96
 
 
 def scope_of_group(session_digest: bytes, names: Sequence[str]) -> bytes:
-    """Return the scope of a learner's group: a digest of its session and its names."""
+    """Return the digest that identifies a group of parties in a session, from the names of its members."""
     return digest(Label.SUB_SESSION, session_digest, *(name.encode() for name in names))
 
 
 class Seen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """State of a session log at a party: the last line that it signed, the last run that it saw closed."""
+    """State of a session log as a member has seen it: the last run it signed, the last one it saw closed."""
 
     number: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
     head: bytes = b""

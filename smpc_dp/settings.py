@@ -49,7 +49,7 @@ def read(
     refused: Mapping[str, str] | None = None,
     explained: Collection[str] = (),
 ) -> tuple[dict[str, Any], list[ConfigIssue]]:
-    """Check the settings of a table; return the valid ones, with defaults, and every fault.
+    """Validate settings against a struct; return the valid ones with defaults filled in, and all faults.
 
     Args:
         table: the struct of the settings.
@@ -92,7 +92,7 @@ def read(
 
 
 def _table_of(kind: Any) -> type[msgspec.Struct] | None:
-    """Return the struct of a field that is a table, or left out; None for other fields."""
+    """Return the struct class of a field that is a nested table; None for other fields."""
     kinds, _, _ = _parts(kind)
     if len(kinds) == 1 and isinstance(kinds[0], inspect.StructType) and kinds[0].tag is None:
         return kinds[0].cls
@@ -100,12 +100,12 @@ def _table_of(kind: Any) -> type[msgspec.Struct] | None:
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
-    """Return the default of a field."""
+    """Return the default value of a setting."""
     return field.default_factory() if field.default is msgspec.NODEFAULT else field.default
 
 
 def _converted(kind: Any, value: object) -> Any:
-    """Convert a value to a type, with Meta or without; raise ValueError with the reason for a wrong value."""
+    """Convert a setting's value to its type; raise ValueError with the reason if it is not valid."""
     each = value if isinstance(value, list) else [value]
     outside = any(
         number.bit_length() > NUMBER_BITS
@@ -136,7 +136,7 @@ def _converted(kind: Any, value: object) -> Any:
 
 
 def _check_of(kind: Any, value: object) -> ConfigCheck:
-    """Return the kind of fault of a value that is not of a type."""
+    """Return which kind of fault a value has that is not valid for a type: type, range..."""
     if value is None:
         return ConfigCheck.MISSING
     kinds, _, _ = _parts(kind)
@@ -149,7 +149,7 @@ def _check_of(kind: Any, value: object) -> ConfigCheck:
 
 
 def help_of(table: type[msgspec.Struct], key: str) -> str:
-    """Return the help line of a command-line option for a key: its meaning and its range."""
+    """Return the help text of the command-line option for a setting: its meaning and range."""
     kind, about = _field(table, key).type, meaning_of(table, key)
     # The command line lists choices itself.
     values = "" if isinstance(_parts(kind)[0][0], inspect.LiteralType) else _range(kind, plain=False)
@@ -160,12 +160,12 @@ def help_of(table: type[msgspec.Struct], key: str) -> str:
 
 
 def meaning_of(table: type[msgspec.Struct], key: str) -> str:
-    """Return the meaning of a key, without links; empty if the table describes none."""
+    """Return the description of a setting without links; "" if it has none."""
     return _REFERENCE.sub("", _parts(_field(table, key).type)[1])
 
 
 def plain_type(table: type[msgspec.Struct], key: str) -> Any:
-    """Return the type of a command-line option for a key, without its bounds."""
+    """Return the type of the command-line option for a setting, without its bounds."""
     kinds, _, _ = _parts(_field(table, key).type)
     if isinstance(kinds[0], inspect.LiteralType):
         choices: Any = Literal
@@ -174,18 +174,18 @@ def plain_type(table: type[msgspec.Struct], key: str) -> Any:
 
 
 def default_text(table: type[msgspec.Struct], key: str) -> str | None:
-    """Return a table's description of a default that is no value; None if it has none."""
+    """Return the description of a setting's default if that is computed; None if there is none."""
     text = _parts(_field(table, key).type)[2].get("default")
     return None if text is None else text.replace("`", "")
 
 
 def _field(table: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo:
-    """Return the field of a key."""
+    """Return the struct field of a setting, by its key in the session file."""
     return next(field for field in msgspec.structs.fields(table) if field.encode_name == key)
 
 
 def items(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[str]:
-    """Return the items of a Markdown list of a table's settings: key, default, kind and range, meaning.
+    """Return Markdown list items that document a table's settings: key, default, type, range, meaning.
 
     A default among listed values is in bold letters. The kind is left out where values are listed, and where
     the range shows it: in brackets of numbers, with "to" of integers.
@@ -211,7 +211,7 @@ def items(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[st
 
 
 def _need(field: msgspec.structs.FieldInfo, extra: Mapping[str, str]) -> str:
-    """Return the default of a field in brackets, or that it is needed; nothing if it may be left out."""
+    """Return a setting's default in brackets, or " (needed)"; "" if it may be left out."""
     if field.required:
         return " (needed)"
     default = _default(field)
@@ -220,7 +220,7 @@ def _need(field: msgspec.structs.FieldInfo, extra: Mapping[str, str]) -> str:
 
 
 def _parts(kind: Any) -> tuple[list[inspect.Type], str, dict[str, str]]:
-    """Return the alternatives of a type, its description, and further entries of Meta."""
+    """Return the alternatives of a setting's type, its description, and further metadata."""
     result = kind if isinstance(kind, inspect.Type) else inspect.type_info(kind)
     about, extra = "", dict[str, str]()
     parts: list[inspect.Type] = [result]
@@ -240,12 +240,12 @@ def _parts(kind: Any) -> tuple[list[inspect.Type], str, dict[str, str]]:
 
 
 def _name(kind: inspect.Type) -> str:
-    """Return the name of a kind of value in documents."""
+    """Return the name of a type in documents, such as "integer"."""
     return next(name for known, name, *_ in _NAMES if isinstance(kind, known))
 
 
 def _range(kind: Any, *, plain: bool = True, code: bool = False) -> str:
-    """Return the range of a type as text.
+    """Return the permitted range of a setting's type as text, such as "from 1 to 100"; "" if none.
 
     `plain`: with the kind of value, for errors; without it, for documents.
     """
@@ -271,7 +271,7 @@ def _range(kind: Any, *, plain: bool = True, code: bool = False) -> str:
 
 
 def _joined(within: str) -> str:
-    """Join bounds to follow "a number" in an error."""
+    """Reword a range so that it can follow "a number" in an error message."""
     if within.startswith("above ") and ", below " in within:
         return within.replace(", below ", " and below ")
     if " to " in within:
@@ -280,7 +280,7 @@ def _joined(within: str) -> str:
 
 
 def _bounds(kind: inspect.Type, separated: bool) -> str:
-    """Return the bounds of a number or a length as text."""
+    """Return the bounds of a number, or of a length, as text."""
     if not isinstance(kind, inspect.IntType | inspect.FloatType):
         return ""
     if (
@@ -300,7 +300,7 @@ def _bounds(kind: inspect.Type, separated: bool) -> str:
 
 
 def _number(value: float, separated: bool = True) -> str:
-    """Format a number, with separators for documents, without for errors."""
+    """Format a number, with separators of thousands for documents and without for errors."""
     if isinstance(value, int) and value >= 1 << 30:
         for whole, less in ((value, ""), (value + 1, " - 1")):
             if whole & (whole - 1) == 0:
@@ -311,7 +311,7 @@ def _number(value: float, separated: bool = True) -> str:
 
 
 def _literal(value: object) -> str:
-    """Format a literal value of a type."""
+    """Format a default or permitted value for documents."""
     if isinstance(value, str):
         return f'`"{value}"`' if value else '`""`'
     if isinstance(value, bool):

@@ -10,12 +10,12 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(SystemExit):
-    """The process is ended by a signal."""
+    """Exception that ends the process after a signal, with the signal's exit status."""
 
 
 @contextlib.contextmanager
 def unwind_on_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into SystemExit 143 and 129, so that resources are released on the way."""
+    """Turn SIGTERM and SIGHUP in the block into SystemExit 143 and 129, so that clean-up code runs."""
 
     def unwind(number: int, _frame: object) -> None:
         raise Stopped(128 + number)
@@ -34,7 +34,7 @@ def unwind_on_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def hangups_ignored() -> Iterator[None]:
-    """Ignore SIGHUP in this process until the end of the block, but where an event loop handles it."""
+    """Ignore SIGHUP within the block, until an event loop in it handles that signal."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         yield

@@ -15,14 +15,14 @@ SHOWN_VALUES = 8
 def value_text(
     values: Sequence[float], length: int, kind: str, standard_error: float, resolution: float
 ) -> str:
-    """Return the first values of a vector of `length`, to the digits that they have: see `rounded`."""
+    """Format the first values of a vector for a person, rounded to their meaningful digits."""
     values = rounded(values, kind, standard_error, resolution)
     more = f", … ({length} values)" if length > len(values) else ""
     return f"[{', '.join(map(str, values))}{more}]"
 
 
 def rounded(values: Sequence[float], kind: str, standard_error: float, resolution: float) -> Sequence[float]:
-    """Return values to the digits that they have.
+    """Round values to the digits that their standard error leaves meaningful.
 
     Sums, which are integers or grid points, are left as they are; averages get the digits of `resolution`,
     the grid's step divided by the weight; noisy values two digits of their error: more would be noise.
@@ -38,7 +38,7 @@ def rounded(values: Sequence[float], kind: str, standard_error: float, resolutio
 
 
 def spent_text(receipt: Mapping[str, Any]) -> str:
-    """Return what a ledger has spent after a release, given its receipt as JSON data."""
+    """Format what a privacy ledger has spent after a release, and its budget, from its receipt."""
     spent, budget = receipt["spent"]["epsilon"], receipt["budget_epsilon"]
     amount = "no bound" if spent is None else f"epsilon = {spent:.6g}"
     limit = "no limit" if budget is None else f"{budget:.6g}"

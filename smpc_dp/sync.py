@@ -25,7 +25,7 @@ from smpc_dp.session.events import OnEvent, ignore
 
 if TYPE_CHECKING:
     from smpc_dp.engine.session_protocol import MakeParty
-    from smpc_dp.logs.audits.audit import Report
+    from smpc_dp.logs.audits.audit_report import Report
     from smpc_dp.logs.audits.served_log import ServedLog as AsynchronousLog
     from smpc_dp.records.table import Source, Table
     from smpc_dp.session.planned import SessionPlan
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class _Background:
-    """An event loop in a thread of its own."""
+    """Thread that runs an event loop, in which the asynchronous session of a blocking one works."""
 
     def __init__(self, name: str) -> None:
         self._began: Future[None] = Future()
@@ -49,6 +49,7 @@ class _Background:
         self._began.result()
 
     def _work(self) -> None:
+        """Run the event loop until it is told to stop: the main function of the thread."""
         # Whatever policy the program has set: sessions need a loop of asyncio.
         with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
             self._loop = runner.get_loop()
@@ -57,10 +58,11 @@ class _Background:
             runner.run(self._until_stopped())
 
     async def _until_stopped(self) -> None:
+        """Wait, in the event loop, for the signal to stop."""
         await self._stopping.wait()
 
     def check_caller(self) -> None:
-        """Raise ConfigError in the thread itself, where a call that waits for it would never end.
+        """Raise ConfigError if called in the loop's own thread, where waiting would never end.
 
         A forked process has no such thread: `Session.check_process` is asked before.
         """
@@ -69,7 +71,7 @@ class _Background:
             raise ConfigError.at("session", reason, ConfigCheck.CONFLICT)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what the coroutine returns; if this thread is interrupted, cancel it and wait."""
+        """Run a coroutine in the loop and wait for its result; an interrupt cancels the coroutine."""
         ended: Future[T] = Future()
         tasks: list[asyncio.Task[T]] = []
 
@@ -92,12 +94,12 @@ class _Background:
             raise interrupt from (error if isinstance(error, SmpcError) else None)
 
     def stop(self) -> None:
-        """End the thread, and wait for it."""
+        """Stop the event loop and wait until its thread has ended."""
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
 
     def abandon(self, session: asynchronous.Session) -> None:
-        """Close a session that nobody refers to any more, and end the thread; wait for neither."""
+        """Close a session that was garbage-collected and end the thread, without waiting."""
 
         async def close() -> None:
             try:
@@ -110,6 +112,7 @@ class _Background:
 
 
 def _settle(ended: Future[T], task: asyncio.Task[T]) -> None:
+    """Copy the result, error or cancellation of an ended task to a future."""
     if task.cancelled():
         ended.set_exception(asyncio.CancelledError())
     elif (error := task.exception()) is not None:
@@ -121,7 +124,7 @@ def _settle(ended: Future[T], task: asyncio.Task[T]) -> None:
 def _blocking(
     method: Callable[Concatenate[asynchronous.Session, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Session, P], T]:
-    """Return a method of the asynchronous session as one that waits for its result."""
+    """Convert an asynchronous session's method into a blocking method that returns its result."""
 
     @functools.wraps(method)
     def call(self: Session, /, *args: P.args, **options: P.kwargs) -> T:
@@ -131,7 +134,7 @@ def _blocking(
 
 
 class Session:
-    """One party's open session, with calls that block. Made by `connect`; a context manager.
+    """Blocking session of one party: requests sums and statistics from ordinary code. Context manager.
 
     Calls of several threads wait for each other. A KeyboardInterrupt in a call cancels the request and closes
     the session: the others see that this party has left. `on_event` is called in the session's own thread.
@@ -168,7 +171,7 @@ class Session:
         state: StateFolder | None = None,
         counter: str | os.PathLike[str] | None = None,
     ) -> Self:
-        """Connect, and return a session that stays open until `close`, or the end of its `with` block.
+        """Connect a party to the session's other members; return the open session.
 
         Arguments and errors as of `smpc_dp.connect`.
         """
@@ -195,7 +198,7 @@ class Session:
         return cls(opened, background)
 
     def close(self) -> None:
-        """Send what waits, leave the session and end its thread; raise ConfigError if it is closed."""
+        """Send what is queued, leave the session and end its thread; ConfigError if closed already."""
         self._session.check_process()
         self._background.check_caller()
         with self._lock:
@@ -208,22 +211,22 @@ class Session:
 
     @property
     def closed(self) -> bool:
-        """Whether the session is closed."""
+        """Whether the session has been closed."""
         return self._session.closed
 
     @property
     def party(self) -> str:
-        """The party's name."""
+        """Name of the party whose session this is."""
         return self._session.party
 
     @property
     def length(self) -> int:
-        """Coordinates of the session's vectors."""
+        """Number of coordinates of the session's vectors."""
         return self._session.length
 
     @property
     def max_weight(self) -> int:
-        """The largest weight of a party; 0 in a session without weights."""
+        """Largest weight that a party may give; 0 in a session without weights."""
         return self._session.max_weight
 
     def __sklearn_clone__(self) -> Self:
@@ -231,19 +234,19 @@ class Session:
         return self
 
     def plan(self) -> SessionPlan | None:
-        """Return the plan of a request; see `smpc_dp.Session.plan`."""
+        """Return the predicted privacy charge and standard errors of a request; None where unknown."""
         return self._session.plan()
 
     def compare(self, tree: Mapping[str, Any], structure: str, bounds: Bounds | None = None) -> str:
-        """Return the path in which a tree differs from the structure that others ask for, in words."""
+        """Return words on where a tree of arrays differs from the structure that others asked for."""
         return self._session.compare(tree, structure, bounds)
 
     def log(self) -> ServedLog:
-        """Return the log of the last request, as `smpc_dp.Session.log` does, with calls that block."""
+        """Return the log of the last request as the aggregator serves it, with blocking methods."""
         return ServedLog(self, self._session.log())
 
     def wait_for(self, work: Callable[[asynchronous.Session], Coroutine[Any, Any, T]]) -> T:
-        """Return what `work(session)` returns, given the asynchronous session and run in its thread."""
+        """Run a function of the asynchronous session in its thread; wait and return its result."""
         self._session.check_process()
         self._background.check_caller()
         with self._lock:
@@ -272,7 +275,7 @@ connect = Session.open
 
 
 class ServedLog:
-    """The log of a session's last request; see `smpc_dp.logs.audits.served_log.ServedLog`."""
+    """Log of a session's last request as the aggregator serves it, with blocking methods."""
 
     def __init__(self, session: Session, log: AsynchronousLog) -> None:
         self._session, self._log = session, log
@@ -281,9 +284,9 @@ class ServedLog:
         return len(self._log)
 
     def lines(self, first: int = 0, last: int | None = None) -> list[bytes]:
-        """Fetch a part of the log, each line held against the heads that this party has signed."""
+        """Download lines `first` to `last` of the log, each checked against hashes that this party signed."""
         return self._session.wait_for(lambda _: self._log.lines(first, last))
 
     def audit(self, keep: str | os.PathLike[str] | None = None) -> Report:
-        """Fetch the whole log and audit it; `keep`: a file to write it to."""
+        """Download and audit the whole log; copy it to the file `keep` if given. Return the report."""
         return self._session.wait_for(lambda _: self._log.audit(keep))

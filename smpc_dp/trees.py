@@ -43,7 +43,7 @@ _OF_TORCH: dict[str, np.dtype[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One array of a tree.
+    """Description of one array in a tree of arrays (a model): path, shape, type and bounds.
 
     Attributes:
         path: where it is, such as `['layers'][0]['weight']`.
@@ -64,23 +64,23 @@ class Leaf:
 
     @property
     def size(self) -> int:
-        """The number of its values."""
+        """Number of values in the array."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
     def described(self) -> str:
-        """The leaf in the structure: all that parties must have in common."""
+        """Text with all that parties must agree on about this array."""
         size = "x".join(map(str, self.shape))
         return f"{self.path} {self.type}[{size}] in [{self.lower!r}, {self.upper!r}]"
 
     def name_of(self, index: int) -> str:
-        """Return the path of one of its values, by its number in C order."""
+        """Return the path of the value number `index` (C order) of this array, for errors."""
         axes = [int(axis) for axis in np.unravel_index(index, self.shape)] if self.shape else ""
         return f"{self.path}{axes}"
 
 
 class _Kind(NamedTuple):
-    """Kind of a leaf: name of its type, and what makes a leaf of an array of its shape.
+    """Kind of an array in a tree (NumPy, tensor, number...): type name, and how to rebuild it.
 
     `dtype` is that of the array; None for types that are none of NumPy's, whose leaves are made of float64.
     """
@@ -92,7 +92,7 @@ class _Kind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A tree as one vector of a session, and how to build trees like it; `flatten` makes it.
+    """Tree of arrays (such as a model) as one vector for secure sums, and how to rebuild such trees.
 
     `centre`: the middle of the session's bounds. `clip`: whether values beyond their bounds are put on them.
     """
@@ -107,7 +107,7 @@ class Tree:
     _template: Any
 
     def encode(self, *, weight: float | None = None) -> tuple[RingVector, int]:
-        """Return the encoded values, shape (ring_length,), and the number of clipped ones.
+        """Encode all values for a secure sum; return ring elements and the number of clipped values.
 
         Leaves are read one after the other: no array of all values is made but that of ring elements.
 
@@ -122,7 +122,7 @@ class Tree:
         return self.encoding.weigh(ring_vector, weight, self.party), clipped
 
     def _elements(self) -> tuple[RingVector, int]:
-        """Return the encoded values without their weight, and the number of clipped ones."""
+        """Encode all values without the weight; return ring elements and the number of clipped ones."""
         given = self.encoding.coordinates
         ring_vector = np.empty(given.ring_length, given.dtype)
         sides, faults, clipped, start = given.bounds_of_each, Faults(), 0, 0
@@ -145,7 +145,7 @@ class Tree:
 
     @property
     def vector(self) -> NDArray[np.float64]:
-        """The values, shape (length,), each within the bounds of its leaf; raises PrivacyError as `encode`.
+        """All values as one vector, within their bounds; PrivacyError if out of bounds without `clip`.
 
         Where the session bounds coordinates or the norm, only values that are not finite are refused.
         """
@@ -159,12 +159,12 @@ class Tree:
         return np.concatenate(parts)
 
     def _arrays(self) -> Iterator[NDArray[Any]]:
-        """Yield the array of each leaf."""
+        """Yield the array of each leaf, in the vector's order."""
         return (array for _, array, _ in _leaves(self._template, "", [], 0))
 
     @property
     def structure(self) -> str:
-        """The structure as a text for an operation: readable where it is short, else a sketch."""
+        """Text of the paths, shapes and types, which parties compare: readable, or a hash if long."""
         lines = [leaf.described for leaf in self.leaves]
         text = "; ".join(lines)
         if len(text) <= READABLE:
@@ -174,7 +174,7 @@ class Tree:
         return f"{_SKETCH}{len(lines)} {hashed} {first:016x} {second:016x}"
 
     def restore(self, value: Averages | NDArray[Any], *, exact: bool = False) -> Any:
-        """Return a tree like this one with the values of an average in the session's unit.
+        """Rebuild a tree of this structure from the vector of an average.
 
         `exact`: without noise; then each value is within its leaf's bounds, in the leaf's type too.
         """
@@ -197,7 +197,7 @@ class Tree:
         return _built(self._template, iter(built))
 
     def values_of(self, tree: Any, party: str) -> NDArray[np.float64]:
-        """Return the values of another tree with the paths and shapes of this one; their types may differ.
+        """Return the values of another tree with equal paths and shapes as a vector; types may differ.
 
         Raises:
             ConfigError: a path or a shape is another one; names it.
@@ -226,7 +226,7 @@ def flatten(
     bounds: Bounds | None = None,
     clip: bool = False,
 ) -> Tree:
-    """Return a tree as the vector of a session with this encoding.
+    """Turn a tree of arrays into a vector for a session's secure sums; ConfigError if it does not fit.
 
     With `bounds` every leaf is mapped from its own onto those of the session, so that its step is as fine as
     its range is narrow.
@@ -264,7 +264,7 @@ def flatten(
 
 
 def _map_of(leaf: Leaf, encoding: Encoding, *, mapped: bool) -> Map | None:
-    """Return the map of a leaf's values, once within its bounds, onto those of the session; None for none."""
+    """Return the map of an array's values to the session's bounds; None if they stay as they are."""
     if encoding.box is not None or encoding.l2_bound is not None:
         return None
     low, high = float(encoding.lower), float(encoding.upper)
@@ -280,7 +280,7 @@ def _map_of(leaf: Leaf, encoding: Encoding, *, mapped: bool) -> Map | None:
 
 
 def differing(tree: Tree, structure: str) -> str:
-    """Say in which path a tree differs from another one, given its structure as the operation has it.
+    """Return words on where a tree differs from another, of which only the structure text is known.
 
     From a sketch one leaf that differs, or is in one of the two alone, is found; more are said to be several.
     """
@@ -308,11 +308,12 @@ def differing(tree: Tree, structure: str) -> str:
 
 
 def _half(value: int) -> int:
-    """Return half of a number modulo PRIME."""
+    """Return half of a number modulo the prime PRIME."""
     return value * pow(2, -1, PRIME) % PRIME
 
 
 def _differing_lines(ours: list[str], theirs: list[str]) -> str:
+    """Return words on the first line in which two trees' descriptions differ."""
     for own, other in zip(ours, theirs, strict=False):
         if own != other:
             return f"ours has {own}, theirs {other}"
@@ -322,21 +323,24 @@ def _differing_lines(ours: list[str], theirs: list[str]) -> str:
 
 
 def _hashes(lines: Sequence[str]) -> list[int]:
+    """Return a hash modulo PRIME of each line of a tree's description."""
     return [int.from_bytes(digest(Label.TREE_LEAF, line.encode())[:8]) % PRIME for line in lines]
 
 
 def _sums(hashes: Sequence[int]) -> tuple[int, int]:
+    """Return the sum of hashes and the sum of their squares, modulo PRIME, to find one that differs."""
     return sum(hashes) % PRIME, sum(value * value for value in hashes) % PRIME
 
 
 def _of(party: str, issues: Sequence[ConfigIssue]) -> list[ConfigIssue]:
+    """Return faults with a party's name put before each reason."""
     return [ConfigIssue(where, f"{party}: {reason}", check) for where, reason, check in issues]
 
 
 def _bounds_of(
     paths: Sequence[str], bounds: Bounds | None, encoding: Encoding, party: str
 ) -> list[tuple[float, float] | None]:
-    """Return the bounds of each leaf, None where they are the session's."""
+    """Return a tree's bounds for each leaf; None where the session's bounds apply."""
     if bounds is None:
         return [None] * len(paths)
     issues = Issues()
@@ -363,7 +367,7 @@ def _bounds_of(
 
 
 def _finite(array: NDArray[Any], leaf: Leaf, party: str) -> NDArray[np.float64]:
-    """Return the values of a leaf as a vector; raise PrivacyError naming the first that is not finite."""
+    """Return an array's values as a float vector; PrivacyError names the first that is not finite."""
     values = array.astype(np.float64).reshape(-1)
     if not (finite := np.isfinite(values)).all():
         raise PrivacyError(f"{party}: {leaf.name_of(int(finite.argmin()))} must be finite")
@@ -371,7 +375,7 @@ def _finite(array: NDArray[Any], leaf: Leaf, party: str) -> NDArray[np.float64]:
 
 
 def _within(values: NDArray[np.float64], leaf: Leaf, rebuild: Callable[[NDArray[np.float64]], Any]) -> Any:
-    """Return what is made of values, which are within the bounds of a leaf when they are read again."""
+    """Rebuild an array from clipped values, so that rounding to its type does not exceed the bounds."""
     lower, upper = leaf.lower, leaf.upper
     within = np.clip(values, lower, upper)
     made = rebuild(within)
@@ -389,7 +393,7 @@ def _within(values: NDArray[np.float64], leaf: Leaf, rebuild: Callable[[NDArray[
 def _leaves(
     node: Any, path: str, issues: list[ConfigIssue], depth: int
 ) -> Iterator[tuple[str, NDArray[Any], _Kind]]:
-    """Yield path, array and kind of each leaf, by path."""
+    """Yield path, array and kind of each leaf in a tree, sorted by path; record faults."""
     if depth > MAX_DEPTH:
         issues.append(ConfigIssue(f"tree{path[:80]}", f"deeper than {MAX_DEPTH}", ConfigCheck.TOO_LARGE))
         return
@@ -409,7 +413,7 @@ def _leaves(
 
 
 def _children(node: Any, path: str, issues: list[ConfigIssue]) -> list[tuple[str, Any]] | None:
-    """Return what a node holds, in the order of the vector; None for a leaf."""
+    """Return paths and nodes below a node, in the vector's order; None if the node is a leaf."""
     if isinstance(node, Mapping):
         if wrong := [key for key in node if not isinstance(key, str)]:
             issues.append(ConfigIssue(f"tree{path}", f"the key {wrong[0]!r} is no text", ConfigCheck.TYPE))
@@ -426,7 +430,7 @@ def _children(node: Any, path: str, issues: list[ConfigIssue]) -> list[tuple[str
 
 
 def _leaf(node: Any) -> tuple[NDArray[Any] | None, _Kind]:
-    """Return the values of a leaf as floats, None if it is none, and its kind."""
+    """Return the values of a tree's leaf as floats (None if it is no array), and its kind."""
     if isinstance(node, float) and not isinstance(node, np.floating):
         return np.asarray(node), _Kind("float", np.dtype(np.float64), float)
     if isinstance(node, np.ndarray | np.floating):
@@ -455,11 +459,12 @@ def _leaf(node: Any) -> tuple[NDArray[Any] | None, _Kind]:
 
 
 def _module(node: Any) -> str:
+    """Return the name of the package that defines a node's type, such as "torch"."""
     return type(node).__module__.partition(".")[0]
 
 
 def _built(node: Any, leaves: Iterator[Any]) -> Any:
-    """Return a tree like `node` with these leaves, in the order of `_leaves`, and the keys in their own."""
+    """Rebuild a tree like `node` with new leaves, keeping the order of keys."""
     if isinstance(node, Mapping):
         values = {key: _built(node[key], leaves) for key in sorted(node)}
         return {key: values[key] for key in node}

@@ -37,7 +37,7 @@ _BYTE_ORDERS = (
 
 
 def is_masked_array(value: object) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
-    """Tell whether a value is a masked array of NumPy.
+    """Tell whether a value is a NumPy masked array.
 
     The module of masked arrays is not imported for this, which takes 30 ms: a program that has made one has
     imported it.
@@ -46,7 +46,7 @@ def is_masked_array(value: object) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
 
 
 def parse_number(text: str) -> float | None:
-    """Return the number that a text is, blanks around it aside, or None; infinity is one, and so is NaN.
+    """Parse text as a number, ignoring blanks around it; None if it is none. NaN and infinity count.
 
     Python reads 1_0 as ten; people who write it mean something else.
     """
@@ -59,7 +59,7 @@ def parse_number(text: str) -> float | None:
 
 
 def number_of(value: object) -> float | None:
-    """Return a value of a table as a number: NaN if it is missing, None if it is no number.
+    """Convert a table's cell to a number: NaN if missing, None if it is no number.
 
     True and false, also as words, are 1 and 0. A number that is too large for a float is infinite.
     """
@@ -82,7 +82,7 @@ def number_of(value: object) -> float | None:
 
 
 def category_of(value: object) -> str | None:
-    """Return the text that a category or an id is compared by, None if the value is missing.
+    """Convert a table's cell to the text by which categories are compared; None if missing.
 
     1, 1.0, "1" and "1.00" have one text; so have true, "True" and "TRUE".
     """
@@ -100,7 +100,7 @@ def category_of(value: object) -> str | None:
 
 
 def _decimal(sign: str, whole: str, part: str, exponent: str) -> str:
-    """Return a decimal number without an exponent, and without zeros at its ends."""
+    """Return a decimal number written without exponent and without needless zeros."""
     digits, point = whole + part, len(whole) + int(exponent or 0)
     digits = digits.rjust(len(digits) + max(0, 1 - point), "0").ljust(point, "0")
     point = max(1, point)
@@ -110,7 +110,7 @@ def _decimal(sign: str, whole: str, part: str, exponent: str) -> str:
 
 
 def column_of(values: Any) -> NDArray[Any]:
-    """Return a column as an array: of numbers, or of its values as they are, None for missing ones.
+    """Convert a table's column to an array: of numbers, or of objects with None for missing values.
 
     numpy would take one type for all values of a list, and whole numbers for times.
     """
@@ -134,14 +134,14 @@ def column_of(values: Any) -> NDArray[Any]:
 
 
 def _without(values: NDArray[Any], missing: NDArray[np.bool_]) -> NDArray[Any]:
-    """Return values as objects, None for missing ones."""
+    """Convert an array to Python objects, with None for missing values."""
     plain = values.astype(object)
     plain[missing] = None
     return plain
 
 
 def _objects(values: Sequence[Any]) -> NDArray[Any]:
-    """Return a list as an array of its values as they are."""
+    """Convert a list to a one-dimensional object array of its items, NumPy scalars as Python's."""
     result = np.empty(len(values), dtype=object)
     for position, value in enumerate(values):
         result[position] = value.item() if isinstance(value, np.number | np.bool_) else value
@@ -149,7 +149,7 @@ def _objects(values: Sequence[Any]) -> NDArray[Any]:
 
 
 def numbers_of(column: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the numbers of a column of `column_of`, NaN for others, and which others are not missing."""
+    """Return a column's numbers (NaN for other values), and a mask of other values not missing."""
     if column.dtype.kind in "fiub":
         return column.astype(np.float64), np.zeros(column.shape, dtype=bool)
     read = [number_of(value) for value in column.ravel().tolist()]
@@ -159,7 +159,7 @@ def numbers_of(column: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bo
 
 
 def categories_of(column: NDArray[Any]) -> list[str | None]:
-    """Return the texts that a column's values are compared by, None for missing ones."""
+    """Return the texts by which a column's categories are compared; None for missing values."""
     if column.dtype.kind == "f" and column.dtype.itemsize < 8:
         # the shortest decimals of the type: as float64 a tenth would have other digits
         column = column.astype(str)
@@ -167,7 +167,7 @@ def categories_of(column: NDArray[Any]) -> list[str | None]:
 
 
 def filled(values: Any) -> Any:
-    """Return an array, or lists of them, with missing numbers as NaN: of masked arrays the masked ones."""
+    """Replace masked numbers by NaN in an array or in nested lists of arrays."""
     if is_masked_array(values):
         return (
             np.ma.filled(values.astype(np.float64), np.nan)
@@ -180,7 +180,7 @@ def filled(values: Any) -> Any:
 
 
 def refuse_masked(where: str, values: Any) -> None:
-    """Raise PrivacyError for masked values, also within lists: NumPy would take what they hide."""
+    """Raise PrivacyError if values are masked, also in lists: NumPy would reveal what is hidden."""
     if is_masked_array(values) and np.ma.is_masked(values):
         hidden = int(np.ma.getmaskarray(values).sum())
         raise PrivacyError(f"{where}: {hidden} values are masked: none may be missing")
@@ -191,7 +191,7 @@ def refuse_masked(where: str, values: Any) -> None:
 
 
 def vector_of(values: Any, name: str, party: str = "") -> NDArray[Any]:
-    """Return a vector, or rows of them, as an array; `name` and `party` stand in errors.
+    """Convert a party's vector, or rows, to an array; ConfigError or PrivacyError if it is unsuitable.
 
     Raises ConfigError for what is no array, and for true or false in a list, which NumPy makes numbers;
     PrivacyError for masked values.
@@ -210,14 +210,14 @@ def vector_of(values: Any, name: str, party: str = "") -> NDArray[Any]:
 
 
 def _has_truths(values: Any) -> bool:
-    """Tell whether true or false is in a list, or in one within it."""
+    """Tell whether a list, or a nested one, contains True or False."""
     return isinstance(values, list | tuple) and any(
         isinstance(value, bool | np.bool_) or _has_truths(value) for value in values
     )
 
 
 def plain_value(value: Any) -> Any:
-    """Return a setting with Python's numbers and lists in the place of NumPy's, which mean the same."""
+    """Convert NumPy numbers and arrays in a setting to Python numbers and lists."""
     if isinstance(value, np.ndarray) and not (is_masked_array(value) and np.ma.is_masked(value)):
         return value.tolist()
     if isinstance(value, np.generic):
@@ -230,7 +230,7 @@ def plain_value(value: Any) -> Any:
 
 
 def decoded(content: bytes, source: str, errors: str = "strict") -> str:
-    """Return a text, without a byte order mark; raise ConfigError, naming the line, if it is no UTF-8."""
+    """Decode UTF-8 text without a byte order mark; ConfigError names the line if it is invalid."""
     for prefix, name in _BYTE_ORDERS:
         if content.startswith(prefix):
             reason = f"begins with a byte order mark of {name}: save it as UTF-8"
@@ -243,7 +243,7 @@ def decoded(content: bytes, source: str, errors: str = "strict") -> str:
 
 
 def cells_of(line: str) -> tuple[list[str], bool]:
-    """Return the cells of one line of CSV, and whether each quote in it closes on it."""
+    """Split a CSV line into cells; also return whether all quotes are closed on this line."""
     if '"' not in line:
         return line.split(","), True
     # A reader that takes the second line, too, waits for the end of a quote.
@@ -253,7 +253,7 @@ def cells_of(line: str) -> tuple[list[str], bool]:
 
 
 def named_columns(header: Sequence[str]) -> list[str]:
-    """Return the names of a header, without blanks around them and without empty ones at the end."""
+    """Return a CSV header's column names, stripped, without empty ones at the end."""
     names = [name.strip() for name in header]
     while names and not names[-1]:
         names.pop()
@@ -261,12 +261,12 @@ def named_columns(header: Sequence[str]) -> list[str]:
 
 
 def fitted(cells: list[str], width: int) -> list[str] | None:
-    """Return a line's cells without empty ones beyond the named columns; None if one there is not empty."""
+    """Return a CSV row cut to `width` cells; None if a cell beyond is not empty."""
     return None if any(map(str.strip, cells[width:])) else cells[:width]
 
 
 def check_columns(known: Sequence[Any], wanted: Iterable[str], party: str) -> None:
-    """Raise ConfigError for each wanted column that a table does not have, or has more than once."""
+    """Raise ConfigError for wanted columns that a table lacks or has more than once."""
     counts, issues = Counter(known), list[ConfigIssue]()
     shown = ", ".join(map(str, known[:MAX_SHOWN])) or "none"
     for name in wanted:

@@ -22,7 +22,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class WebSettings:
-    """Settings of a member of a session whose aggregator has an address `wss://host/path`.
+    """Settings of connections by web address (wss://): certificates, pings, proxies and pages.
 
     Attributes:
         ca_file: of a party: certificates (PEM) that it trusts for the outer TLS, beside those of the system;
@@ -36,7 +36,7 @@ class WebSettings:
         server: of an aggregator: the HTTP server that sessions of one process share, which then has these
             settings; by default each listens alone.
 
-    Raises ConfigError with every fault.
+    Raises ConfigError for the first fault.
     """
 
     ca_file: Path | None = None
@@ -57,7 +57,7 @@ class WebSettings:
         networks(self.proxies)
 
     def client_context(self) -> ssl.SSLContext:
-        """Return the context of the outer TLS of a dialler; raise LocalError if `ca_file` cannot be read."""
+        """Return a client's context for the outer TLS; LocalError if `ca_file` is unreadable."""
         context = ssl.create_default_context()
         # The default since Python 3.13 refuses what many a firewall signs that inspects TLS.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -71,7 +71,7 @@ class WebSettings:
         return context
 
     def server_context(self) -> ssl.SSLContext | None:
-        """Return the context of the outer TLS of an aggregator; None for plain HTTP.
+        """Return an aggregator's context for the outer TLS; None if it serves plain HTTP.
 
         Raises LocalError if the files cannot be read.
         """
@@ -90,7 +90,7 @@ class WebSettings:
 
 
 def networks(proxies: Iterable[str]) -> tuple[Network, ...]:
-    """Return the networks of proxies; raise ConfigError for a text that is none."""
+    """Parse proxies' IP addresses and networks; raise ConfigError for other text."""
     read = []
     for text in proxies:
         try:

@@ -8,17 +8,17 @@ from typing import Any
 
 
 class ComputedValue(ABC):
-    """Value of a field that is computed where the field is first read."""
+    """Interface of a value that is computed when a field that holds it is first read."""
 
     __slots__ = ()
 
     @abstractmethod
     def compute(self) -> Any:
-        """Return the value."""
+        """Compute and return the value."""
 
 
 class WhenRead(ComputedValue):
-    """Value that a function returns."""
+    """Deferred value of a field: a function that is called when the value is needed."""
 
     __slots__ = ("_function",)
 
@@ -26,12 +26,12 @@ class WhenRead(ComputedValue):
         self._function = function
 
     def compute(self) -> Any:
-        """Return what the function returns."""
+        """Call the deferred function and return its result, without a cache."""
         return self._function()
 
 
 class _Field:
-    """Descriptor of a slot that may hold a deferred value."""
+    """Descriptor of a dataclass field: computes a deferred value when the field is read."""
 
     def __init__(self, slot: Any) -> None:
         self.slot = slot
@@ -50,11 +50,11 @@ class _Field:
 
 
 def compute_when_read(kind: type, *names: str) -> None:
-    """Let these fields of a dataclass with slots be given as `ComputedValue`."""
+    """Let fields of a slotted dataclass hold deferred values, computed when they are read."""
     for name in names:
         setattr(kind, name, _Field(vars(kind)[name]))
 
 
 def unread(instance: object, name: str) -> Any:
-    """Return the value of such a field as it is: deferred, until it is read."""
+    """Return a field's stored value without computing it, even if it is deferred."""
     return vars(type(instance))[name].slot.__get__(instance)

@@ -35,8 +35,8 @@ sys.dont_write_bytecode = False
 # Generators of commitments are stored beside the tests' own cache, and never where the user's lie.
 os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parents[1] / ".pytest_cache" / "xdg")
 
-# With --part one test marked `long` of so many is drawn.
-LONG = 8
+# With --part one of so many of the cases that `make test` leaves out is drawn.
+SHARE = 16
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -211,13 +211,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_wanted(item: pytest.Item, number: int, seed: str) -> bool:
     """Tell whether case `number` of a test runs without --all: by its marker, or drawn by a seed."""
-    if item.get_closest_marker("long"):
-        usual, among = False, LONG
-    elif thin := item.get_closest_marker("thin"):
-        usual, among = number % thin.args[0] == 0, thin.args[0]
-    else:
+    thin = item.get_closest_marker("thin")
+    if not item.get_closest_marker("long") and (thin is None or number % thin.args[0] == 0):
         return True
-    return usual or (seed != "" and drawn(seed, item.nodeid, among) == 0)
+    return seed != "" and drawn(seed, item.nodeid, SHARE) == 0
 
 
 @pytest.hookimpl(optionalhook=True)

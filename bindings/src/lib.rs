@@ -4,6 +4,7 @@
 
 #![deny(unsafe_code)]
 
+mod active;
 mod arrays;
 mod certificate;
 mod encodings;
@@ -39,6 +40,7 @@ fn limit_kernels() -> PyResult<()> {
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     limit_kernels()?;
+    active::register(module)?;
     certificate::register(module)?;
     errors::register(module)?;
     fixed_point::register(module)?;

@@ -40,11 +40,26 @@ struct PySender(ExtensionSender);
 #[pymethods]
 impl PySender {
     #[new]
-    fn new(py: Python<'_>, context: &[u8], seed: &[u8], k: usize) -> PyResult<Self> {
+    #[pyo3(signature = (context, seed, k, bit = None))]
+    fn new(
+        py: Python<'_>,
+        context: &[u8],
+        seed: &[u8],
+        k: usize,
+        bit: Option<bool>,
+    ) -> PyResult<Self> {
         let (context, seed) = (exactly_32("context", context)?, exactly_32("seed", seed)?);
-        py.detach(|| ExtensionSender::new(context, seed, k))
-            .map(Self)
-            .map_err(raise)
+        py.detach(|| match bit {
+            None => ExtensionSender::new(context, seed, k),
+            Some(bit) => ExtensionSender::with_bit(context, seed, k, bit),
+        })
+        .map(Self)
+        .map_err(raise)
+    }
+
+    #[getter]
+    fn context<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.0.context())
     }
 
     fn respond<'py>(&mut self, py: Python<'py>, first: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
@@ -123,6 +138,11 @@ impl PyReceiver {
             .detach(|| ExtensionReceiver::new(context, seed, k))
             .map_err(raise)?;
         Ok(Self { machine, first })
+    }
+
+    #[getter]
+    fn context<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.machine.context())
     }
 
     fn keep_record(&mut self) {

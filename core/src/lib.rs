@@ -2,6 +2,7 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
+pub mod active;
 mod error;
 pub mod fixed_point;
 pub mod garble;

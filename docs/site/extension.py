@@ -11,7 +11,8 @@ from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 
-from docs.site.pages import API, MODULES, ROOT, address, relinked, trees
+from docs.site.lists import with_lists
+from docs.site.pages import API, MODULES, NOTEBOOKS, ROOT, address, executed, relinked, trees
 from docs.site.terms import GLOSSARY, anchor_of, first_uses, terms_of
 from tests.baselines.public import modules
 
@@ -59,10 +60,11 @@ def write_modules(app: Sphinx) -> None:
 
 
 def read_source(_app: Sphinx, page: str, content: list[str]) -> None:
-    """Mend links to folders, and put the page's part of the navigation at its end."""
+    """Take a notebook with its outputs, mend links to folders, and add generated lists and navigation."""
     if page.startswith(f"{MODULES}/"):
         return
-    text = relinked(page, content[0])
+    source = executed(page) if page.startswith(f"{NOTEBOOKS}/") else content[0]
+    text = with_lists(page, relinked(page, source))
     for heading, pages in trees(page, [*modules()]):
         # The list of public modules is the only one that its page does not have itself.
         options = "" if page == API else ":hidden:\n"

@@ -14,6 +14,9 @@ HOME = "docs/README"
 API = "docs/reference/api"
 # Where the pages of public modules are written before the site is built.
 MODULES = "build/site/api"
+NOTEBOOKS = "docs/notebooks"
+# Where `make notebooks` writes what they show.
+EXECUTED = "build/notebooks"
 PATTERNS = (
     *("*.md", "docs/**/*.md", "protocols/**/*.md", "benchmarks/**/*.md", "circuits/*.md", "core/*.md"),
     *("examples/**/*.md", "lab/**/*.md", "verify/*.md"),
@@ -85,6 +88,11 @@ def trees(page: str, modules: Sequence[str]) -> Iterator[tuple[str, Sequence[str
         yield "", [f"{MODULES}/{name}" for name in modules]
     elif pages := below(page):
         yield "", pages
+
+
+def executed(page: str) -> str:
+    """Return a notebook with its outputs; raise FileNotFoundError where `make notebooks` has not run."""
+    return (ROOT / EXECUTED / f"{posixpath.basename(page)}.md").read_text("utf-8")
 
 
 def relinked(page: str, text: str) -> str:

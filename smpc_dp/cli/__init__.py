@@ -29,7 +29,7 @@ app = typer.Typer(
 
 
 def _version(wanted: bool) -> None:
-    """Print the versions and exit, if wanted."""
+    """Print the package's versions and kernels and exit if `wanted`; else do nothing."""
     if wanted:
         # Not imported above: it loads every protocol.
         from smpc_dp.session.versions import installed_versions
@@ -48,13 +48,14 @@ def _root(
         Level | None, typer.Option("--log-level", help="Log to standard error, from this level on.")
     ] = None,
 ) -> None:
+    """Handle the options that stand before a command: `--version`, and the log level, which is set."""
     context.obj = log_level
     if log_level is not None:
         context.with_resource(shown_logs(log_level))
 
 
 def main() -> int:
-    """Run the command line and return its exit code: 0, 1 after an error, 2 for wrong usage.
+    """Run the command line and return its exit code: 1 after an error, 2 for wrong usage, else the command's.
 
     Ctrl-C leaves with KeyboardInterrupt, SIGTERM with SystemExit(143), SIGHUP with SystemExit(129).
     """
@@ -75,7 +76,7 @@ def main() -> int:
 
 
 def _run() -> int:
-    """Run the command line; turn errors into messages and exit codes."""
+    """Run the command line; print errors as messages and return the exit code."""
     try:
         code = app(prog_name="smpc-dp", standalone_mode=False)
     except SmpcError as error:

@@ -21,7 +21,7 @@ from smpc_dp.executors.opened import open_executor
 if TYPE_CHECKING:
     from smpc_dp.capabilities.gopa.verifiable.verdict import Verdict
     from smpc_dp.capabilities.pairs.ustatistic.audit import StatisticVerdict
-    from smpc_dp.logs.audits.audit import Report
+    from smpc_dp.logs.audits.audit_report import Report
     from smpc_dp.logs.audits.audit_selection import CheckpointPolicy
 
 SHOWN = 8
@@ -181,7 +181,7 @@ def audit(
 
 
 def _policy(checkpoint: Path | None, witness: list[str], least: int | None) -> CheckpointPolicy | None:
-    """Return the checkpoint that was given, with the witnesses."""
+    """Return which checkpoint of the session log to require, and from which witnesses; None if none."""
     from smpc_dp.logs.audits.audit_selection import CheckpointPolicy
 
     if checkpoint is not None:
@@ -192,7 +192,7 @@ def _policy(checkpoint: Path | None, witness: list[str], least: int | None) -> C
 
 
 def _audit_certificate(certificate: Path, session: str | None, as_json: bool) -> None:
-    """Judge a certificate of cheating, and print the report."""
+    """Check a certificate that a garbler cheated, and print the report."""
     from smpc_dp.session.tasks import CONVICTING
 
     report = CONVICTING.find().audit_certificate(certificate, session)
@@ -209,7 +209,7 @@ def _audit_certificate(certificate: Path, session: str | None, as_json: bool) ->
 
 
 def _print(report: Report) -> None:
-    """Print a report in the form of its kind."""
+    """Print an audit's report in the form for its kind of log."""
     out = console()
     out.print(report.statement)
     if report.verdict is not None:
@@ -267,7 +267,7 @@ def _print_verdict(report: Report, verdict: Verdict) -> None:
 
 
 def _print_statistic(report: Report, result: StatisticVerdict) -> None:
-    """Print the verdict on a statistic: its draws, the pairs that failed, and the estimate."""
+    """Print the audit of a statistic of pairs: matchings, failed pairs, and the estimate."""
     out = console()
     out.print(f"the log: {report.entries} entries, {report.bytes} bytes")
     out.print(f"statistic: {printable(str(result.terms.get('kernel')))}, {result.partners} partners each")

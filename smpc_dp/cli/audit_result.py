@@ -22,7 +22,7 @@ def audit(
     *,
     as_json: bool,
 ) -> None:
-    """Audit a result, or the evidence of a refusal, or compare two results.
+    """Check a party's result file or evidence of a refusal, or compare two results, and print a report.
 
     Raises typer.Exit with the code if it is not 0.
     """
@@ -50,7 +50,7 @@ def audit(
 
 
 def _print(report: ResultReport) -> None:
-    """Print the report on a result."""
+    """Print the report of the audit of one result file."""
     out = console()
     out.print(report.statement)
     for fault in report.faults:
@@ -61,14 +61,14 @@ def _print(report: ResultReport) -> None:
 
 
 def _print_fields(fields: Mapping[str, str | None]) -> None:
-    """Print the fields that are there; a question may have any characters."""
+    """Print each name and value of a report, without values that are None; control characters escaped."""
     for name, value in fields.items():
         if value is not None:
             console().print(f"{name}: {printable(value)}")
 
 
 def _print_comparison(report: Comparison) -> None:
-    """Print the report on two results."""
+    """Print the report of the comparison of two parties' results."""
     out = console()
     out.print(report.conclusion)
     _print_fields({"session": report.session, "run": report.run_id, "question": report.operation})

@@ -17,6 +17,7 @@ app = typer.Typer(name="board", help="The bulletin board of verifiable runs.", n
 
 @app.callback()
 def _group() -> None:
+    """Do nothing: group of the commands about public logs (`smpc-dp board ...`)."""
     pass
 
 

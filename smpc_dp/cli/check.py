@@ -24,7 +24,7 @@ _STYLES = {"ok": "", "note": "yellow", "fix": "red"}
 
 
 class PrintedCheck(msgspec.Struct, frozen=True):
-    """The checks of one member; `ok`: nothing has to be fixed."""
+    """JSON output: the checks of one member's files and connections; `ok` if there is nothing to fix."""
 
     member: str
     release: str
@@ -72,7 +72,7 @@ def check(
 
 
 def _table(lines: Sequence[Line]) -> Table:
-    """Return the lines as a table, with one row for all of a connection that were skipped."""
+    """Return the results of checks as a table to print, with skipped checks of a member in one row."""
     table = Table("check", "state", Column("result, and what to do", overflow="fold"))
     for (member, state), group in groupby(lines, lambda line: (line.member, line.state)):
         together = [*group]

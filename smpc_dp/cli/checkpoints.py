@@ -111,6 +111,7 @@ def accept(
 
 
 def _read(path: Path) -> bytes:
+    """Return the bytes of a checkpoint or of a request for a cosignature; raise LocalError if too long."""
     from smpc_dp.files import read_bounded
     from smpc_dp.logs.checkpoint import MAX_REQUEST
 
@@ -118,4 +119,5 @@ def _read(path: Path) -> bytes:
 
 
 def _print(content: bytes) -> None:
+    """Write the bytes of a signed note to standard output, unchanged."""
     typer.echo(content.decode(), nl=False)

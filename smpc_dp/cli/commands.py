@@ -20,7 +20,7 @@ from smpc_dp.extensions import CAPABILITIES, Group, imported, load, registered
 
 
 class Listed(NamedTuple):
-    """A command of this package.
+    """Entry of the list of commands: a command's module, its capability and its line of help.
 
     Attributes:
         help: its line in the list of commands.
@@ -32,13 +32,13 @@ class Listed(NamedTuple):
 
     @property
     def capability(self) -> str:
-        """The capability that has the command, and may be absent; "" for the core."""
+        """The name of the capability package that has the command; "" for the core."""
         folder, _, below = self.module.partition(f"{CAPABILITIES}.")
         return "" if folder else below.partition(".")[0]
 
     @property
     def is_there(self) -> bool:
-        """Whether the capability is in this installation."""
+        """Whether the capability that has the command is installed."""
         return not self.capability or imported(f"{CAPABILITIES}.{self.capability}") is not None
 
 
@@ -64,13 +64,15 @@ COMMANDS: Mapping[str, Listed] = {
         "List, export and check the published circuits.",
         "smpc_dp.capabilities.pairs.commands.circuits",
     ),
-    "schema": Listed("Print the JSON Schema of what --json prints.", "smpc_dp.cli.schema"),
+    "schema": Listed(
+        "Print the JSON Schema of what --json prints, or the keys of a learner.", "smpc_dp.cli.schema"
+    ),
     "board": Listed("The bulletin board of verifiable runs.", "smpc_dp.cli.board"),
 }
 
 
 class Commands(MutableMapping[str, Any]):
-    """The commands of a group by name, each loaded when it is looked up.
+    """Dictionary of a group's commands by name, each imported when it is looked up.
 
     Args:
         own: those of this package, in their order; here are those whose capability is there.
@@ -83,12 +85,12 @@ class Commands(MutableMapping[str, Any]):
 
     @functools.cached_property
     def _added(self) -> Mapping[str, Any]:
-        """The entry points of other packages' commands, which no command of this package needs."""
+        """The commands that other packages add, by name, as entry points."""
         entries = () if self._are_all else registered(Group.COMMANDS)
         return {entry.name: entry for entry in entries if entry.name not in self._own}
 
     def __getitem__(self, name: str) -> Any:
-        return _command(name, self._target(name))
+        return _click_command(name, self._target(name))
 
     def _target(self, name: str) -> Any:
         """Import the function or Typer app of a command; raise KeyError for an unknown one."""
@@ -101,7 +103,7 @@ class Commands(MutableMapping[str, Any]):
         return getattr(module, "app", None) or getattr(module, name.replace("-", "_"))
 
     def help_of(self, name: str) -> str:
-        """Return the line of help of a command; of this package's without loading the command."""
+        """Return a command's line of help; only a command of another package is imported for it."""
         return self._own[name].help if name in self._own else str(self[name].get_short_help_str(100))
 
     def __iter__(self) -> Iterator[str]:
@@ -119,7 +121,7 @@ class Commands(MutableMapping[str, Any]):
 
 
 class CommandGroup(TyperGroup):
-    """A group whose commands are loaded when they are called; by default `smpc-dp` itself.
+    """Typer group that imports a command only when it is called; by default that of `smpc-dp`.
 
     Attributes:
         own, are_all: as of `Commands`.
@@ -137,7 +139,7 @@ class CommandGroup(TyperGroup):
         self.commands = self._lazy
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - given by Typer
-        """Write the list of commands."""
+        """Write the list of commands with their lines of help into the help text."""
         lines = {name: self._lazy.help_of(name) for name in self._lazy}
         if self.are_cut:
             # As Typer cuts them: the margins take 6 columns.
@@ -151,8 +153,8 @@ class CommandGroup(TyperGroup):
 
 # Made once also where one process runs many commands: typer reads the hints of all options.
 @functools.cache
-def _command(name: str, target: Any) -> Any:
-    """Return the command of a function, or of a `typer.Typer`."""
+def _click_command(name: str, target: Any) -> Any:
+    """Return the click command `name` made from a function or from a `typer.Typer` app."""
     parent = typer.Typer(add_completion=False, rich_markup_mode=None)
     if isinstance(target, typer.Typer):
         parent.add_typer(target, name=name)

@@ -77,7 +77,7 @@ def web_settings(
     *,
     pages: bool,
 ) -> WebSettings | None:
-    """Return the settings of connections over HTTPS, None if none is given; raise ConfigError for options."""
+    """Return the HTTPS settings that options give, None without any; raise ConfigError for a wrong mix."""
     seconds = PING_SECONDS if ping is None else ping
     try:
         settings = WebSettings(ca, seconds, certificate, certificate_key, tuple(behind or ()), pages)

@@ -87,7 +87,7 @@ def _run(
     reporting: Reporting | None,
     quiet: bool,
 ) -> T:
-    """Return the result of `act` in the folder, or in one that is removed, with live progress.
+    """Run a demonstration with live progress, in `folder` or a temporary one, and return its result.
 
     Exits if it fails or is stopped.
     """

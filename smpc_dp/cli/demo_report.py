@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from smpc_dp.cli.audit_report import audit_sections
 from smpc_dp.cli.reporting import ONE_MACHINE, Reporting, make_report
 from smpc_dp.cli.run_report import concluded, privacy_facts
 from smpc_dp.demo.lenders import DATA_SOURCE, LENDERS, LENGTH
 from smpc_dp.demo.report import RECEIVED, fit_table, not_protected, protected, received_table, score_table
 from smpc_dp.demo.run import Demonstration
 from smpc_dp.demo.verifiable import PROTECTED, VerifiableRun, answers_table, audit_command, reported
+from smpc_dp.logs.audits.audit_report import audit_sections
 from smpc_dp.report import sections
 from smpc_dp.report.document import Section, Sentences, Text, section
 from smpc_dp.report.table import Table
@@ -19,7 +19,7 @@ from smpc_dp.session.local import AGGREGATOR
 
 
 def write_demo_report(reporting: Reporting, ended: Demonstration) -> None:
-    """Write the report of the demonstration."""
+    """Write the report of the demonstration in which eight lenders pool their statistics to a file."""
     trace, result = reporting.trace, ended.result
     trace.names = (*LENDERS, AGGREGATOR)
     present, absent = len(result["survivors"]), len(result["absent"])
@@ -42,11 +42,12 @@ def write_demo_report(reporting: Reporting, ended: Demonstration) -> None:
     state = "good" if ended.exact else "bad"
     verdict = "exact" if ended.exact else "NOT EXACT"
     conclusion = f"{concluded(result, present + absent)} The result is {verdict}."
-    reporting.write(make_report("Eight lenders pool their statistics", conclusion, facts, parts, state=state))
+    title, privacy = "Eight lenders pool their statistics", result["privacy"]
+    reporting.write(make_report(title, conclusion, facts, parts, state=state, privacy=privacy))
 
 
 def _spent(runs: Sequence[VerifiableRun]) -> Table:
-    """Return the privacy of each run, and of all: the same loans are in each."""
+    """Return a table of the privacy spent by each run, and by all together: each is about the same loans."""
     verdicts = [run.audit.verdict for run in runs]
     claimed = [(one.epsilon, one.delta) for one in verdicts if one is not None and one.epsilon is not None]
     rows = [(f"run {index}", *map(sections.number, one)) for index, one in enumerate(claimed, 1)]
@@ -59,7 +60,7 @@ def _spent(runs: Sequence[VerifiableRun]) -> Table:
 
 
 def write_verifiable_report(reporting: Reporting, runs: Sequence[VerifiableRun]) -> None:
-    """Write the report of the verifiable demonstration."""
+    """Write the report of the verifiable demonstration to a file."""
     trace = reporting.trace
     trace.names = (*LENDERS, AGGREGATOR)
     parts: list[Section] = []

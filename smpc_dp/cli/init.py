@@ -14,7 +14,16 @@ from typing import Annotated, Literal, NamedTuple, get_args
 import msgspec
 import typer
 
-from smpc_dp.cli.init_terms import PROTOCOL, Compute, Terms, at_option, check_setting, settings_of, shares_of
+from smpc_dp.cli.init_terms import (
+    PROTOCOL,
+    SUM_IS_ASKED_FOR,
+    Compute,
+    Terms,
+    at_option,
+    check_setting,
+    settings_of,
+    shares_of,
+)
 from smpc_dp.cli.prompts import Prompts
 from smpc_dp.console.output import console, print_note
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
@@ -85,7 +94,7 @@ def init(
         list[str] | None, typer.Option(help="Of statistics: what is asked, such as 'mean(age)'.")
     ] = None,
     column: Annotated[
-        list[str] | None, typer.Option(help="Of statistics: NAME=LOWER:UPPER, or NAME=VALUE,VALUE.")
+        list[str] | None, typer.Option(help="Of statistics: NAME=LOWER:UPPER[:STEP], or NAME=VALUE,VALUE.")
     ] = None,
     max_rows: Annotated[int | None, typer.Option(help="Of statistics: most rows of a party.")] = None,
     rows_expected: Annotated[
@@ -144,17 +153,19 @@ def init(
             f"--address HOST:PORT > {AGGREGATOR}.toml",
             f"one member, with all entries: smpc-dp roster {out} {entries} --out session.toml",
         ]
+        if terms.compute == "sum":
+            steps.append(f"then {SUM_IS_ASKED_FOR}")
         _print_plan(session, f"{out}: the terms, without members", steps)
         return
     path = _write_local(local, terms)
-    operation = "" if terms.compute == "statistics" else f" --operation {terms.compute}"
+    operation = " --operation sum" if terms.compute == "sum" else ""
     files = f"{local}/inputs/NAME.{'csv' if terms.compute == 'statistics' else 'txt'}"
     steps = [f"an input of each party: {files}", f"then: smpc-dp run {path}{operation}"]
     _print_plan(session, f"{path}: a session with all keys on this machine, for a trial", steps)
 
 
 def _answered(prompts: Prompts) -> Terms:
-    """Return the terms of options and answers; raise ConfigError for what is missing or does not apply."""
+    """Return the session's terms from options and answers; ConfigError for missing or unfit options."""
     compute = prompts.needed("--compute", "What is computed", _compute, "average")
     names = prompts.needed("--parties", "Names of the parties, with commas between", _names)
     prompts.exclude(_OF_VECTORS if compute == "statistics" else _OF_RECORDS, f"is not for '{compute}'")
@@ -181,7 +192,7 @@ def _answered(prompts: Prompts) -> Terms:
 
 
 def _tolerated(parties: int, counts: tuple[int, int] | None = None) -> tuple[int, int]:
-    """Return how many of the parties may be lost, and may collude.
+    """Return how many parties may be lost, and how many may collude, checked or by default.
 
     `counts`: how many; without it, as many as where a session file does not say it. Raises ConfigError for
     more than a plan permits.
@@ -200,7 +211,7 @@ def _tolerated(parties: int, counts: tuple[int, int] | None = None) -> tuple[int
 
 
 def _privacy(prompts: Prompts, compute: Compute) -> dict[str, object]:
-    """Return epsilon and delta; nothing for exact results."""
+    """Ask for epsilon and delta, and return them as parameters; an empty dictionary for exact results."""
     settings = settings_of(compute)
     number = partial(_setting, settings, "epsilon")
     exact = prompts.given("--exact") is not None
@@ -222,11 +233,12 @@ def _privacy(prompts: Prompts, compute: Compute) -> dict[str, object]:
 
 
 def _delta(prompts: Prompts, settings: type[msgspec.Struct]) -> object:
+    """Ask for delta, check it by the rules of the protocol's settings, and return it."""
     return prompts.answer("--delta", "Delta", partial(_setting, settings, "delta"), _DELTA)
 
 
 def _vectors(prompts: Prompts, *, exact: bool) -> dict[str, object]:
-    """Return the parameters of vectors, without those of privacy."""
+    """Ask for the settings of sums of vectors (length, bounds, precision), and return them."""
     kind = prompts.given("--kind") or "real"
     number = partial(_setting, settings_of("sum"))
     counted, low, high = _suggested(prompts)
@@ -258,14 +270,14 @@ def _vectors(prompts: Prompts, *, exact: bool) -> dict[str, object]:
 
 
 def _step(width: float) -> float:
-    """Return a power of ten of at most a 2^20th of a range; 1 for a range that the check of terms refuses."""
+    """Return a default precision: a power of ten of at most a 2^20th of the range; 1 for a wrong range."""
     if not 0 < width < math.inf:
         return 1.0
     return float(f"1e{math.floor(math.log10(width / DEFAULT_STEPS))}")
 
 
 class _Suggested(NamedTuple):
-    """Suggestions for a vector, None where there is none; bounds from public values alone."""
+    """Suggested length of a vector, and bounds if a file has public values; None where unknown."""
 
     length: int | None = None
     lower: float | None = None
@@ -273,7 +285,7 @@ class _Suggested(NamedTuple):
 
 
 def _suggested(prompts: Prompts) -> _Suggested:
-    """Return what a file or an estimator suggests."""
+    """Return what the file of --length-from or --public, or an estimator's name, suggests."""
     sources = [option for option in ("--length-from", "--estimator", "--public") if prompts.given(option)]
     if len(sources) > 1:
         raise ConfigError.at(sources[1], f"is not for {sources[0]}", ConfigCheck.CONFLICT)
@@ -307,7 +319,7 @@ def _suggested(prompts: Prompts) -> _Suggested:
 
 
 def _records(prompts: Prompts) -> dict[str, object]:
-    """Return the parameters of statistics of records, without those of privacy."""
+    """Ask for the settings of statistics of records (schema and questions), and return them."""
     ask = prompts.answer("--ask", "What is asked, as mean(age); several with ';' between", _asked)
     text = "Columns, as age=0:120 or sex=f,m; several with ';' between"
     columns = prompts.answer("--column", text, _columns, why=_PRIVATE)
@@ -320,6 +332,7 @@ def _records(prompts: Prompts) -> dict[str, object]:
 
 
 def _compute(text: str) -> Compute:
+    """Return the kind of computation that a text names; raise ValueError for unknown names."""
     known: tuple[Compute, ...] = get_args(Compute)
     for compute in known:
         if text == compute:
@@ -328,6 +341,7 @@ def _compute(text: str) -> Compute:
 
 
 def _names(text: str) -> list[str]:
+    """Return the party names in a text; raise ValueError for invalid or repeated names."""
     names = text.replace(",", " ").split()
     for name in names:
         if not is_name(name):
@@ -347,6 +361,7 @@ def _names(text: str) -> list[str]:
 
 
 def _whole(text: str) -> int:
+    """Return the whole number that a text gives; raise ValueError for anything else."""
     if _DIGITS.fullmatch(text.strip()):
         return int(text)
     number = _number(text)
@@ -356,6 +371,7 @@ def _whole(text: str) -> int:
 
 
 def _number(text: str) -> float:
+    """Return the finite number that a text gives; raise ValueError for anything else."""
     number = parse_number(text)
     if number is None or not math.isfinite(number):
         raise ValueError(f"{text!r} is no finite number")
@@ -363,7 +379,7 @@ def _number(text: str) -> float:
 
 
 def _setting(table: type[msgspec.Struct], key: str, text: str) -> float:
-    """Return the number that a text is; raise ValueError or ConfigError unless the setting may have it."""
+    """Return the number in a text; raise ValueError or ConfigError unless the setting `key` allows it."""
     number = _number(text)
     value = int(number) if text.strip().isdigit() else number
     check_setting(table, key, value)
@@ -371,41 +387,46 @@ def _setting(table: type[msgspec.Struct], key: str, text: str) -> float:
 
 
 def _asked(text: str) -> list[str]:
+    """Return the list of statistics in a text, split at semicolons and line ends."""
     return [part.strip() for part in text.replace("\n", ";").split(";") if part.strip()]
 
 
 def _columns(text: str) -> dict[str, dict[str, object]]:
-    """Return columns of a schema from NAME=LOWER:UPPER and NAME=VALUE,VALUE."""
+    """Return a schema's columns from texts such as NAME=LOWER:UPPER:STEP and NAME=VALUE,VALUE."""
     columns: dict[str, dict[str, object]] = {}
     for part in _asked(text):
         name, equals, values = (piece.strip() for piece in part.partition("="))
-        low, colon, high = values.partition(":")
-        if not equals or not values or name in columns:
-            raise ValueError(f"{part!r} is not NAME=LOWER:UPPER or NAME=VALUE,VALUE of another column")
-        if colon:
-            columns[name] = {"lower": _number(low), "upper": _number(high)}
+        bounds = values.split(":")
+        if not equals or not values or len(bounds) > 3 or name in columns:
+            raise ValueError(f"{part!r} is not NAME=LOWER:UPPER[:STEP] or NAME=VALUE,VALUE of another column")
+        if len(bounds) > 1:
+            columns[name] = dict(zip(("lower", "upper", "step"), map(_number, bounds), strict=False))
         else:
             columns[name] = {"values": [value.strip() for value in values.split(",")]}
     return columns
 
 
 def _write_local(folder: Path, terms: Terms) -> Path:
-    """Write a session with all keys on this machine into a new folder; return the session file."""
+    """Write a session file with all members' keys, and an empty `inputs`, into a new folder.
+
+    Returns the session file.
+    """
     _check_new_folder(folder)
     path = create_local_session(folder, terms.parties, terms.all_parameters(), protocol=PROTOCOL)
     session = load_session(path)
     write_file(path, terms.text(session.roster.members, session.timeouts).encode(), "the session file")
+    (folder / "inputs").mkdir(mode=0o700)
     return path
 
 
 def _check_new_folder(folder: Path) -> None:
-    """Raise LocalError if a folder holds anything, or is none."""
+    """Raise LocalError if a path is a folder with content, or no folder."""
     if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise LocalError(f"{folder}: exists already, and nothing is overwritten")
 
 
 def _write_example(folder: Path) -> None:
-    """Write the example of hospitals into a new folder."""
+    """Write the example session of hospitals, with inputs and keys, into a new folder."""
     from smpc_dp.demo import hospitals
 
     terms = Terms(
@@ -419,7 +440,7 @@ def _write_example(folder: Path) -> None:
 
 
 def _print_plan(session: SessionFile, written: str, steps: Sequence[str]) -> None:
-    """Print what was written, the plan of a request and the next steps."""
+    """Print which file was written, the plan of one request, and the next steps."""
     shown = console()
     plan = session_plan(session)
     for line in (written, *tolerance_lines(session), *(() if plan is None else plan.lines()), *steps):

@@ -22,6 +22,8 @@ from smpc_dp.settings import meaning_of, read
 Compute = Literal["average", "sum", "statistics"]
 
 PROTOCOL = "secagg"
+# A session file does not say it: parties may ask for sums and averages in one session.
+SUM_IS_ASKED_FOR = "`smpc-dp run` and `smpc-dp party` take --operation sum: else they compute the average"
 # Option of each key of a session file; a key within a table counts as the table's.
 _OPTIONS = {
     "roster": "--parties",
@@ -46,7 +48,7 @@ _MOST_NAMES = 20
 
 @dataclass
 class Terms:
-    """Terms of a session of secure sums; `parameters` lacks those that follow from `lost` and `colluding`."""
+    """Answers about a new session: computation, parties, losses, colluders, and further parameters."""
 
     compute: Compute
     parties: Sequence[str]
@@ -55,14 +57,14 @@ class Terms:
     parameters: dict[str, object] = field(default_factory=dict)
 
     def all_parameters(self) -> dict[str, object]:
-        """Return the `[parameters]`; raise ConfigError for a number of parties that is none."""
+        """Return the full `[parameters]` table; ConfigError for impossible losses or colluders."""
         shares = shares_of(self.lost, self.colluding, len(self.parties))
         records = self.parameters.get("records")
         rest = {key: value for key, value in self.parameters.items() if key != "records"}
         return rest | shares | ({} if records is None else {"records": records})
 
     def text(self, members: Sequence[Member] = (), timeouts: Timeouts | None = None) -> str:
-        """Return the text of the file, with comments."""
+        """Return the session file as text, with comments that explain each setting."""
         count = len(self.parties)
         table = settings_of(self.compute)
         comments = {key: meaning_of(table, key) for key in self.parameters}
@@ -78,6 +80,8 @@ class Terms:
             f"# {self.compute.capitalize()}, planned for {count} parties: {named}\n"
             "# All members have the same file: they compare the words that `smpc-dp roster` prints of it.\n"
         )
+        if self.compute == "sum":
+            head += f"# {SUM_IS_ASKED_FOR}.\n"
         version = session_protocol(PROTOCOL).version
         return head + session_text(
             PROTOCOL,
@@ -89,7 +93,7 @@ class Terms:
         )
 
     def checked(self) -> SessionFile:
-        """Return the session of these terms with stand-ins for members; raise ConfigError, at options."""
+        """Check the terms with stand-in members, and return the session; ConfigError names options."""
         text = self.text()
         try:
             return check_terms(text, self.parties)
@@ -98,19 +102,19 @@ class Terms:
 
 
 def settings_of(compute: Compute | None) -> type[msgspec.Struct]:
-    """Return the settings that describe the parameters of a session."""
+    """Return the settings class whose fields are the parameters of this kind of computation."""
     return RecordSettings if compute == "statistics" else NoisySettings
 
 
 def check_setting(table: type[msgspec.Struct], key: str, value: object) -> None:
-    """Raise ConfigError if a value is wrong for a setting, whatever the others are."""
+    """Raise ConfigError if a setting's value is wrong by itself, before other settings are known."""
     issues = [issue for issue in read(table, {key: value})[1] if issue.where == key]
     if issues:
         raise ConfigError(issues)
 
 
 def shares_of(lost: int, colluding: int, parties: int) -> dict[str, object]:
-    """Return the parameters of these counts; raise ConfigError, at the option, for one out of range."""
+    """Return the parameters `dropout` and `corrupt` for these counts; ConfigError if out of range."""
     return {
         "dropout": share_of(lost, parties, "--lost"),
         "corrupt": share_of(colluding, parties, "--collude"),
@@ -118,7 +122,7 @@ def shares_of(lost: int, colluding: int, parties: int) -> dict[str, object]:
 
 
 def share_of(count: int, parties: int, option: str) -> float:
-    """Return a share of the parties, with as few digits as give the count when it is rounded down."""
+    """Return the shortest fraction of the parties that gives the count when it is rounded down."""
     if not 0 <= count < parties:
         reason = f"{count} is not from 0 to {parties - 1}, of {parties} parties"
         raise ConfigError.at(option, reason, ConfigCheck.RANGE)
@@ -127,6 +131,6 @@ def share_of(count: int, parties: int, option: str) -> float:
 
 
 def at_option(issue: ConfigIssue) -> ConfigIssue:
-    """Return a fault of a session file at the option that its key comes from."""
+    """Return an issue of a session file renamed to the command-line option that sets its key."""
     option = next((option for key, option in _OPTIONS.items() if issue.where.startswith(key)), None)
     return issue if option is None else issue._replace(where=f"{option} ({issue.where})")

@@ -19,7 +19,7 @@ from smpc_dp.session.session_file import roster_entry
 
 
 class PrintedIdentity(msgspec.Struct, frozen=True):
-    """A roster entry, its words, and where the secret key is."""
+    """JSON output: a new member's roster entry, its words to compare, and where its secret key is."""
 
     name: str
     role: Role
@@ -98,7 +98,7 @@ def keygen(
 
 
 def _check_address(role: Role, address: str | None) -> None:
-    """Raise ConfigError for an invalid address, or none for a role that listens."""
+    """Raise ConfigError for an invalid address, or for a missing one if the role needs an address."""
     if address is None:
         if role != "party":
             raise ConfigError.at(

@@ -14,7 +14,7 @@ from smpc_dp.privacy.guarantee import Unit
 
 
 class PrintedCharge(msgspec.Struct, frozen=True, kw_only=True):
-    """A charge; `epsilon`: of this release by itself, None where it is infinite or not known."""
+    """JSON output: one charge of a privacy ledger, with its own epsilon (None if infinite or unknown)."""
 
     number: int
     run: str
@@ -28,7 +28,7 @@ class PrintedCharge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PrintedLedger(msgspec.Struct, frozen=True, kw_only=True):
-    """The terms of a ledger, and what was charged; `spent_epsilon`: None where it is infinite."""
+    """JSON output: a privacy ledger's terms, spent budget (None if infinite) and charges."""
 
     party: str
     dataset: str
@@ -49,6 +49,7 @@ app = typer.Typer(name="ledger", help="A party's privacy ledger.", no_args_is_he
 
 @app.callback()
 def _group() -> None:
+    """Do nothing: group of the commands about privacy ledgers (`smpc-dp ledger ...`)."""
     pass
 
 
@@ -103,6 +104,7 @@ def show(
 
 
 def _show(path: Path, as_json: bool) -> None:
+    """Print a ledger's terms and charges, as text or JSON."""
     from smpc_dp.privacy.accountant.ledger import Ledger
 
     ledger = Ledger.open(path)

@@ -20,7 +20,7 @@ _STYLES = {"done": "green", "failed": "red", "ended": "red", "lost": "yellow", "
 
 
 class LiveBoard:
-    """A table that follows the events of every member; plain lines where there is no terminal.
+    """Terminal display of all members' progress in a run: a live table, or plain lines without terminal.
 
     The first of `names` is the aggregator or coordinates: of it the lines tell every step, of others how they
     end.
@@ -53,7 +53,7 @@ class LiveBoard:
             self._live.stop()
 
     def show(self, event: Event) -> None:
-        """Show an event; not how much was sent, which comes when the connections end."""
+        """Show an event of a member in the display; events about traffic are ignored."""
         if event.kind == "traffic":
             return
         if event.kind in ("refused", "lost", "warned", "waiting"):
@@ -66,7 +66,7 @@ class LiveBoard:
             self._print(event)
 
     def begin(self, heading: str) -> None:
-        """Clear the table for another run of the same members."""
+        """Clear the display of progress for another run of these members."""
         self._last.clear()
         self._notes.clear()
         self._printed.clear()
@@ -75,7 +75,7 @@ class LiveBoard:
             self._console.print(heading)
 
     def _print(self, event: Event) -> None:
-        """Print what changed; a step is printed once, not for each message that it waits for."""
+        """Print the change that an event brings as a line; a step only of the first member, and once."""
         if event.party != self._names[0] and event.kind in ("step", "connected", "waiting"):
             return
         text = _inbound(event)
@@ -90,7 +90,7 @@ class LiveBoard:
             self._console.print(f"{event.party}: {text}")
 
     def _table(self) -> Table:
-        """Return the table as it is now."""
+        """Return the table of all members and their present steps, to draw in the terminal."""
         table = Table(box=None, padding=(0, 2, 0, 0))
         for heading in ("member", "progress", "state", ""):
             table.add_column(heading)
@@ -110,7 +110,7 @@ class LiveBoard:
 
 
 def _inbound(event: Event) -> str:
-    """Describe an event that is no step."""
+    """Return an event that is no step as a short text."""
     if event.kind == "warned":
         return event.detail
     if event.kind == "waiting":
@@ -119,7 +119,7 @@ def _inbound(event: Event) -> str:
 
 
 def _index(event: Event) -> int:
-    """Return the index of an event's step, for the bar."""
+    """Return the position of an event's step in the list of steps, for the progress bar."""
     for steps in _step_lists():
         if event.step in steps:
             return steps.index(event.step)
@@ -127,12 +127,12 @@ def _index(event: Event) -> int:
 
 
 def _step_lists() -> Iterator[Sequence[str]]:
-    """Yield the steps of members of sums through an aggregator, then of those that only one protocol has."""
+    """Yield lists of step names in order: of sums through an aggregator, then of other protocols."""
     yield from ((*PARTY_STEPS, ATTEST_TOTAL), AGGREGATOR_STEPS)
     for protocol in built_in_protocols():
         yield from protocol.steps()
 
 
 def _bar(done: int) -> str:
-    """Return a bar for so many steps done."""
+    """Return a text bar that shows how many steps of the protocol are done."""
     return "■" * done + "·" * (len(PARTY_STEPS) - done)

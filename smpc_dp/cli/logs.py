@@ -17,13 +17,13 @@ _FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
 
 
 class LineFormatter(logging.Formatter):
-    """Formatter of a record as one line.
+    """Formatter that writes each log record as a single line.
 
     Parts of a record may come from a peer, which must not be able to forge lines.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, what is not printable escaped."""
+        """Return a log record as one line, with unprintable characters escaped."""
         return printable(super().format(record), MOST_ERROR)
 
 
@@ -43,5 +43,5 @@ def shown_logs(level: Level) -> Iterator[None]:
 
 
 def log_options(level: Level | None) -> list[str]:
-    """Return the options with which a child process logs at the same level."""
+    """Return the command-line options with which a child process logs at this level."""
     return [] if level is None else ["--log-level", level]

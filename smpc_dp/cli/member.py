@@ -13,7 +13,7 @@ from smpc_dp.session.events import Event
 from smpc_dp.session.launcher import print_event
 
 if TYPE_CHECKING:
-    from smpc_dp.logs.audits.audit import Report
+    from smpc_dp.logs.audits.audit_report import Report
     from smpc_dp.session.host import HostMember
     from smpc_dp.session.session_file import SessionFile
     from smpc_dp.session.tasks import Task
@@ -28,7 +28,7 @@ def reported_member(
     results: Sequence[Any],
     problems: list[str],
 ) -> Iterator[None]:
-    """Write a party's report when its result is printed, or when its input or its run was refused.
+    """Write a party's report file at the end of the block, for a result, a refusal or a failed run.
 
     `task`: what it computes; `results`: at most one, with `to_json`; `problems`: what was printed as errors,
     and what the block raises.
@@ -58,7 +58,7 @@ async def exit_code(
     events: bool,
     problems: list[str] | None = None,
 ) -> int:
-    """Run a member's computation and return its exit code.
+    """Run a member's computation, report its errors, and return the exit code of the process.
 
     1 after an error, which is shown, or a bad audit; both are added to `problems`.
     """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Metering:
-    """Metrics of the sessions of this process, at a port that the option names; None: nothing is counted."""
+    """Counts metrics of this process's sessions and serves them on a port; None: nothing is counted."""
 
     def __init__(self, port: int | None) -> None:
         self._port = port
@@ -26,12 +26,12 @@ class Metering:
             self._metrics = Metrics()
 
     def watched(self, digest: bytes, watch: OnEvent) -> OnEvent:
-        """Return a watcher that counts the events of a session too, by the beginning of its digest."""
+        """Return an event function that counts a session's events, then passes them to `watch`."""
         return watch if self._metrics is None else both(watch, self._metrics.watch(digest.hex()[:16]))
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Answer until the end of the block; raises LocalError if the port is in use."""
+        """Serve the metrics over HTTP during the block; raises LocalError if the port is in use."""
         if self._metrics is None or self._port is None:
             yield
             return

@@ -43,7 +43,7 @@ from smpc_dp.session.tasks import find_task, task_of
 
 if TYPE_CHECKING:
     from smpc_dp.identity.roster import Role, Roster
-    from smpc_dp.logs.audits.audit import Report
+    from smpc_dp.logs.audits.audit_report import Report
     from smpc_dp.session.saved_session import SavedSessionState
     from smpc_dp.session.session_file import SessionFile
 
@@ -100,6 +100,7 @@ def party(
     partners: statistics.Partners = None,
     noise: statistics.NoiseName = None,
     covert: statistics.Covert = None,
+    security: statistics.SecurityName = None,
     public_label: Annotated[
         int | None, typer.Option(help="Party: its public label, 0 or 1, where the statistic has them.")
     ] = None,
@@ -164,7 +165,9 @@ def party(
             "--pages": pages or None,
         },
     )
-    requested = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
+    requested = statistics.Statistic.requested(
+        statistic, field, epsilon, delta, partners, noise, covert, security
+    )
     if requested is not None:
         _refuse_given({one: sums[one] for one in sums if one != "--number"}, "is for sums")
         if serves:
@@ -238,7 +241,7 @@ def _refuse_for_others(
     listening: dict[str, object],
     https: dict[str, object],
 ) -> None:
-    """Refuse the options that are for members of another role than `name` has."""
+    """Raise BadParameter for options that are meant for members of another role than `name`'s."""
     if role == "party":
         called = {"--listen": None} if _is_called(loaded.roster) else {}
         others = {**aggregator, **listening, **called, **https}
@@ -250,7 +253,7 @@ def _refuse_for_others(
 
 
 def _is_called(roster: Roster) -> bool:
-    """Tell whether parties call each other: there is no other member."""
+    """Tell whether parties call each other, since the roster has no aggregator and no server."""
     return roster.aggregator is None and not roster.servers
 
 
@@ -286,7 +289,7 @@ def _state_folder(
 def _open_state(
     session: Path, loaded: SessionFile, name: str, key: Path | None, state: Path | None, counter: Path | None
 ) -> SavedSessionState | None:
-    """Open what the member keeps of its session; its results count as taken when they are printed.
+    """Open the saved state of a member's session, None without one; results are not taken until told so.
 
     Raises as `SavedSessionState`.
     """
@@ -304,7 +307,7 @@ def _open_state(
 
 
 def _role(loaded: SessionFile, name: str, path: Path) -> Role:
-    """Return the role of a member; raise ConfigError if the roster has none of this name."""
+    """Return the role of the member `name` in the session; raise ConfigError if the roster lacks the name."""
     names = [entry.name for entry in loaded.roster]
     if name not in names:
         reason = f"{name!r} is not in the roster of {path}: {', '.join(names)}"
@@ -313,7 +316,7 @@ def _role(loaded: SessionFile, name: str, path: Path) -> Role:
 
 
 def _deliver(result: Any, name: str, role: Role, out: Path | None, *, as_json: bool, quiet: bool) -> bool:
-    """Write and print a result of the member `name`, as `deliver` does."""
+    """Write a member's result to a file and print it; return False if the file cannot be written."""
     printed: Any = with_schema(result.schema, result.to_json())
 
     def text() -> str:
@@ -325,12 +328,12 @@ def _deliver(result: Any, name: str, role: Role, out: Path | None, *, as_json: b
 
 
 def _refuse_given(options: Mapping[str, object], why: str) -> None:
-    """Raise BadParameter for options that were given and do not apply."""
+    """Raise BadParameter, with the reason `why`, for options that were given."""
     refuse_given(options, why, lambda option, why: typer.BadParameter(f"{option} {why}"))
 
 
 def _show(first: list[str], event: Event, *, endless: bool = False) -> None:
-    """Print an event but traffic; before the first one print the lines in `first`, and empty it.
+    """Print an event of the run, except traffic; before the first event print the lines in `first`.
 
     `endless`: whether nothing else says how a request has ended.
     """

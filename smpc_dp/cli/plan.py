@@ -64,7 +64,7 @@ PLANS: Mapping[str, Listed] = {
         "smpc_dp.capabilities.gopa.commands.plan_verifiable",
     ),
     "session": Listed(
-        "Plan a request of a session: what it is charged, and the standard error of each answer.",
+        "Plan a request of a session: its charge, and the errors of its answers.",
         "smpc_dp.cli.plan_session",
     ),
     "budget": Listed(
@@ -76,7 +76,7 @@ PLANS: Mapping[str, Listed] = {
 
 
 class PlanGroup(CommandGroup):
-    """The command `smpc-dp plan`."""
+    """Typer group of the command `smpc-dp plan`, whose commands are imported when called."""
 
     own: ClassVar[Mapping[str, Listed]] = PLANS
     are_all: ClassVar[bool] = True

@@ -13,7 +13,7 @@ from smpc_dp.errors import ConfigError
 
 
 class PlannedBudget(msgspec.Struct, frozen=True, kw_only=True):
-    """Requests that share a budget: epsilon of each, and its noise over that of a single request."""
+    """JSON output: equal requests that share a budget, with each one's epsilon and relative noise."""
 
     requests: int
     epsilon: float

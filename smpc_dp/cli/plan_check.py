@@ -37,7 +37,7 @@ DRAWS = "draws releases"
 
 
 class PrintedFinding(TypedDict):
-    """The lower bound on epsilon for one claim and one order of the two inputs."""
+    """JSON output: the lower bound on epsilon found for one claim and one order of the two inputs."""
 
     epsilon: float
     delta: float
@@ -48,7 +48,7 @@ class PrintedFinding(TypedDict):
 
 
 class PrintedAudit(TypedDict):
-    """The audit of a mechanism."""
+    """JSON output: the comparison of a mechanism's samples with its claimed epsilon."""
 
     mechanism: str
     epsilon: float
@@ -62,7 +62,7 @@ class PrintedAudit(TypedDict):
 
 
 class PrintedReleaseAudit(TypedDict):
-    """The audit of what a session releases; of records also of the variance of their noise."""
+    """JSON output: the audit of a session's noisy release, by sampling, against its claim."""
 
     epsilon: float
     delta: float

@@ -16,7 +16,7 @@ from smpc_dp.secagg.params import SAME, ExactSettings, check_parameters
 
 
 class PlannedSum(SecAggPlan, frozen=True, kw_only=True):
-    """Plan of a secure aggregation, with what it costs a party."""
+    """JSON output: the plan of a secure sum, with the bytes that a party sends and receives."""
 
     length: int
     element_bytes: int
@@ -93,5 +93,5 @@ def secagg(
 
 
 def _bytes(count: int) -> str:
-    """Format a number of bytes."""
+    """Return a number of bytes as text with a unit."""
     return f"{count / 1000:,.1f} kB"

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Prompts:
-    """Answers by option; collects the options that are missing where nobody can be asked.
+    """Answers of a user by option name, given on the command line or asked for; notes missing options.
 
     Args:
         given: the values of options; None: not given.
@@ -28,13 +28,13 @@ class Prompts:
         self._missing = Issues()
 
     def given(self, option: str) -> Any:
-        """Return the value of an option; None if it is not given."""
+        """Return the value that the user gave for an option, or None."""
         return self._given[option]
 
     def answer(
         self, option: str, text: str, read: Callable[[str], T], default: object = None, why: str = ""
     ) -> T | None:
-        """Return what `read` makes of the option's value, the default or an answer; None if it is missing.
+        """Return the option's value, or the user's or default answer, converted by `read`; or None.
 
         `read` raises ValueError, or ConfigError, for a wrong text. `why`: the reason why there is no default.
         """
@@ -63,25 +63,25 @@ class Prompts:
     def needed(
         self, option: str, text: str, read: Callable[[str], T], default: object = None, why: str = ""
     ) -> T:
-        """Return an answer as `answer` does; raise ConfigError that names the missing options without one."""
+        """Return the converted answer to a question; raise ConfigError naming options without answers."""
         answer = self.answer(option, text, read, default, why)
         if answer is None:
             raise ConfigError(self._missing)
         return answer
 
     def exclude(self, options: str, why: str) -> None:
-        """Raise ConfigError for the first of the options, with blanks between, that is given."""
+        """Raise ConfigError if any of these options (separated by blanks) is given."""
         for option in options.split():
             if self._given[option] is not None:
                 raise ConfigError.at(option, why, ConfigCheck.UNSUPPORTED)
 
     def raise_missing(self) -> None:
-        """Raise ConfigError that names all options that are missing, if there are any."""
+        """Raise ConfigError that names all options that are required and not given."""
         self._missing.raise_issues()
 
 
 def _typed(option: str, text: str, default: object) -> str:
-    """Return what is typed at a prompt; raise ConfigError where the input ends instead."""
+    """Return the text that a user types at a prompt; raise ConfigError at the end of the input."""
     try:
         return str(typer.prompt(text, default=default, err=True, type=str))
     except typer.Abort as error:
@@ -94,7 +94,7 @@ def _typed(option: str, text: str, default: object) -> str:
 
 
 def _read(option: str, read: Callable[[str], T], text: str) -> T:
-    """Return what `read` makes of a text; raise ConfigError at the option for a wrong one."""
+    """Return the option's text converted by `read`; raise ConfigError that names the option on failure."""
     try:
         return read(text)
     except ConfigError as error:

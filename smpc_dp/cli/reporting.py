@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -29,7 +29,7 @@ ONE_MACHINE = (
 
 
 class Reporting:
-    """The report that a command was asked for: its file, and the trace of the run."""
+    """The report file that a command was asked for, with the trace of the run's events for the report."""
 
     def __init__(self, path: Path) -> None:
         """Raise LocalError for a file that cannot be written: before anything runs or is charged."""
@@ -42,15 +42,15 @@ class Reporting:
 
     @classmethod
     def of(cls, path: Path | None) -> Reporting | None:
-        """Return what records a run for the file of `--report`; None without one."""
+        """Return an object that records a run for the file of `--report`; None without that option."""
         return None if path is None else cls(path)
 
     def watch(self, event: Event) -> None:
-        """Add an event to the trace."""
+        """Add an event of a run to the trace for the report."""
         add_event(self.trace, event)
 
     def write(self, report: Report, *, own: bool = False) -> None:
-        """Write the file, which is `own`: for nobody else to read; raise LocalError."""
+        """Write the report to its file, readable by nobody else if `own`; raise LocalError on failure."""
         from smpc_dp.report.document import write
 
         # Again: the command may have written its result there.
@@ -59,7 +59,7 @@ class Reporting:
 
     @staticmethod
     def watched(reporting: Reporting | None, watch: OnEvent) -> OnEvent:
-        """Return a watcher that adds each event to the trace, if there is a report, before `watch` has it."""
+        """Return an event function that records each event for the report, if any, and calls `watch`."""
         if reporting is None:
             return watch
 
@@ -72,7 +72,7 @@ class Reporting:
 
 @contextlib.contextmanager
 def reported_below(problem: str) -> Iterator[None]:
-    """Print an error of writing a report beside the problem of a run, "" if it has none: then raise it."""
+    """Within the block: an error of writing the report is printed if there is a `problem`, else raised."""
     try:
         yield
     except LocalError as error:
@@ -82,7 +82,7 @@ def reported_below(problem: str) -> Iterator[None]:
 
 
 def _check_path(path: Path) -> None:
-    """Raise LocalError for a file that cannot be written, or holds anything but an earlier report."""
+    """Raise LocalError if a report's file cannot be written, or holds anything but an earlier report."""
     check_can_write(path, name="the report")
     if not path.is_file():
         return
@@ -96,7 +96,7 @@ def _check_path(path: Path) -> None:
 
 
 def add_event(trace: Trace, event: Event) -> None:
-    """Add an event of a member to a trace."""
+    """Add an event of a member, with the present time, to the trace for the report of a run."""
     match event.kind:
         case "step":
             trace.begin(event.party, event.step)
@@ -122,10 +122,14 @@ def make_report(
     sections: Sequence[Section],
     *,
     state: str = "good",
+    privacy: Mapping[str, Any] | None = None,
 ) -> Report:
-    """Return a report with the version and the time in its footer."""
+    """Return a report with date, version and, if `privacy` is claimed, the meaning of its epsilon."""
     from smpc_dp.report.document import Facts, Report
+    from smpc_dp.report.sections import epsilon_meaning
 
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     footer = f"Written by smpc-dp {smpc_dp.__version__}, {now}. This file loads nothing and sends nothing."
-    return Report(title, conclusion, state, Facts(tuple(facts)), tuple(sections), footer)
+    dated = (("date", now.partition(" ")[0]), *facts)
+    meaning = "" if privacy is None else epsilon_meaning(privacy)
+    return Report(title, conclusion, state, Facts(dated), tuple(sections), footer, meaning)

@@ -19,7 +19,7 @@ from smpc_dp.session.tolerance import Tolerance, tolerances
 
 
 class PrintedEntry(TypedDict):
-    """An entry of the roster, as in a session file."""
+    """JSON output: an entry of the roster (name, role, key, address), as in a session file."""
 
     name: str
     role: Role
@@ -30,7 +30,7 @@ class PrintedEntry(TypedDict):
 
 
 class PrintedRoster(TypedDict):
-    """A session file, with its digests, words and plan; `version` is of the session file."""
+    """JSON output: a checked session file, with its members, digests, words and plan."""
 
     session_digest: str
     session_words: str

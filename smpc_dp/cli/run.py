@@ -71,6 +71,7 @@ def run(
     partners: statistics.Partners = None,
     noise: statistics.NoiseName = None,
     covert: statistics.Covert = None,
+    security: statistics.SecurityName = None,
     labels: Annotated[
         Path | None, typer.Option(help="JSON file {name: 0 or 1}, for a statistic with public labels.")
     ] = None,
@@ -100,7 +101,9 @@ def run(
         _refuse_given(sums, "is for sums, not for --statistic")
     else:
         _refuse_given({"--labels": labels}, "is for --statistic")
-    wanted = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise, covert)
+    wanted = statistics.Statistic.requested(
+        statistic, field, epsilon, delta, partners, noise, covert, security
+    )
     if wanted is not None:
         wanted.check(loaded)
     task = own_task if wanted is None else find_task("pairs")
@@ -129,7 +132,7 @@ def run(
         _check_addresses(loaded)
         saved = SavedMembers(loaded, session, keys, state, counter)
         with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
-            outputs = {name: Path(scratch) / f"{name}.json" for name in task.writers(loaded)}
+            outputs = {name: Path(scratch) / f"{name}.json" for name in task.members_with_result(loaded)}
             own = {
                 name: [
                     *_given({"--input": files[name], "--out": outputs.get(name)}),
@@ -163,7 +166,7 @@ def run(
 
 @dataclasses.dataclass
 class _Ended:
-    """What a report is about, as far as the run has come: how each member ended, results, and ledgers."""
+    """Data for the report of a run, filled as the run goes on: outcomes, results and ledgers."""
 
     outcomes: Mapping[str, ProcessOutcome] = dataclasses.field(default_factory=dict)
     results: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
@@ -172,7 +175,7 @@ class _Ended:
 
 @contextlib.contextmanager
 def _reported(reporting: Reporting | None, session: SessionFile, task: Task, ended: _Ended) -> Iterator[None]:
-    """Write the report when the result is printed, or was found wrong, or an input was refused."""
+    """Write the run's report at the end of the block, also if an input or result is refused."""
     problem = ""
     try:
         yield
@@ -205,14 +208,14 @@ def _refuse_given(options: Mapping[str, object], why: str) -> None:
 
 
 def _given(options: Mapping[str, object]) -> list[str]:
-    """Return options that have a value, as arguments of a command."""
+    """Return the options that have a value as command-line arguments."""
     return [text for option, value in options.items() if value is not None for text in (option, str(value))]
 
 
 def _read_weights(
     weights: Path | None, task: Task, session: SessionFile, parties: Sequence[str]
 ) -> dict[str, int]:
-    """Return the weights in a file, none without one; raise ConfigError where the session has none."""
+    """Return the weights in a file by party, or none without a file; ConfigError if the session has none."""
     if weights is not None and not task.has_weights(session):
         raise ConfigError.at(
             "--weights", "this session has no weights: its max_weight is 0", ConfigCheck.UNSUPPORTED
@@ -226,7 +229,7 @@ def _given_options(
     field: Sequence[str] | None,
     public_label: int | None,
 ) -> list[str]:
-    """Return the arguments with which a party requests the statistic, none if a sum is requested."""
+    """Return a party's command-line arguments for the requested statistic; none for a sum."""
     if requested is None or statistic is None:
         return []
     return statistics.arguments(requested, statistic, field, public_label)
@@ -297,7 +300,7 @@ def _print_notes(ledgers: Path | None, has_log: bool, board: Path) -> None:
 
 
 def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | None:
-    """Check every key before any process starts; return the aggregator's name, if there is one."""
+    """Check every member's key before any process starts; return the aggregator's name, or None."""
     for member in loaded.roster:
         path = _key_file(keys, session, member.name)
         Membership.load(session, member.name, path, member.role)
@@ -306,7 +309,7 @@ def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | No
 
 
 def _check_addresses(loaded: SessionFile) -> None:
-    """Raise LocalError if the address of a member cannot be had: another process may serve this session."""
+    """Raise LocalError if a member's address is in use, maybe by another process of this session."""
     roster = loaded.roster
     served = roster.aggregator is not None or roster.servers
     for member in roster:
@@ -322,7 +325,7 @@ def _check_addresses(loaded: SessionFile) -> None:
 
 
 def _check_ledgers(folder: Path, parties: Sequence[str]) -> None:
-    """Open every party's ledger; raise ConfigError with a fault for each that cannot be charged."""
+    """Check that each party's ledger opens and is its own; ConfigError with a fault for each that is not."""
     # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
     from smpc_dp.privacy.accountant.ledger import Ledger
 
@@ -336,23 +339,24 @@ def _check_ledgers(folder: Path, parties: Sequence[str]) -> None:
 
 
 def _ledger(folder: Path, name: str) -> Path:
-    """Return the path of a party's ledger."""
+    """Return the path of a party's ledger file in a folder, by the party's name."""
     return folder / f"{name}.ledger"
 
 
 def _key_file(keys: Path | None, session: Path, name: str) -> Path:
+    """Return the path of a member's key: in the given folder, or beside the session file."""
     return keys / f"{name}.key" if keys is not None else default_key(session, name)
 
 
 def _key(keys: Path | None, name: str) -> list[str]:
-    """Return the option with a member's key, if there is a folder of keys."""
+    """Return the command-line option that gives a member its key, if there is a folder of keys."""
     return [] if keys is None else ["--key", str(keys / f"{name}.key")]
 
 
 def results_of(
     files: Mapping[str, Path], outcomes: Mapping[str, ProcessOutcome]
 ) -> dict[str, dict[str, Any]]:
-    """Return the results by member: from its file, or as it printed what it could not write there."""
+    """Return the members' results as JSON data, read from their files or from their printed output."""
     results: dict[str, dict[str, Any]] = {}
     for name, file in files.items():
         written = file.read_text("utf-8").splitlines() if file.exists() else []
@@ -373,9 +377,9 @@ def _report(
     as_json: bool,
     out: Path | None,
 ) -> bool:
-    """Print the results of all members below lines on the plan, and the failures; write the result to `out`.
+    """Print the plan, results and failures of all members; return False if the result cannot be written.
 
-    Returns whether it was written and printed.
+    Exits with code 1 if the aggregator has failed, or there is no result; LocalError for differing ones.
     """
     failed = {name: outcome for name, outcome in outcomes.items() if not outcome.ok}
     if aggregator in failed or not results:

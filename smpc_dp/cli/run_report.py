@@ -39,7 +39,7 @@ def write_run_report(
     *,
     notes: Sequence[str] = (ONE_MACHINE,),
 ) -> None:
-    """Write the report of a session whose members ran here.
+    """Write the report of a session of which all members, or one, ran on this machine.
 
     `task`: what they computed. `results` by party, as JSON data; `problem`: why there is no right result, ""
     where there is one. `ledgers`: by party, read here where results have no receipt.
@@ -85,13 +85,20 @@ def write_run_report(
         facts = [("parties in it", present), *privacy_facts(task.privacy(result)), *facts]
     conclusion = f"The run failed: {problem}" if problem else concluded(result, len(session.roster.parties))
     reporting.write(
-        make_report(head, conclusion, facts, parts, state="bad" if problem else "good"),
+        make_report(
+            head,
+            conclusion,
+            facts,
+            parts,
+            state="bad" if problem else "good",
+            privacy=None if result is None else task.privacy(result),
+        ),
         own=any(result.get("confidential", False) for result in results.values()),
     )
 
 
 def ledger_state(path: Path, party: str) -> dict[str, Any]:
-    """Return what a party's ledger has spent and may spend, as a receipt has it."""
+    """Return the spent budget and the whole one in a party's ledger, in the form of a receipt."""
     # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
     from smpc_dp.privacy.accountant.ledger import Ledger
 
@@ -107,7 +114,7 @@ def ledger_state(path: Path, party: str) -> dict[str, Any]:
 
 
 def _states(ledgers: Mapping[str, Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the state of each ledger that can be read, and why others cannot."""
+    """Return the state of each ledger that can be read, and for the others the reasons why not."""
     states, unread = {}, []
     for name, path in ledgers.items():
         try:
@@ -118,7 +125,7 @@ def _states(ledgers: Mapping[str, Path]) -> tuple[dict[str, dict[str, Any]], lis
 
 
 def privacy_facts(privacy: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what stands out of a guarantee."""
+    """Return the main numbers of a guarantee as (name, text): epsilon, delta, unit."""
     if privacy["epsilon"] is None:
         return [("differential privacy", "none")]
     return [
@@ -129,7 +136,7 @@ def privacy_facts(privacy: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def concluded(result: Mapping[str, Any] | None, parties: int) -> str:
-    """Return how a run of so many parties ended, in one sentence."""
+    """Return a sentence on how a run of this many parties ended, from its result or None."""
     absent = [] if result is None else result.get("absent", [])
     if not absent:
         return "The run ended with a result."
@@ -138,7 +145,7 @@ def concluded(result: Mapping[str, Any] | None, parties: int) -> str:
 
 
 def asked_section(session: SessionFile, *, compared: bool) -> list[Section]:
-    """Return the section of what the session file asks; `compared`: all members have agreed on it."""
+    """Return the report's section on what the session file asks, and whether members agreed on it."""
     rows = tuple((key, sections.written(value)) for key, value in session.parameters.items())
     columns = (("parameter", ""), ("value", "long"))
     table = Table("Parameters, as the session file has them", columns, rows)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SavedMembers:
-    """Folders of the members, one for each in `state`, and in `counter`; made here.
+    """Folders for the saved states and counters of all members that run on this machine.
 
     Attributes:
         number: of the request: the latest one that is under way at a member, or else the next one of all.
@@ -62,14 +62,14 @@ class SavedMembers:
                 one.close()
 
     def options(self, name: str) -> dict[str, object]:
-        """Return the options of a member's command by their names, with None for what is not given."""
+        """Return the options for saved states to add to a member's command, by name; None if not given."""
         if self._state is None or not name:
             return {}
         number = None if name == self._aggregator else self.number
         return {"--state": self._state / name, "--counter": self._folder(name), "--number": number}
 
     def _folder(self, name: str) -> Path | None:
-        """Return the folder of a member's counter, made here."""
+        """Create and return the folder of a member's counter; None without a counter option."""
         if self._counter is None:
             return None
         folder = self._counter / name
@@ -81,7 +81,7 @@ class SavedMembers:
 
 
 def _joined(members: Sequence[SavedSessionState], parties: Sequence[SavedSessionState], steps: int) -> int:
-    """Return the request that members join; of calls of so many requests the first one."""
+    """Return the number of the request that restarted members join, from their saved states."""
     if steps > 1:
         return max(party.following_call("", steps) for party in parties)
     under_way = [one.number for one in members if one.is_under_way]

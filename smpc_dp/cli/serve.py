@@ -80,7 +80,7 @@ def serve(
 
 
 def _show(name: str, event: Event) -> None:
-    """Print an event of a session but traffic."""
+    """Print an event of a session, except events about traffic."""
     if event.kind == "traffic":
         return
     request = f"request {event.request}: " if event.request else ""
@@ -89,10 +89,10 @@ def _show(name: str, event: Event) -> None:
 
 
 def _report(name: str, error: SmpcError) -> None:
-    """Print why a session is not served."""
+    """Print the error because of which a session is not served."""
     _print(name, f"is not served: {error}")
 
 
 def _print(name: str, text: str) -> None:
-    """Print what becomes of a session; of none where it has no name."""
+    """Print a line about a session, with the session's name before the text if there is one."""
     print_note(f"{time.strftime('%H:%M:%S')} {printable(name) or 'sessions'}: {text}")

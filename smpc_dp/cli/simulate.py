@@ -47,6 +47,7 @@ app = typer.Typer(name="simulate", help="Run many parties in one process.", no_a
 
 @app.callback()
 def _group() -> None:
+    """Do nothing: group of the commands that simulate runs (`smpc-dp simulate ...`)."""
     pass
 
 
@@ -140,7 +141,7 @@ def average(
 
 
 class PrintedRun(TypedDict):
-    """A simulated run; `exact` is None with noise."""
+    """JSON output: the result of one simulated run, compared with the plain average."""
 
     exact: bool | None
     error: float
@@ -156,13 +157,13 @@ class PrintedRun(TypedDict):
 
 
 class PrintedSeededRun(PrintedRun):
-    """One of several simulated runs."""
+    """JSON output: one of several simulated runs, with its seed and errors."""
 
     seed_for_simulation: int | None
 
 
 class PrintedRuns(TypedDict):
-    """Several simulated runs, and the errors of all."""
+    """JSON output: several simulated runs, and the errors of all of them."""
 
     exact: bool | None
     mean_error: float
@@ -174,7 +175,7 @@ class PrintedRuns(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """A run compared with the plain average of the survivors' vectors.
+    """Result of a simulated run with its error against the plain average of the survivors' vectors.
 
     `printed`: its JSON data; `mean`, `square`: of the errors of all coordinates, and of their squares.
     """
@@ -186,7 +187,7 @@ class _Compared:
 
     @property
     def text(self) -> str:
-        """The run in a line."""
+        """A line of text on the run: survivors, agreement with the exact result, time and memory."""
         return (
             f"{self.printed['survivors']} of {self.printed['parties']} parties survived; the result "
             f"{self.verdict}; {self.printed['seconds']:.1f} s, "
@@ -195,7 +196,7 @@ class _Compared:
 
 
 def _check_runs(runs: int, useless: Mapping[str, object]) -> None:
-    """Raise ConfigError for the number of runs, and for an option that is useless with it."""
+    """Raise ConfigError for an impossible number of runs, or an option that several runs do not use."""
     if not 1 <= runs <= MAX_RUNS:
         raise ConfigError.at("runs", f"must be 1 to {MAX_RUNS}, is {runs}", ConfigCheck.RANGE)
     for name, option_value in useless.items():
@@ -205,7 +206,7 @@ def _check_runs(runs: int, useless: Mapping[str, object]) -> None:
 
 
 def _seed_of_run(seed: int | None, number: int) -> int | None:
-    """Return the seed of a run: of the first one `seed` itself, of all others drawn from it.
+    """Return the seed of a run by its number: the first run has `seed` itself.
 
     The drawn ones have 48 bits: any reader of JSON takes them as they are.
     """
@@ -217,7 +218,7 @@ def _seed_of_run(seed: int | None, number: int) -> int | None:
 
 
 def _compared_run(parties: int, length: int, settings: Mapping[str, Any], seed: int | None) -> _Compared:
-    """Return one of several runs; settings as of `simulate.average`."""
+    """Simulate one average of random vectors, and return its result compared with the plain average."""
     return _simulate(parties, length, settings, seed)[1]
 
 
@@ -230,7 +231,7 @@ def _simulate(
     progress: Callable[[str, int], None] | None = None,
     trace: Trace | None = None,
 ) -> tuple[Result, _Compared]:
-    """Draw vectors, average them, and compare; arguments as of `simulate.average`."""
+    """Draw random vectors and average them; return the result, and its comparison with the plain average."""
     from smpc_dp.simulate.average import average as simulate_average
 
     values = np.random.default_rng(seed).uniform(-1.0, 1.0, (parties, length))
@@ -270,7 +271,7 @@ def _simulate(
 
 
 def _print_runs(runs: Sequence[_Compared], seeds: Sequence[int | None], *, as_json: bool) -> None:
-    """Print several runs and the errors of all; exit code 1 if an exact one differs from the sum."""
+    """Print several runs and their errors; exit with code 1 if an exact result differs from the sum."""
     mean = math.fsum(run.mean for run in runs) / len(runs)
     deviation = math.sqrt(max(0.0, math.fsum(run.square for run in runs) / len(runs) - mean**2))
     # Where parties are lost it differs from run to run.
@@ -299,7 +300,7 @@ def _print_runs(runs: Sequence[_Compared], seeds: Sequence[int | None], *, as_js
 
 
 def _steps(given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the steps that a bar shows, for the settings of a method."""
+    """Return the names of the protocol steps that a progress bar shows, for a method's settings."""
     if given.get("topology") == "direct":
         from smpc_dp.capabilities.gopa.direct_messages import COORDINATOR_STEPS
 
@@ -319,7 +320,7 @@ def _write_report(
     seconds: float,
     compared: str,
 ) -> None:
-    """Write the report of a run; `given`: settings of its method; `compared`: with the plain average."""
+    """Write the report of a simulated run to a file."""
     from smpc_dp.cli.run_report import privacy_facts
     from smpc_dp.report import sections
     from smpc_dp.report.document import Text, section
@@ -349,4 +350,5 @@ def _write_report(
         *sections.traffic_section(trace),
         *section("asked", "Settings", [Table("Settings", (("setting", ""), ("value", "")), tuple(settings))]),
     ]
-    reporting.write(make_report("Simulated average", "The simulation ended with a result.", facts, parts))
+    conclusion = "The simulation ended with a result."
+    reporting.write(make_report("Simulated average", conclusion, facts, parts, privacy=printed["privacy"]))

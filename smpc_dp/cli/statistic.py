@@ -41,11 +41,19 @@ Covert = Annotated[
         "0: garblers are semi-honest; default 4.",
     ),
 ]
+SecurityName = Annotated[
+    str | None,
+    typer.Option(
+        "--security",
+        help="Statistic: covert (default), semi-honest, or malicious: a cheat passes with probability 2^-40, "
+        "and names nobody.",
+    ),
+]
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """A requested statistic, checked as far as possible without a record."""
+    """A statistic of pairs requested on the command line, checked as far as possible without data."""
 
     kernel: Kernel
     options: Mapping[str, Any]
@@ -61,10 +69,12 @@ class Statistic:
         partners: int | None,
         noise: str | None,
         covert: int | None,
+        security: str | None,
     ) -> Statistic | None:
-        """Return the statistic of the options, None without `--statistic`; raise ConfigError if wrong."""
+        """Return the statistic that the options ask for, None without a name; ConfigError if wrong."""
         given = {"--field": fields or None, "--epsilon": epsilon, "--delta": delta}
         given |= {"--partners": partners, "--noise": noise, "--covert": covert}
+        given |= {"--security": security}
         if name is None:
             stray = [
                 ConfigIssue(option, "is for --statistic", ConfigCheck.UNSUPPORTED)
@@ -86,15 +96,17 @@ class Statistic:
             )
         kernel = find_kernel(name, *map(_field, fields or ()))
         options: dict[str, Any] = {"epsilon": epsilon, "delta": delta or 0.0, "P": partners}
-        return cls(kernel, options | {"noise": noise or "laplace", "covert": covert})
+        options |= {"noise": noise or "laplace", "covert": covert, "security": security}
+        return cls(kernel, options)
 
     def check(self, session: SessionFile) -> None:
-        """Raise ConfigError for a budget, noise or number of partners that pairs cannot have.
+        """Raise ConfigError if a session's pairs of parties cannot have this budget, noise or partners.
 
         In a session with servers these check it.
         """
         if session.topology == "servers":
             return
+        from smpc_dp.capabilities.pairs.garbled.params import copies_of
         from smpc_dp.capabilities.pairs.statistics.compiled import plan_statistic
 
         options, parties = self.options, len(session.roster.parties)
@@ -105,11 +117,12 @@ class Statistic:
             options["delta"],
             partners=options["P"],
             noise=options["noise"],
-            covert=options["covert"] or 0,
+            covert=copies_of(options["security"], options["covert"]),
+            malicious=options["security"] == "malicious",
         )
 
     def marked(self, public_label: int | None) -> Statistic:
-        """Return the statistic for a party with this public label; raise ConfigError if one is needed."""
+        """Return the statistic with this party's public label; ConfigError if missing or superfluous."""
         if (self.kernel.labels == "public") == (public_label is None):
             requirements = (
                 "needs each party's public label" if public_label is None else "has no public labels"
@@ -120,7 +133,7 @@ class Statistic:
         return replace(self, public_label=public_label)
 
     def read(self, file: Path) -> tuple[float, ...]:
-        """Read the record in a file; raise PrivacyError or ConfigError if it is not one of the kernel's."""
+        """Return the record in a party's file; raise PrivacyError or ConfigError if it does not fit."""
         record = tuple(read_vector(file).tolist())
         if len(record) != len(self.kernel.fields):
             reason = (
@@ -135,7 +148,7 @@ class Statistic:
 
 
 def check_records(statistic: Statistic, files: Mapping[str, Path], labels: Mapping[str, int]) -> None:
-    """Read the records of all parties, with the labels of those that have one; errors as of `Statistic`."""
+    """Read all parties' records and labels, only to raise errors of wrong ones before a run."""
     for name, file in files.items():
         statistic.marked(labels.get(name)).read(file)
 
@@ -143,7 +156,7 @@ def check_records(statistic: Statistic, files: Mapping[str, Path], labels: Mappi
 async def take_part(
     statistic: Statistic, host: HostMember, session: SessionFile, number: int | None
 ) -> StatisticResult:
-    """Check everything of one party, then connect and estimate.
+    """Check one party's input for a statistic of pairs, then connect and return the estimate.
 
     `number`: of the request; None: the first one, or with a state that under way, or the next.
     """
@@ -169,7 +182,7 @@ def read_labels(path: Path | None, parties: Sequence[str]) -> dict[str, int]:
 def arguments(
     statistic: Statistic, name: str, fields: Sequence[str] | None, public_label: int | None
 ) -> list[str]:
-    """Return the options of `smpc-dp party` for this statistic."""
+    """Return the command-line options with which one party requests this statistic."""
     options = statistic.options
     result = ["--statistic", name, "--epsilon", repr(options["epsilon"]), "--delta", repr(options["delta"])]
     result += ["--noise", str(options["noise"])]
@@ -179,11 +192,13 @@ def arguments(
         result += ["--partners", str(options["P"])]
     if options["covert"] is not None:
         result += ["--covert", str(options["covert"])]
+    if options["security"] is not None:
+        result += ["--security", str(options["security"])]
     return result if public_label is None else [*result, "--public-label", str(public_label)]
 
 
 def _field(text: str) -> Field:
-    """Parse a field LOW:HIGH:STEP."""
+    """Return the field of a record (range and step) that a text LOW:HIGH:STEP describes."""
     from smpc_dp.capabilities.pairs.kernels.fields import Field
 
     try:

@@ -15,9 +15,11 @@ from smpc_dp.cli.reporting import Reporting, ReportPath
 from smpc_dp.console.output import check_can_write, deliver, print_note
 from smpc_dp.console.schemas import with_schema
 from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.records.odd_values import odd_values
 from smpc_dp.records.requests.records_task import check_columns, load_rows, records_text
-from smpc_dp.records.result import estimate_line, level_line
+from smpc_dp.records.result import estimate_lines, level_line
 from smpc_dp.session.host import HostMember
+from smpc_dp.session.inputs import TABLE_SUFFIXES
 from smpc_dp.session.launcher import run_child
 from smpc_dp.session.member import Membership
 from smpc_dp.session.planned import session_plan
@@ -55,8 +57,10 @@ def statistics(
     """Take part in statistics of records, as one party.
 
     Says what of the table does not count, to nobody else, before it connects. More rows than `max_rows` are
-    refused then: others see an absent party. `--check` fails for a column in which no row has a number, or a
-    declared category, too; without it such a column refuses nothing, for others would see that.
+    refused then: others see an absent party. `--check` lists undeclared categories, and numbers out of
+    bounds that repeat, which may be codes for missing values. It fails for a column in which no row has a
+    number, or a declared category, too; without `--check` such a column refuses nothing, for others would see
+    that.
     """
     if check and report is not None:
         raise ConfigError.at("--report", "is not for --check, which runs nothing", ConfigCheck.UNSUPPORTED)
@@ -75,6 +79,8 @@ def statistics(
         for line in plan_lines(membership.session):
             print_note(line)
         if check:
+            for line in odd_values(host.input_among(TABLE_SUFFIXES), rows.table.schema, host.name):
+                print_note(line)
             check_columns(rows.table)
             return
 
@@ -96,19 +102,19 @@ def statistics(
 
 
 def _show(event: Event) -> None:
-    """Print an event but traffic."""
+    """Print an event of the run, except events about traffic."""
     if event.kind == "traffic":
         return
     print_note(f"{event.party}: {event.text}")
 
 
 def plan_lines(session: SessionFile) -> list[str]:
-    """Return what is planned for a session's requests, in lines; nothing where no plan is made."""
+    """Return lines of text on the plan of a session's requests; none if the session has no plan."""
     plan = session_plan(session)
     return [] if plan is None else list(plan.lines())
 
 
 def answer_lines(answers: Mapping[str, Any]) -> list[str]:
-    """Return a line for each answer with its interval, and the level, as `Answers.to_json` gives them."""
-    lines = [f"  {estimate_line(one, exact=False)}" for one in answers["estimates"]]
+    """Return a line of text for each answer with its interval, and one for the confidence level."""
+    lines = [f"  {line}" for line in estimate_lines(answers["estimates"], exact=False)]
     return [*lines, level_line(answers["level"], answers["simultaneous"])]

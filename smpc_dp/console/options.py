@@ -16,21 +16,21 @@ Command = Callable[..., None]
 
 
 def refuse_given(options: Mapping[str, object], why: str, error: Callable[[str, str], Exception]) -> None:
-    """Raise `error(option, why)` for the first option that was given: these do not apply."""
+    """Raise `error(option, why)` for the first command-line option that has a value; else do nothing."""
     for option, value in options.items():
         if value is not None:
             raise error(option, why)
 
 
 def option(table: type[msgspec.Struct], key: str, default: str | None = None) -> Any:
-    """Return the option of a setting, with the help of the table; `default` is shown as its default."""
+    """Return the `typer.Option` for field `key` of a settings struct, with the field's help text."""
     return typer.Option(help=help_of(table, key), show_default=default or True)
 
 
 def with_settings(
     table: type[msgspec.Struct], without: Collection[str] = (), **defaults: object
 ) -> Callable[[Command], Command]:
-    """Give a command an option for each setting of a table: its name, type, default and help.
+    """Return a decorator that gives a command one command-line option for each field of a settings struct.
 
     The command takes them as keyword arguments; those without a value are left out. A parameter that the
     command names itself stands in the place of the setting of this name.
@@ -67,7 +67,7 @@ def with_settings(
 def _parameter(
     table: type[msgspec.Struct], field: msgspec.structs.FieldInfo, defaults: dict[str, object]
 ) -> inspect.Parameter:
-    """Return the parameter of a setting."""
+    """Return the function parameter that declares one settings field as a command-line option."""
     key = field.encode_name
     default = defaults.get(key, inspect.Parameter.empty if field.required else field.default)
     text = None if key in defaults else default_text(table, key)

@@ -28,19 +28,19 @@ PAGE = 100
 
 
 class _Remarks:
-    """Standard error: what cannot be written there is dropped, and the run that it is about goes on."""
+    """Wrapper of the standard error stream that ignores failed writes, so that a run never ends by one."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text, if that is possible."""
+        """Write a text to standard error; ignore an OSError, as of a closed stream."""
         with contextlib.suppress(OSError):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered, if that is possible."""
+        """Flush standard error; ignore an OSError, as of a closed stream."""
         with contextlib.suppress(OSError):
             self._stream.flush()
 
@@ -49,7 +49,7 @@ class _Remarks:
 
 
 class _Results:
-    """Standard output: that its reader has left is an error as any other.
+    """Wrapper of standard output that turns BrokenPipeError (its reader left) into an ordinary OSError.
 
     For BrokenPipeError and EPIPE, rich and typer end the process without a message, before a command can act.
     """
@@ -58,13 +58,13 @@ class _Results:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text, or raise OSError."""
+        """Write a text to standard output; raise an ordinary OSError if its reader has left."""
         with _plain_error():
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered, or raise OSError."""
+        """Flush standard output; raise an ordinary OSError if its reader has left."""
         with _plain_error():
             self._stream.flush()
 
@@ -74,7 +74,7 @@ class _Results:
 
 @contextlib.contextmanager
 def _plain_error() -> Iterator[None]:
-    """Raise an OSError without a number in the place of BrokenPipeError."""
+    """Turn a BrokenPipeError in the block into an OSError without a number."""
     try:
         yield
     except BrokenPipeError as error:
@@ -82,16 +82,16 @@ def _plain_error() -> Iterator[None]:
 
 
 class _Closed(io.TextIOBase):
-    """In the place of a standard output that was closed before this process began."""
+    """Stand-in for a standard output that was closed before the process began; writing raises OSError."""
 
     def write(self, text: str) -> int:  # noqa: ARG002 - nothing can be written
-        """Raise OSError."""
+        """Raise OSError, as for a write to a closed stream; nothing is written."""
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 @contextlib.contextmanager
 def writable_streams() -> Iterator[None]:
-    """Take care within the block that no text, and no state of standard error, makes printing fail.
+    """Replace stdout and stderr in the block: odd characters are escaped, and stderr never fails.
 
     Characters that a stream's encoding does not have are printed as escapes.
     """
@@ -106,7 +106,7 @@ def writable_streams() -> Iterator[None]:
 
 
 def console() -> Console:
-    """Return the console for results that a person reads."""
+    """Return the `rich` console that prints results for people on standard output."""
     from rich.console import Console
 
     return Console(
@@ -119,7 +119,7 @@ def console() -> Console:
 
 
 def progress_console() -> Console:
-    """Return the console for progress, on standard error, so that it never mixes with results."""
+    """Return the `rich` console that shows progress on standard error, apart from the results."""
     from rich.console import Console
 
     # On a terminal a live table must stay within its lines.
@@ -127,29 +127,29 @@ def progress_console() -> Console:
 
 
 def print_note(line: str) -> None:
-    """Print a line of progress."""
+    """Print a line about progress on standard error, apart from the results on standard output."""
     progress_console().print(line)
 
 
 def print_json(value: object) -> None:
-    """Print one JSON object."""
+    """Print a value as one line of JSON on standard output."""
     sys.stdout.write(_json_line(value))
 
 
 def print_as(schema: str, value: Mapping[str, object]) -> None:
-    """Print one JSON object of a schema."""
+    """Print an object on standard output as JSON, preceded by the name and version of its JSON schema."""
     print_json(msgspec.to_builtins(with_schema(schema, value)))
 
 
 def print_struct(value: msgspec.Struct) -> None:
-    """Print a struct as one JSON object of its schema."""
+    """Print a struct on standard output as JSON, with the name and version of its class's JSON schema."""
     print_as(name_of(type(value)), msgspec.to_builtins(value))
 
 
 def print_table(
     title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]], *lines: str
 ) -> None:
-    """Print a table, with lines below it."""
+    """Print a table with a title and column headings on standard output, and further lines below it."""
     from rich.table import Table
 
     table = Table(*columns, title=title)
@@ -168,7 +168,7 @@ def print_plan(
     *lines: str,
     columns: Sequence[str] = ("what", "value", "meaning"),
 ) -> None:
-    """Print a plan as JSON, or as a table with lines below it."""
+    """Print a plan for a session: as JSON if `as_json`, else as a table with further lines below it."""
     if as_json:
         print_struct(plan)
     else:
@@ -176,13 +176,14 @@ def print_plan(
 
 
 def check_can_write(*paths: Path | None, name: str = "the result") -> None:
-    """Raise LocalError if it is already clear that one of these files cannot be written."""
+    """Raise LocalError, before a long computation, if an output file cannot be written; skip None."""
     for path in paths:
         if path is not None:
             _check_can_write(path, name)
 
 
 def _check_can_write(path: Path, name: str) -> None:
+    """Raise LocalError if a file cannot be written; called before a long computation."""
     folder = path if path.exists() else path.parent
     if path.is_dir():
         raise LocalError(f"{path}: cannot write {name} (is a folder)")
@@ -195,7 +196,7 @@ def _check_can_write(path: Path, name: str) -> None:
 
 
 def abandon_output() -> None:
-    """Discard what is still buffered for a broken standard output: Python would complain at exit."""
+    """Point a broken standard output to /dev/null, so that Python does not complain of it at exit."""
     with contextlib.suppress(OSError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -212,7 +213,7 @@ def deliver(
     confidential: bool = False,
     stored: object = None,
 ) -> bool:
-    """Write a result to the file `out`, and print it; return False, with a message, if one of them failed.
+    """Write a result to the file `out`, and print it; report a failure of either, and return False.
 
     The run that gave it is over, and may have been paid for: a result that could not be written is printed as
     JSON in any case, and to standard error where standard output takes nothing.
@@ -236,10 +237,12 @@ def deliver(
 
 
 def _json_line(value: object) -> str:
+    """Return a value as one line of JSON; raise ValueError for infinities."""
     return json.dumps(value, allow_nan=False) + "\n"
 
 
 def _write_json(value: object, path: Path, confidential: bool) -> bool:
+    """Write a value as JSON to a file (owner-only if `confidential`); on failure report it, return False."""
     try:
         if confidential:
             path.touch(mode=0o600)
@@ -252,12 +255,12 @@ def _write_json(value: object, path: Path, confidential: bool) -> bool:
 
 
 def report_error(error: SmpcError) -> None:
-    """Print an error: one line, or one line for each fault of a configuration."""
+    """Print an error of this library on standard error, one line for each fault of a configuration."""
     faults = error.issues if isinstance(error, ConfigError) else ()
     for line in [str(fault) if fault.where else fault.reason for fault in faults] or [str(error)]:
         report_line(line)
 
 
 def report_line(text: str) -> None:
-    """Print one line on standard error, as an error."""
+    """Print one line on standard error in the form of an error."""
     sys.stderr.write(f"smpc-dp: {printable(' '.join(text.split()), MOST_ERROR)}\n")

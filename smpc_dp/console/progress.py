@@ -11,7 +11,7 @@ from smpc_dp.console.output import progress_console
 
 
 class Bar:
-    """A bar on a terminal, a line for each activity elsewhere; nothing is shown before the first activity."""
+    """Display of progress on standard error: a bar on a terminal, else one line for each activity."""
 
     def __init__(self, unit: str, quiet: bool) -> None:
         console = progress_console()
@@ -40,7 +40,7 @@ class Bar:
             self._progress.stop()
 
     def show(self, activity: str, done: int, of: int) -> None:
-        """Show the activity, and how much of it is done."""
+        """Show that `done` of `of` steps of an activity are done, on a terminal as a bar."""
         if not self._activity:
             self._progress.start()
         if self._lines is not None and activity != self._activity:

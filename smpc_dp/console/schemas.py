@@ -6,7 +6,9 @@ A printed object begins with name and version of its schema; docs/reference/comp
 from __future__ import annotations
 
 import functools
+import tomllib
 from collections.abc import Mapping
+from importlib import resources
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,7 +22,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 class Listed(NamedTuple):
-    """A schema.
+    """Entry in the list of JSON schemas: module and name of the type described, what prints it, version.
 
     Attributes:
         module, type: a struct, or a TypedDict, with the keys after the first two.
@@ -53,7 +55,7 @@ SCHEMAS: Mapping[str, Listed] = {
     "opened": Listed(
         "smpc_dp.capabilities.servers.requests.printed", "PrintedOpened", "party: what servers have opened"
     ),
-    "audit-log": Listed("smpc_dp.logs.audits.audit", "Report", "audit: of a log"),
+    "audit-log": Listed("smpc_dp.logs.audits.audit_report", "Report", "audit: of a log"),
     "audit-result": Listed("smpc_dp.results.audit", "ResultReport", "audit: of a party's result"),
     "audit-comparison": Listed(
         "smpc_dp.results.audit", "Comparison", "audit --compare, and of the evidence of a refusal"
@@ -103,17 +105,18 @@ def with_schema(name: str, value: Mapping[str, object]) -> dict[str, object]:
 
 
 def name_of(kind: type) -> str:
-    """Return the name of the schema of a struct."""
+    """Return the name of the published JSON schema that describes the JSON output of a struct's class."""
     return _names()[kind.__module__, kind.__name__]
 
 
 @functools.cache
 def _names() -> Mapping[tuple[str, str], str]:
+    """Return the names of all JSON schemas, each by the (module, type) of the struct that it describes."""
     return {(listed.module, listed.type): name for name, listed in SCHEMAS.items()}
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """Return a schema as JSON Schema, draft 2020-12.
+    """Return the JSON Schema (draft 2020-12) of this name, with a description of each key.
 
     Objects may have further keys in a later release. Raises ConfigError for an unknown name, and where the
     capability is not installed.
@@ -131,6 +134,12 @@ def schema_of(name: str) -> dict[str, Any]:
     for table in others.values():
         _require_defaults(table)
     own = others.pop(top["$ref"].rpartition("/")[2])
+    described = {"properties": own["properties"], "$defs": others}
+    for key, meaning in meanings().get(name, {}).items():
+        _describe(described, key.split("."), meaning)
+    for key, field in own["properties"].items():
+        if "description" not in field and key in meanings()["common"]:
+            field["description"] = meanings()["common"][key]
     first = {SCHEMA: {"const": name}, SCHEMA_VERSION: {"const": listed.version}}
     return {
         "$schema": DIALECT,
@@ -143,8 +152,25 @@ def schema_of(name: str) -> dict[str, Any]:
     }
 
 
+@functools.cache
+def meanings() -> Mapping[str, Mapping[str, str]]:
+    """Return descriptions of JSON keys, as schema name -> key path joined by dots -> text."""
+    return tomllib.loads(resources.files(__package__).joinpath("fields.toml").read_text("utf-8"))
+
+
+def _describe(schema: Mapping[str, Any], path: list[str], meaning: str) -> None:
+    """Set the description of the key at `path` in a JSON Schema; raise KeyError if the key is not there."""
+    field = schema["properties"][path[0]]
+    if len(path) == 1:
+        field["description"] = meaning
+        return
+    kinds = [field.get("items", field), *field.get("anyOf", ())]
+    (inner,) = [kind["$ref"].rpartition("/")[2] for kind in kinds if "$ref" in kind]
+    _describe({**schema["$defs"][inner], "$defs": schema["$defs"]}, path[1:], meaning)
+
+
 def _require_defaults(table: dict[str, Any]) -> None:
-    """Make the fields of a struct that have a default needed: they are printed all the same."""
+    """Mark the keys with defaults in a JSON Schema as required: output always has them. Edit in place."""
     properties = table.get("properties", {})
     made = [key for key, field in properties.items() if field.pop("default", properties) is not properties]
     if properties:

@@ -24,7 +24,7 @@ Ray = Annotated[
 
 
 def with_workers(command: Command) -> Command:
-    """Give a command the options `--workers` and `--ray`, in the place of its argument `executor`.
+    """Give a command options `--workers` and `--ray`, which make the executor for its argument `executor`.
 
     The executor is open while the command runs.
     """

@@ -25,7 +25,7 @@ def public_key(secret: bytes) -> bytes:
 
 
 def check_public_key(key: bytes) -> None:
-    """Raise VerificationError if `key` is a point of small order.
+    """Raise VerificationError if an X25519 public key has small order; else do nothing.
 
     Every agreement with such a key gives the same value.
     """

@@ -33,7 +33,7 @@ IDENTITY = bytes(POINT_BYTES)
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Raise VerificationError in place of the core's error about a statement."""
+    """Context manager that converts the native code's refusals to VerificationError."""
     try:
         yield
     except _core.FalseStatement as error:
@@ -41,7 +41,7 @@ def _refusing() -> Iterator[None]:
 
 
 def commit(values: Sequence[int], blinding: bytes) -> bytes:
-    """Return the 32-byte commitment to at most MAX_LENGTH integers; its time depends on their number alone.
+    """Return a 32-byte Pedersen vector commitment to integers; its time depends only on how many.
 
     `blinding` is uniform and for this commitment alone. Raises ValueError for too many values, for one of
     2**126 or more in magnitude, or for a blinding that is no scalar.
@@ -51,12 +51,12 @@ def commit(values: Sequence[int], blinding: bytes) -> bytes:
 
 
 def fresh_blinding(randomness: Randomness) -> bytes:
-    """Return a fresh uniform scalar: 32 bytes."""
+    """Return a uniform random scalar of 32 bytes, to blind one commitment."""
     return blinding_from_wide(randomness.bytes(WIDE_BYTES))
 
 
 def blinding_from_wide(wide: bytes) -> bytes:
-    """Reduce 64 uniform bytes, such as the output of a pair's generator, to a scalar.
+    """Reduce 64 uniform bytes to a scalar of 32 bytes, to blind a commitment.
 
     Raises ValueError for another number of bytes.
     """
@@ -64,7 +64,7 @@ def blinding_from_wide(wide: bytes) -> bytes:
 
 
 def add_blindings(plus: Sequence[bytes], minus: Sequence[bytes] = ()) -> bytes:
-    """Return the sum of `plus` minus the sum of `minus`.
+    """Return the sum of the scalars `plus` minus the sum of the scalars `minus`.
 
     Raises ValueError for an encoding that is no scalar.
     """
@@ -87,7 +87,7 @@ def check_commitment(data: bytes) -> None:
 
 
 def check_commitments(packed: bytes) -> None:
-    """Raise VerificationError unless `packed` is canonical encodings of group elements, one after the other.
+    """Raise VerificationError unless `packed` is a row of canonically encoded group elements.
 
     Raises ValueError for a length that is no multiple of POINT_BYTES.
     """
@@ -102,7 +102,7 @@ def check_blinding(data: bytes) -> None:
 
 
 def check_opening(commitment: bytes, values: Sequence[int], blinding: bytes) -> None:
-    """Raise VerificationError unless `commitment` is the commitment to `values` with `blinding`.
+    """Raise VerificationError unless a commitment opens to these integers and this blinding.
 
     Values out of range, and encodings that are not canonical, are refused alike.
     """
@@ -119,7 +119,7 @@ def check_opening(commitment: bytes, values: Sequence[int], blinding: bytes) -> 
 
 
 def _check_values(values: Sequence[int]) -> None:
-    """Raise ValueError for a value of 2**126 or more in magnitude."""
+    """Raise ValueError if any integer is 2**126 or more in magnitude; else do nothing."""
     for index, value in enumerate(values):
         if not -VALUE_LIMIT < value < VALUE_LIMIT:
             raise ValueError(f"values: number {index} is not below 2**126 in magnitude")

@@ -18,7 +18,7 @@ from smpc_dp import _core
 
 
 class Claim(NamedTuple):
-    """Commitments of one party (numbered from 1) to its edges.
+    """One party's claimed commitments to the pairwise noise on its edges in the graph of neighbours.
 
     Parties are numbers of 2 bytes, little-endian; points have 32 bytes. `others` are points whose encoding is
     checked, and which are not folded.
@@ -31,7 +31,7 @@ class Claim(NamedTuple):
 
 
 class EdgeFold:
-    """Accumulator of the commitments of all edges. Threads may share one."""
+    """Accumulator that checks that both ends' commitments of every edge cancel; threads may share it."""
 
     def __init__(self, counted: NDArray[np.bool_], *, locate: bool = False) -> None:
         """Draw a seed.
@@ -43,7 +43,7 @@ class EdgeFold:
         self._core = _core.EdgeFold(counted.astype(np.uint8).tobytes(), locate)
 
     def take(self, claims: Sequence[Claim]) -> list[tuple[bytes, str]]:
-        """Fold claims, each party's once; return each one's sum of commitments that count, and error text.
+        """Add the claims of parties; return for each (sum of its counted commitments, error text).
 
         A claim with a point that is not canonical is not folded: its sum is empty, and the text gives the
         reason. One core call, without the interpreter lock. Raises ValueError for lengths and parties out of
@@ -52,9 +52,9 @@ class EdgeFold:
         return self._core.take(claims)
 
     def cancels(self) -> bool:
-        """Tell whether both ends claim every edge that counts, with commitments that cancel."""
+        """Return whether every counted edge was claimed by both ends, with commitments that cancel."""
         return self._core.cancels()
 
     def find_uncancelled(self) -> list[int]:
-        """Return the parties with an edge that does not cancel, ascending; only with `locate`."""
+        """Return the parties with an edge that does not cancel, ascending; empty without `locate`."""
         return self._core.apart()

@@ -60,12 +60,12 @@ START_BYTES = 16
 
 
 def kernels() -> list[str]:
-    """Return the kernels that the processor has and `SMPC_DP_KERNELS` permits, the one in use last."""
+    """Return the garbling kernels that the processor has and `SMPC_DP_KERNELS` permits, the used one last."""
     return _core.garbling_kernels()
 
 
 class Mode(StrEnum):
-    """Sharing of AES keys between half-gates: none, or among the instances of a tile."""
+    """How half-gates share AES keys: each has its own, or the instances of a tile share one."""
 
     UNIQUE = "unique"
     TILE = "tile"
@@ -73,7 +73,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Run:
-    """Settings that garbler and evaluator share; `threads` and `kernel` are each side's own.
+    """Settings of one garbling; both sides have equal start, mode, tile and instances.
 
     `start`: 16 bytes, public, the hash of the run's transcript and of the purpose: no two garblings may have
     the same. `tile`: 1 to 4096 instances (`GarblingCircuit.suggest_tile`). A large batch is done in windows:
@@ -91,7 +91,7 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return all settings except instances and start, as the core takes them."""
+        """Return all settings except instances and start, as arguments for the native code."""
         return {
             "mode": self.mode.value,
             "tile": self.tile,
@@ -111,7 +111,7 @@ def compile_circuit(
     n_inputs: int,
     outputs: NDArray[np.uint32],
 ) -> GarblingCircuit:
-    """Check and compile a circuit, one element of `op`, `a`, `b` and `out` a gate.
+    """Check a circuit given as arrays of gates, and compile the circuit for garbling.
 
     `op`: 0 XOR, 1 AND, 2 INV, 3 EQ (`out` is the constant `a`), 4 EQW (copy); `b` is 0 for the last three.
     Wires 0 to `n_inputs - 1` are the inputs. Raises ValueError that names the gate and the bound.
@@ -120,7 +120,7 @@ def compile_circuit(
 
 
 class Garbler:
-    """Garbler of one run: makes the labels, the tables and the decoding information from `seed`.
+    """Garbler of a circuit (half-gates): makes wire labels, garbled tables and decoding information.
 
     `seed`: 32 bytes from the operating system, for this run alone. Raises ValueError for a wrong length or
     parameter, with the bound.
@@ -131,26 +131,26 @@ class Garbler:
 
     @property
     def done(self) -> bool:
-        """Whether all tables have been made."""
+        """Whether the garbler has made all garbled tables."""
         return self._core.done
 
     def encode(self, first: int, bits: Bytes) -> Bytes:
-        """Return the labels of `bits` (inputs, instances), 0 or 1, of the inputs from `first` on."""
+        """Return the active labels of `bits` (inputs, instances) for the input wires from `first` on."""
         return self._core.encode(first, bits)
 
     def zero_labels(self, first: int, count: int) -> Bytes:
-        """Return the labels for 0 of `count` inputs from `first` on: secret, for oblivious transfer."""
+        """Return the secret labels for 0 of `count` input wires from `first` on."""
         return self._core.zero_labels(first, count)
 
     def set_zero_labels(self, first: int, labels: Bytes) -> None:
-        """Set the labels for 0 of the inputs from `first` on, before the first table.
+        """Set the labels for 0 of input wires from `first` on, before tables are made.
 
         They must be uniformly random to the evaluator, like messages of a random OT.
         """
         self._core.set_zero_labels(first, labels)
 
     def open_inputs(self, wires: Wires, bits: Bytes, seed: bytes) -> None:
-        """Set the labels of the garbler's inputs `wires` to match `Evaluator.open_inputs`.
+        """Choose labels so that the active ones of the garbler's inputs follow from a public seed.
 
         `bits` (wires, instances), 0 or 1; `seed`: 16 bytes, fresh for each run, which the evaluator may know.
         Before the first table. Raises ValueError for an input that has labels, or other shapes.
@@ -158,7 +158,7 @@ class Garbler:
         self._core.open_inputs(wires, bits, seed)
 
     def flip(self, wires: Wires, bits: Bytes) -> None:
-        """Exchange the two labels of each wire of `wires` where `bits` (wires, instances), 0 or 1, are 1.
+        """Swap the labels for 0 and 1 of each wire and instance where `bits` is 1.
 
         Before the first table. Raises ValueError for an input whose labels have not been given, or other
         shapes.
@@ -166,7 +166,7 @@ class Garbler:
         self._core.flip(wires, bits)
 
     def transfer(self, wires: Wires, index: int, pads: Bytes) -> None:
-        """Set labels of `wires` from random oblivious transfers; turn pads[1] into the corrections, in place.
+        """Set wires' labels from the pads of oblivious transfers; overwrite pads[1] with the corrections.
 
         The labels of `wires`, each of all instances, are numbered in order; `pads` (2, transfers, 16) are
         those from number `index` on. Every label once and in order, before the first table; else ValueError.
@@ -174,7 +174,7 @@ class Garbler:
         self._core.transfer(wires, index, pads)
 
     def correct(self, pads: Bytes) -> None:
-        """Turn pads[1] of random oblivious transfers into the corrections to the offsets, in place.
+        """Overwrite pads[1] of oblivious transfers with corrections that fit the label offsets.
 
         `pads` (2, transfers, 16) are of whole wires, each of all instances. Sets no label, unlike `transfer`.
         Raises ValueError for another shape.
@@ -182,7 +182,7 @@ class Garbler:
         self._core.correct(pads)
 
     def list_digest(self, wires: Wires, pads: Bytes, start: bytes, key: bytes) -> bytes:
-        """Return the keyed BLAKE3 of the hashes of both labels of each position of a label list, 32 bytes.
+        """Return a keyed 32-byte hash of the hashes of both labels of each listed input.
 
         Places are the inputs `wires`, each of all instances; the last ones are masks, whose labels are the
         zero labels xor `pads` (masks, instances, 16). Place k is hashed as output k, under keys from `start`
@@ -192,18 +192,18 @@ class Garbler:
         return self._core.list_digest(wires, pads, start, key)
 
     def open_list(self, wires: Wires, pads: Bytes, start: bytes, bits: Bytes) -> bytes:
-        """Return the active labels of a label list, each with its sibling's hash: 32 bytes a label.
+        """Return the active labels of listed inputs, each with the hash of its other label.
 
         `bits` (positions, instances) are 0 or 1; the other arguments and errors are those of `list_digest`.
         """
         return self._core.open_list(wires, pads, start, bits)
 
     def deltas(self) -> Bytes:
-        """Return the offset (instances, 16) between the two labels of each wire: secret."""
+        """Return the secret offset between each wire's two labels, shape (instances, 16)."""
         return self._core.deltas()
 
     def fill(self, buffer: Bytes) -> int:
-        """Write the next tables to the front of `buffer` and return their length in bytes; 0 only at the end.
+        """Write the next garbled tables to the front of `buffer`; return their length in bytes, 0 at the end.
 
         Reuse the buffer: fresh memory costs as much as the garbling. Raises ValueError if it cannot hold
         a gate of a tile, 32 * tile bytes.
@@ -211,69 +211,69 @@ class Garbler:
         return self._core.fill(buffer)
 
     def next_tables(self, max_bytes: int) -> bytes | None:
-        """Return the next tables, at most `max_bytes` (at least 32 * tile), or None at the end."""
+        """Return the next garbled tables, at most `max_bytes`, or None at the end."""
         buffer = np.empty(max_bytes, dtype=np.uint8)
         written = self.fill(buffer)
         return buffer[:written].tobytes() if written else None
 
     def output_colours(self) -> Bytes:
-        """Return the colours (outputs, instances) of the outputs' labels for 0, which decode the outputs.
+        """Return the colour bits of the outputs' labels for 0, which decode the outputs.
 
         Raises ValueError until all tables are made, like the two functions below.
         """
         return self._core.output_colours()
 
     def output_zero_labels(self) -> Bytes:
-        """Return the outputs' labels for 0: secret."""
+        """Return the secret label for 0 of each output wire."""
         return self._core.output_zero_labels()
 
     def output_hashes(self) -> Bytes:
-        """Return the hashes (outputs, instances, 2, 16) of both labels of each output, in order of colour."""
+        """Return hashes of both labels of each output, shape (outputs, instances, 2, 16), by colour."""
         return self._core.output_hashes()
 
 
 class Evaluator:
-    """Evaluator of one run: takes active input labels and tables, returns active output labels."""
+    """Evaluator of a garbled circuit: takes input labels and tables, and returns output labels."""
 
     def __init__(self, circuit: GarblingCircuit, run: Run) -> None:
         self._core = _core.Evaluator(circuit, run.n_instances, run.start, **run.settings)
 
     @property
     def remaining(self) -> int:
-        """Bytes of tables that have not been fed yet."""
+        """Number of bytes of garbled tables that have not been fed yet."""
         return self._core.remaining
 
     def set_input_labels(self, first: int, labels: Bytes) -> None:
-        """Set the active labels of the inputs from `first` on.
+        """Set the active labels of input wires from `first` on.
 
         Raises ValueError for an input that has labels.
         """
         self._core.set_input_labels(first, labels)
 
     def open_inputs(self, wires: Wires, seed: bytes) -> None:
-        """Draw the active labels of `wires`, inputs of the garbler, from its public `seed`."""
+        """Derive the active labels of the garbler's inputs `wires` from a public seed."""
         self._core.open_inputs(wires, seed)
 
     def transfer(self, wires: Wires, index: int, choices: Bytes, pads: Bytes, corrections: Bytes) -> None:
-        """Set the labels chosen by `choices` (0 or 1) from `pads` (transfers, 16) and the corrections.
+        """Set the labels that oblivious transfers give for `choices`, from pads and corrections.
 
         `wires`, `index` and errors as for `Garbler.transfer`. Reads all corrections whatever the choices.
         """
         self._core.transfer(wires, index, choices, pads, corrections)
 
     def feed(self, tables: Bytes | bytes | memoryview) -> None:
-        """Evaluate with the next `tables`, which may be cut anywhere.
+        """Evaluate further gates with the next bytes of garbled tables, which may be cut anywhere.
 
         Raises ValueError for more bytes than remain, and while an input has no labels.
         """
         self._core.feed(np.frombuffer(tables, dtype=np.uint8))
 
     def output_labels(self) -> Bytes:
-        """Return the active labels of the outputs; raise ValueError until all tables are fed."""
+        """Return the outputs' active labels; raise ValueError before all garbled tables are fed."""
         return self._core.output_labels()
 
     def output_colours(self) -> Bytes:
-        """Return the colours (outputs, instances) of the active labels.
+        """Return the colour bits of the outputs' active labels, shape (outputs, instances).
 
         They are the output bits, masked by the garbler's colours.
         """
@@ -281,7 +281,7 @@ class Evaluator:
 
 
 def label_hashes(labels: Bytes, run: Run) -> Bytes:
-    """Return the hashes of labels, of the same shape (wires, instances, 16), as those of so many outputs.
+    """Return the hash of each output label, shape (wires, instances, 16), under the run's keys.
 
     Raises ValueError for another shape.
     """
@@ -293,7 +293,7 @@ def label_hashes(labels: Bytes, run: Run) -> Bytes:
 
 
 def opened_list(opened: Bytes, bits: Bytes, run: Run, key: bytes) -> tuple[bytes, Bytes]:
-    """Return what `Garbler.list_digest` gives, from what `Garbler.open_list` gave, and the active labels.
+    """Return (digest of a list of input labels, active labels) from labels opened by the garbler.
 
     Args:
         opened: shape (positions, instances, 32).
@@ -309,7 +309,7 @@ def opened_list(opened: Bytes, bits: Bytes, run: Run, key: bytes) -> tuple[bytes
 
 
 def check_labels(labels: Bytes, hashes: Bytes, run: Run) -> Bytes:
-    """Return the colours (outputs, instances) of output labels, checked against the garbler's hashes.
+    """Return the colours of output labels; raise an error unless they match the garbler's hashes.
 
     `labels` are the evaluator's, `hashes` the garbler's `output_hashes`. Raises VerificationError that names
     the first output and instance whose label is neither of the two, ValueError for shapes that do not fit.

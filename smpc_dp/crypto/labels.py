@@ -1,4 +1,4 @@
-"""Every domain-separation label of the library.
+"""Domain-separation labels of the Python code; those of the core are in its own files.
 
 A label is the customisation string of one TupleHash256 use, or the purpose of one derived key. No two
 uses share a label; a label's meaning, and with it the parts that follow it, never changes: a new
@@ -12,7 +12,7 @@ from enum import StrEnum, unique
 
 @unique
 class Label(StrEnum):
-    """Domain-separation label: the use of a hash or of a derived key."""
+    """Domain-separation labels, one for each purpose of a hash or of a derived key."""
 
     SESSION_DIGEST = "smpc-dp/1/session-digest"
     RUN_ID = "smpc-dp/1/run-id"
@@ -65,6 +65,19 @@ class Label(StrEnum):
     COVERT_LABEL_KEYS = "smpc-dp/1/covert-label-keys"
     COVERT_OPEN = "smpc-dp/1/covert-open"
     COVERT_DECODING = "smpc-dp/1/covert-decoding"
+    ACTIVE_PLAN = "smpc-dp/1/active-plan"
+    ACTIVE_TRANSFER = "smpc-dp/1/active-transfer"
+    ACTIVE_KEYS = "smpc-dp/1/active-keys"
+    ACTIVE_COMMIT = "smpc-dp/1/active-commit"
+    ACTIVE_EQUALITY = "smpc-dp/1/active-equality"
+    ACTIVE_BUCKETS = "smpc-dp/1/active-buckets"
+    ACTIVE_DIFFERENCES = "smpc-dp/1/active-differences"
+    ACTIVE_OPENINGS = "smpc-dp/1/active-openings"
+    ACTIVE_OPEN = "smpc-dp/1/active-open"
+    ACTIVE_LABELS = "smpc-dp/1/active-labels"
+    ACTIVE_MACS = "smpc-dp/1/active-macs"
+    ACTIVE_OUTPUT = "smpc-dp/1/active-output"
+    ACTIVE_CHI = "smpc-dp/1/active-chi"
     LOCAL_PAIRWISE = "smpc-dp/1/local-pairwise"
     LOCAL_AUC = "smpc-dp/1/local-auc"
     LOCAL_NAMES = "smpc-dp/1/local-names"

@@ -12,7 +12,7 @@ LARGE_PAGE = 1 << 21
 
 
 def working_memory(size: int) -> NDArray[np.uint8]:
-    """Return an uninitialised array of `size` bytes, in pages of 2 MiB where the system has them.
+    """Return an uninitialised byte array of this size, in large pages where the system has some.
 
     The system allocates pages at their first use. 512 small pages take ten times as long as a large one, and
     longer than the computation on them; a few small pages take less.

@@ -19,7 +19,7 @@ Leaf = tuple[bytes, ...]
 
 
 class MerkleTree:
-    """Merkle tree over at least one leaf; each leaf is a tuple of byte strings."""
+    """Merkle tree whose leaves are tuples of byte strings: gives the root, and proofs of leaves."""
 
     def __init__(self, purpose: Label, leaves: Sequence[Leaf]) -> None:
         row = [_leaf(purpose, index, leaf) for index, leaf in enumerate(leaves)]
@@ -35,7 +35,7 @@ class MerkleTree:
         self.root = _root(purpose, len(leaves), row[0])
 
     def prove(self, indices: Iterable[int]) -> bytes:
-        """Return the proof of the leaves at `indices`, which are counted from 0."""
+        """Return the proof that the leaves at these indices are in the tree."""
         known = sorted(set(indices))
         proof: list[bytes] = []
         for row in self._rows:
@@ -46,7 +46,7 @@ class MerkleTree:
 
 
 def check_leaves(purpose: Label, root: bytes, size: int, leaves: Mapping[int, Leaf], proof: bytes) -> None:
-    """Raise VerificationError unless the tree of `size` leaves under `root` has these `leaves`, by index.
+    """Raise VerificationError unless the proof shows that these leaves, by index, are under `root`.
 
     Args:
         leaves: at least one, indices from 0 to size - 1.
@@ -86,15 +86,15 @@ def check_leaves(purpose: Label, root: bytes, size: int, leaves: Mapping[int, Le
 
 
 def _leaf(purpose: Label, index: int, leaf: Leaf) -> bytes:
-    """Return the hash of a leaf."""
+    """Return the hash of a leaf, bound to the tree's purpose and the leaf's index."""
     return digest(Label.MERKLE_LEAF, purpose.encode(), encode_uint(index), *leaf)
 
 
 def _node(height: bytes, index: int, left: bytes, right: bytes) -> bytes:
-    """Return the hash of an inner node."""
+    """Return the hash of an inner node, bound to its height and index."""
     return digest(Label.MERKLE_NODE, height, encode_uint(index), left, right)
 
 
 def _root(purpose: Label, size: int, top: bytes) -> bytes:
-    """Return the root: the hash of the top node with the purpose and the number of leaves."""
+    """Return a Merkle tree's root: the top node hashed with the tree's purpose and number of leaves."""
     return digest(Label.MERKLE_ROOT, purpose.encode(), encode_uint(size), top)

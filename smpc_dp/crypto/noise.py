@@ -18,7 +18,7 @@ KEY_BYTES = 32
 
 
 class NoiseSource:
-    """Secret key of samplers, held in the core and overwritten there at the end, with a counter of calls.
+    """Secret key from which noise is drawn in native code, which erases the key at the end.
 
     Make one with `system` or `keyed`. Calls are numbered in the order of arrival: threads that share a source
     do not know which call gets which noise. It cannot be pickled.
@@ -34,7 +34,7 @@ class NoiseSource:
 
     @classmethod
     def system(cls) -> NoiseSource:
-        """Return a source with a fresh key of the operating system, which never leaves the core.
+        """Return a source of noise with a fresh key from the operating system.
 
         A forked process draws a new key with its first call. Raises OSError if there is no randomness.
         """
@@ -42,7 +42,7 @@ class NoiseSource:
 
     @classmethod
     def keyed(cls, key: bytes, *context: bytes) -> NoiseSource:
-        """Return the source determined by `key` (32 secret bytes) and `context`.
+        """Return a source of noise that is determined by a 32-byte key and context strings.
 
         Two parties that give equal arguments, and then make the same calls in the same order, get the same
         noise; so does anyone else with the key. Another context gives an unrelated source. Equal arguments
@@ -63,13 +63,13 @@ class NoiseSource:
 
     @property
     def calls(self) -> int:
-        """Number of calls made."""
+        """Number of times that noise was drawn from the source."""
         return self._core.calls
 
     def draw(
         self, distribution: str, count: int, parameters: Sequence[Fraction], threads: int
     ) -> NDArray[np.int64]:
-        """Return `count` values of the named distribution; used by `smpc_dp.privacy.sampling`.
+        """Return `count` integers from the noise distribution of this name, with exact parameters.
 
         Raises ValueError for an unknown distribution or wrong parameters, OverflowError for a value beyond
         int64.

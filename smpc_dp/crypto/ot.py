@@ -48,7 +48,7 @@ Octets = bytes | bytearray | memoryview | Rows
 
 @contextmanager
 def _blaming(peer: str) -> Iterator[None]:
-    """Raise PeerFault in place of the core's error about a message, LocalError for calls out of order."""
+    """Context manager that converts the native code's errors to PeerFault or LocalError."""
     try:
         yield
     except _core.OtPeerFault as error:
@@ -58,7 +58,7 @@ def _blaming(peer: str) -> Iterator[None]:
 
 
 def rows_of_chunk(count: int) -> int:
-    """Return the number of indices of a chunk of `count` transfers.
+    """Return how many indices a chunk of `count` oblivious transfers takes, padding included.
 
     A chunk takes whole blocks of 128, and one block more that hides the others.
     """
@@ -66,49 +66,57 @@ def rows_of_chunk(count: int) -> int:
 
 
 def _check_room(peer: str, first: int, count: int) -> None:
-    """Raise LocalError if `count` more transfers exceed MAX_INDEX."""
+    """Raise LocalError if `count` more transfers would exceed the greatest index of a setup."""
     if first + rows_of_chunk(count) > MAX_INDEX:
         reason = f"{count} more transfers from index {first} exceed the {MAX_INDEX} indices of one setup"
         raise LocalError(f"oblivious transfer with {peer}: {reason}")
 
 
 class Deviation(StrEnum):
-    """A message of a sender that does not follow from its seed."""
+    """Which of the sender's messages does not follow from its seed, in a replay of transfers."""
 
     BASE_RESPONSE = "base response"
     CHALLENGE = "challenge"
 
 
 class Sender:
-    """Sender of oblivious transfers: holds the correlation Delta and both values of each transfer."""
+    """Sender of oblivious transfer extension: learns both values of each transfer, not the choices."""
 
-    def __init__(self, peer: str, context: bytes, seed: bytes, k: int = 2) -> None:
+    def __init__(
+        self, peer: str, context: bytes, seed: bytes, k: int = 2, *, bit: bool | None = None
+    ) -> None:
         """Start a setup with `peer` as receiver.
 
         `context` (32 bytes) is a digest of the run, of both identities in their roles, and of the number
         of this setup between them: it enters every hash, and differing contexts fail the check of the
         setup. `seed` (32 bytes) is uniformly random, secret and for this setup alone. `k` is 2 or 4, the
-        same on both sides. Raises ValueError for anything else.
+        same on both sides. With `bit`, bit 0 of Delta is that bit, which the receiver may know; `context`
+        names it then. Raises ValueError for anything else.
         """
         self.peer = peer
-        self._core = _core.OtSender(context, seed, k)
+        self._core = _core.OtSender(context, seed, k, bit)
 
     def __repr__(self) -> str:
         return f"Sender(peer={self.peer!r}, next_index={self.next_index})"
 
     @property
+    def context(self) -> bytes:
+        """Hash (32 bytes) of the caller's context and k, to which both sides bind the transfers."""
+        return self._core.context
+
+    @property
     def next_index(self) -> int:
-        """Index of the next chunk's first transfer, the same on both sides."""
+        """Index of the next oblivious transfer, which both sides count alike."""
         return self._core.next_index
 
     @property
     def delta(self) -> bytes:
-        """Correlation Delta, 16 secret bytes. Raises LocalError after a failure."""
+        """Secret correlation Delta of 16 bytes; raises LocalError after a failure."""
         with _blaming(self.peer):
             return self._core.delta()
 
     def respond(self, first: bytes) -> bytes:
-        """Return the answer to the receiver's first message: 10,240 bytes.
+        """Return the sender's answer (10,240 bytes) to the receiver's first setup message.
 
         Raises PeerFault for a wrong length, an encoding that is not canonical or not of a group element,
         and the identity; LocalError if out of order.
@@ -117,7 +125,7 @@ class Sender:
             return self._core.respond(first)
 
     def finish_setup(self, corrections: bytes) -> None:
-        """Check the receiver's corrections and finish the setup.
+        """Check the receiver's last setup message, and finish the base transfers.
 
         Raises PeerFault for a wrong length or a failed check, LocalError if out of order.
         """
@@ -125,7 +133,7 @@ class Sender:
             self._core.finish_setup(corrections)
 
     def challenge(self, count: int, corrections: Octets) -> bytes:
-        """Take the corrections of the next `count` transfers; return the challenge, 24 bytes.
+        """Take the receiver's message for the next `count` transfers; return the check's challenge.
 
         Raises ValueError for a count outside 1 to 2**22, PeerFault for a wrong length or for corrections of
         other transfers, LocalError out of order, with MAX_PENDING chunks on their way, or beyond MAX_INDEX.
@@ -135,7 +143,7 @@ class Sender:
             return self._core.challenge(count, np.frombuffer(corrections, np.uint8))
 
     def correlated(self, response: bytes, out: Rows | None = None) -> Rows:
-        """Check the response to the oldest chunk; return the rows q, uint8 of shape (count, 16).
+        """Check the receiver's response; return the rows of correlated transfers, shape (count, 16).
 
         They are written to `out` if it is given. The receiver's row is q for choice 0 and q xor Delta for
         choice 1. Raises PeerFault for a wrong length or a failed check, LocalError if out of order,
@@ -147,7 +155,7 @@ class Sender:
         return rows
 
     def random(self, response: bytes, out: Rows | None = None) -> Rows:
-        """Check the response to the oldest chunk; return both pads, uint8 of shape (count, 2, 16).
+        """Check the receiver's response; return both random pads of each transfer.
 
         Errors as `correlated`. The pads are a view of `out` if it is given, which has shape (2, count, 16).
         """
@@ -158,7 +166,7 @@ class Sender:
 
 
 class Receiver:
-    """Receiver of oblivious transfers: chooses and learns one value of each transfer."""
+    """Receiver of oblivious transfer extension: learns the chosen one of two values in each transfer."""
 
     def __init__(self, peer: str, context: bytes, seed: bytes, k: int = 2, *, record: bool = False) -> None:
         """Start a setup with `peer` as sender; arguments and errors as for `Sender`.
@@ -174,21 +182,26 @@ class Receiver:
         return f"Receiver(peer={self.peer!r}, next_index={self.next_index})"
 
     @property
+    def context(self) -> bytes:
+        """Hash (32 bytes) of the caller's context and k, to which both sides bind the transfers."""
+        return self._core.context
+
+    @property
     def next_index(self) -> int:
-        """Index of the next chunk's first transfer, the same on both sides."""
+        """Index of the next oblivious transfer, which both sides count alike."""
         return self._core.next_index
 
     def first_message(self) -> bytes:
-        """Return the first message: 32 bytes, always the same."""
+        """Return the first message of the base transfers; repeated calls return equal bytes."""
         return self._core.first_message()
 
     def finish_setup(self, response: bytes) -> bytes:
-        """Return the corrections for the sender's `response`. Errors as `Sender.respond`."""
+        """Take the sender's answer, and return the receiver's last message of the setup."""
         with _blaming(self.peer):
             return self._core.finish_setup(response)
 
     def extend(self, count: int, choices: bytes) -> bytes:
-        """Commit to the choices of the next `count` transfers; return the corrections.
+        """Fix the choices of the next `count` transfers; return the message for the sender.
 
         Bit j mod 8, from the least significant, of byte j // 8 of `choices` chooses in transfer j; bits
         after the last are 0. Raises ValueError for another length, a stray bit, a count outside 1 to 2**22;
@@ -199,12 +212,12 @@ class Receiver:
         return corrections.tobytes()
 
     def corrections_bytes(self, count: int) -> int:
-        """Return the length in bytes of the next corrections for `count` transfers; errors as `extend`."""
+        """Return the length in bytes of the message that `extend` would make."""
         _check_room(self.peer, self.next_index, count)
         return self._core.corrections(count)
 
     def extend_into(self, count: int, choices: bytes, out: Rows) -> None:
-        """Write the result of `extend` to `out`: uint8, `corrections_bytes(count)` long.
+        """Fix choices like `extend`, and write the message for the sender to the array `out`.
 
         Errors as `extend`.
         """
@@ -213,7 +226,7 @@ class Receiver:
             self._core.extend(count, choices, out)
 
     def correlated(self, challenge: bytes, out: Rows | None = None) -> tuple[bytes, Rows]:
-        """Return the response to the challenge of the oldest chunk (2,072 bytes), and the rows t.
+        """Answer the sender's challenge; return (response, the receiver's rows of the transfers).
 
         The rows, uint8 of shape (count, 16), are `out` if given. Raises PeerFault for a wrong length or for
         the challenge of another chunk, LocalError if out of order, ValueError for an `out` of another shape.
@@ -223,7 +236,7 @@ class Receiver:
             return self._core.correlated(challenge, rows.reshape(-1)), rows
 
     def random(self, challenge: bytes, out: Rows | None = None) -> tuple[bytes, Rows]:
-        """Return the response to the oldest chunk's challenge, and the chosen pads, uint8 (count, 16).
+        """Answer the sender's challenge; return (response, the chosen random pad of each transfer).
 
         The pads are `out` if given. Errors as `correlated`.
         """
@@ -232,7 +245,7 @@ class Receiver:
             return self._core.random(challenge, pads.reshape(-1)), pads
 
     def remake(self, seed: bytes) -> Rows | Deviation:
-        """Make the sender's part of the setup and of the last answered chunk again, from the sender's seed.
+        """Replay the sender from its seed; return both pads of the last chunk, or what deviates.
 
         If the base response and the challenge that came follow from the seed, return both pads of each
         transfer, uint8 of shape (2, count, 16), those for choice 0 first; else the first that does not. This
@@ -246,7 +259,7 @@ class Receiver:
 
 
 def _rows(out: Rows | None, shape: tuple[int, ...]) -> Rows:
-    """Return `out`, checked, or a new array."""
+    """Return the caller's array `out`, checked, or a new array of this shape."""
     if out is None:
         return np.empty(shape, np.uint8)
     if out.dtype != np.uint8 or out.shape != shape or not out.flags.c_contiguous:
@@ -255,7 +268,7 @@ def _rows(out: Rows | None, shape: tuple[int, ...]) -> Rows:
 
 
 class BaseSender:
-    """Sender of a few base transfers without an extension: gets both keys of each."""
+    """Sender of a few oblivious transfers by public-key cryptography alone: gets both keys of each."""
 
     def __init__(self, peer: str, context: bytes, seed: bytes) -> None:
         """`context` and `seed` as for `Sender`. Raises ValueError for a wrong length."""
@@ -268,7 +281,7 @@ class BaseSender:
         return f"BaseSender(peer={self.peer!r})"
 
     def keys(self, count: int, response: bytes) -> Rows:
-        """Return both keys of `count` transfers, 1 to 128, uint8 of shape (count, 2, 16).
+        """Return both random keys of each of `count` transfers, from the receiver's response.
 
         Raises PeerFault for a response of another length, or that encodes no group elements, ValueError for
         another count.
@@ -281,7 +294,7 @@ class BaseSender:
 def base_respond(
     peer: str, context: bytes, seed: bytes, choices: Sequence[int], first: bytes
 ) -> tuple[bytes, Rows]:
-    """Return the receiver's response to a `BaseSender`, and the chosen keys, uint8 of shape (count, 16).
+    """Return the receiver's response in base oblivious transfers, and its chosen keys.
 
     `choices` are 1 to 128 bits, 0 or 1. Raises PeerFault for a first message that is no group element,
     ValueError for a wrong argument.
@@ -292,12 +305,12 @@ def base_respond(
 
 
 def base_transfers(seed: bytes) -> None:
-    """Compute both sides of a setup's base transfers in this thread, for a benchmark; `seed` has 32 bytes."""
+    """Compute both sides of the base oblivious transfers in this thread, for a benchmark."""
     _core.ot_base_transfers(seed)
 
 
 def rows_and_hashes(challenge: bytes, columns: Rows, out: Rows, *, portable: bool) -> bytes:
-    """Transpose columns into rows and hash them, as both sides do under a challenge, for a timing test.
+    """Transpose and hash bits as oblivious transfer extension does, for a timing test.
 
     `columns` is uint8 of shape (blocks + 1, 128, 16), `out` of shape (128 blocks, 16); `portable` selects the
     portable version in place of the fastest. Returns the hashes, 2,048 bytes.
@@ -306,12 +319,12 @@ def rows_and_hashes(challenge: bytes, columns: Rows, out: Rows, *, portable: boo
 
 
 def group_multiplications(seed: bytes, variable: int, fixed: int) -> None:
-    """Multiply `variable` points, and the generator `fixed` times, in ristretto255, for a benchmark."""
+    """Do so many scalar multiplications in ristretto255, for a benchmark; return nothing."""
     _core.group_multiplications(seed, variable, fixed)
 
 
 def seal_pairs(pads: Rows, messages: Rows) -> Rows:
-    """Return the sender's last message of chosen transfers: both messages of each, encrypted under its pads.
+    """Encrypt both messages of each oblivious transfer under its two pads; return what is sent.
 
     Both arrays, and the result, are uint8 of shape (count, 2, 16). Pads serve once. There is no integrity:
     the channel must provide it. Raises ValueError for other shapes or dtypes.
@@ -324,7 +337,7 @@ def seal_pairs(pads: Rows, messages: Rows) -> Rows:
 
 
 def open_chosen(pads: Rows, choices: bytes, sealed: Rows) -> Rows:
-    """Return the chosen message of each transfer, uint8 of shape (count, 16): the receiver's last step.
+    """Decrypt the chosen message of each oblivious transfer with the receiver's pads.
 
     `choices` as for `Receiver.extend`. Reads both sealed messages whatever the choice. Raises ValueError for
     other shapes, dtypes or lengths.
@@ -340,7 +353,7 @@ def open_chosen(pads: Rows, choices: bytes, sealed: Rows) -> Rows:
 
 
 def _check(rows: Rows, name: str, values: int) -> None:
-    """Raise ValueError unless `rows` holds `values` rows of 16 bytes for each transfer."""
+    """Raise ValueError unless an array holds `values` rows of 16 bytes for each transfer."""
     shape = (ROW_BYTES,) if values == 1 else (values, ROW_BYTES)
     if rows.dtype != np.uint8 or rows.ndim != len(shape) + 1 or rows.shape[1:] != shape:
         raise ValueError(f"{name}: {rows.dtype} of shape {rows.shape}, not uint8 of shape (count, {shape})")

@@ -28,7 +28,7 @@ def add_masks(
     offset: int = 0,
     threads: int = 1,
 ) -> None:
-    """Add the expansion of each seed times its sign to `accumulator`, in place and modulo its range.
+    """Expand each seed pseudorandomly, and add or subtract the expansion to `accumulator` in place.
 
     `accumulator` is one-dimensional, contiguous and writable, of native uint64 or uint32; it stands for
     elements [offset, offset + len(accumulator)) of a longer vector. `seeds` are 32 bytes each; `signs`,
@@ -58,7 +58,7 @@ def add_masks(
 
 
 def expand(seed: bytes, length: int, dtype: type[Word]) -> NDArray[Word]:
-    """Return the first `length` integers of the expansion of `seed` (32 bytes).
+    """Return the first `length` pseudorandom integers that a 32-byte seed expands to.
 
     `dtype` is `numpy.uint64` or `numpy.uint32`. Raises ValueError for a wrong length, TypeError for
     another dtype.

@@ -32,9 +32,9 @@ SecretBytes = tuple[bytes, bytes]
 
 
 class ProofFailure(VerificationError):
-    """Failure of statements in a batch that are false or malformed.
+    """Error of a batch in which statements are false or malformed; the text names the first ten tags.
 
-    `failed` holds their tags, in the order of adding.
+    `failed` holds all tags, in the order of adding.
     """
 
     def __init__(self, failed: Sequence[Hashable], checked: int) -> None:
@@ -47,7 +47,7 @@ class ProofFailure(VerificationError):
 
 
 def context(run_id: bytes, author: str, *public: bytes) -> bytes:
-    """Return the context of a proof: 32 bytes that bind run, author and `public`.
+    """Return a 32-byte hash that binds a zero-knowledge proof to run, author and public values.
 
     A proof made in one context is false in every other.
     """
@@ -55,7 +55,7 @@ def context(run_id: bytes, author: str, *public: bytes) -> bytes:
 
 
 def group_sums(seed: bytes, decoded: int, public: Sequence[int], secret: Sequence[int]) -> None:
-    """Decode a point `decoded` times, and make sums of so many multiples each, for a benchmark.
+    """Do point decodings and multi-scalar sums of these sizes, for a benchmark; return nothing.
 
     `public` in the time that their scalars take, `secret` in constant time. `seed` has 32 bytes.
     """
@@ -65,7 +65,7 @@ def group_sums(seed: bytes, decoded: int, public: Sequence[int], secret: Sequenc
 def prove_range(
     context: bytes, values: Sequence[int], blinding: bytes, lo: Bound, hi: Bound, randomness: Randomness
 ) -> bytes:
-    """Prove that each of `values`, committed to by `commit(values, blinding)`, is in [lo, hi].
+    """Return a zero-knowledge proof that each committed value is in [lo, hi].
 
     `lo` and `hi` are both numbers, or both sequences of one number for each coordinate: a box.
 
@@ -87,7 +87,7 @@ def verify_range(context: bytes, commitment: bytes, length: int, lo: Bound, hi: 
 
 
 def range_proof_bytes(length: int, lo: Bound, hi: Bound) -> int:
-    """Return the length in bytes of a range proof.
+    """Return the length in bytes of a range proof for `length` values with these bounds.
 
     It is 32 (2 log2 N + 6) for N bits, rounded up to a power of two.
     """
@@ -95,7 +95,7 @@ def range_proof_bytes(length: int, lo: Bound, hi: Bound) -> int:
 
 
 def _ranges(length: int, lo: Bound, hi: Bound) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the bounds, as one of all coordinates or one for each, in the core's form."""
+    """Return lower and upper bounds as sequences: one for all values, or one for each."""
     if isinstance(lo, int) and isinstance(hi, int):
         return (lo,), (hi,)
     if isinstance(lo, int) or isinstance(hi, int) or not len(lo) == len(hi) == length:
@@ -106,7 +106,7 @@ def _ranges(length: int, lo: Bound, hi: Bound) -> tuple[Sequence[int], Sequence[
 def prove_norm(
     context: bytes, values: Sequence[int], blinding: bytes, bound_squared: int, randomness: Randomness
 ) -> bytes:
-    """Prove that the squares of `values`, committed to with `blinding`, sum to at most `bound_squared`.
+    """Return a zero-knowledge proof that the squares of committed values sum to at most a bound.
 
     Returns `norm_proof_bytes(len(values), bound_squared)` bytes. Raises ValueError for values beyond the
     bound, a bound that is not from 1 to 2**126 - 1, or more than MAX_BITS bits.
@@ -115,7 +115,7 @@ def prove_norm(
 
 
 def verify_norm(context: bytes, commitment: bytes, length: int, bound_squared: int, proof: bytes) -> None:
-    """Raise VerificationError unless the squares of committed values sum to at most `bound_squared`.
+    """Raise VerificationError unless the proof shows that committed values' squares sum to at most the bound.
 
     Raises ValueError as `prove_norm`.
     """
@@ -125,14 +125,14 @@ def verify_norm(context: bytes, commitment: bytes, length: int, bound_squared: i
 
 
 def norm_proof_bytes(length: int, bound_squared: int) -> int:
-    """Return the length in bytes of a norm proof."""
+    """Return the length in bytes of a proof that a committed vector's norm is bounded."""
     return _core.norm_proof_bytes(length, bound_squared)
 
 
 class NoiseSecret:
-    """Secret bits of one author's noise in one run, and the commitment to them.
+    """Secret bits of one party from which, with public coins, its provable noise follows.
 
-    Its coordinate c is eta_c = (number of k with secret bit and coin c, k different) - bits/2: with uniform
+    Coordinate c of the noise is (number of k with secret bit and coin c, k different) - bits/2: with uniform
     coins, a centred binomial of variance bits/4.
     """
 
@@ -145,7 +145,7 @@ class NoiseSecret:
 
     @classmethod
     def draw(cls, length: int, bits: int, randomness: Randomness) -> NoiseSecret:
-        """Draw `length` times `bits` secret bits; `bits` is positive and even.
+        """Draw a fresh secret for noise in `length` coordinates, `bits` (even) bits in each.
 
         Raises ValueError beyond MAX_BITS.
         """
@@ -155,13 +155,13 @@ class NoiseSecret:
         return f"NoiseSecret(length={self.length}, bits={self.bits})"
 
     def noise(self, coins: bytes) -> list[int]:
-        """Return the noise eta for `coins`, `coin_bytes` of them. Raises LocalError after `prove`."""
+        """Return the noise of each coordinate for public coins; raise LocalError after `prove`."""
         return self._unused().values(coins)
 
     def prove(
         self, context: bytes, coins: bytes, blinding: bytes, randomness: Randomness
     ) -> tuple[bytes, bytes]:
-        """Return `commit(noise(coins), blinding)` and the proof of its noise; consumes the secret.
+        """Return (commitment to the noise for these coins, proof of its derivation); usable once.
 
         Raises ValueError for coins of another length, LocalError the second time.
         """
@@ -173,14 +173,14 @@ class NoiseSecret:
             raise
 
     def _unused(self) -> _core.NoiseSecret:
-        """Return the core's secret; raise LocalError if it has been consumed."""
+        """Return the native secret; raise LocalError if a proof has used it up."""
         if self._core is None:
             raise LocalError("noise: the secret bits are used up by their proof")
         return self._core
 
 
 def draw_secret_bytes(length: int, bits: int, randomness: Randomness) -> SecretBytes:
-    """Draw the random bytes of `NoiseSecret(length, bits, *bytes)`; one proof consumes the secret."""
+    """Draw the random bytes from which a party's noise secret is built later."""
     return randomness.bytes(coin_bytes(length, bits)), randomness.bytes(WIDE_BYTES)
 
 
@@ -193,7 +193,7 @@ def verify_noise(
     coins: bytes,
     proof: bytes,
 ) -> None:
-    """Raise VerificationError unless `noise_commitment` is to the noise of committed bits and `coins`.
+    """Raise VerificationError unless the committed noise follows from committed bits and the coins.
 
     Raises ValueError for coins of another length or numbers out of range.
     """
@@ -203,7 +203,7 @@ def verify_noise(
 
 
 def coin_bytes(length: int, bits: int) -> int:
-    """Return the length in bytes of the coins of `length` coordinates with `bits` bits each.
+    """Return how many bytes of public coins noise in `length` coordinates of `bits` bits takes.
 
     Coin k of coordinate c is bit number c bits + k; the least significant bit of a byte comes first. Bits
     beyond the last are ignored.
@@ -212,7 +212,7 @@ def coin_bytes(length: int, bits: int) -> int:
 
 
 def noise_proof_bytes(length: int, bits: int) -> int:
-    """Return the length in bytes of a noise proof.
+    """Return the length in bytes of a proof that committed noise was derived correctly.
 
     It is 32 (2 log2 N + 5) for N bits, rounded up to a power of two.
     """
@@ -220,7 +220,7 @@ def noise_proof_bytes(length: int, bits: int) -> int:
 
 
 class Batch:
-    """Batch verifier: checks statements together, in one multi-scalar multiplication per thread.
+    """Verifier that collects zero-knowledge proofs and openings, and checks all of them together.
 
     The tag of a statement names it in the failure; tags may repeat. A malformed statement counts as false.
     Memory grows with the proofs: add a few thousand at a time.
@@ -242,7 +242,7 @@ class Batch:
         values: Sequence[int],
         blinding: bytes,
     ) -> None:
-        """Add the statement: the sum of `plus` minus that of `minus` opens to `values` with `blinding`."""
+        """Add the claim that a sum and difference of commitments opens to these values."""
         self._core.add_opening(plus, minus, values, blinding)
         self._tags.append(tag)
 
@@ -256,7 +256,7 @@ class Batch:
         hi: Bound,
         proof: bytes,
     ) -> None:
-        """Add the statement of `verify_range`. Raises ValueError as it does."""
+        """Add a range proof to the batch, to be checked by `verify`."""
         low, high = _ranges(length, lo, hi)
         self._core.add_range(context, commitment, length, low, high, proof)
         self._tags.append(tag)
@@ -264,7 +264,7 @@ class Batch:
     def add_norm(
         self, tag: Hashable, context: bytes, commitment: bytes, length: int, bound_squared: int, proof: bytes
     ) -> None:
-        """Add the statement of `verify_norm`. Raises ValueError as it does."""
+        """Add a norm proof to the batch, to be checked by `verify`."""
         self._core.add_norm(context, commitment, length, bound_squared, proof)
         self._tags.append(tag)
 
@@ -279,12 +279,12 @@ class Batch:
         coins: bytes,
         proof: bytes,
     ) -> None:
-        """Add the statement of `verify_noise`. Raises ValueError as it does."""
+        """Add a proof of noise to the batch, to be checked by `verify`."""
         self._core.add_noise(context, secret_commitment, noise_commitment, length, bits, coins, proof)
         self._tags.append(tag)
 
     def verify(self, threads: int = 1) -> None:
-        """Check all statements and empty the batch; the interpreter lock is released meanwhile.
+        """Check all collected statements and empty the batch; raise an error that names false ones.
 
         Raises ProofFailure that names the false statements, and ValueError unless `threads` is 1 to 256:
         then, as after any error but ProofFailure, the statements stay.
@@ -296,30 +296,30 @@ class Batch:
 
 
 class Statements:
-    """Statements for a batch of another process; `add_...` as of `Batch`, which check nothing here."""
+    """List of proofs and openings that can be sent to another process, which checks them as a batch."""
 
     def __init__(self) -> None:
         """Create a list without statements."""
         self._added: list[tuple[str, tuple[Any, ...]]] = []
 
     def add_opening(self, *statement: Any) -> None:
-        """Add an opening; see `Batch.add_opening`."""
+        """Append the claim that commitments open to given values; nothing is checked here."""
         self._added.append(("add_opening", statement))
 
     def add_range(self, *statement: Any) -> None:
-        """Add a range proof; see `Batch.add_range`."""
+        """Append a range proof to the list; nothing is checked here."""
         self._added.append(("add_range", statement))
 
     def add_norm(self, *statement: Any) -> None:
-        """Add a norm proof; see `Batch.add_norm`."""
+        """Append a norm proof to the list; nothing is checked here."""
         self._added.append(("add_norm", statement))
 
     def add_noise(self, *statement: Any) -> None:
-        """Add a noise proof; see `Batch.add_noise`."""
+        """Append a proof of noise to the list; nothing is checked here."""
         self._added.append(("add_noise", statement))
 
     def batch(self) -> Batch:
-        """Return a batch with the statements. Raises ValueError for a malformed one."""
+        """Return a batch verifier with all listed statements; nothing is verified yet."""
         batch = Batch()
         for name, statement in self._added:
             getattr(batch, name)(*statement)

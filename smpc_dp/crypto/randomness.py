@@ -7,16 +7,16 @@ from typing import Protocol
 
 
 class Randomness(Protocol):
-    """Interface of a source of random bytes."""
+    """Interface of a source of random bytes: the operating system's, or a seeded one in simulations."""
 
     def bytes(self, n: int) -> bytes:
-        """Return the next `n` random bytes."""
+        """Return the next `n` random bytes of this source."""
         ...
 
 
 class SystemRandomness:
-    """Source of random bytes of the operating system."""
+    """Source of random bytes that takes them from the operating system."""
 
     def bytes(self, n: int) -> bytes:
-        """Return `n` fresh random bytes."""
+        """Return `n` fresh random bytes of the operating system."""
         return secrets.token_bytes(n)

@@ -17,7 +17,7 @@ MAX_HOLDER = 65535
 
 
 def split(secret: bytes, threshold: int, holders: Sequence[int], randomness: Randomness) -> list[bytes]:
-    """Share `secret` among `holders` so that any `threshold` of them determine it and fewer know nothing.
+    """Split a secret into Shamir shares for `holders`, any `threshold` of which recover the secret.
 
     `secret` is a positive multiple of 16 bytes; `holders` are distinct numbers from 1 to 65535; the
     i-th share returned is that of `holders[i]` and as long as the secret. Draws
@@ -36,7 +36,7 @@ def split(secret: bytes, threshold: int, holders: Sequence[int], randomness: Ran
 
 
 def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
-    """Recover the secret from `shares`, by holder, of a sharing with this `threshold`.
+    """Recover a Shamir-shared secret from at least `threshold` shares, given by holder.
 
     Uses the shares of the `threshold` lowest holders. Raises ValueError for fewer shares than that, for
     holders outside 1 to 65535 and for shares that differ in length or are no multiple of 16 bytes. A
@@ -52,7 +52,7 @@ def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
 
 
 def _check_holders(holders: Sequence[int]) -> None:
-    """Raise ValueError unless the holders are distinct and from 1 to 65535."""
+    """Raise ValueError unless the numbers of share holders are distinct and from 1 to 65535."""
     if len(set(holders)) != len(holders):
         raise ValueError("holders: a number occurs twice")
     for holder in holders:

@@ -13,14 +13,14 @@ from smpc_dp import _core
 
 
 class StreamHash:
-    """Incremental hash of a stream; how the stream is cut into pieces does not matter."""
+    """Incremental keyed hash of a stream of bytes, however the stream is cut into pieces."""
 
     def __init__(self, key: bytes) -> None:
         """Start a hash with a 32-byte `key`; raise ValueError for another length."""
         self._core = _core.StreamHash(key)
 
     def update(self, data: bytes | bytearray | memoryview) -> None:
-        """Append `data`, which must be contiguous. From a kilobyte on the interpreter lock is released."""
+        """Append contiguous bytes to the hashed stream; long ones release the interpreter lock."""
         self._core.update(np.frombuffer(data, np.uint8))
 
     def digest(self) -> bytes:

@@ -12,7 +12,7 @@ UINT_BYTES = 8
 
 
 def digest(label: Label, *parts: bytes) -> bytes:
-    """Return the 32-byte hash of `parts`, in order, under `label`.
+    """Return the 32-byte hash of byte strings, unambiguously joined, under a label of its purpose.
 
     TupleHash256 [NIST SP 800-185, section 5] with the label as customisation string: lengths are encoded, so
     different tuples never give the same input. Raises TypeError for a part that is not `bytes`.
@@ -21,18 +21,18 @@ def digest(label: Label, *parts: bytes) -> bytes:
 
 
 class Digest:
-    """Incremental `digest`: its parts are added one by one, long ones in pieces."""
+    """Incremental form of `digest`: hashes byte strings that are added one by one."""
 
     def __init__(self, label: Label) -> None:
         self._core = _core.TupleHash(label.encode())
 
     def add(self, *parts: bytes) -> None:
-        """Add whole parts."""
+        """Add byte strings to the hash, each with its length before it."""
         for part in parts:
             self.add_long(len(part), (part,))
 
     def add_long(self, length: int, pieces: Iterable[bytes]) -> None:
-        """Add one part of `length` bytes, in pieces.
+        """Add one byte string of `length` bytes to the hash, given in pieces.
 
         Raises ValueError for more bytes; `value` and the next part raise it for fewer.
         """
@@ -41,7 +41,7 @@ class Digest:
             self._core.update(piece)
 
     def value(self) -> bytes:
-        """Return the 32-byte hash."""
+        """Return the 32-byte hash of all byte strings that were added."""
         return self._core.digest()
 
 

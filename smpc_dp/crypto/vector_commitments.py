@@ -33,7 +33,7 @@ Integers = NDArray[np.uint64] | NDArray[np.int64]
 
 
 class Generators:
-    """Generators of the first `len(self)` elements of vectors, all in memory: 96 bytes each.
+    """Group generators for commitments to long vectors, kept in memory and made or loaded in blocks.
 
     Threads may share one. `threads` is 1 or 2 everywhere; the interpreter lock is released meanwhile.
     """
@@ -48,7 +48,7 @@ class Generators:
         return len(self._core)
 
     def append_block(self, block: bytes) -> bool:
-        """Append the next block, unless its bytes are not those of this version; tell whether they are."""
+        """Append the next block of generators from its stored bytes; return False if they are damaged."""
         try:
             self._core.append(len(self) // BLOCK_POINTS, block)
         except _core.DamagedBlock:
@@ -56,7 +56,7 @@ class Generators:
         return True
 
     def make_block(self, threads: int = 1) -> bytes:
-        """Make and append the next block, and return its bytes, which `append_block` takes.
+        """Compute and append the next block of generators; return its bytes, to be stored.
 
         Raises ValueError after the last one.
         """
@@ -68,7 +68,7 @@ class Generators:
     def extended(
         self, length: int, threads: int = 1, append: Callable[[int], object] | None = None
     ) -> Generators:
-        """Return these generators, with the blocks that vectors of `length` elements need.
+        """Append the blocks that vectors of this length still need, and return these generators.
 
         `append` appends the next block, with so many threads; by default `make_block`. Raises ValueError for
         a length that is not between 1 and MAX_LENGTH, or a number of threads that is not 1 or 2.
@@ -81,7 +81,7 @@ class Generators:
         return self
 
     def commit(self, elements: Integers, width: int, blinding: bytes, threads: int = 1) -> bytes:
-        """Return the 32-byte commitment to 1 to len(self) integers.
+        """Return the 32-byte Pedersen commitment to a vector of integers, with a blinding.
 
         `width` is 1 to 8: elements of uint64 are below 256**width, those of int64 are from -256**width / 2 to
         256**width / 2 - 1. `blinding` is uniform and for this commitment alone, as
@@ -98,7 +98,7 @@ class Generators:
         commitments: Sequence[bytes],
         threads: int = 1,
     ) -> None:
-        """Raise VerificationError unless the sum of `commitments` commits to `totals` with `blinding_sum`.
+        """Raise VerificationError unless the sum of commitments opens to the vector `totals`.
 
         Totals out of the range of `width` and encodings that are not canonical are refused alike; the error
         names the first. The time depends on the totals. Raises ValueError for a length or width out of range,
@@ -116,7 +116,7 @@ class Generators:
 
 
 def count_additions(length: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Count the additions of points of a commitment and of a check on one thread, for a benchmark.
+    """Return how many point additions committing and checking take, for a benchmark.
 
     Each are so many of 7 and so many of 8 multiplications in the field. Raises ValueError for a width that is
     not between 1 and 8 bytes.
@@ -125,19 +125,19 @@ def count_additions(length: int, width: int) -> tuple[tuple[int, int], tuple[int
 
 
 def make_additions(seven: int, eight: int) -> None:
-    """Make so many additions of points of 7 and of 8 multiplications, for a benchmark."""
+    """Do so many point additions of two kinds, for a benchmark; return nothing."""
     _core.make_additions(seven, eight)
 
 
 class PeerMultiples:
-    """Sum of multiples of points by curve25519-dalek, for a benchmark; the points are made before."""
+    """Reference computation of a multi-scalar sum by another library, for a benchmark."""
 
     def __init__(self, elements: NDArray[np.uint64]) -> None:
         """Make as many points as elements."""
         self._core = _core.PeerMultiples(elements)
 
     def add(self, *, constant_time: bool) -> None:
-        """Add up the multiples, in the time that elements take or in constant time."""
+        """Compute the multi-scalar sum in variable or constant time, for timing; return nothing."""
         self._core.add(constant_time)
 
 

@@ -35,7 +35,7 @@ from smpc_dp.wire.signing import decode
 
 
 def commit_to_negative_loans(member: VerifiableMember, state: AwaitNeighbours, body: bytes) -> Transition:
-    """Commit to a negative number of loans, with a proof for the true number."""
+    """Cheat in a run: commit to a negative number of loans, with a proof of the true number."""
     after, [sent] = on_neighbours(member, state, body)
     secrets: Secrets = after.secrets
     loans, *others = (int(value) for value in secrets.vector)
@@ -48,42 +48,45 @@ def commit_to_negative_loans(member: VerifiableMember, state: AwaitNeighbours, b
 
 
 class _ChosenNoise(proofs.NoiseSecret):
-    """Noise of 0 for the number of loans and of the greatest value for the rate."""
+    """Cheat's noise secret, whose noise is chosen and not drawn: 0 for the count, the most for the rate."""
 
     def __init__(self, drawn: proofs.NoiseSecret) -> None:
         self.length, self.bits, self.commitment = drawn.length, drawn.bits, drawn.commitment
         self._drawn = drawn
 
     def noise(self, coins: bytes) -> list[int]:  # noqa: ARG002 - the coins do not matter
+        """Return the noise that the cheat prefers, whatever the public coins are."""
         return [0, self.bits // 2]
 
     def prove(
         self, context: bytes, coins: bytes, blinding: bytes, randomness: Randomness
     ) -> tuple[bytes, bytes]:
+        """Return a commitment to the preferred noise, with a proof that is for the drawn noise."""
         _, proof = self._drawn.prove(context, coins, blinding, randomness)
         return commit.commit(self.noise(coins), blinding), proof
 
 
 class _ChoosingMember(VerifiableMember):
-    """Adds noise of the lender's choice, with a proof for the noise that the coins give."""
+    """Role of a cheating lender that adds noise of its choice, with a proof for other noise."""
 
     def noise_secret(self, drawn: proofs.SecretBytes) -> proofs.NoiseSecret:
+        """Return the secret whose noise the cheat has chosen, in place of the drawn one."""
         return _ChosenNoise(VerifiableMember.noise_secret(self, drawn))
 
 
 def _committing(honest: Run[Any]) -> Run[Any]:
-    """Return the lender's run with a false commitment."""
+    """Return the honest lender's run, changed so that it sends a false commitment."""
     return Run(PARTY.with_row(AwaitNeighbours, commit_to_negative_loans), honest.member, honest.state)
 
 
 def _choosing(honest: Run[Any]) -> Run[Any]:
-    """Return the lender's run with chosen noise."""
+    """Return the honest lender's run, changed so that it adds noise of its choice."""
     given = {field.name: getattr(honest.member, field.name) for field in dataclasses.fields(honest.member)}
     return Run(PARTY, _ChoosingMember(**given), honest.state)
 
 
 def _role(cheat: Callable[[Run[Any]], Run[Any]]) -> MakeParty:
-    """Return the role of a lender that makes its run as agreed, and then changes it."""
+    """Return a function that makes a lender's honest run, and then lets `cheat` change it."""
 
     def make(*arguments: Any, **named: Any) -> Run[Any]:
         return cheat(make_party(*arguments, **named))
@@ -95,7 +98,7 @@ ROLES: Mapping[str, MakeParty] = {"range": _role(_committing), "noise": _role(_c
 
 
 def main() -> int:
-    """Run a lender that cheats, print its events for the launcher, and write its result if it gets one."""
+    """Run the process of a cheating lender: print its events, and write its result if it gets one."""
     kind, session_file, name, shard, out = sys.argv[1:]
 
     async def act() -> object:

@@ -32,9 +32,8 @@ PARAMETERS: dict[str, object] = {
 
 
 def write_inputs(folder: Path) -> None:
-    """Write a table and a ledger of each hospital into `inputs` and `ledgers` below the folder."""
-    for part in ("inputs", "ledgers"):
-        (folder / part).mkdir(mode=0o700)
+    """Write a table for each hospital into the folder `inputs`, and a new ledger into `ledgers`."""
+    (folder / "ledgers").mkdir(mode=0o700)
     for number, name in enumerate(HOSPITALS):
         lines = ["age,stay,ward", *_rows(number)]
         (folder / "inputs" / f"{name}.csv").write_text("\n".join(lines) + "\n", "ascii")
@@ -50,7 +49,7 @@ def write_inputs(folder: Path) -> None:
 
 
 def _rows(hospital: int) -> Iterator[str]:
-    """Yield the rows of a hospital; they are the same in every folder."""
+    """Yield the lines of a hospital's made-up table, equal in every call."""
     source = np.random.default_rng(hospital)
     ages = source.integers(0, 96, ROWS)
     stays = np.clip(np.rint(source.gamma(2, 1 + ages / 40)), 0, 30).astype(int)

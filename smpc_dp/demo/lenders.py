@@ -41,7 +41,7 @@ LENDERS = tuple(REGIONS)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the agreement.
+    """Description of one column of the lenders' data: source, unit, public bounds and decimals.
 
     Attributes:
         name: what it is called in tables; the CSV column, unless `source` says another.
@@ -60,18 +60,18 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """The CSV column."""
+        """The heading of the column in a lender's CSV file."""
         return self.source or self.name
 
     @property
     def declared(self) -> Mapping[str, object]:
-        """What the schema says of the CSV column."""
+        """The column's entry in the session's schema, as plain data."""
         if self.codes:
             return {"values": [*self.codes]}
         return {"lower": 0, "upper": self.upper, "step": 10.0**-self.decimals}
 
     def values(self, loans: Table) -> NDArray[np.int64]:
-        """Return the column as whole numbers of 10^-decimals units, shape (loans,)."""
+        """Return a column of the loans as integers, in units of 10^-decimals, shape (loans,)."""
         if self.codes:
             return np.array([*self.codes.values()])[loans.codes[self.heading]]
         return loans.grid(self.name)
@@ -83,7 +83,7 @@ _STATUSES = ("Not_Verified", "Source_Verified", "Verified")
 
 
 def _indicator(name: str, source: str, label: str, labels: Iterable[str]) -> Column:
-    """Return the column that is 1 for loans with this label, else 0."""
+    """Return the description of a column that is 1 for loans with one of these labels, else 0."""
     return Column(name, "0 or 1", 1, source=source, codes={other: int(other == label) for other in labels})
 
 
@@ -132,7 +132,7 @@ SCHEMA = read_schema(
 
 
 def read_loans(path: str | os.PathLike[str], party: str = "lender") -> Table:
-    """Return the loans of a CSV file with a heading line.
+    """Read a lender's loans from a CSV file with a heading line, as a table.
 
     Raises:
         LocalError, ConfigError: as of `records.table.read_table`; ConfigError for more than MAX_LOANS loans.
@@ -147,7 +147,7 @@ def read_loans(path: str | os.PathLike[str], party: str = "lender") -> Table:
 
 
 def write_shards(folder: Path) -> None:
-    """Write the loans of each lender, those of its region, as NAME.csv; raise LocalError on failure."""
+    """Write the loans of each lender's region to NAME.csv in a folder; raise LocalError on failure."""
     heading, *lines = DATA.read_text("utf-8").splitlines(keepends=True)
     state = heading.split(",").index("addr_state")
     try:
@@ -159,13 +159,13 @@ def write_shards(folder: Path) -> None:
 
 
 def rows(loans: Table) -> NDArray[np.int64]:
-    """Return the loans as whole numbers, shape (loans, WIDTH): a one, the features, the target."""
+    """Return the loans as integers, shape (loans, WIDTH): a one, the features, the target."""
     ones = np.ones(loans.rows, dtype=np.int64)
     return np.stack([ones, *(column.values(loans) for column in COLUMNS)], axis=1)
 
 
 def statistics(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the upper triangle of the cross products of rows, row by row, shape (LENGTH,).
+    """Return the sums of products of each two columns (upper triangle), for a regression.
 
     Exact in int64 for up to MAX_LOANS rows a lender, and for all lenders together.
     """

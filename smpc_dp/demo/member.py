@@ -24,7 +24,7 @@ from smpc_dp.session.planned import UnchargedWarning
 
 
 async def contribute(session_file: Path, name: str, shard: Path, on_event: OnEvent) -> smpc_dp.Result:
-    """Compute this lender's statistics from its own loans and return their sum over all lenders.
+    """Take part in the demonstration's sum as one lender, with statistics of its loans; return the sum.
 
     Raises `smpc_dp.SmpcError` for a fault of the file, a value, the connection or a peer.
     """
@@ -34,7 +34,7 @@ async def contribute(session_file: Path, name: str, shard: Path, on_event: OnEve
 
 
 async def aggregate(session_file: Path, name: str) -> dict[str, object]:
-    """Serve one sum and return `{"received", "sum"}`: each lender's masked vector, and what they add up to.
+    """Run the demonstration's aggregator for one sum; return the masked vectors received, and the sum.
 
     Raises `smpc_dp.SmpcError` as `contribute`.
     """
@@ -50,7 +50,7 @@ async def aggregate(session_file: Path, name: str) -> dict[str, object]:
 
 
 def run_member(name: str, out: Path, act: Callable[[], Awaitable[object]]) -> int:
-    """Write what `act` returns as JSON; on a failure print an event for the launcher, and return 1."""
+    """Run a member's work and write its result as JSON to `out`; return the exit code 0 or 1."""
     # The loans are public: no ledger is charged for them.
     warnings.simplefilter("ignore", UnchargedWarning)
 
@@ -67,7 +67,7 @@ def run_member(name: str, out: Path, act: Callable[[], Awaitable[object]]) -> in
 
 
 def main() -> int:
-    """Run one member, print its events for the launcher, and write its result."""
+    """Run one member of the demonstration, print its events for the launcher, and write its result."""
     parser = argparse.ArgumentParser(description="One member of the demonstration.")
     parser.add_argument("session", type=Path, help="the session file")
     parser.add_argument("name", help="the member's name in it")

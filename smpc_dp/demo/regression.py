@@ -19,7 +19,7 @@ LEAST_EIGENVALUE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Quality of predictions: R² (1: perfect, 0: no better than the mean) and RMSE in the target's unit."""
+    """Quality of a regression's predictions: R² (1 is perfect) and RMSE, in the target's unit."""
 
     r2: float
     rmse: float
@@ -27,7 +27,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Means, variances and least squares of the target on the features.
+    """Result of the demonstration's regression: means, variances and least-squares coefficients.
 
     Attributes:
         loans: number of rows.
@@ -43,7 +43,7 @@ class Fit:
 
 
 def fit(sums: Sequence[int]) -> Fit:
-    """Return means, variances and the fit from the sum of lenders' vectors, shape (LENGTH,).
+    """Return means, variances and least-squares coefficients from the sum of all lenders' statistics.
 
     Raises:
         ConfigError: a wrong length, fewer than two loans, a column with one value alone, or features that
@@ -81,14 +81,14 @@ def fit(sums: Sequence[int]) -> Fit:
 
 
 def units(matrix: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return rows of whole numbers as (ones and features, target) in their units, float64."""
+    """Convert integer rows to floats in their units: return (ones and features, target)."""
     scales = [1.0, *(10.0**column.decimals for column in COLUMNS)]
     values = matrix / np.array(scales)
     return values[:, :-1], values[:, -1]
 
 
 def pooled_fit(matrix: NDArray[np.int64]) -> dict[str, float]:
-    """Return the coefficients of numpy's `lstsq` for rows pooled in one place, in float64."""
+    """Return numpy's least-squares coefficients for all rows in one place, as a reference."""
     features, target = units(matrix)
     # Columns of one size: `lstsq` takes small singular values for zero.
     sizes = np.sqrt((features**2).mean(axis=0))
@@ -98,7 +98,7 @@ def pooled_fit(matrix: NDArray[np.int64]) -> dict[str, float]:
 
 
 def score(coefficients: Mapping[str, float], matrix: NDArray[np.int64]) -> Score:
-    """Return the quality of the coefficients' predictions of the rows' target.
+    """Return R² and RMSE of a model's predictions of the target on these rows.
 
     The rows must not all have the same target.
     """

@@ -28,14 +28,14 @@ RECEIVED = "What the aggregator received, beside what was in it"
 
 
 def page() -> Console:
-    """Return a console of PAGE columns, or of a narrower terminal's."""
+    """Return a terminal console of PAGE columns, or narrower if the terminal is."""
     console = Console(highlight=False, soft_wrap=True)
     console.width = min(PAGE, console.width) if console.is_terminal else PAGE
     return console
 
 
 def announce(console: Console, kill: bool) -> None:
-    """Print what the demonstration is going to do."""
+    """Print which steps the demonstration will make, and whether it kills a lender's process."""
     print_prose(
         console,
         f"{len(LENDERS)} lenders and 1 aggregator, {len(LENDERS) + 1} processes on this machine",
@@ -52,7 +52,7 @@ def announce(console: Console, kill: bool) -> None:
 
 
 def report(console: Console, demonstration: Demonstration) -> None:
-    """Print the result of a demonstration."""
+    """Print the result of the demonstration: sums, regression, and what was protected."""
     style = "bold green" if demonstration.exact else "bold red"
     received = received_table(demonstration)
     print_table(console, replace(received, caption=f"{RECEIVED} ({received.caption})"))
@@ -79,20 +79,20 @@ def report(console: Console, demonstration: Demonstration) -> None:
 
 
 def print_prose(console: Console, text: str, prefix: str = "", style: str = "") -> None:
-    """Print a paragraph, or with a mark an item of a list, no wider than the page."""
+    """Print a wrapped paragraph, as an item of a list if `prefix` is a mark."""
     for index, line in enumerate(Text(text).wrap(console, max(console.width - len(prefix), 20))):
         start = prefix if index == 0 else " " * len(prefix)
         console.print(start + line.plain.rstrip(), markup=False, style=style)
 
 
 def print_heading(console: Console, text: str) -> None:
-    """Print a heading."""
+    """Print the heading of a part of the demonstration."""
     console.print()
     print_prose(console, text, style="bold")
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table of the report; the heading of a column is as wide as its values, or a word."""
+    """Print a table of the report with columns as wide as their values need."""
     print_heading(console, table.caption)
     shown = printed.Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for index, (name, kind) in enumerate(table.columns):
@@ -106,7 +106,7 @@ def print_table(console: Console, table: Table) -> None:
 
 
 def received_table(demonstration: Demonstration) -> Table:
-    """Return what the aggregator received of each lender, beside the lender's own numbers."""
+    """Return the table of the masked numbers that the aggregator received, beside the true ones."""
     rows = []
     for name, vector in demonstration.true_vectors.items():
         masked = demonstration.received.get(name)
@@ -128,17 +128,17 @@ def received_table(demonstration: Demonstration) -> Table:
 
 
 def _hex(demonstration: Demonstration, value: int) -> str:
-    """Format a masked value in hex, padded to the modulus."""
+    """Return a masked value in hexadecimal digits, padded to the width of the modulus."""
     return f"{value:0{demonstration.modulus_bits // 4}x}"
 
 
 def _rates(value: int) -> str:
-    """Format a sum of rates in percent."""
+    """Return an integer sum of interest rates as text in percent."""
     return f"{value / 10**TARGET.decimals:,.{TARGET.decimals}f}"
 
 
 def fit_table(demonstration: Demonstration) -> Table:
-    """Return means, variances and coefficients."""
+    """Return the table of means, variances and coefficients of the demonstration's regression."""
     fitted, rows = demonstration.fitted, []
     for column in (TARGET, *FEATURES):
         variance, slope = fitted.variances[column.name], fitted.coefficients.get(column.name)
@@ -160,11 +160,12 @@ def fit_table(demonstration: Demonstration) -> Table:
 
 
 def _signed(value: float | None) -> str:
+    """Return a number with its sign, or "-" where there is none."""
     return "-" if value is None else f"{value:+.5g}"
 
 
 def score_table(demonstration: Demonstration) -> Table:
-    """Return the quality of the fits."""
+    """Return the table that compares the quality of the fitted models."""
     scores, absent = demonstration.scores, demonstration.result["absent"]
     fits = [("from the secure sums", scores.secure), ("pooled least squares (numpy)", scores.pooled)]
     fits += [(f"{name} alone", value) for name, value in scores.alone.items()]
@@ -187,7 +188,7 @@ def _sentence(text: str) -> str:
 
 
 def protected(demonstration: Demonstration) -> list[str]:
-    """Return what the run kept secret, a sentence or two each."""
+    """Return sentences on what the run kept secret."""
     lines = [
         "Loans and sums of a lender stayed in its process. Of its vector the aggregator received the masked "
         "form only, which without the masks cannot be told from random numbers.",
@@ -203,7 +204,7 @@ def protected(demonstration: Demonstration) -> list[str]:
 
 
 def not_protected(demonstration: Demonstration) -> list[str]:
-    """Return what the run did not keep secret or could not guarantee, a sentence or two each."""
+    """Return sentences on what the run did not keep secret or could not guarantee."""
     rare = demonstration.result["fixed_point"][_RARE_SUM]
     return [
         *(_sentence(line) for line in demonstration.result["privacy"]["not_protected"]),
@@ -216,14 +217,14 @@ def not_protected(demonstration: Demonstration) -> list[str]:
 
 
 class PrintedScore(TypedDict):
-    """A fit on some loans."""
+    """Part of the demonstration's JSON output: R² and RMSE of one model on some loans."""
 
     r2: float
     rmse: float
 
 
 class PrintedDemonstration(TypedDict):
-    """Object that `smpc-dp demo --json` prints.
+    """JSON output of `smpc-dp demo --json`: sums, fitted models, and what was protected.
 
     Attributes:
         exact: whether all sums equal those of the pooled loans, as integers. equal: how many; length: of all.
@@ -263,7 +264,7 @@ class PrintedDemonstration(TypedDict):
 
 
 def as_data(demonstration: Demonstration) -> dict[str, object]:
-    """Return the object that `smpc-dp demo --json` prints, a `PrintedDemonstration`."""
+    """Return the demonstration's results as the plain JSON data that `smpc-dp demo --json` prints."""
     result, fitted, scores = demonstration.result, demonstration.fitted, demonstration.scores
     return {
         "exact": demonstration.exact,

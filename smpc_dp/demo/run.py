@@ -40,25 +40,25 @@ TIMEOUTS = Timeouts(connect=30.0, step=15.0)
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """The folder of one demonstration: session file, keys, shards and results."""
+    """Paths in the folder of one demonstration: session file, keys, lenders' loans and results."""
 
     folder: Path
 
     @property
     def session(self) -> Path:
-        """The path of the session file."""
+        """The path of the demonstration's session file."""
         return self.folder / "session.toml"
 
     def shard(self, name: str) -> Path:
-        """Return the path of a lender's loans."""
+        """Return the path of the CSV file with a lender's loans."""
         return self.folder / "shards" / f"{name}.csv"
 
     def result(self, name: str) -> Path:
-        """Return the path of a lender's result."""
+        """Return the path of the JSON file with the result that a lender has written."""
         return self.folder / "results" / f"{name}.json"
 
     def prepare(self, parameters: Mapping[str, object], protocol: str, timeouts: Timeouts) -> None:
-        """Make the session, its keys and the folders, and write each lender's loans; raise LocalError."""
+        """Write the session file, all keys, and each lender's loans; raise LocalError on failure."""
         create_local_session(
             self.folder, LENDERS, parameters, protocol=protocol, aggregator=AGGREGATOR, timeouts=timeouts
         )
@@ -70,7 +70,7 @@ class Files:
         write_shards(self.folder / "shards")
 
     def reported(self, name: str) -> dict[str, Any]:
-        """Return the result that a lender wrote."""
+        """Read the JSON result that a lender's process has written."""
         reported: dict[str, Any] = json.loads(self.result(name).read_text("utf-8"))
         return reported
 
@@ -78,7 +78,7 @@ class Files:
 async def run_members(
     commands: Mapping[str, Sequence[str]], on_event: OnEvent, expected: Collection[tuple[str, int]]
 ) -> None:
-    """Run a process for each name to its end; `expected`: which fail, by name and exit code.
+    """Start a process for each member and wait for all; those in `expected` may fail, with that exit code.
 
     Raises LocalError if another one fails, or cannot be started; names it, and why.
     """
@@ -91,7 +91,7 @@ async def run_members(
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Quality of fits on the survivors' loans, and on the loans that are not in the result.
+    """Quality of the secure, pooled and single lenders' models on the survivors' and other loans.
 
     Attributes:
         secure: the fit from the secure sums; pooled: numpy's `lstsq` on the survivors' pooled loans.
@@ -107,7 +107,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """Result of a demonstration.
+    """Result of the whole demonstration: secure sums beside true ones, fitted models and their quality.
 
     Attributes:
         equal: how many of the LENGTH sums equal, as integers, those of the survivors' pooled loans.
@@ -134,12 +134,12 @@ class Demonstration:
 
     @property
     def exact(self) -> bool:
-        """Whether all sums equal those of the pooled loans."""
+        """Whether each secure sum equals the plain sum of the survivors' pooled loans."""
         return self.equal == LENGTH
 
 
 async def demonstrate(folder: Path, *, kill: bool = True, on_event: OnEvent = ignore) -> Demonstration:
-    """Run the demonstration in an empty folder and return its result; leave its files there, keys 0600.
+    """Run the whole demonstration with real processes in an empty folder; return its result.
 
     Args:
         folder: an empty directory.
@@ -191,7 +191,7 @@ async def demonstrate(folder: Path, *, kill: bool = True, on_event: OnEvent = ig
 
 
 def _collect(files: Files, total: list[int], killed: str | None) -> dict[str, Any]:
-    """Return the one result of all survivors; `total`: the sum that the aggregator has."""
+    """Return the survivors' common result; raise VerificationError unless all agree with `total`."""
     first, *others = (files.reported(name) for name in LENDERS if name != killed)
     agreed = [(one["fixed_point"], one["survivors"]) for one in (first, *others)]
     if any(one != (total, first["survivors"]) for one in agreed):
@@ -206,7 +206,7 @@ def _collect(files: Files, total: list[int], killed: str | None) -> dict[str, An
 
 
 def open_folder(path: Path) -> Path:
-    """Make a directory for a demonstration, or take an empty one; raise ConfigError or LocalError."""
+    """Create a folder, or take an empty one; raise ConfigError if it holds anything."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(path.iterdir()):

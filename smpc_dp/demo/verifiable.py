@@ -18,7 +18,8 @@ from smpc_dp.demo.lenders import LENDERS, MAX_LOANS, TARGET, read_loans, rows
 from smpc_dp.demo.report import print_heading, print_prose, print_table
 from smpc_dp.demo.run import Files, run_members
 from smpc_dp.errors import Check, VerificationError
-from smpc_dp.logs.audits.audit import Report, audit
+from smpc_dp.logs.audits.audit import audit
+from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.report.sections import NUMBER, TEXT
 from smpc_dp.report.table import Table
 from smpc_dp.session.events import OnEvent, ignore
@@ -60,7 +61,7 @@ PROTECTED = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer with its interval for the noise.
+    """A released statistic of the verifiable demonstration: noisy value, interval, and the true value.
 
     `truth`: the same over the loans of the counted lenders without noise, known to the demonstration alone.
     """
@@ -74,13 +75,13 @@ class Answer:
 
     @classmethod
     def of(cls, name: str, unit: str, estimate: Mapping[str, Any], truth: float) -> Answer:
-        """Return an estimate, as a result has it, beside the truth."""
+        """Make an answer from a result's JSON estimate and the true value."""
         return cls(name, unit, estimate["value"], estimate["low"], estimate["high"], truth)
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiableRun:
-    """One run, its audit, and the audit of its log with one byte changed.
+    """Result of one run with a cheating lender: answers, who was caught, and audits of the log.
 
     Attributes:
         cheat: the kind of the cheat; culprit: the cheating lender; reason: why it was excluded, from the log.
@@ -100,7 +101,7 @@ class VerifiableRun:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON data."""
+        """Return the run's answers and audits as plain JSON data."""
         return {
             "cheat": self.cheat,
             "culprit": self.culprit,
@@ -120,7 +121,7 @@ class VerifiableRun:
 
 
 class PrintedAnswer(TypedDict):
-    """One answer with its interval for the noise, and the truth."""
+    """Part of the demonstration's JSON output: a noisy statistic, its interval, and the true value."""
 
     name: str
     unit: str
@@ -131,21 +132,21 @@ class PrintedAnswer(TypedDict):
 
 
 class PrintedAudit(TypedDict):
-    """The audit of a log."""
+    """Part of the demonstration's JSON output: the audit of the run's log."""
 
     ok: bool
     conclusion: str
 
 
 class PrintedChange(PrintedAudit):
-    """The audit of a log of which one byte was changed."""
+    """Part of the demonstration's JSON output: the audit of a log in which a byte was changed."""
 
     byte: int
     line: int | None
 
 
 class PrintedVerifiableRun(TypedDict):
-    """One run with its audits."""
+    """Part of the demonstration's JSON output: one run with a cheating lender, and its audits."""
 
     cheat: str
     culprit: str
@@ -159,7 +160,7 @@ class PrintedVerifiableRun(TypedDict):
 
 
 class PrintedDemonstration(TypedDict):
-    """Object that `smpc-dp demo --verifiable --json` prints."""
+    """JSON output of `smpc-dp demo --verifiable --json`: the runs with their audits."""
 
     runs: list[PrintedVerifiableRun]
 
@@ -167,7 +168,7 @@ class PrintedDemonstration(TypedDict):
 async def demonstrate_verifiable(
     folder: Path, *, on_event: OnEvent = ignore, on_run: Callable[[str], None] = lambda _heading: None
 ) -> list[VerifiableRun]:
-    """Run both cheats, in `folder` and in `folder`/chosen-noise, and audit the logs.
+    """Run the demonstration once for each of two cheats, and audit the logs; return both runs.
 
     `on_run` is called with a heading before each run.
 
@@ -183,7 +184,7 @@ async def demonstrate_verifiable(
 
 
 async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
-    """Run one cheat, audit its log, and audit the log with one byte changed."""
+    """Run the members with one cheating lender, audit the log and a damaged copy; return all results."""
     begun = time.perf_counter()
     culprit = CHEAT_OF[cheat]
     files = Files(folder)
@@ -230,7 +231,7 @@ async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
 
 
 def _change(folder: Path, session: Path, head: str) -> tuple[int, Report]:
-    """Audit the log with one bit of its middle byte changed."""
+    """Flip a bit in a copy of the log; return (number of the changed byte, audit of the copy)."""
     log = bytearray((folder / LOG).read_bytes())
     byte = len(log) // 2
     log[byte] ^= 1
@@ -240,7 +241,7 @@ def _change(folder: Path, session: Path, head: str) -> tuple[int, Report]:
 
 
 def reported(run: VerifiableRun) -> tuple[str, ...]:
-    """Return who cheated in a run, and what the audits say, in sentences."""
+    """Return sentences that say who cheated in a run, and what the audits found."""
     return (
         f"{run.culprit} {CHEATS[run.cheat]}.",
         f"Excluded by name: {run.culprit}: {run.reason}.",
@@ -250,7 +251,7 @@ def reported(run: VerifiableRun) -> tuple[str, ...]:
 
 
 def answers_table(run: VerifiableRun) -> Table:
-    """Return the answers of a run beside the truth."""
+    """Return the table of a run's noisy statistics beside the true values."""
     counted = len(run.audit.verdict.counted) if run.audit.verdict is not None else 0
     rows = tuple(
         (one.name, *(f"{value:,.2f}{one.unit}" for value in (one.value, one.low, one.high, one.truth)))
@@ -268,12 +269,12 @@ def answers_table(run: VerifiableRun) -> Table:
 
 
 def audit_command(run: VerifiableRun) -> list[str]:
-    """Return the command that audits the log of a run."""
+    """Return the command line, as words, with which a user can audit the log of a run."""
     return ["smpc-dp", "audit", str(run.log), "--session", str(run.session), "--head", str(run.audit.head)]
 
 
 def report_verifiable(console: Console, runs: list[VerifiableRun]) -> None:
-    """Print the results of the runs."""
+    """Print the results and audits of the runs with cheating lenders."""
     for number, run in enumerate(runs, 1):
         print_heading(console, f"Run {number}: {run.culprit} cheats")
         for sentence in reported(run):

@@ -28,7 +28,7 @@ _MOST = 1 << 20
 
 
 class Slot(NamedTuple):
-    """Valid slot of a file: its ordinal from 1 on, its number, and a content of 52 bytes."""
+    """One valid entry of a file of saved attempts: its position, a number, and 52 bytes of content."""
 
     ordinal: int
     number: int
@@ -36,110 +36,124 @@ class Slot(NamedTuple):
 
 
 class AttemptFile:
-    """Open and locked file of an attempt; errors are OSError."""
+    """An open and locked file of fixed-size slots that belongs to an attempt of a run."""
 
-    def __init__(self, descriptor: int, header: bytes) -> None:
-        self._descriptor, self._header = descriptor, header
-        self._bytes = os.pread(descriptor, _MOST + 1, 0)
+    def __init__(self, descriptor: int, size: int, header: bytes) -> None:
+        self._descriptor, self._header, self._header_check = descriptor, header, zlib.crc32(header)
+        # No more than there is: a large buffer costs more than all else of a small file.
+        self._bytes = os.pread(descriptor, min(size, _MOST) + 1, 0)
         # A process has ended before it was written as a whole, or while it was removed.
         is_begun = len(self._bytes) < 2 * SLOT_BYTES and header.startswith(self._bytes[:SLOT_BYTES])
         self.is_absent = is_begun or not self._bytes.strip(b"\0")
 
     @property
     def is_valid(self) -> bool:
-        """Whether it is a file of this version with a slot that was written as a whole."""
+        """Whether the file has this version's header, and a slot that was written completely."""
         is_ours = len(self._bytes) <= _MOST and self._bytes.startswith(self._header)
         return is_ours and bool(self.slots)
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
-        """The slots that were written as a whole, by number; one that was not counts as empty."""
+        """The valid slots in order of their numbers; a slot written in part counts as empty."""
         valid = []
         for ordinal in range(1, len(self._bytes) // SLOT_BYTES):
             slot = self._at(ordinal)
-            number, content = slot[:8], slot[8:-CHECK_BYTES]
-            if slot.strip(b"\0") and slot == self._slot(number, content):
-                valid.append(Slot(ordinal, int.from_bytes(number, "big"), content))
+            if slot.strip(b"\0") and slot[-CHECK_BYTES:] == self._check(slot[:-CHECK_BYTES]):
+                valid.append(Slot(ordinal, int.from_bytes(slot[:8], "big"), slot[8:-CHECK_BYTES]))
         return tuple(sorted(valid, key=lambda slot: slot.number))
 
-    def create(self, number: int, content: bytes) -> None:
-        """Write the header and the first slot, durably."""
-        self._write(self._header + self._slot(number.to_bytes(8, "big"), content), 0)
+    def create(self, number: int, *contents: bytes) -> None:
+        """Write a new file's header and first slots, numbered from `number`, and sync to disk."""
+        slots = (self._slot(at, content) for at, content in enumerate(contents, number))
+        self._write(self._header + b"".join(slots), 0)
 
     def put(self, ordinal: int, number: int, content: bytes) -> None:
-        """Write a slot, over what is there, durably."""
-        self._write(self._slot(number.to_bytes(8, "big"), content), ordinal)
+        """Overwrite the slot at a position with a number and content, and sync to disk."""
+        self._write(self._slot(number, content), ordinal)
 
     def clear(self, *retained: int) -> None:
-        """Overwrite all slots but those whose ordinals are `retained` by zeros, durably."""
-        for ordinal in range(1, -(-len(self._bytes) // SLOT_BYTES)):
-            if ordinal not in retained and self._at(ordinal).strip(b"\0"):
-                self._put(bytes(SLOT_BYTES), ordinal)
-        self.sync()
+        """Overwrite all slots with zeros but those at the `retained` positions, and sync to disk.
+
+        Nothing is written where they are zeros.
+        """
+        slots = range(1, -(-len(self._bytes) // SLOT_BYTES))
+        filled = [one for one in slots if one not in retained and self._at(one).strip(b"\0")]
+        for ordinal in filled:
+            self._put(bytes(SLOT_BYTES), ordinal)
+        if filled:
+            self.sync()
 
     def erase(self) -> None:
-        """Overwrite the whole file by zeros, durably."""
+        """Overwrite the whole file with zeros, and sync to disk."""
         self._write(bytes(len(self._bytes)), 0)
 
     def sync(self) -> None:
-        """Return when the disk has what any process has written."""
+        """Wait until all that any process has written to the file is on disk."""
         os.fsync(self._descriptor)
 
     def renew(self) -> None:
-        """Write all bytes again, durably: after a sync that has failed, later ones do not write them."""
+        """Write all bytes of the file again and sync: after a failed sync a later one would skip them."""
         self._write(self._bytes, 0)
 
     def first_free(self) -> int:
-        """Return the first ordinal without a valid slot."""
+        """Return the first position whose slot is empty or invalid."""
         taken = {slot.ordinal for slot in self.slots}
         return next(ordinal for ordinal in range(1, len(taken) + 2) if ordinal not in taken)
 
     def _at(self, ordinal: int) -> bytes:
-        """Return the bytes of a slot."""
+        """Return the bytes of the slot at this position."""
         return self._bytes[ordinal * SLOT_BYTES :][:SLOT_BYTES]
 
     def _write(self, content: bytes, ordinal: int) -> None:
-        """Write bytes from the beginning of a slot on, durably."""
+        """Write bytes to the file from the start of the slot at this position, and sync to disk."""
         self._put(content, ordinal)
         self.sync()
 
     def _put(self, content: bytes, ordinal: int) -> None:
+        """Write the bytes of the slot at this position; raise OSError if the disk is full."""
         if os.pwrite(self._descriptor, content, ordinal * SLOT_BYTES) != len(content):
             # The disk is full.
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def _slot(self, number: bytes, content: bytes) -> bytes:
-        """Return the bytes of a slot: number, content and check."""
-        check = zlib.crc32(self._header + number + content).to_bytes(CHECK_BYTES, "big")
-        return number + content + check
+    def _slot(self, number: int, content: bytes) -> bytes:
+        """Return a slot's bytes: number, content, and a check value (CRC)."""
+        begun = number.to_bytes(8, "big") + content
+        return begun + self._check(begun)
+
+    def _check(self, begun: bytes) -> bytes:
+        """Return the check value (CRC) of a header or of a slot's number and content."""
+        return zlib.crc32(begun, self._header_check).to_bytes(CHECK_BYTES, "big")
 
 
 class AttemptFiles:
-    """The files ATTEMPT.SUFFIX in an existing folder; `name` names them in errors ("keys of saved states").
+    """A folder of files with one file per attempt of a run, each locked while it is in use.
 
     Raises LocalError on failure.
     """
 
     def __init__(self, folder: Path, suffix: str, name: str, version: int) -> None:
         self._folder, self._suffix, self._name = folder, suffix, name
+        # Joined once: that costs more than to open a file.
+        self._beginning = os.path.join(folder, "")
         self._title = f"smpc-dp {suffix[1:]} {version}\n".encode().ljust(SLOT_BYTES - 16, b"\0")
 
     @contextmanager
     def opened(self, attempt: bytes, *, create: bool = False) -> Iterator[AttemptFile | None]:
-        """Yield the file of an attempt, locked against other processes; None if there is none.
+        """Within the block: the attempt's file, locked against other processes, or None if missing.
 
         `create`: an absent one is yielded, made if need be.
         """
         path = self._path(attempt)
         try:
-            descriptor = self._locked(path, create=create)
-            if descriptor is None:
+            locked = self._locked(path, create=create)
+            if locked is None:
                 yield None
                 return
+            descriptor, status = locked
             try:
-                if stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o077:
+                if stat.S_IMODE(status.st_mode) & 0o077:
                     raise LocalError(f"{path}: others can read or write it: run chmod 600 on it")
-                file = AttemptFile(descriptor, self._title + attempt)
+                file = AttemptFile(descriptor, status.st_size, self._title + attempt)
                 if file.is_absent:
                     if create:
                         # Also of a process that was killed when it had made the file.
@@ -155,14 +169,15 @@ class AttemptFiles:
             raise LocalError(f"{path}: cannot use the {self._name} ({error.strerror})") from None
 
     def remove(self, attempt: bytes) -> None:
-        """Overwrite and remove the file, if there is one, durably."""
+        """Overwrite and remove the file of an attempt durably, if it exists."""
         path = self._path(attempt)
         try:
-            descriptor = self._locked(path)
-            if descriptor is None:
+            locked = self._locked(path)
+            if locked is None:
                 return
+            descriptor, status = locked
             try:
-                AttemptFile(descriptor, b"").erase()
+                AttemptFile(descriptor, status.st_size, b"").erase()
                 Path(path).unlink()
             finally:
                 _unlock(descriptor)
@@ -171,11 +186,11 @@ class AttemptFiles:
             raise LocalError(f"{path}: cannot remove the {self._name} ({error.strerror})") from None
 
     def _path(self, attempt: bytes) -> str:
-        """Return the path of an attempt's file."""
-        return os.path.join(self._folder, attempt.hex() + self._suffix)
+        """Return the path of the file that belongs to an attempt."""
+        return f"{self._beginning}{attempt.hex()}{self._suffix}"
 
-    def _locked(self, path: str, *, create: bool = False) -> int | None:
-        """Return the descriptor of a locked file, made if `create`, or None. Raises OSError."""
+    def _locked(self, path: str, *, create: bool = False) -> tuple[int, os.stat_result] | None:
+        """Open and lock a file, created if `create`; return descriptor and status, or None if missing."""
         log_opening(path, self._name)
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         deadline = time.monotonic() + LOCK_SECONDS
@@ -190,9 +205,10 @@ class AttemptFiles:
                 descriptor = os.open(path, flags | os.O_CREAT, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                status = os.fstat(descriptor)
                 # A lock on a file that was removed meanwhile excludes nobody.
-                if os.fstat(descriptor).st_nlink:
-                    return descriptor
+                if status.st_nlink:
+                    return descriptor, status
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     os.close(descriptor)
@@ -204,7 +220,7 @@ class AttemptFiles:
             os.close(descriptor)
 
     def _sync(self) -> None:
-        """Return when the folder's entries are on disk. Raises OSError."""
+        """Wait until the names of the folder's files are on disk; raises OSError."""
         folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(folder)
@@ -213,7 +229,7 @@ class AttemptFiles:
 
 
 def _unlock(descriptor: int) -> None:
-    """Unlock and close a file: if the process was forked meanwhile, the child has the lock too."""
+    """Unlock and close a file, also for child processes that were forked while it was locked."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:

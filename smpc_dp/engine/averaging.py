@@ -18,34 +18,34 @@ if TYPE_CHECKING:
 
 
 class GroupParameters(Protocol):
-    """What the parameters of an average over a group have in every protocol."""
+    """Interface of the parameters with which a protocol averages over a group of parties."""
 
     @property
     def protocol(self) -> str:
-        """Name of the protocol."""
+        """The name of the protocol by which the group averages."""
         ...
 
     @property
     def sum_encoding(self) -> Encoding:
-        """The grid of the vectors."""
+        """The fixed-point encoding of the vectors to be averaged."""
         ...
 
     @property
     def privacy_of_all(self) -> Privacy:
-        """The claim of an average over the whole group."""
+        """The privacy claim of an average if no member of the group is missing."""
         ...
 
     def planned(self) -> str:
-        """Return further values that are compared before a run begins."""
+        """Return further planned values, as text, that members compare before a run begins."""
         ...
 
     def event(self) -> Event:
-        """Return the privacy event of one average."""
+        """Return the privacy event of one average, to charge to a ledger."""
         ...
 
 
 class SimulateShares(Protocol):
-    """Runs an average by servers in one process: the roles of all parties and servers.
+    """Type of a function that simulates an average by servers in one process.
 
     Returns the average, shape (length,), and the number of survivors; raises the error that ended the run.
     """
@@ -62,7 +62,7 @@ class SimulateShares(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnShares:
-    """Averages that servers compute, with one noise for a group.
+    """Functions and types of averages that computing servers make on secret shares.
 
     Attributes:
         check_epsilon: raises ConfigError for an epsilon of all averages together that is too large.
@@ -84,7 +84,7 @@ class OnShares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Averaging:
-    """How groups of learners average by a protocol.
+    """How a protocol averages over groups of a learner's parties: functions to check and plan it.
 
     By default an average is a sum through the aggregator, whose members draw the noise.
 

@@ -37,7 +37,7 @@ P_co = TypeVar("P_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Decoded message of a step, with its signature; `body` is empty if it is not forwarded."""
+    """A party's decoded message of a step with its signature, kept by a role that collects messages."""
 
     message: Any
     body: bytes
@@ -49,7 +49,7 @@ class Item:
 
 
 class Inbox:
-    """Messages and exclusions of a collecting role in one run. It changes in place: no message is copied.
+    """Messages and exclusions of one run at an aggregator or another role that collects messages.
 
     Messages and exclusions are only added. The end of a step removes its `items`, and `unsent` aborts go with
     the next messages. A step's running sums, in its state, grow in place too.
@@ -94,7 +94,7 @@ class Inbox:
 
 
 class CollectorState(State, frozen=True, kw_only=True, eq=False):
-    """State of a collecting role: the results of earlier steps, and the inbox after `count` events.
+    """State of a role that collects messages (an aggregator's): earlier results, and its inbox.
 
     The step carries on the inbox, and the run id where a transition gives none. `awaits`: whose messages it
     takes, in words.
@@ -106,31 +106,31 @@ class CollectorState(State, frozen=True, kw_only=True, eq=False):
 
     @property
     def unwritten(self) -> Sequence[Any]:
-        """See `State.unwritten`."""
+        """The lines to be written to a log before the last step's messages are sent."""
         return self.inbox.unwritten
 
     @property
     def waiting(self) -> Set[int]:
-        """The parties whose message of the step has not come: by default of all that are left."""
+        """The parties whose message of the step has not come: by default of all not excluded."""
         return self.inbox.alive - self.inbox.items.keys()
 
     @property
     def waiting_count(self) -> int:
-        """The number of parties in `waiting`, counted faster."""
+        """The number of parties whose message of the step has not come, counted faster."""
         return len(self.inbox.alive) - len(self.inbox.items)
 
     @property
     def possible(self) -> int:
-        """How many messages the step may have at its end."""
+        """The greatest number of messages that the step can still have received at its end."""
         return len(self.inbox.alive)
 
     def asked(self, parties: int) -> int:
-        """Return how many messages were asked for: by default of `parties`, those of the roster."""
+        """Return how many parties were asked for the step's message: by default all in the roster."""
         return parties
 
 
 class Stopped(CollectorState, frozen=True, kw_only=True, eq=False):
-    """State after the run has ended for the role, by an error with this code."""
+    """Final state of a collecting role (an aggregator's) whose run has ended by an error with this code."""
 
     code: Code
     over: ClassVar[bool] = True
@@ -138,7 +138,7 @@ class Stopped(CollectorState, frozen=True, kw_only=True, eq=False):
 
 @dataclass(frozen=True, slots=True)
 class Collector(Generic[P_co]):
-    """Member that collects: the constant values that its transitions read.
+    """Constant values of a role that collects messages: context of the run, signing key, parameters.
 
     Attributes:
         context: the session, the request and everyone's public keys.
@@ -152,47 +152,47 @@ class Collector(Generic[P_co]):
 
     @property
     def name(self) -> str:
-        """Name of the member that collects."""
+        """The name of the member that collects messages."""
         return self.identity.name
 
     @property
     def parties(self) -> int:
-        """Number of parties in the roster."""
+        """The number of parties in the roster."""
         return len(self.context.names)
 
     def name_of(self, party: int) -> str:
-        """Return the name of a party by its number."""
+        """Return the name of the party with this number."""
         return self.context.names[party - 1]
 
     def enter(self, state: State) -> None:
-        """Record the values of a new state that the session keeps; by default there are none."""
+        """Record values of a new state for the session's later requests; by default do nothing."""
 
     def write_log(self, state: CollectorState) -> None:
-        """Write the lines that wait in the inbox of a new state to the logs; by default there are none."""
+        """Write the lines that wait in a new state's inbox to the logs; by default do nothing."""
 
     def resume_log(self, state: CollectorState, lines: Iterable[bytes]) -> None:
-        """Go on with the logs of a restored state, which had these lines; by default there are none."""
+        """Continue the logs of a restored state, which had these lines; by default do nothing."""
 
     def write(
         self, run_id: bytes, step: str, parties: Iterable[int], message: msgspec.Struct
     ) -> list[Envelope]:
-        """Return one message, signed for each of the parties."""
+        """Return the signed message of a step, once for each of these parties."""
         names = [self.name_of(party) for party in parties]
         return self.context.write(self.identity, run_id or self.context.session_digest, step, names, message)
 
     def write_own(self, run_id: bytes, kind: str, message: msgspec.Struct) -> Envelope:
-        """Return a log entry: signed as a message to itself."""
+        """Return a log entry of this member, signed as a message to itself."""
         [signed] = self.context.write(self.identity, run_id, kind, (self.name,), message)
         return signed
 
     def broadcast(self, state: CollectorState, step: str, message: msgspec.Struct) -> list[Envelope]:
-        """Return one message for each party that is not excluded."""
+        """Return the signed message of a step, once for each party that is not excluded."""
         return self.write(state.run_id, step, sorted(state.inbox.alive), message)
 
     def to_each(
         self, run_id: bytes, inbox: Inbox, step: str, message: Callable[[int], msgspec.Struct]
     ) -> list[Envelope]:
-        """Return, for each party that is not excluded, the message that `message` gives for it."""
+        """Return signed messages to the parties not excluded, each with its own content from `message`."""
         return [
             envelope
             for party in sorted(inbox.alive)
@@ -200,7 +200,7 @@ class Collector(Generic[P_co]):
         ]
 
     def exclude(self, state: CollectorState, party: int, error: SmpcError) -> None:
-        """Exclude a party; its abort is sent with the next messages, at the latest with the last ones."""
+        """Exclude a party from the run, and queue the abort message that tells the party why."""
         inbox = state.inbox
         inbox.alive.discard(party)
         inbox.excluded[party] = without_frames(error)
@@ -209,7 +209,7 @@ class Collector(Generic[P_co]):
         inbox.events += 1
 
     def too_few(self, state: CollectorState, needed: int) -> TimeoutFault:
-        """Return the error of a run in which fewer parties remain than it needs.
+        """Return the error that fewer parties remain than the run needs, naming those that are excluded.
 
         An exclusion with evidence is its cause.
         """
@@ -225,33 +225,33 @@ class Collector(Generic[P_co]):
 
 
 def _nothing(_collector: Any, _state: Any) -> None:
-    """Do nothing."""
+    """Do nothing: by default a loss needs no check, and a run that stops keeps no evidence."""
 
 
 def _once(_collector: Any) -> int:
-    """Return 1."""
+    """Return 1: the step is made once in a run."""
     return 1
 
 
 def _nobody(_collector: Any, _state: Any, _party: int) -> Sequence[Envelope]:
-    """Return no messages."""
+    """Return no messages: by default the others are not told that a party is excluded."""
     return ()
 
 
 def _accepted(_collector: Any, state: CollectorState) -> int:
-    """Return the number of accepted messages."""
+    """Return how many messages of the current step were accepted."""
     return len(state.inbox.items)
 
 
 @dataclass(frozen=True, slots=True)
 class CollectorRow:
-    """One row of a protocol's table of a collecting role's states.
+    """Row of an aggregator's table of states: which message a state expects, and what follows.
 
     Attributes:
         state: the state, which expects one step of each party.
         accept: (collector, state, party, envelope) -> the stored item; a PeerFault excludes the party.
         finish: (collector, state) -> the next state and the messages, when every party's message is there.
-        needs: (collector, state) -> how many parties the step needs.
+        required: (collector, state) -> how many parties the step needs.
         next: the states that may follow.
         sends: the steps of these messages.
         ends: the possibilities that end with it, for the table in the specification.
@@ -285,16 +285,16 @@ class CollectorRow:
 
 
 def _none(_collector: Any) -> int:
-    """Return 0."""
+    """Return 0: by default no message is longer than the session plans."""
     return 0
 
 
 @dataclass(frozen=True)
 class CollectorRole:
-    """Collecting role of a protocol.
+    """Role of an aggregator in a protocol, as a table of states without I/O.
 
     Attributes:
-        stages: the table; the first state is the one in which a run begins.
+        rows: the table; the first state is the one in which a run begins.
         check: (collector, state) raises an SmpcError where a run cannot go on after a loss.
         gone: (collector, state, party) -> the messages to the others when a party is excluded.
         longest: (collector) -> bytes of the longest message to accept; 0: as the session plans.
@@ -310,43 +310,43 @@ class CollectorRole:
 
     @property
     def hello(self) -> str:
-        """The first step of a party."""
+        """The name of the step with which a party begins a run."""
         return self.rows[0].state.expects
 
     def most_steps(self, collector: Collector[Any]) -> int:
-        """Return the greatest number of steps after the first one."""
+        """Return the greatest number of steps that a run can have after its first step."""
         return sum(row.times(collector) for row in self.rows) - 1
 
     def row(self, state: State) -> CollectorRow:
-        """Return the row of a state."""
+        """Return the row of the role's table of states that belongs to a state."""
         return next(row for row in self.rows if type(state) is row.state)
 
     def with_row(self, state: type[CollectorState], **functions: Any) -> CollectorRole:
-        """Return the role with other functions for one state: to deviate in tests and demonstrations."""
+        """Return a role with other functions for one state, to deviate in tests and demonstrations."""
         rows = tuple(
             dataclasses.replace(row, **functions) if row.state is state else row for row in self.rows
         )
         return dataclasses.replace(self, rows=rows)
 
     def waiting_for(self, collector: Collector[Any], state: CollectorState) -> frozenset[str]:
-        """Return the parties whose message of this step has not come."""
+        """Return the names of the parties whose message of this step has not come."""
         if state.over:
             return frozenset()
         return frozenset(collector.name_of(party) for party in state.waiting)
 
     def waiting_count(self, _collector: Collector[Any], state: CollectorState) -> int:
-        """Return how many parties `waiting_for` names."""
+        """Return the number of parties whose message of this step has not come."""
         return 0 if state.over else state.waiting_count
 
     def has_enough(self, collector: Collector[Any], state: CollectorState) -> bool:
-        """Tell whether the step has as many messages as it needs."""
+        """Tell whether the messages received suffice for the step to end at its deadline."""
         if state.over:
             return False
         row = self.row(state)
         return row.agreed(collector, state) >= row.required(collector, state)
 
     def step(self, collector: Collector[Any], state: CollectorState, event: events.Event) -> Transition:
-        """Return the next state of a collecting role and what it sends.
+        """Return the aggregator's next state after an event, and the messages to send.
 
         The inbox grows in place; `state` is the newest that refers to it, or LocalError is raised.
 
@@ -369,7 +369,7 @@ class CollectorRole:
             case events.Deadline():
                 return self._expire(collector, state)
             case events.Conviction(peer, error):
-                if (party := _number(collector, peer)) in inbox.alive:
+                if (party := _party_number(collector, peer)) in inbox.alive:
                     self._exclude(collector, state, party, error)
                     return self._advance(collector, state)
             case events.Report(bytes(result)) if (report := self.row(state).report) is not None:
@@ -379,11 +379,11 @@ class CollectorRole:
         return Transition(state)
 
     def failed(self, state: CollectorState, _error: SmpcError) -> CollectorState:
-        """Return the state after an error; `Cancellation` gives the messages of the run's end."""
+        """Return the state unchanged after an error; the event `Cancellation` gives the last messages."""
         return state
 
     def _stop(self, collector: Collector[Any], state: CollectorState, error: SmpcError) -> Transition:
-        """Stop the run, and send the reason to each party that was not told yet."""
+        """Return the final state with an error, and the messages that tell all parties the reason."""
         inbox = state.inbox
         if isinstance(state, Stopped):
             return Transition(state)
@@ -398,7 +398,7 @@ class CollectorRole:
         )
 
     def _expire(self, collector: Collector[Any], state: CollectorState) -> Transition:
-        """Handle the end of a step's time."""
+        """Handle the end of a step's time: go on without the late parties, or exclude them."""
         if (late := self.row(state).late) is not None:
             state.inbox.events += 1
             return _after(state, *late(collector, state))
@@ -413,9 +413,9 @@ class CollectorRole:
         detail: str,
         code: Code,
     ) -> Transition:
-        """Exclude parties for a loss."""
+        """Exclude parties that are late or disconnected, and go on; raise if too few remain."""
         for peer in peers:
-            if (party := _number(collector, peer)) in state.inbox.alive:
+            if (party := _party_number(collector, peer)) in state.inbox.alive:
                 lost = TimeoutFault({peer}, state.step, detail, code=code)
                 self._exclude(collector, state, party, lost)
             # A process that calls in its place is answered too.
@@ -425,14 +425,14 @@ class CollectorRole:
     def _exclude(
         self, collector: Collector[Any], state: CollectorState, party: int, error: SmpcError
     ) -> None:
-        """Exclude a party, and send the messages about it."""
+        """Exclude a party for an error, and queue the messages that tell the others."""
         state.inbox.items.pop(party, None)
         collector.exclude(state, party, error)
         state.inbox.unsent += self.gone(collector, state, party)
 
     def _receive(self, collector: Collector[Any], state: CollectorState, envelope: Envelope) -> Transition:
-        """Take a message of the current step."""
-        inbox, party = state.inbox, _number(collector, envelope.sender)
+        """Check and accept a party's message of the current step, and end the step if it was the last."""
+        inbox, party = state.inbox, _party_number(collector, envelope.sender)
         if not party:
             return Transition(state)
         if party not in inbox.alive:
@@ -456,25 +456,25 @@ class CollectorRole:
         return self._advance(collector, state)
 
     def has_taken(self, collector: Collector[Any], state: CollectorState, envelope: Envelope) -> bool:
-        """Tell whether the very message was taken from its sender, which is still a part of this run."""
-        party, body_hash = _number(collector, envelope.sender), hashlib.sha256(envelope.body).digest()
+        """Tell whether exactly this message was accepted before from a party still in the run."""
+        party, body_hash = _party_number(collector, envelope.sender), hashlib.sha256(envelope.body).digest()
         taken = state.inbox.seen.get((party, envelope.step))
         return party in state.inbox.alive and taken == (body_hash, envelope.signature)
 
     def has_taken_other(self, collector: Collector[Any], state: CollectorState, envelope: Envelope) -> bool:
-        """Tell whether another message of the step was taken from its sender."""
-        party, body_hash = _number(collector, envelope.sender), hashlib.sha256(envelope.body).digest()
+        """Tell whether a different message of this step was accepted from its sender."""
+        party, body_hash = _party_number(collector, envelope.sender), hashlib.sha256(envelope.body).digest()
         taken = state.inbox.seen.get((party, envelope.step))
         return taken is not None and taken != (body_hash, envelope.signature)
 
     def is_beside(self, envelope: Envelope) -> bool:
-        """Tell whether a message is beside the steps, a part of work."""
+        """Tell whether a message belongs to no step, but to work that goes on beside the steps."""
         return any(envelope.step in row.beside for row in self.rows)
 
     def _receive_beside(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
     ) -> Transition:
-        """Take a message beside the steps."""
+        """Handle a message that belongs to no step; ignore it in states that expect none."""
         take = self.row(state).beside.get(envelope.step)
         if take is None:
             return Transition(state)
@@ -485,7 +485,7 @@ class CollectorRole:
     def _is_new(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
     ) -> bool:
-        """Check signature, run and order; return False for a repetition."""
+        """Check a message's signature, run and order; return False if it is a repetition."""
         sender, step, seen = envelope.sender, envelope.step, state.inbox.seen
         if envelope.receiver != collector.name:
             raise PeerFault(sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER)
@@ -506,7 +506,7 @@ class CollectorRole:
     def _answer_excluded(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
     ) -> Sequence[Envelope]:
-        """Answer, once, the hello of an excluded party's new process, so that it does not wait."""
+        """Answer one time a hello of an excluded party that has restarted, to end its wait."""
         inbox = state.inbox
         if envelope.step != self.hello or party in inbox.answered:
             return ()
@@ -519,7 +519,7 @@ class CollectorRole:
         return collector.write(b"", ABORT, (party,), abort_of(inbox.excluded[party]))
 
     def _advance(self, collector: Collector[Any], state: CollectorState) -> Transition:
-        """Finish the step when all remaining parties have sent; raise TimeoutFault with too few."""
+        """End the step when all remaining parties have sent; raise TimeoutFault if too few remain."""
         self.check(collector, state)
         row = self.row(state)
         needed = row.required(collector, state)
@@ -531,13 +531,13 @@ class CollectorRole:
 
 
 def _after(before: CollectorState, state: CollectorState, sent: Sequence[Envelope]) -> Transition:
-    """Return the transition out of a step, without the step's messages."""
+    """Return the transition out of a step, with the step's accepted messages dropped."""
     before.inbox.items = {}
     return _with_unsent(before, state, sent)
 
 
 def _with_unsent(before: CollectorState, state: CollectorState, sent: Sequence[Envelope]) -> Transition:
-    """Return a transition within a run, with the unsent aborts before its messages."""
+    """Return a transition whose messages start with the queued abort messages."""
     inbox = before.inbox
     unsent, inbox.unsent = inbox.unsent, []
     run_id = state.run_id or before.run_id
@@ -545,15 +545,15 @@ def _with_unsent(before: CollectorState, state: CollectorState, sent: Sequence[E
 
 
 def _left(collector: Collector[Any], state: CollectorState, envelope: Envelope) -> TimeoutFault:
-    """Return the error of a party that leaves; raise PeerFault if its `leave` is of another run."""
+    """Return the error that a party has left the run; raise PeerFault if its message is of another run."""
     abort = decode(envelope.body, Abort, envelope.sender)
     if envelope.run_id not in (state.run_id, collector.context.session_digest, *state.inbox.past):
         raise PeerFault(envelope.sender, "left another run", Check.OTHER_RUN)
     return leave_of(abort, envelope.sender, state.step, collector.context)
 
 
-def _number(collector: Collector[Any], name: str) -> int:
-    """Return a party's number; 0 for an unknown name."""
+def _party_number(collector: Collector[Any], name: str) -> int:
+    """Return the number of the party with this name; 0 if no party has it."""
     try:
         return collector.context.number(name)
     except ValueError:

@@ -15,30 +15,30 @@ from smpc_dp.errors import LocalError
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """Number and digest of the newest state of an attempt."""
+    """Entry of a counter against rollback: number and digest of the newest saved state of a run."""
 
     number: int
     digest: bytes
 
 
 class Counter(Protocol):
-    """Interface of a counter: the newest entry of each attempt.
+    """Interface of a counter that detects restored old states: stores the newest entry of each run.
 
     It only grows, whatever happens to other media.
     """
 
     def read(self, attempt: bytes) -> Entry | None:
-        """Return the newest entry; None if there is none."""
+        """Return the newest entry of an attempt of a run, or None."""
 
     def advance(self, attempt: bytes, before: Entry | None, after: Entry) -> None:
-        """Replace `before` by `after`, durably and atomically; do nothing if `after` is there already.
+        """Replace entry `before` by `after`, atomically and on disk; do nothing if already done.
 
         Raises LocalError if another entry is there, or on failure.
         """
 
 
 class FileCounter:
-    """Counter in a folder, one file for each attempt.
+    """Counter that detects restored old states, in a folder with a file per attempt of a run.
 
     It is as safe against restoring as the folder. The slot with the greatest number has the newest entry: the
     next one is written over the other slot.
@@ -48,12 +48,12 @@ class FileCounter:
         self._files = AttemptFiles(folder, ".counter", "counter of saved states", 2)
 
     def read(self, attempt: bytes) -> Entry | None:
-        """See `Counter.read`."""
+        """Return the newest entry of an attempt of a run, or None."""
         with self._files.opened(attempt) as file:
             return _entry(file)
 
     def advance(self, attempt: bytes, before: Entry | None, after: Entry) -> None:
-        """See `Counter.advance`."""
+        """Replace entry `before` by `after`, atomically and on disk; do nothing if already done."""
         with self._files.opened(attempt, create=before is None) as file:
             entry = _entry(file)
             if file is None or entry not in (before, after):
@@ -69,17 +69,17 @@ class FileCounter:
                 file.put(2 if file.slots[-1].ordinal == 1 else 1, after.number, _packed(after))
 
     def remove(self, attempt: bytes) -> None:
-        """Remove the entry of an attempt whose request is never restored again."""
+        """Remove the counter's entry of an attempt that will never be restored."""
         self._files.remove(attempt)
 
 
 def _packed(entry: Entry) -> bytes:
-    """Return the content of a slot: the length of the digest, and the digest."""
+    """Return a counter entry's digest, with its length in front, as the content of a file's slot."""
     return (bytes([len(entry.digest)]) + entry.digest).ljust(CONTENT_BYTES, b"\0")
 
 
 def _entry(file: AttemptFile | None) -> Entry | None:
-    """Return the newest entry of a file."""
+    """Return the newest counter entry that a file holds, or None."""
     if file is None or file.is_absent:
         return None
     _, number, content = file.slots[-1]

@@ -11,7 +11,7 @@ from smpc_dp.wire.envelope import Envelope
 
 
 class Driver:
-    """Drives one role through one run; it sends nothing, reads no clock and never waits.
+    """Feeds events to one protocol role through a run; itself sends nothing, reads no clock, never waits.
 
     Attributes:
         run: the role in the run.
@@ -24,7 +24,7 @@ class Driver:
         self._reported = ("", -1)
 
     def act(self, event: Event) -> Sequence[Envelope]:
-        """Give the role an event; return its messages, also where the run ends with an error."""
+        """Pass an event to the role; return the messages to send, also if the run ends with an error."""
         if self.error is not None:
             return ()
         try:
@@ -33,7 +33,7 @@ class Driver:
             return self.cancel(error)
 
     def cancel(self, error: SmpcError) -> Sequence[Envelope]:
-        """End the run with an error, unless it has ended with one; return the messages to the others."""
+        """End the run with an error, unless one has ended it before; return messages that tell the others."""
         if self.error is not None:
             return ()
         self.error = error

@@ -11,38 +11,38 @@ from smpc_dp.wire.envelope import Envelope
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The run begins."""
+    """Event: the run begins, and the role sends its first messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A signed envelope has arrived."""
+    """Event: a signed message has arrived for the role."""
 
     envelope: Envelope
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The holder of the role has finished the work that a state leaves to it; `result` is its result."""
+    """Event: work that a state leaves to the program around the role is finished, with this result."""
 
     result: object
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The time of the current step is over."""
+    """Event: the time limit of the current step has passed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeersLost:
-    """The connections to these peers are lost for this run; one event has all, so that an error names all."""
+    """Event: the connections to these members are lost for this run, all in one event."""
 
     peers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Conviction:
-    """A peer was convicted in an earlier run of the session."""
+    """Event: a member was proven to have misbehaved in an earlier run of the session."""
 
     peer: str
     error: SmpcError
@@ -50,7 +50,7 @@ class Conviction:
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """The run is over for this role because of an error, of its own step or of the holder."""
+    """Event: the run ends for this role with an error, of its own step or from outside."""
 
     error: SmpcError
 

@@ -11,7 +11,7 @@ from smpc_dp.errors import LocalError
 
 
 class Key(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Key of one state, 32 bytes, and its name; an empty key: the state is not restored."""
+    """A key of 32 bytes that encrypts one saved state, with the state's name."""
 
     name: bytes
     secret: bytes
@@ -25,7 +25,7 @@ _GONE_ON = "another process has gone on from the state, or its key was set back"
 
 
 class KeyRing:
-    """Key files, one for each attempt, in a folder without backups; raises LocalError on failure.
+    """Folder of keys of saved states, for no backup: a file per attempt of a run; errors are LocalError.
 
     The slot with the least number has the current key, those with the next number proposed ones.
     """
@@ -33,61 +33,74 @@ class KeyRing:
     def __init__(self, folder: Path) -> None:
         self._files = AttemptFiles(folder, ".keys", "keys of saved states", 2)
 
-    def create(self, attempt: bytes, key: Key) -> None:
-        """Store the key of an attempt's first state."""
+    def create(self, attempt: bytes, *keys: Key) -> None:
+        """Store the key of an attempt's first state, and a key that is proposed for the next one."""
         with self._files.opened(attempt, create=True) as file:
             if file is None or not file.is_absent:
                 raise LocalError("an attempt has keys before it begins")
-            file.create(0, _packed(key))
+            file.create(0, *map(_packed, keys))
 
     def propose(self, attempt: bytes, before: bytes, key: Key) -> None:
-        """Store the key of a next state beside the current one, which must be named `before`."""
+        """Store a key for the next state beside the current key, which must have the name `before`."""
         with self._files.opened(attempt) as file:
             if file is None or _key(file.slots[0]).name != before:
                 raise LocalError(_GONE_ON)
             file.put(file.first_free(), file.slots[0].number + 1, _packed(key))
 
-    def commit(self, attempt: bytes, name: bytes) -> None:
-        """Make a proposed key the only one; do nothing if it is current."""
+    def commit(self, attempt: bytes, name: bytes, following: Key | None = None) -> None:
+        """Make the proposed key of this name the current one; do nothing if it is already.
+
+        `following`: is proposed for the next state in the same write; None: the process has not proposed the
+        key itself, or no state follows.
+        """
         with self._files.opened(attempt) as file:
             slots = () if file is None else file.slots
             chosen = next((slot for slot in slots if _key(slot).name == name), None)
             if file is None or chosen is None:
                 raise LocalError(_GONE_ON)
-            if chosen is slots[0]:
-                # Of a process that was killed when it overwrote the key before, or whose disk failed.
+            current = slots[0]
+            if following is None or chosen is current:
+                # Of a process that was killed, or whose disk failed: what it wrote may not be on disk.
                 file.renew()
+            if chosen is current:
                 file.clear(*(slot.ordinal for slot in slots))
-                return
-            # What a process that was killed has proposed may not be on disk.
-            file.sync()
-            if len(slots) > 2:
+            else:
                 # Only one of the proposed keys may follow the current one.
-                file.clear(slots[0].ordinal, chosen.ordinal)
-            file.clear(chosen.ordinal)
+                file.clear(current.ordinal, chosen.ordinal)
+            if following is not None:
+                ordinal = file.first_free() if chosen is current else current.ordinal
+                file.put(ordinal, chosen.number + 1, _packed(following))
+            elif chosen is not current:
+                file.clear(chosen.ordinal)
+
+    def end(self, attempt: bytes, before: bytes) -> None:
+        """Destroy all keys of an attempt, so that no later state is restored; the current is `before`."""
+        with self._files.opened(attempt) as file:
+            if file is None or _key(file.slots[0]).name != before:
+                raise LocalError(_GONE_ON)
+            file.erase()
 
     def get(self, attempt: bytes, name: bytes) -> bytes | None:
-        """Return the current or a proposed key; None for an unknown name."""
+        """Return the current or proposed key of this name; None if there is no such key."""
         with self._files.opened(attempt) as file:
             keys = () if file is None else map(_key, file.slots)
             return next((one.secret for one in keys if one.name == name), None)
 
     def has(self, attempt: bytes) -> bool:
-        """Tell whether there are keys of an attempt, which were not removed."""
+        """Tell whether the keys of an attempt exist and were not removed."""
         with self._files.opened(attempt) as file:
             return file is not None
 
     def remove(self, attempt: bytes) -> None:
-        """Destroy the keys of an attempt."""
+        """Destroy all keys of an attempt, so that its saved states cannot be read."""
         self._files.remove(attempt)
 
 
 def _packed(key: Key) -> bytes:
-    """Return the content of a slot; an empty key is 32 zeros."""
+    """Return a key and its name as the content of a slot in a key file."""
     return (key.name + key.secret).ljust(CONTENT_BYTES, b"\0")
 
 
 def _key(slot: Slot) -> Key:
-    """Return the key of a slot."""
-    name, secret = slot.content[:_NAME_BYTES], slot.content[_NAME_BYTES:][:_KEY_BYTES]
-    return Key(name, secret if secret.strip(b"\0") else b"")
+    """Return the key that a slot of a key file holds."""
+    return Key(slot.content[:_NAME_BYTES], slot.content[_NAME_BYTES:][:_KEY_BYTES])

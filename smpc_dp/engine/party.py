@@ -27,7 +27,7 @@ P_co = TypeVar("P_co", covariant=True)
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """Messages that a party has received and sent in a run so far.
+    """Record of a party's run so far: hashes of messages received, and names of steps sent.
 
     Attributes:
         received: for each step of the aggregator the SHA-256 of the body, and the signature.
@@ -39,7 +39,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class PartyState(State, frozen=True, kw_only=True, eq=False):
-    """State of a party. The step carries these fields, and the run id, over where a transition gives none.
+    """State of a party in a protocol run, with the fields that all its states have.
 
     Attributes:
         seen: the state of the session log to store durably before the state's messages are sent; of protocols
@@ -54,14 +54,14 @@ class PartyState(State, frozen=True, kw_only=True, eq=False):
     renews: ClassVar[bool] = False
 
     def without(self, messages: Sequence[Envelope]) -> Self:
-        """Return the state for unsent messages, whose steps then do not count; see `State.without`."""
+        """Return the state as if these messages were not sent, so that their steps can be sent later."""
         steps = {envelope.step for envelope in messages}
         sent = tuple(step for step in self.progress.sent if step not in steps)
         return replace(self, progress=Progress(self.progress.received, sent))
 
 
 class Stopped(PartyState, frozen=True, kw_only=True, eq=False):
-    """State after the run has ended for the party, by an error with this code."""
+    """Final state of a party whose run has ended by an error with this code."""
 
     code: Code
     over: ClassVar[bool] = True
@@ -69,7 +69,7 @@ class Stopped(PartyState, frozen=True, kw_only=True, eq=False):
 
 @dataclass(frozen=True, slots=True)
 class Member(Generic[P_co]):
-    """Party in a run: the constant values that its transitions read.
+    """Constant values that a party's steps read: context of the run, signing key, parameters.
 
     Attributes:
         context: the session, the request and everyone's public keys.
@@ -85,28 +85,28 @@ class Member(Generic[P_co]):
 
     @property
     def name(self) -> str:
-        """Name of the party."""
+        """The name of the party that runs this role."""
         return self.identity.name
 
     @property
     def index(self) -> int:
-        """Number of the party, from 1 in roster order."""
+        """The number of this party in the roster, from 1."""
         return self.context.number(self.identity.name)
 
     @property
     def parties(self) -> int:
-        """Number of parties in the roster."""
+        """The number of parties in the roster."""
         return len(self.context.names)
 
     def name_of(self, party: int) -> str:
-        """Return the name of a party by its number."""
+        """Return the name of the party with this number."""
         return self.context.names[party - 1]
 
     def enter(self, state: State) -> None:
-        """Record the values of a new state that the session keeps; by default there are none."""
+        """Record values of a new state for the session's later requests; by default do nothing."""
 
     def contradicted(self, fault: PeerFault) -> None:
-        """Record a fault that two signed messages of the aggregator show; by default nothing is recorded."""
+        """Record that two signed messages of the aggregator contradict; by default do nothing."""
 
     def write(self, run_id: bytes, step: str, message: msgspec.Struct) -> Envelope:
         """Return the signed message of a step to the aggregator."""
@@ -115,7 +115,7 @@ class Member(Generic[P_co]):
         return envelope
 
     def refuse(self, reason: str, check: Check) -> PeerFault:
-        """Return a fault of the aggregator."""
+        """Return a PeerFault, to be raised, that the aggregator has sent something invalid."""
         return PeerFault(self.context.aggregator, reason, check)
 
 
@@ -124,7 +124,7 @@ Apply = Callable[[Any, Any, Any], Transition]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a protocol's table of a party's states.
+    """Row of a party's table of states: which message a state expects, and the function that handles it.
 
     Attributes:
         state: the state.
@@ -146,7 +146,7 @@ class Row:
 
 @dataclass(frozen=True)
 class PartyRole:
-    """Role of a party in a protocol.
+    """Role of a party in a protocol with an aggregator, as a table of states without I/O.
 
     Attributes:
         first: the state before the run begins.
@@ -168,15 +168,15 @@ class PartyRole:
 
     @property
     def releases(self) -> frozenset[str]:
-        """Steps of the first messages that depend on the party's vector."""
+        """Names of the steps whose messages are the first that depend on the party's vector."""
         return frozenset(step for row in self.rows if row.state.releases for step in row.sends)
 
     def row(self, state: State) -> Row:
-        """Return the row of a state for the message that it expects."""
+        """Return the row of the table of states for a state and the message that it normally expects."""
         return next(row for row in self.rows if type(state) is row.state and not row.instead)
 
     def with_row(self, state: type[PartyState], apply: Apply) -> PartyRole:
-        """Return the role with another function for the message that a state expects.
+        """Return a role in which another function handles the message that a state expects.
 
         To deviate in tests and demonstrations.
         """
@@ -187,23 +187,23 @@ class PartyRole:
         return dataclasses.replace(self, rows=rows)
 
     def waiting_for(self, member: Member[Any], state: State) -> frozenset[str]:
-        """Return the sender of the message that a state expects."""
+        """Return the name of the member whose message a state expects; empty if none."""
         return frozenset() if state.over else frozenset({member.context.aggregator})
 
     def waiting_count(self, _member: Member[Any], state: State) -> int:
-        """Return 1 while a state expects a message."""
+        """Return the number of messages for which a state waits: 1, or 0 at the end."""
         return 0 if state.over else 1
 
     def has_enough(self, _member: Member[Any], _state: State) -> bool:
-        """Return False: one message is expected."""
+        """Return False: the party's step cannot end without the one message it waits for."""
         return False
 
     def longest(self, _member: Member[Any]) -> int:
-        """Return 0: no message is longer than the session plans."""
+        """Return 0: this role has no message longer than the session's parameters plan."""
         return 0
 
     def step(self, member: Member[Any], state: PartyState, event: events.Event) -> Transition:
-        """Return the next state of a party and its messages; pure except for the values that it draws.
+        """Return a party's next state after an event, and the messages to send.
 
         Raises:
             SmpcError: the run cannot go on for this party; only `Cancellation` may follow.
@@ -227,14 +227,14 @@ class PartyRole:
                 return Transition(state)
 
     def _report(self, member: Member[Any], state: PartyState, result: object) -> Transition:
-        """Take the result of the holder's work."""
+        """Handle the result of work that a state left to the program around the role."""
         row = next((row for row in self.reports if type(state) is row.state), None)
         if row is None:
             raise LocalError(f"{member.name}: '{state.step}' leaves no work to the holder of the role")
         return _sent(member, state, row.apply(member, state, result), state.progress.received)
 
     def failed(self, state: PartyState, error: SmpcError) -> PartyState:
-        """Return the state after an error, without secrets; `Cancellation` gives the messages of its end."""
+        """Return the final state after an error, without secrets; `Cancellation` gives last messages."""
         return Stopped(
             run_id=state.run_id,
             progress=state.progress,
@@ -244,7 +244,7 @@ class PartyRole:
         )
 
     def _stop(self, member: Member[Any], state: PartyState, error: SmpcError) -> Transition:
-        """Stop, and send `leave` unless it was sent or the party's part is done."""
+        """Return the final state with an error, and a message to the aggregator that the party leaves."""
         if state.outcome is not None:
             return Transition(state)
         stopped = state if isinstance(state, Stopped) else self.failed(state, error)
@@ -255,7 +255,7 @@ class PartyRole:
         return _sent(member, state, leave, state.progress.received)
 
     def _receive(self, member: Member[Any], state: PartyState, envelope: Envelope) -> Transition:
-        """Take a message of the aggregator."""
+        """Check a message of the aggregator, and return the next state and the answer."""
         context = member.context
         if envelope.sender != context.aggregator:
             raise PeerFault(envelope.sender, "only the aggregator speaks to a party", Check.WRONG_SENDER)
@@ -294,7 +294,7 @@ class PartyRole:
         return answer
 
     def _aborted(self, member: Member[Any], state: PartyState, envelope: Envelope) -> Transition:
-        """Handle an abort of the aggregator."""
+        """Raise the error that the aggregator's abort names; ignore an abort for an earlier process."""
         if envelope.run_id in (state.run_id, member.context.session_digest):
             raise error_of(decode(envelope.body, Abort, envelope.sender), member.context)
         if state.run_id:
@@ -304,7 +304,7 @@ class PartyRole:
 
 
 def _takes(row: Row, state: PartyState, step: str) -> bool:
-    """Tell whether a row takes messages of this step in this state."""
+    """Tell whether the row of a state accepts messages of this step."""
     return type(state) is row.state and step == (row.instead or state.step)
 
 
@@ -314,10 +314,7 @@ def _sent(
     answer: Transition,
     received: Mapping[str, tuple[bytes, bytes]],
 ) -> Transition:
-    """Return the answer with the fields that all states of a party have.
-
-    A second message of one step is refused.
-    """
+    """Return a transition with its messages recorded as sent; raise LocalError if a step was sent before."""
     sent = state.progress.sent
     for envelope in answer.messages:
         if envelope.step in sent:

@@ -33,7 +33,7 @@ MAX_FAULTS = 256
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """Message that its sender signed for all parties; `body_hash` is the SHA-256 of the body."""
+    """Message that a party signed for all others, stored with the SHA-256 of its body."""
 
     run_id: bytes
     body: bytes
@@ -43,7 +43,7 @@ class Letter:
 
 @dataclass(slots=True)
 class Inbox:
-    """Letters that a peer has sent and received in one run. It only grows.
+    """Messages that a party without aggregator has sent and received in one run; only added to.
 
     No letter is copied, or replaced once the run has begun.
 
@@ -52,7 +52,7 @@ class Inbox:
         gone: parties that are not waited for any more.
         faults: the texts of the errors, for the result.
         unsent: messages that are sent after the others of the step.
-        kept: how many letters were kept, those that were replaced since too.
+        retained: how many letters were kept, those that were replaced since too.
         events: the number of events that have changed anything.
     """
 
@@ -65,25 +65,25 @@ class Inbox:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Sizes of all collections: an event that changes none of them has no effect."""
+        """Sizes of the inbox's collections, by which a step notices whether an event has changed it."""
         return (self.retained, len(self.gone), len(self.faults), len(self.unsent))
 
     def letter(self, step: str, party: int) -> Letter | None:
-        """Return a party's letter of a step, of any run."""
+        """Return the stored message of a party for a step, or None."""
         return self.letters.get(step, {}).get(party)
 
     def senders(self, step: str) -> Collection[int]:
-        """Return the parties whose letter of a step has come."""
+        """Return the numbers of the parties whose message of a step has come."""
         return self.letters.get(step, {}).keys()
 
     def keep(self, step: str, party: int, letter: Letter) -> None:
-        """Store a party's letter of a step, in place of another one."""
+        """Store a party's message of a step, replacing an earlier one."""
         of_step = self.letters.setdefault(step, {})
         self.retained += of_step.get(party) != letter
         of_step[party] = letter
 
     def note(self, fault: SmpcError | str) -> None:
-        """Store the text of an error."""
+        """Store the text of an error for the run's result."""
         if len(self.faults) < MAX_FAULTS:
             self.faults[str(fault)] = None
 
@@ -92,14 +92,14 @@ I = TypeVar("I", bound=Inbox)  # noqa: E741
 
 
 class PeerState(State, Generic[I], frozen=True, kw_only=True, eq=False):
-    """State of a peer: the results of earlier phases, and the inbox after `count` events."""
+    """State of a party in a protocol without aggregator: results of earlier phases, and its inbox."""
 
     inbox: I
     count: int = 0
 
 
 class Stopped(State, frozen=True, kw_only=True, eq=False):
-    """State after the run has ended for the peer, by this error, which may have evidence.
+    """Final state of a party without aggregator whose run has ended by an error, maybe with evidence.
 
     `left`: the others were told.
     """
@@ -111,7 +111,7 @@ class Stopped(State, frozen=True, kw_only=True, eq=False):
 
 @dataclass(frozen=True, slots=True)
 class Peer(Member[P_co]):
-    """Peer in a run: the constant values that its transitions read.
+    """Constant values that a party's steps read in runs without aggregator: context, key, parameters.
 
     The context's aggregator is the receiver name of messages signed for all.
 
@@ -123,27 +123,27 @@ class Peer(Member[P_co]):
 
     @property
     def coordinates(self) -> bool:
-        """Whether this party coordinates the run."""
+        """Whether this party coordinates the run for all others."""
         return self.index == self.coordinator
 
     @property
     def everyone(self) -> range:
-        """Numbers of all parties."""
+        """The numbers of all parties in the roster, from 1."""
         return range(1, self.parties + 1)
 
     def enter(self, state: State) -> None:
-        """Record nothing: the session keeps no value of a peer's state."""
+        """Do nothing: sessions without aggregator keep no value of a state."""
 
     def refuse(self, reason: str, check: Check) -> PeerFault:
-        """Return a fault of the coordinator."""
+        """Return a PeerFault, to be raised, that the coordinator has sent something invalid."""
         return PeerFault(self.name_of(self.coordinator), reason, check)
 
     def signed_under(self, state: State) -> bytes:
-        """Return the id under which letters are signed: the run's, or before there is one the session's."""
+        """Return the id that signatures cover: the run's, or the session's before the run has one."""
         return state.run_id or self.context.session_digest
 
     def letters(self, state: PeerState[Any], step: str, among: Iterable[int]) -> dict[int, Letter]:
-        """Return the received letters of a step of this run, in roster order."""
+        """Return the messages received in a step of this run, by party in roster order."""
         expected, of_step = self.signed_under(state), state.inbox.letters.get(step, {})
         result = ((party, of_step.get(party)) for party in sorted(among))
         return {party: letter for party, letter in result if letter is not None and letter.run_id == expected}
@@ -151,7 +151,7 @@ class Peer(Member[P_co]):
     def broadcast(
         self, state: PeerState[Any], step: str, message: msgspec.Struct, to: Iterable[int]
     ) -> list[Envelope]:
-        """Return the letter of a step to each of these parties, and store it; a second one is refused."""
+        """Sign and store this party's message of a step, and return a copy for each of these parties."""
         if state.inbox.letter(step, self.index) is not None:
             raise LocalError(f"{self.name}: step '{step}' was sent before in this run")
         own = self.write(self.signed_under(state), step, message)
@@ -159,24 +159,24 @@ class Peer(Member[P_co]):
         return self.address(own, to)
 
     def address(self, own: Envelope, to: Iterable[int]) -> list[Envelope]:
-        """Return a letter signed for all, addressed to each of these parties but this one."""
+        """Return copies of a message signed for all, one to each of these parties except this one."""
         index = self.index
         return [replace(own, receiver=self.name_of(party)) for party in to if party != index]
 
     def write_to(self, run_id: bytes, step: str, message: msgspec.Struct, party: int) -> Envelope:
-        """Return a message that is signed for one party alone."""
+        """Return a message for one party alone, signed by this party."""
         [envelope] = self.context.write(self.identity, run_id, step, (self.name_of(party),), message)
         return envelope
 
 
 def _never(_peer: Any, _state: Any) -> bool:
-    """Return False: all letters are needed."""
+    """Return False: by default a phase needs the messages of all parties."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Letters that a phase expects.
+    """What a phase waits for: the parties whose messages are missing, and what happens at the deadline.
 
     Attributes:
         of: the senders, for the table in the specification.
@@ -191,7 +191,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One row of a protocol's table of a peer's states.
+    """Row of a party's table of states without aggregator: what a state waits for, and what follows.
 
     Attributes:
         state: the state.
@@ -219,7 +219,7 @@ Take = Callable[[Any, Any, int, Envelope, bytes], Sequence[Envelope]]
 
 @dataclass(frozen=True)
 class PeerRole:
-    """Role of a peer in a protocol.
+    """Role of a party in a protocol without an aggregator, as a table of states without I/O.
 
     Attributes:
         first: the state before the run begins.
@@ -245,34 +245,34 @@ class PeerRole:
 
     @property
     def patience(self) -> tuple[bool, ...]:
-        """Whether each phase is `State.patient`."""
+        """Whether each phase waits for a coordinator that waits for others first, in order of phases."""
         return tuple({phase.state.phase: phase.state.patient for phase in self.phases}.values())
 
     @property
     def releases(self) -> frozenset[str]:
-        """Steps of the first messages that depend on the party's vector."""
+        """Names of the steps whose messages are the first that depend on the party's vector."""
         return frozenset(step for phase in self.phases if phase.state.releases for step in phase.sends)
 
     def phase(self, state: State) -> Phase | None:
-        """Return the row of a state; None before the run begins and when it is over."""
+        """Return the row of the table of states for a state; None before and after the run."""
         return next((phase for phase in self.phases if type(state) is phase.state), None)
 
     def waiting_for(self, peer: Peer[Any], state: PeerState[Any]) -> frozenset[str]:
-        """Return the parties whose letter the phase still expects."""
+        """Return the names of the parties whose message the phase still expects."""
         phase = self.phase(state)
         return frozenset(map(peer.name_of, phase.wait.missing(peer, state))) if phase else frozenset()
 
     def waiting_count(self, peer: Peer[Any], state: PeerState[Any]) -> int:
-        """Return how many parties `waiting_for` names."""
+        """Return the number of parties whose message the phase still expects."""
         return len(self.waiting_for(peer, state))
 
     def has_enough(self, peer: Peer[Any], state: PeerState[Any]) -> bool:
-        """Tell whether as many letters have come as the phase needs, though others may still come."""
+        """Tell whether the phase has as many messages as it needs, though others may still come."""
         phase = self.phase(state)
         return phase is not None and phase.enough(peer, state)
 
     def step(self, peer: Peer[Any], state: PeerState[Any], event: events.Event) -> Transition:
-        """Return the next state of a peer and its messages.
+        """Return the party's next state after an event, and the messages to send.
 
         The inbox grows in place; `state` is the newest that refers to it, or LocalError is raised.
 
@@ -287,7 +287,7 @@ class PeerRole:
             case _ if state.over:
                 return Transition(state)
             case events.Message(envelope):
-                party = _number(peer, envelope.sender)
+                party = _party_number(peer, envelope.sender)
                 if party in (0, peer.index):
                     return Transition(state)
         inbox = state.inbox
@@ -312,13 +312,13 @@ class PeerRole:
         return self._advance(peer, state, sent, sizes)
 
     def failed(self, state: State, error: SmpcError) -> Stopped:
-        """Return the state after an error, without secrets; `Cancellation` gives the messages of its end."""
+        """Return the final state after an error, without secrets; `Cancellation` gives last messages."""
         return Stopped(run_id=state.run_id, ended=error)
 
     def _advance(
         self, peer: Peer[Any], state: PeerState[Any], sent: Sequence[Envelope], sizes: tuple[int, ...]
     ) -> Transition:
-        """Go from phase to phase while no letter is missing; `sizes`: of the inbox before the event."""
+        """Go to later phases while no expected message is missing; return the state and messages."""
         inbox, messages, after = state.inbox, [*sent], Transition(state)
         while (phase := self.phase(after.state)) and not phase.wait.missing(peer, after.state):
             after = phase.act(peer, after.state)
@@ -333,7 +333,7 @@ class PeerRole:
     def _receive(
         self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope
     ) -> Sequence[Envelope]:
-        """Check a letter and take it; record a deviation."""
+        """Check and store a party's message; record a fault of another party, raise the coordinator's."""
         try:
             return self._take(peer, state, party, envelope)
         except PeerFault as fault:
@@ -347,7 +347,7 @@ class PeerRole:
     def _take(
         self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope
     ) -> Sequence[Envelope]:
-        """Take a letter."""
+        """Check and store a message of another party, and return the messages sent in answer."""
         sender, step = envelope.sender, envelope.step
         if envelope.receiver != peer.name:
             raise PeerFault(sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER)
@@ -365,7 +365,7 @@ class PeerRole:
         return self.takes[step](peer, state, party, envelope, body_hash)
 
     def _left(self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope) -> None:
-        """Take a `leave`, or an `abort` of the coordinator."""
+        """Handle a party's message that it leaves, or the coordinator's that it aborts the run."""
         abort = decode(envelope.body, Abort, envelope.sender)
         if envelope.run_id != peer.context.session_digest:
             raise PeerFault(envelope.sender, "left another session", Check.OTHER_SESSION)
@@ -382,13 +382,13 @@ class PeerRole:
 
 
 def letter_of(envelope: Envelope, body_hash: bytes) -> Letter:
-    """Return the letter in an envelope; `body_hash` is the SHA-256 of its body."""
+    """Return a received message in the form in which it is stored, with the SHA-256 of its body."""
     return Letter(envelope.run_id, envelope.body, body_hash, envelope.signature)
 
 
 def lose(peer: Peer[Any], state: PeerState[Any], names: Iterable[str], last: str) -> None:
-    """Stop waiting for these parties; raise TimeoutFault if one is the coordinator and is needed."""
-    parties = {_number(peer, name) for name in names} - {0}
+    """Stop waiting for lost parties; raise TimeoutFault if the coordinator is lost and still needed."""
+    parties = {_party_number(peer, name) for name in names} - {0}
     if peer.coordinator in parties and _requires_coordinator(peer, state, last):
         name = peer.name_of(peer.coordinator)
         raise TimeoutFault({name}, state.step, NOT_CONNECTED, code=Code.LOST)
@@ -396,17 +396,17 @@ def lose(peer: Peer[Any], state: PeerState[Any], names: Iterable[str], last: str
 
 
 def _requires_coordinator(peer: Peer[Any], state: PeerState[Any], last: str) -> bool:
-    """Tell whether the run cannot end well without another message of the coordinator."""
+    """Tell whether the coordinator's last message is still needed to end the run well."""
     return not peer.coordinates and state.inbox.letter(last, peer.coordinator) is None
 
 
 def _has_left(state: State) -> bool:
-    """Tell whether the others were told that this peer has left."""
+    """Tell whether this party has told the others that it has left the run."""
     return isinstance(state, Stopped) and state.left
 
 
-def _number(peer: Peer[Any], name: str) -> int:
-    """Return a party's number; 0 for an unknown name."""
+def _party_number(peer: Peer[Any], name: str) -> int:
+    """Return the number of the party with this name; 0 if no party has it."""
     try:
         return peer.context.number(name)
     except ValueError:

@@ -16,7 +16,7 @@ RoleName: TypeAlias = Literal["party", "aggregator"]
 
 
 def step(role: PartyRole | CollectorRole, member: Any, state: Any, event: Event) -> Transition:
-    """Return the next state of a role, and the messages of the transition.
+    """Return the next state of a protocol role after an event, and the messages to send.
 
     A step of a party is pure but for the values that it draws from `member.random`. Take one
     step from each state, never a second one: two messages of one step are evidence against their signer.
@@ -34,7 +34,7 @@ def step(role: PartyRole | CollectorRole, member: Any, state: Any, event: Event)
 
 
 def table(protocol: str, role: RoleName) -> tuple[tables.Line, ...]:
-    """Return the lines of the table of states of a protocol's role, in the order of a run.
+    """Return the lines of the state table of a protocol's role, for documentation, in order of a run.
 
     Args:
         protocol: "secagg", "gopa", "gopa-verifiable", "exchange", or "pairwise" for pairwise statistics.

@@ -46,14 +46,14 @@ RESERVED = frozenset({*BUILT_IN, "pairwise-statistic"})
 
 @functools.cache
 def _built_in(name: str) -> SessionProtocol | None:
-    """Return a protocol of this package; None if its capability, or one that this builds on, is absent."""
+    """Return the protocol of this package that has this name, or None if its capability is not installed."""
     module = imported(BUILT_IN[name])
     protocols: tuple[SessionProtocol, ...] = () if module is None else module.PROTOCOLS
     return next((one for one in protocols if one.name == name), None)
 
 
 def _registered(name: str) -> tuple[SessionProtocol, Extension] | None:
-    """Return the registered protocol of another package, None if there is none."""
+    """Return a protocol registered by another package, with that package, or None."""
     result = None if name in RESERVED else find(Group.PROTOCOLS, name)
     if result is None:
         return None
@@ -72,12 +72,12 @@ def _registered(name: str) -> tuple[SessionProtocol, Extension] | None:
 
 
 def _of_sums(name: str, versions: Mapping[int, ParameterChecker], added: SessionProtocol) -> SessionProtocol:
-    """Return a protocol of sums through an aggregator, with these versions and the added one's roles."""
+    """Return a protocol of sums with these versions' parameter checks, and the roles of `added`."""
     return SessionProtocol(name=name, versions=versions, party=added.party, aggregator=added.aggregator)
 
 
 def find_protocol(name: str) -> SessionProtocol | None:
-    """Return the protocol of this name, None if it is unknown; raises LocalError."""
+    """Return the protocol of this name, or None; raise LocalError if its package is broken."""
     if name in BUILT_IN:
         return _built_in(name)
     registered = _registered(name)
@@ -100,18 +100,18 @@ def find_protocol(name: str) -> SessionProtocol | None:
 
 
 def is_absent(name: str) -> bool:
-    """Tell whether a protocol is one of this package whose capability is not in this installation."""
+    """Tell whether a protocol belongs to this package but its capability is not installed."""
     return name in BUILT_IN and _built_in(name) is None
 
 
 def protocol_in(name: str, version: int) -> SessionProtocol | None:
-    """Return the protocol of this name if it has this version, also of an earlier release; else None."""
+    """Return the protocol if it has this name and version, also of an earlier release; else None."""
     result = find_protocol(name)
     return result if result is not None and result.checker(version) is not None else None
 
 
 def session_protocol(name: str) -> SessionProtocol:
-    """Return the protocol of a session file that was checked."""
+    """Return the protocol of this name, from a session file that was checked before."""
     result = find_protocol(name)
     if result is None:
         raise LookupError(f"the protocol {name!r} is unknown")
@@ -119,13 +119,13 @@ def session_protocol(name: str) -> SessionProtocol:
 
 
 def built_in_protocols() -> tuple[SessionProtocol, ...]:
-    """Return the protocols of this package that are there."""
+    """Return the protocols of this package whose capabilities are installed."""
     every = map(_built_in, BUILT_IN)
     return tuple(one for one in every if one is not None)
 
 
 def checker_of(name: str, version: int) -> ParameterChecker:
-    """Return the checker of `[parameters]` of a protocol in a version; raise LookupError for another."""
+    """Return the function that checks `[parameters]` of a protocol's version; LookupError if unknown."""
     check: ParameterChecker | None = session_protocol(name).checker(version)
     if check is None:
         raise LookupError(f"version {version} of '{name}' is unknown")
@@ -133,7 +133,7 @@ def checker_of(name: str, version: int) -> ParameterChecker:
 
 
 def origin_of(name: str) -> str:
-    """Return the package, with its version, that registers a protocol; "" for one of this package."""
+    """Return the package, with version, that registers a protocol; "" for a built-in protocol."""
     registered = _registered(name)
     return "" if registered is None else registered[1].origin
 
@@ -150,7 +150,7 @@ def make_party(
     last: HeldResult | None = None,
     **verifiable: bool,
 ) -> Run[Any]:
-    """Return the role of a party in one request of any protocol; see `MakeParty`."""
+    """Return the state machine of a party for one request, in the protocol of its parameters."""
     make: Callable[..., Run[Any]] = session_protocol(parameters.protocol).party  # type: ignore[assignment]
     return make(context, parameters, identity, ring_vector, randomness, fixed, seen, last=last, **verifiable)
 
@@ -166,7 +166,7 @@ def make_aggregator(
     fixed: FixedSurvivors | None = None,
     last: SentResults | None = None,
 ) -> Run[Any]:
-    """Return the role of the aggregator in one request of any protocol; see `MakeAggregator`."""
+    """Return the state machine of the aggregator for one request, in the protocol of its parameters."""
     make: MakeAggregator = session_protocol(parameters.protocol).aggregator  # type: ignore[assignment]
     return make(
         context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed, last=last

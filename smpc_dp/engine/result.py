@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
-    """Privacy of a release: what it reveals, and what is not protected.
+    """The privacy statement of a release for readers: guarantee, assumptions, and what is not protected.
 
     `epsilon` and `delta` are None for an exact release: it has no differential privacy. `guarantee` has all
     values that they depend on, `receipt` the cost to this party's ledger, where there is one.
@@ -49,7 +49,7 @@ class Privacy:
         return None if self.guarantee is None else self.guarantee.protects
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
+        """Return the privacy statement (guarantee, assumptions, limits) as JSON data."""
         return {
             "unit": self.unit,
             "epsilon": self.epsilon,
@@ -65,7 +65,7 @@ class Privacy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Privacy of a release as it is composed: sentences by name, from which other claims are made.
+    """Privacy of a release as named sentences, from which claims of other protocols are composed.
 
     Raises LocalError without a clause, and where the last one ends with a colon.
 
@@ -87,7 +87,7 @@ class Claim:
             raise LocalError("a claim needs a clause, and its last one does not end with a colon")
 
     def privacy(self) -> Privacy:
-        """Return what a reader sees: the guarantee's assumption and warnings come before the others.
+        """Return the claim as a statement for readers, with the guarantee's assumption and warnings first.
 
         A blank follows a clause that ends with a colon, a semicolon any other.
         """
@@ -100,6 +100,8 @@ class Claim:
         return Privacy(stated.epsilon, stated.delta, claim, assumptions, not_protected, stated)
 
 
+# Of an interval that is shown.
+LEVEL = 0.95
 WHOLE_PARTY = (
     "substitution of the whole vector: the whole party is protected as one, and not each record or person "
     "that its data are about"
@@ -142,7 +144,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Claim that `signers`, in roster order, have signed, of which only a sample is shown.
+    """Evidence that many parties signed a set, of which only a random sample of signatures is shown.
 
     `root` is of the Merkle tree over all their signatures, and determines the sample; `proof` shows that the
     tree has the signatures of the sample.
@@ -153,13 +155,13 @@ class Sample:
     proof: bytes
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data, bytes as hex."""
+        """Return the evidence of a sample of signatures as JSON data, bytes as hex."""
         return {"signers": list(self.signers), "root": self.root.hex(), "proof": self.proof.hex()}
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Signatures (64 bytes, by party name) over the 32-byte digest of one set of parties.
+    """Evidence that parties signed a set of parties: its 32-byte digest, and signatures by party name.
 
     They are a quorum's, or with `sample` those of a sample of its signers.
     """
@@ -169,7 +171,7 @@ class Certificate:
     sample: Sample | None = None
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data, bytes as hex."""
+        """Return the certificate (digest and signatures by party) as JSON data, bytes as hex."""
         return {
             "set_digest": self.set_digest.hex(),
             "signatures": {name: signature.hex() for name, signature in self.signatures.items()},
@@ -179,7 +181,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class LoggedRun:
-    """Identity of a result's run in its session, for an audit of its log.
+    """The place of a result's run in the session's public logs, by which an auditor finds the run.
 
     Attributes:
         number: of its line in the session log.
@@ -192,13 +194,13 @@ class LoggedRun:
     head: bytes
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data, bytes as hex."""
+        """Return the place of the run in the public logs as JSON data, bytes as hex."""
         return {"number": self.number, "session_head": self.session_head.hex(), "head": self.head.hex()}
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedEntry:
-    """A party's own entry in a log: its author, its number, and its digest in the chain."""
+    """Evidence of a party's own entry in a public log: author, number, and hash in the chain."""
 
     party: str
     index: int
@@ -207,7 +209,7 @@ class LoggedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Evidence that binds a result to its run.
+    """Hashes, signatures and certificates that bind a result to its run, for later checks.
 
     `participating` are the parties of the certified set of participants, in roster order; `merkle_commitment`
     is the digest of the Merkle commitment, which the participants' digest binds beside that set. `survivors`
@@ -232,7 +234,7 @@ class Evidence:
     signed_result: SignedResult | None = None
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data, bytes as hex."""
+        """Return the hashes and signatures that bind a result to its run as JSON data, bytes as hex."""
         return {
             "protocol": self.protocol,
             "version": self.version,
@@ -250,7 +252,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a role: the exact sum on the integer grid, shape (length,), and its weight.
+    """Result of a role's run: the sum on the integer grid with its weight, survivors, claim and evidence.
 
     `total` may be given as a `GridTotal`, which is decoded where it is first read.
     """
@@ -267,7 +269,7 @@ class Outcome:
 
     @property
     def grid(self) -> GridTotal:
-        """The sum, to be read in parts."""
+        """The sum on the integer grid, in a form that is decoded in parts."""
         given = unread(self, "total")
         return given if isinstance(given, GridTotal) else GridTotal.of(given)
 
@@ -280,14 +282,22 @@ _HONEST_NOISE = (
 )
 
 
+def privacy_line(privacy: Privacy) -> str:
+    """Return one line with epsilon, delta and whom they protect, or that a release is exact."""
+    if privacy.epsilon is None:
+        return "privacy: exact, no differential privacy"
+    unit = "honest party" if privacy.unit in (None, "party") else privacy.unit
+    return f"privacy: epsilon {privacy.epsilon:g}, delta {privacy.delta:g} of each {unit}"
+
+
 def _check_level(level: float) -> None:
-    """Raise ConfigError for a level that is none."""
+    """Raise ConfigError unless a confidence level lies between 0 and 1."""
     if not 0 < level < 1:
         raise ConfigError.at("level", f"must be between 0 and 1, is {level}", ConfigCheck.RANGE)
 
 
 def noise_reach(distributions: tuple[Part, ...], deviation: float, step: float, level: float) -> float:
-    """Return how far the noise of a sum goes with a probability.
+    """Return the half-width of an interval that holds a sum's noise with probability `level` at least.
 
     From its distributions in grid steps, else from its standard deviation alone.
     """
@@ -299,7 +309,7 @@ def noise_reach(distributions: tuple[Part, ...], deviation: float, step: float, 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A sum or an average over the survivors.
+    """Result of a request for a caller: a sum or an average over the survivors, with privacy and evidence.
 
     Attributes:
         value: shape (length,), in the caller's unit; float64, or int64 for a sum of integers.
@@ -357,7 +367,7 @@ class Result:
 
     @property
     def curator_standard_error(self) -> float:
-        """Standard error of a trusted curator over the honest parties at the same epsilon and delta."""
+        """Standard error of a trusted curator over the honest parties, at this epsilon and delta."""
         if self.noise is None:
             return 0.0
         if self.weighted is not None:
@@ -366,7 +376,7 @@ class Result:
 
     @property
     def bias(self) -> float | None:
-        """Most by which corrupt parties can move each coordinate of `value`; see `Noise.bias`."""
+        """The most by which corrupt parties can move each coordinate of `value`; None if unknown or none."""
         if self.noise is None or self.noise.bias is None:
             return None
         return self.noise.bias / (self.weight if self.kind == "average" else 1)
@@ -393,7 +403,7 @@ class Result:
         return Interval(value - reach, value + reach, level, covers)
 
     def _reach(self, level: float) -> float:
-        """Return how far the noise goes with a probability, in the unit of `value`."""
+        """Return the half-width of the noise's interval at this level, in the unit of `value`."""
         _check_level(level)
         if self.noise is None:
             return 0.0
@@ -407,16 +417,34 @@ class Result:
         return "\n".join(self._lines())
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: the lines of `str`, the first as the heading of a table."""
-        import html
+        """Return the HTML for notebooks: text lines, a picture with intervals, privacy and evidence.
 
-        first, *lines = map(html.escape, self._lines())
-        rows = "".join(f"<tr><td style='text-align: left'>{line}</td></tr>" for line in lines)
-        head = f"<tr><th style='text-align: left'>{first}</th></tr>"
-        return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
+        It says nothing that is the caller's own, since notebooks are passed on.
+        """
+        # Not at the top: most results are shown by no notebook.
+        from smpc_dp.report.chart import MOST_INTERVALS
+        from smpc_dp.report.notebook import result_html
+        from smpc_dp.report.sections import vector_section
+
+        shown = {
+            "kind": self.kind,
+            "value": self.value[:MOST_INTERVALS].tolist(),
+            "standard_error": self.standard_error,
+            "step": self.step,
+            "weight": self.weight,
+            "survivors": self.survivors,
+            "residual_pairs": 0 if self.noise is None else self.noise.residual_pairs,
+            "bias": self.bias,
+        }
+        known = self.noise is not None and self.weighted is None and not self.noisy_weight
+        own = vector_section(shown, (self._reach(LEVEL), LEVEL) if known else None)
+        lines = replace(self, clipped=0, resumed=False)._lines()
+        if self.value.size > MOST_INTERVALS:
+            lines.append(f"below: the first {MOST_INTERVALS} of {self.value.size:,} values")
+        return result_html(lines, own, self.privacy.to_json(), self.evidence.to_json())
 
     def _lines(self) -> list[str]:
-        """Return the result in at most five lines."""
+        """Return the result as at most five lines of text."""
         survivors, absent = len(self.survivors), len(self.absent)
         values = self.value[:SHOWN_VALUES].tolist()
         shown = value_text(
@@ -432,20 +460,15 @@ class Result:
         if self.weighted is not None:
             lines.append(f"noise: standard error {self.standard_error:.2g} at most; the weight has noise too")
         elif self.noise is not None and not self.noisy_weight:
-            lines.append(f"noise: ±{self._reach(0.95):.2g} in each coordinate, with probability 95 %")
-        if privacy.epsilon is None:
-            lines.append("privacy: exact, no differential privacy")
-        else:
-            lines.append(
-                f"privacy: epsilon {privacy.epsilon:g}, delta {privacy.delta:g} of each honest party"
-            )
+            lines.append(f"noise: ±{self._reach(LEVEL):.2g} in each coordinate, with probability 95 %")
+        lines.append(privacy_line(privacy))
         if privacy.receipt is not None:
             lines.append(spent_text(privacy.receipt.to_json()))
         return lines
 
     @property
     def receipt(self) -> LogReceipt | None:
-        """The party's receipt, whose entry `smpc_dp.audit` finds in the log; None where it has none."""
+        """The party's receipt, with which an audit finds its entry in the log; None if there is none."""
         log, entry, signed = self.evidence.log, self.evidence.entry, self.evidence.survivors
         if log is None or entry is None or signed is None:
             return None
@@ -475,7 +498,7 @@ class Result:
         *,
         resumed: bool = False,
     ) -> Result:
-        """Return the "sum" or the "average" of an outcome; an average needs a positive weight.
+        """Return the "sum" or "average" that a run's outcome gives; an average needs a positive weight.
 
         `value` and `fixed_point` are computed where they are first read. `distributions`: of the noise, as
         `SumParameters.noise_distributions` gives them. `tree`: whose average is the result's tree. `resumed`:

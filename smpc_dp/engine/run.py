@@ -17,34 +17,43 @@ class RunningRole(Protocol):
     """Interface of one role in one run: a `Run`, or the role of a protocol without states."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the session's member that runs this role."""
 
     @property
-    def step(self) -> str: ...
+    def step(self) -> str:
+        """The name of the protocol step that is under way."""
 
     @property
-    def run_id(self) -> bytes: ...
+    def run_id(self) -> bytes:
+        """The id of the run, as bytes; empty before the run has an id."""
 
     @property
-    def waiting_for(self) -> frozenset[str]: ...
+    def waiting_for(self) -> frozenset[str]:
+        """The names of the members whose messages are missing."""
 
     @property
-    def waiting_count(self) -> int: ...
+    def waiting_count(self) -> int:
+        """The number of members whose messages are missing."""
 
     @property
-    def has_enough(self) -> bool: ...
+    def has_enough(self) -> bool:
+        """Whether the step can end without the missing messages when its time has passed."""
 
     @property
-    def finished(self) -> bool: ...
+    def finished(self) -> bool:
+        """Whether the run has ended, with an outcome or an error."""
 
     @property
-    def releases(self) -> frozenset[str]: ...
+    def releases(self) -> frozenset[str]:
+        """Names of the steps whose messages depend on the input, before which a ledger is charged."""
 
-    def handle(self, event: Event) -> Sequence[Envelope]: ...
+    def handle(self, event: Event) -> Sequence[Envelope]:
+        """Pass an event to the role; return the messages to send."""
 
 
 class Run(Generic[R_co]):
-    """One role in one run. It opens no socket, reads no clock and never sleeps.
+    """A protocol role's state machine for one run: takes events, returns messages, does no I/O itself.
 
     A state in which the run is over may have an `outcome`, which is the result, or an `error`, which `handle`
     raises: the state's other fields then hold although the run has failed.
@@ -72,7 +81,7 @@ class Run(Generic[R_co]):
 
     @property
     def state(self) -> Any:
-        """Newest state."""
+        """The newest state of the role in this run."""
         return self._state
 
     @property
@@ -87,7 +96,7 @@ class Run(Generic[R_co]):
 
     @property
     def waiting_for(self) -> frozenset[str]:
-        """Members whose message of this step is still expected."""
+        """Names of the members whose message of this step is still expected."""
         if self._failed:
             return frozenset()
         names: frozenset[str] = self.role.waiting_for(self.member, self._state)
@@ -95,7 +104,7 @@ class Run(Generic[R_co]):
 
     @property
     def waiting_count(self) -> int:
-        """The number of names in `waiting_for`; of many parties it is counted much faster."""
+        """The number of members whose message is still expected, counted faster than by name."""
         return 0 if self._failed else int(self.role.waiting_count(self.member, self._state))
 
     @property
@@ -106,25 +115,25 @@ class Run(Generic[R_co]):
 
     @property
     def finished(self) -> bool:
-        """Whether the run has a result, or is over for this role."""
+        """Whether the run has ended for this role, with a result or an error."""
         return self._failed or self._state.over
 
     @property
     def releases(self) -> frozenset[str]:
-        """Steps of the first messages that depend on the party's vector: none is sent uncharged."""
+        """Names of the steps whose messages first depend on the party's vector: charged before sent."""
         steps: frozenset[str] = self.role.releases
         return steps
 
     @property
     def result(self) -> R_co:
-        """Result of the run; raises LocalError while there is none."""
+        """The result of the run; raise LocalError while there is none."""
         outcome: R_co | None = self._state.outcome
         if outcome is None:
             raise LocalError(f"{self.name}: the run has no result")
         return outcome
 
     def handle(self, event: Event) -> Sequence[Envelope]:
-        """Take one step from the newest state, and return the messages to send.
+        """Pass an event to the role in its newest state; return the messages to send.
 
         Raises:
             SmpcError: the run is over for this role; `Cancellation` gives the messages that are still to be
@@ -133,7 +142,7 @@ class Run(Generic[R_co]):
         return self.step_from(self._state, event)
 
     def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
-        """Take one step from `state`, as `handle` does; raise LocalError if it is not the newest state."""
+        """Handle an event in `state`, which must be the newest, else LocalError; return messages to send."""
         if state is not self._state:
             raise LocalError(f"{self.name}: a second step from one state of '{state.step}'")
         if self._failed and not isinstance(event, Cancellation):
@@ -152,7 +161,7 @@ class Run(Generic[R_co]):
         return messages
 
     def _take(self, transition: Transition, event: Event) -> Sequence[Envelope]:
-        """Make the state of a transition the newest, and return the messages to send."""
+        """Store a transition's state as the newest, and return the transition's messages to send."""
         state, messages = transition
         if state.unwritten:
             try:

@@ -56,9 +56,9 @@ _RANDOM = SystemRandomness()
 
 
 def charge_once(ledger: Ledger, release: Callable[[], Release], request: int) -> Charge:
-    """Return the function that charges a run to a ledger.
+    """Return a function that charges each run to a ledger one time.
 
-    It is free for the digest that the run was charged for, and refused for another one.
+    A second charge is free for the digest that the run was charged for, and refused for another one.
     """
 
     def charge(run_id: bytes, released: bytes) -> Receipt | None:
@@ -68,12 +68,12 @@ def charge_once(ledger: Ledger, release: Callable[[], Release], request: int) ->
 
 
 def _no_charge(_run_id: bytes, _released: bytes) -> None:
-    """Charge nothing."""
+    """Do nothing: the charge function of a run without a ledger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """Media of a role's saved states, and the values that all of them depend on.
+    """What a run needs to be saved to disk: codec, store, keys, counter, terms, input, and charge function.
 
     Attributes:
         codec: of the states of the role's table.
@@ -93,14 +93,14 @@ class Saving:
     charge: Charge = _no_charge
 
     def advance(self, position: Position, after: bytes) -> None:
-        """Move the counter, if there is one, to the state at `position`, whose digest is `after`."""
+        """Move the counter against rollback, if there is one, to the saved state at `position`."""
         if self.counter is not None:
             before = Entry(position.counter - 1, position.predecessor) if position.counter else None
             self.counter.advance(position.attempt, before, Entry(position.counter, after))
 
 
 class SavedRun(Run[R_co]):
-    """One role in one run, each of whose states is on disk before its messages are returned.
+    """A protocol role's state machine whose states are saved to disk before messages are sent.
 
     Made by `begin` and `restore`. After a failure to save it takes and sends nothing more, and may be
     restored. It reads and writes files: a driver with an event loop calls it in a thread.
@@ -118,6 +118,8 @@ class SavedRun(Run[R_co]):
         self._row = row
         # The key of the newest state; empty if it is not restored.
         self._secret = secret
+        # The key that this process has proposed for the next state.
+        self._following: Key | None = None
         self._messages: tuple[Envelope, ...] = ()
         # Of them those that no process has sent.
         self._unsent: tuple[Envelope, ...] = ()
@@ -130,13 +132,13 @@ class SavedRun(Run[R_co]):
 
     @classmethod
     def begin(cls, role: Any, member: Any, state: State, saving: Saving) -> Self:
-        """Save the first state; `Start` follows.
+        """Save the first state of a run and return the run, which waits for the event `Start`.
 
         Raises LocalError if a saved run of the request is open.
         """
         context: Context = member.context
         saving.store.check_none_open(context.scope, context.request, member.name)
-        attempt, key = _RANDOM.bytes(ATTEMPT_BYTES), _new_key()
+        attempt, key, following = _RANDOM.bytes(ATTEMPT_BYTES), _new_key(), _new_key()
         committed = _digest_of_input(attempt, saving)
         position = Position(
             context.scope,
@@ -153,11 +155,11 @@ class SavedRun(Run[R_co]):
         )
         record = saving.codec.encode(state, (), (committed, b""), given=saving.input)
         row = Row(position, key.name, seal_state(key.secret, position, record, _RANDOM))
-        saving.keys.create(attempt, key)
+        saving.keys.create(attempt, key, following)
         saving.store.begin(row)
         saving.advance(position, row.digest)
         run = cls(role, member, state, saving, row, key.secret)
-        run._input = committed
+        run._input, run._following = committed, following
         return run
 
     @classmethod
@@ -190,6 +192,7 @@ class SavedRun(Run[R_co]):
         state, record = saving.codec.decode(open_state(secret, position, row.sealed), given)
         saving.advance(position, row.digest)
         saving.keys.commit(position.attempt, row.key)
+        state = state.restored(member)
         run = cls(role, member, state, saving, row, secret)
         run._messages, run._input, run._released = record.messages, record.input, record.released
         run._may_be_sent = run.has_released
@@ -199,13 +202,21 @@ class SavedRun(Run[R_co]):
 
     @property
     def attempt(self) -> bytes:
-        """The name of this try of the role at the run."""
+        """The random name of this attempt at the run, under which its states are saved."""
         return self._row.position.attempt
 
     @property
     def is_over(self) -> bool:
-        """Whether the end of the run is on disk."""
+        """Whether the end of the run is stored on disk."""
         return bool(self._row.position.flags & OVER)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all events that were handled are saved on disk."""
+        return True
+
+    def settle(self) -> None:
+        """Do nothing: each event is saved at once (overridden for aggregators)."""
 
     @property
     def has_released(self) -> bool:
@@ -213,17 +224,17 @@ class SavedRun(Run[R_co]):
         return bool(self._row.position.flags & RELEASED)
 
     def _resume_log(self, _lines: Sequence[bytes]) -> None:
-        """Go on with the logs of a restored state: of a party there are none."""
+        """Do nothing: a party writes no public logs (overridden for aggregators)."""
 
     def _repeated(self, state: State, messages: tuple[Envelope, ...]) -> tuple[Envelope, ...]:
-        """Return what each new connection needs in a state: the last messages on the way into it.
+        """Return the messages to send again on each new connection: by default the last ones.
 
         Who says nothing in a state shows a collector by earlier ones that it is there again.
         """
         return messages or (() if state.over else self._messages)
 
     def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
-        """See `Run.step_from`; the next state is saved, and a release charged, when it returns."""
+        """Handle an event in the given state; save the next state and charge a release before returning."""
         if self._broken:
             return ()
         if not self._failed and not isinstance(event, Cancellation):
@@ -231,20 +242,21 @@ class SavedRun(Run[R_co]):
         return super().step_from(state, event)
 
     def resend(self) -> Sequence[Envelope]:
-        """Return the newest state's messages, or the last ones, to be sent once over each new connection."""
+        """Return the newest state's messages, to be sent again once on each new connection."""
         if self._broken or (self._failed and not self.is_over):
             return ()
         self._charge()
         return self._messages
 
     def finish(self) -> None:
-        """Destroy the last key and the encrypted state, once the caller has the result."""
+        """Destroy the last key and the saved state, once the caller has the result."""
         if not self.is_over or self._broken:
             raise LocalError(f"{self.name}: the run is not over")
         self._broken = self._failed = True
         _clean(_marked(self._row, self._saving), self._saving)
 
     def _take(self, transition: Transition, event: Event) -> Sequence[Envelope]:
+        """Save the state after an event before its messages are sent; return the messages."""
         state, messages = transition
         if state.error is not None:
             # The run has failed; `Cancellation` follows, and is saved.
@@ -265,13 +277,13 @@ class SavedRun(Run[R_co]):
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """End this process's part if the block fails: the content of the disk is then unknown."""
+        """Within the block: if writing to disk fails, this process can no longer use the run."""
         failed, self._broken, self._failed = self._failed, True, True
         yield
         self._broken, self._failed = False, failed
 
     def _save(self, state: State, messages: tuple[Envelope, ...], event: Event) -> None:
-        """Save a state, charge a release, and move the counter."""
+        """Save a state to disk with the digest of a release, move the counter, and commit its key."""
         saving, before = self._saving, self._row
         committed, released = self._input, self._released
         flags = before.position.flags | (OVER if state.over else 0)
@@ -298,27 +310,33 @@ class SavedRun(Run[R_co]):
             received=_digest_of(Label.SAVED_RECEIVED, received) if received else b"",
             flags=flags,
         )
-        key, sealed = _new_key(), b""
+        key = following = None
+        sealed = b""
         repeated = self._repeated(state, messages)
         if is_retained(flags):
+            key, following = self._following, None if state.over else _new_key()
+            if key is None:
+                key = _new_key()
+                saving.keys.propose(position.attempt, before.key, key)
             lines = map(encode_line, state.unwritten)
             given = saving.input if committed else b""
             record = saving.codec.encode(state.restorable, repeated, (committed, released), lines, given)
             sealed = seal_state(key.secret, position, record, _RANDOM)
-        else:
-            key = replace(key, secret=b"")
-        row = Row(position, key.name, sealed)
-        saving.keys.propose(position.attempt, before.key, key)
+        row = Row(position, key.name if key else b"", sealed)
         saving.store.swap(before, row, self._entries)
         saving.advance(position, row.digest)
-        saving.keys.commit(position.attempt, key.name)
+        if key is not None:
+            saving.keys.commit(position.attempt, key.name, following)
+        elif before.sealed:
+            saving.keys.end(position.attempt, before.key)
         self._entries = 0
-        self._row, self._secret, self._state = row, key.secret, state
+        self._row, self._secret = row, key.secret if key else b""
+        self._state, self._following = state, following
         self._messages, self._unsent = repeated, messages
         self._input, self._released = committed, released
 
     def _charge(self) -> None:
-        """Charge the release; the messages of an uncharged release are never sent."""
+        """Charge the release to the ledger; on failure this process does not send its messages."""
         if not self._released or self._charged:
             return
         try:
@@ -331,7 +349,7 @@ class SavedRun(Run[R_co]):
 
 
 def abandon(member: Any, saving: Saving) -> None:
-    """Replace the open saved run of a request by a tombstone without messages, and destroy its keys.
+    """Replace a request's saved run by a marker without messages, and destroy its keys.
 
     It takes the arguments of `restore` except the input. A second call continues an interrupted one. Raises
     LocalError if there is none, it is not the newest, or is over: its result may not have been taken.
@@ -341,7 +359,8 @@ def abandon(member: Any, saving: Saving) -> None:
     if position.flags & OVER and row.sealed:
         raise LocalError(f"{reason} is over: restore it, and finish it")
     saving.advance(position, row.digest)
-    saving.keys.commit(position.attempt, row.key)
+    if row.sealed:
+        saving.keys.commit(position.attempt, row.key)
     if not position.flags & OVER:
         ended = replace(
             position,
@@ -351,18 +370,17 @@ def abandon(member: Any, saving: Saving) -> None:
             received=b"",
             flags=position.flags | OVER,
         )
-        key = replace(_new_key(), secret=b"")
-        saving.keys.propose(position.attempt, row.key, key)
-        after = Row(ended, key.name, b"")
+        after = Row(ended, b"", b"")
         saving.store.swap(row, after, None)
         saving.advance(ended, after.digest)
-        saving.keys.commit(position.attempt, key.name)
+        if row.sealed:
+            saving.keys.end(position.attempt, row.key)
         row = after
     _clean(_marked(row, saving), saving)
 
 
 def _newest(member: Any, saving: Saving) -> tuple[Row, bytes, str]:
-    """Return the row of a request, its key, and its description.
+    """Return a request's saved row, its key (empty if it cannot be restored), and a description.
 
     Raises LocalError unless terms, counter and key fit.
     """
@@ -378,27 +396,27 @@ def _newest(member: Any, saving: Saving) -> tuple[Row, bytes, str]:
         _clean(row, saving)
         raise LocalError(f"{reason} is over, and its result was taken")
     _check_counter(row, saving, reason)
-    secret = saving.keys.get(row.position.attempt, row.key)
-    if secret is None or (row.sealed and not secret):
+    secret = saving.keys.get(row.position.attempt, row.key) if row.sealed else b""
+    if secret is None:
         raise LocalError(f"{reason} has no key: the store was set back, or another process has gone on")
     return row, secret, reason
 
 
 def _marked(row: Row, saving: Saving) -> Row:
-    """Save that no part of a finished row is needed any more."""
+    """Mark a finished row as no longer needed on disk, and return it."""
     after = replace(row, position=replace(row.position, flags=row.position.flags | TAKEN))
     saving.store.swap(row, after)
     return after
 
 
 def _clean(row: Row, saving: Saving) -> None:
-    """Destroy the keys of a marked row, then its encrypted state."""
+    """Destroy the keys of a row that is no longer needed, then its encrypted state."""
     saving.keys.remove(row.position.attempt)
     saving.store.swap(row, replace(row, sealed=b""))
 
 
 def _check_counter(row: Row, saving: Saving, reason: str) -> None:
-    """Raise LocalError unless a row is the newest state, or the one saved but not yet counted."""
+    """Raise LocalError unless a row is the newest saved state by the counter, or one step ahead."""
     position, counter = row.position, saving.counter
     if bool(position.flags & COUNTED) != (counter is not None):
         raise LocalError(f"{reason} was begun {'without' if counter else 'with'} a counter")
@@ -415,27 +433,27 @@ def _check_counter(row: Row, saving: Saving, reason: str) -> None:
 
 
 def is_retained(flags: int) -> bool:
-    """Tell whether a state can be restored."""
+    """Tell whether a saved state with these flags can be restored."""
     return bool(flags & COUNTED) or not flags & ATTESTED
 
 
 def _new_key() -> Key:
-    """Return a new key, from the operating system."""
+    """Return a new random key for one saved state."""
     return Key(_RANDOM.bytes(NAME_BYTES), _RANDOM.bytes(KEY_BYTES))
 
 
 def _digest_of(label: Label, envelopes: Sequence[Envelope]) -> bytes:
-    """Return the digest of messages."""
+    """Return the digest of messages, under a label."""
     return digest(label, *(sha256(encode_envelope(envelope)).digest() for envelope in envelopes))
 
 
 def _digest_of_input(attempt: bytes, saving: Saving) -> bytes:
-    """Return the digest of the input."""
+    """Return the digest of a run's input, which must be equal when the run is restored."""
     return digest(Label.SAVED_INPUT, attempt, sha256(saving.input).digest())
 
 
 def _digest_of_terms(member: Any, saving: Saving) -> bytes:
-    """Return the digest of the terms."""
+    """Return the digest of request, members and terms, which must be equal when a run is restored."""
     context: Context = member.context
     return digest(
         Label.SAVED_TERMS,

@@ -26,9 +26,12 @@ from smpc_dp.wire.envelope import Envelope
 
 R_co = TypeVar("R_co", covariant=True)
 
+# Bodies of messages that are kept until their events are saved: a large one is a file until then.
+UNSETTLED_BYTES = 16 << 20
+
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Saved event within a step."""
+    """Stored form of an event within a step of an aggregator's run, saved beside its state."""
 
     kind: Literal["message", "lost", "deadline", "conviction", "report"]
     envelope: Envelope | None = None
@@ -38,7 +41,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     @classmethod
     def of(cls, event: events.Event) -> Entry:
-        """Return the entry of an event that may happen within a step."""
+        """Return the stored form of an event that may happen within a step."""
         match event:
             case events.Message(envelope):
                 return cls("message", envelope)
@@ -54,7 +57,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
                 raise LocalError(f"{type(event).__name__} does not happen within a step")
 
     def event(self) -> events.Event:
-        """Return the event; raise VerificationError for an invalid entry."""
+        """Return the event that a stored entry describes; raise VerificationError if it is invalid."""
         match self:
             case Entry("message", Envelope() as envelope):
                 return events.Message(envelope)
@@ -70,19 +73,27 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class SavedCollection(SavedRun[R_co]):
-    """Collecting role in one run: an event is on disk before it counts, and a step before it ends.
+    """An aggregator's run saved to disk: each event before it is answered, each state at a step's end.
 
     A collecting role draws nothing: restored at the end of a step, it takes the events since then again, in
     their order, and reaches the same state and messages.
     """
 
     final: ClassVar[tuple[str, ...]] = ("participants", "begin")
-    # How many of the step's reports are on disk.
+    # Whether events that are not answered stay in memory until `settle`, which their driver then calls.
+    defers = False
+    # How many of the step's reports were taken.
     _reports = 0
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        # Events of the step that are not on disk, and the bytes of their messages.
+        self._unsettled: list[events.Event] = []
+        self._unsettled_bytes = 0
 
     @classmethod
     def restore(cls, role: Any, member: Any, saving: Saving) -> Self:
-        """See `SavedRun.restore`."""
+        """Continue from the newest saved state of a request; call `resend` once connected."""
         run = super().restore(role, member, saving)
         for number, sealed in enumerate(saving.store.entries(run._row)):
             state, sent = role.step(member, run._state, run._opened(number, sealed))
@@ -96,29 +107,58 @@ class SavedCollection(SavedRun[R_co]):
         return run
 
     def _resume_log(self, lines: Sequence[bytes]) -> None:
+        """Pass the saved log lines to the restored role, which continues its public logs from there."""
         self.member.resume_log(self._state, lines)
 
     def _take(self, transition: Transition, event: events.Event) -> Sequence[Envelope]:
+        """Save an event of the step, or at the step's end its state; return the messages to send."""
         before: CollectorState | PeerState[Any] = self.state
         state, messages = transition
         if self.is_over or state.over or not _is_same_step(state, before):
             self._reports = 0
+            # The next state is all that follows from them.
+            self._forget()
             return super()._take(transition, event)
         if state.count == before.count and not messages:
             return ()
         lasting = self._lasting(state, event)
-        with self._writing():
-            for report in state.reports[self._reports :]:
-                self._append(events.Report(msgspec.msgpack.encode(report)))
-            if lasting is not None:
-                self._append(lasting)
+        reports = state.reports[self._reports :]
+        for report in reports:
+            self._defer(events.Report(msgspec.msgpack.encode(report)))
+        if lasting is not None:
+            self._defer(lasting)
+        if messages or reports or not self.defers or self._unsettled_bytes >= UNSETTLED_BYTES:
+            self.settle()
         self._state, self._reports = state, len(state.reports)
         if lasting is not None:
             self._messages = (*self._messages, *messages)
         return messages
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all events that were handled are saved on disk."""
+        return not self._unsettled
+
+    def settle(self) -> None:
+        """Save to disk the events that were handled since the last call."""
+        with self._writing():
+            for event in self._unsettled:
+                self._append(event)
+        self._forget()
+
+    def _defer(self, event: events.Event) -> None:
+        """Queue an event of the step to be saved later, unless its state cannot be restored."""
+        if self._secret:
+            self._unsettled.append(event)
+            self._unsettled_bytes += len(event.envelope.body) if isinstance(event, events.Message) else 0
+
+    def _forget(self) -> None:
+        """Empty the queue of events that wait to be saved."""
+        self._unsettled.clear()
+        self._unsettled_bytes = 0
+
     def _lasting(self, state: Any, event: events.Event) -> events.Event | None:
-        """Return the event that leads a restored role to `state` as `event` did, None if there is none.
+        """Return the event to save so that a restored role reaches `state`; None if there is none.
 
         A message beside the steps is a part of work that is not restored; an exclusion for it stays.
         """
@@ -129,9 +169,7 @@ class SavedCollection(SavedRun[R_co]):
         return None if error is None else events.Conviction(sender, error)
 
     def _append(self, event: events.Event) -> None:
-        """Save an event of the step, if its state can be restored."""
-        if not self._secret:
-            return
+        """Save an event encrypted, beside the state in which the current step began."""
         key = self._key(self._entries)
         content = msgspec.msgpack.encode(Entry.of(event))
         sealed = seal.seal(key, content, self._row.position.bound, SystemRandomness())
@@ -139,7 +177,7 @@ class SavedCollection(SavedRun[R_co]):
         self._entries += 1
 
     def _opened(self, number: int, sealed: bytes) -> events.Event:
-        """Decrypt and decode an event."""
+        """Decrypt and decode a saved event of the step by its number."""
         content = seal.unseal(self._key(number), sealed, self._row.position.bound)
         try:
             entry = decode_msgpack(content, Entry)
@@ -148,7 +186,7 @@ class SavedCollection(SavedRun[R_co]):
         return entry.event()
 
     def _key(self, number: int) -> bytes:
-        """Return the key of an entry, derived from that of the state."""
+        """Return the key of a saved event, derived from the key of the step's state."""
         return digest(Label.SAVED_INBOX, self._secret, self._row.digest, encode_uint(number))
 
 
@@ -158,7 +196,7 @@ def _is_same_step(state: State, before: State) -> bool:
 
 
 class SavedPeer(SavedCollection[R_co]):
-    """Role among peers in one run: a letter is on disk before it counts, and a phase before it ends.
+    """Run of a party without aggregator saved to disk: each message before it counts, each phase.
 
     Within a phase a peer draws nothing, and its messages follow from the state that began the phase.
     """
@@ -166,13 +204,14 @@ class SavedPeer(SavedCollection[R_co]):
     final: ClassVar[tuple[str, ...]] = (ATTEST,)
 
     def _resume_log(self, _lines: Sequence[bytes]) -> None:
-        """There are no logs."""
+        """Do nothing: runs without an aggregator have no logs."""
 
     def _lasting(self, _state: Any, event: events.Event) -> events.Event | None:
+        """Return the event unchanged: all events of parties without an aggregator are saved."""
         return event
 
     def _repeated(self, state: State, messages: tuple[Envelope, ...]) -> tuple[Envelope, ...]:
-        """See `SavedRun._repeated`: those of earlier phases too, which a restarted peer may have lost.
+        """Return the last messages of all phases, since a restarted party may have lost those.
 
         Not the hello of a run that has begun; of a tombstone its own message alone.
         """

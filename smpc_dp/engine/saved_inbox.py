@@ -12,7 +12,7 @@ from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault, Veri
 
 
 class SavedError(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Error as plain data.
+    """An error in a form that can be saved to disk: its kind, text and data.
 
     Attributes:
         kind: its class; "other" for errors that blame no party.
@@ -33,7 +33,7 @@ class SavedError(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     @classmethod
     def of(cls, error: SmpcError) -> SavedError:
-        """Return an error as plain data."""
+        """Return an error as plain data that can be stored."""
         match error:
             case PeerFault():
                 names = ((error.culprit, error.code),)
@@ -51,7 +51,7 @@ class SavedError(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
                 return cls("other", str(error), error.code)
 
     def error(self) -> SmpcError:
-        """Return the error."""
+        """Return the error that the saved data describe, as an exception."""
         error: SmpcError
         match self.kind, self.check, self.names:
             case "peer", Check() as check, ((culprit, _),):
@@ -72,7 +72,7 @@ class SavedError(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class SavedInbox(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Inbox at the end of a step as plain data, without the step's messages and the sent aborts."""
+    """An aggregator's inbox at a step's end in a form that can be saved, without the step's messages."""
 
     alive: tuple[int, ...]
     seen: tuple[tuple[int, str, bytes, bytes], ...]
@@ -84,7 +84,7 @@ class SavedInbox(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     @classmethod
     def of(cls, inbox: Inbox) -> SavedInbox:
-        """Return an inbox as plain data."""
+        """Return an inbox in the form that can be saved."""
         return cls(
             tuple(sorted(inbox.alive)),
             tuple((*key, *value) for key, value in inbox.seen.items()),
@@ -97,7 +97,7 @@ class SavedInbox(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
     @classmethod
     def read(cls, value: Any) -> Inbox:
-        """Return the inbox of plain data; raise msgspec.ValidationError for other values."""
+        """Return the inbox that saved data describe; raise ValueError for other values."""
         saved: SavedInbox = convert(value, cls)
         inbox = Inbox(set(saved.alive))
         inbox.seen = {(party, step): (digest, signature) for party, step, digest, signature in saved.seen}

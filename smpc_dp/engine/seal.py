@@ -24,7 +24,7 @@ ATTESTED, OVER, COUNTED, TAKEN, RELEASED = 1, 2, 4, 8, 16
 
 
 class Position(msgspec.Struct, frozen=True, dict=True):
-    """Position of a saved state, to which its encryption is bound.
+    """Place of a saved state (session, request, role, attempt, number) to which its encryption is bound.
 
     Attributes:
         session: the session digest, of a group's run that of its scope.
@@ -49,32 +49,34 @@ class Position(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def bound(self) -> bytes:
-        """Associated data, 32 bytes."""
-        parts = (encode_uint(VERSION), *(_bytes(getattr(self, name)) for name in self.__struct_fields__))
-        return digest(Label.SAVED_STATE, *parts)
-
-
-def _bytes(value: bytes | int | str) -> bytes:
-    """Encode a field of a position."""
-    match value:
-        case int():
-            return encode_uint(value)
-        case str():
-            return value.encode()
-        case _:
-            return value
+        """The 32-byte digest of a saved state's position, as associated data of that state's encryption."""
+        return digest(
+            Label.SAVED_STATE,
+            encode_uint(VERSION),
+            self.session,
+            encode_uint(self.request),
+            self.role.encode(),
+            self.attempt,
+            encode_uint(self.counter),
+            self.run,
+            self.step.encode(),
+            self.predecessor,
+            self.received,
+            self.terms,
+            encode_uint(self.flags),
+        )
 
 
 def seal_state(key: bytes, position: Position, record: bytes, randomness: Randomness) -> bytes:
-    """Encrypt an encoded state under a 32-byte key of its own."""
+    """Return an encoded state encrypted with a fresh 32-byte key, bound to its position."""
     return seal.seal(key, record, position.bound, randomness)
 
 
 def open_state(key: bytes, position: Position, sealed: bytes) -> bytes:
-    """Decrypt; raise VerificationError if the key, the position or any bit differs."""
+    """Return a decrypted state; raise VerificationError if the key, the position or any bit differs."""
     return seal.unseal(key, sealed, position.bound)
 
 
 def state_digest(position: Position, sealed: bytes) -> bytes:
-    """Return the digest of a saved state, which its successor and the counter contain."""
+    """Return the hash of a saved state, which the next state and the rollback counter contain."""
     return digest(Label.SAVED_DIGEST, position.bound, sha256(sealed).digest())

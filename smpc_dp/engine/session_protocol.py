@@ -49,28 +49,28 @@ EARLIER_CORRUPT = 0.1
 
 
 class CheckedParameters(Protocol):
-    """What the checked parameters of every protocol have."""
+    """Interface of the checked `[parameters]` of every protocol."""
 
     @property
     def requests(self) -> tuple[Any, ...]:
-        """The parameters of every kind of request of a session; none where it cannot be run."""
+        """The parameters of each kind of request that a session makes; empty if it cannot be run."""
         ...
 
 
 class OpenedOnce(Protocol):
-    """A party's record of what was computed of its rows, where it may be computed once."""
+    """Interface of a party's record of computations on rows that may be made one time only."""
 
     def check(self) -> None:
-        """Raise PrivacyError if it was computed before."""
+        """Raise PrivacyError if an earlier request has opened a table of the same data set."""
         ...
 
     def add(self, run_id: bytes) -> None:
-        """Record a request, before anything of its rows is sent; raises the error of `check`."""
+        """Record a request before anything of its rows is sent; PrivacyError if it was made before."""
         ...
 
 
 class MakeParty(Protocol):
-    """Makes the role of a party in one request: `party` of a protocol, or the caller's own in its place.
+    """Type of the function that makes a party's run of one request.
 
     Arguments as of `smpc_dp.secagg.states.party`; `seen`: the party's state of the session log, for
     a verifiable run. A role of such a run is also given `check_total=False` where the party does not compute
@@ -92,7 +92,7 @@ class MakeParty(Protocol):
 
 
 class MakeAggregator(Protocol):
-    """Makes the role of the aggregator in one request.
+    """Type of the function that makes the aggregator's run of one request.
 
     Arguments as of `smpc_dp.secagg.states.aggregator`; `board` stores the log of a verifiable run.
     """
@@ -112,12 +112,13 @@ class MakeAggregator(Protocol):
 
 
 def _any_session(_parameters: Written, _members: int) -> None:
+    """Do nothing: accept `[parameters]` for any number of members."""
     pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """How the log of a run is audited.
+    """How an auditor checks the public logs of a protocol: functions and facts about its logs.
 
     Attributes:
         check_run_id: raises VerificationError unless a header's run id is that of its session and parties; it
@@ -149,24 +150,27 @@ class Audit:
 
 
 def _through_aggregator(_parameters: Written) -> Topology:
+    """Return the default topology, in which parties connect through the aggregator."""
     return "aggregator"
 
 
 def _never(_parameters: Written) -> bool:
+    """Return False: by default a protocol writes no public logs."""
     return False
 
 
 def task_of_vectors(_parameters: Written) -> str:
-    """Return the task of sessions that sum vectors alone, whatever their parameters are called."""
+    """Return the kind of task of sessions that sum vectors only: "vector", for any parameters."""
     return "vector"
 
 
 def _task_of_sums(parameters: Written) -> str:
+    """Return the kind of task of a session: "records" if the parameters have a schema, else "vector"."""
     return "records" if RECORDS in parameters else "vector"
 
 
 def no_servers(protocol: str, _parameters: Written, members: Sequence[Member]) -> list[ConfigIssue]:
-    """Return a fault for each server, in a session without servers."""
+    """Return a configuration fault for each server in a roster whose protocol has no servers."""
     reason = (
         "there are servers in 'mpyc', and in 'learn' with averager.method = 'mpyc', alone: "
         f"here is '{protocol}'"
@@ -179,12 +183,12 @@ def no_servers(protocol: str, _parameters: Written, members: Sequence[Member]) -
 
 
 def with_earlier_defaults(parameters: Written) -> Written:
-    """Return parameters with the defaults of earlier versions of sums, as if they were written."""
+    """Return parameters with the default of `corrupt` in earlier protocol versions filled in."""
     return {"corrupt": EARLIER_CORRUPT, **parameters}
 
 
 def corrupt_as_written(first: int, version: int, parameters: Written, parties: int) -> int:
-    """Return c of a session of sums, from its key `corrupt`; raise ConfigError for a wrong one.
+    """Return the number of colluding parties that the key `corrupt` allows; ConfigError if wrong.
 
     `first`: the first version whose sessions tolerate one colluding party unless they say otherwise.
     """
@@ -198,32 +202,36 @@ def corrupt_as_written(first: int, version: int, parameters: Written, parties: i
 
 
 def _cost_of_sum(parameters: Any, servers: int) -> Cost | None:
+    """Return the predicted cost of a secure sum in which no party is lost."""
     from smpc_dp.engine.phases.parameters import cost_of_sum
 
     return cost_of_sum(parameters, servers)
 
 
 def _event_of_request(parameters: Any) -> Event:
+    """Return the privacy event of one request, to charge to a ledger."""
     event: Event = parameters.event()
     return event
 
 
-def all_saved(_parameters: Written, _planned: Any) -> str:
-    """See `SessionProtocol.unsaved`: all requests can go on."""
+def no_unsaved_reason(_parameters: Written, _planned: Any) -> str:
+    """Return "": every request can be continued after a crash."""
     return ""
 
 
 def _any_number(_membership: Any) -> None:
+    """Return None: by default rows may be in any number of requests."""
     pass
 
 
 def _any_requests(_parameters: Written, _planned: Sequence[Any]) -> None:
+    """Do nothing: accept any planned requests."""
     pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionProtocol:
-    """One protocol of sessions. By default its sessions are sums through an aggregator.
+    """Description of a protocol for the engine: its versions, checks, roles and other functions.
 
     A protocol of sums needs name, versions, party and aggregator; another package sets no more.
 
@@ -293,14 +301,14 @@ class SessionProtocol:
 
     @property
     def is_sum(self) -> bool:
-        """Whether its sessions are of sums by roles of its own, beside which pairs may be evaluated."""
+        """Whether the protocol's sessions compute sums by its own party and aggregator roles."""
         return self.party is not None
 
     @property
     def version(self) -> int:
-        """The version of the session files that are written for it: the newest."""
+        """The newest version of session files that the protocol has, used for new files."""
         return max(self.versions, default=1)
 
     def checker(self, version: int) -> Callable[..., tuple[Any, list[ConfigIssue]]] | None:
-        """Return the checker of `[parameters]` of a version, also of an earlier release; None for others."""
+        """Return the function that checks a version's `[parameters]`; None for unknown versions."""
         return self.versions.get(version) or self.audited.get(version)

@@ -16,7 +16,7 @@ VERSION = 1
 
 
 class RunStart(msgspec.Struct, frozen=True):
-    """Values of `start` that the run id binds: the parties present, and the root over their nonces.
+    """Values of a run's start that its id depends on: the parties present, and the root over nonces.
 
     Where no log is kept, also the aggregator's nonce and the last results that it names.
     """
@@ -28,11 +28,11 @@ class RunStart(msgspec.Struct, frozen=True):
 
     @property
     def following(self) -> tuple[bytes, ...]:
-        """The values that only runs without a log have."""
+        """The values that only runs without a public log have: the aggregator's nonce and named results."""
         return (self.nonce, self.named) if self.nonce else ()
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data, bytes as hex."""
+        """Return the values of a run's start (parties present, nonces' root) as JSON data, bytes as hex."""
         return {
             "present": self.present.packed.hex(),
             "root": self.root.hex(),
@@ -42,7 +42,7 @@ class RunStart(msgspec.Struct, frozen=True):
 
 
 class RunRoots(msgspec.Struct, frozen=True):
-    """Values of `start` and `roll` that a run is bound to.
+    """Values that all parties of a run agreed on early: its start, who advertised keys, and Merkle roots.
 
     `values_root` binds the commitments to vectors; empty where totals are not checked.
     """
@@ -54,11 +54,11 @@ class RunRoots(msgspec.Struct, frozen=True):
 
     @property
     def roots(self) -> tuple[bytes, ...]:
-        """The roots that the digest of the Merkle commitment covers."""
+        """The Merkle roots over keys and, if totals are checked, over commitments to vectors."""
         return (self.root, self.values_root) if self.values_root else (self.root,)
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data of `roll`, bytes as hex."""
+        """Return who advertised keys and the Merkle roots as JSON data, bytes as hex."""
         return {
             "advertised": self.advertised.packed.hex(),
             "root": self.root.hex(),
@@ -68,7 +68,7 @@ class RunRoots(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class SignedResult:
-    """Message of the aggregator with the total, as it signed it for `receiver`, and the values of its run.
+    """Evidence of a result: the aggregator's signed message with the total, and the run's values.
 
     `body` is the same for all receivers; a large one is a read-only view of the message.
     """
@@ -86,7 +86,7 @@ class SignedResult:
         return SignedResult, values
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data, bytes as hex."""
+        """Return the aggregator's signed message and the run's values as JSON data, bytes as hex."""
         return {
             "version": VERSION,
             "request": self.request,

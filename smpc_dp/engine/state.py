@@ -17,18 +17,18 @@ from smpc_dp.wire.envelope import Envelope
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """Secret values of a state, which `repr` does not show."""
+    """Base of values in a state that are secret: `repr` shows only the type's name."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(secret)"
 
 
 class Work:
-    """Work with secrets of its own, as two-party evaluations are: never saved, nor done a second time."""
+    """Base of work in a state that has its own secrets: never saved to disk, never repeated."""
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """State of a role in one run.
+    """Base of the immutable states of a protocol role in one run.
 
     Attributes:
         run_id: of the run; empty until the parties that are present are agreed on.
@@ -36,7 +36,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         over: whether the role takes and sends nothing more.
         releases: whether the answer to the expected message is the first that depends on the party's vector.
         entrusts: whether the role's holder now uses the party's input, as in two-party evaluations.
-        place: of a role among peers, the number of phases before it.
+        phase: of a role among peers, the number of phases before it.
         patient: whether the role waits for the coordinator, which itself waits for others first.
         matchings: the most pairs that a party may have to evaluate, one after the other, within the step.
     """
@@ -52,17 +52,17 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def outcome(self) -> Any:
-        """Result of the run; None in a state without such a field."""
+        """The result of the run; None in a state that has no result."""
         return None
 
     @property
     def warning(self) -> str:
-        """Text for the watcher of the role; empty in a state without such a field."""
+        """Warning text for the program that watches the role; empty in most states."""
         return ""
 
     @property
     def error(self) -> SmpcError | None:
-        """Error with which the run is over for the role; None in a state without such a field."""
+        """The error with which the run has ended for the role; None in other states."""
         return None
 
     def __repr__(self) -> str:
@@ -71,31 +71,35 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def step(self) -> str:
-        """Step whose messages the state takes; "done" when it takes none."""
+        """The name of the step whose messages the state accepts; "done" if it accepts none."""
         return self.expects
 
     @property
     def reports(self) -> Sequence[Any]:
-        """Results of the work that the state leaves to its holder; they are only added."""
+        """Results of work beside the step that the state has taken, to be saved one by one; here none."""
         return ()
 
     @property
     def unwritten(self) -> Sequence[Any]:
-        """The lines that are to be written to a log before the messages of the last step are sent."""
+        """The lines to be written to a public log before the last step's messages are sent."""
         return ()
 
     @property
     def restorable(self) -> Self:
-        """State as it is saved: without work that is never repeated."""
+        """The state in the form in which it is saved to disk: by default unchanged."""
+        return self
+
+    def restored(self, _member: Any) -> Self:
+        """Return the full state, rebuilt from the form saved to disk: by default unchanged."""
         return self
 
     def without(self, _messages: Sequence[Envelope]) -> Self:
-        """Return the state if the messages of the transition into it are never sent."""
+        """Return the state to use if these messages are never sent: by default unchanged."""
         return self
 
 
 class Transition(NamedTuple):
-    """Next state of a role, and the messages of the transition."""
+    """Result of a protocol role's step: the next state, and the messages to send."""
 
     state: Any
     messages: Sequence[Envelope] = ()

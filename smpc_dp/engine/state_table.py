@@ -11,7 +11,7 @@ from smpc_dp.engine.peers import PeerRole, Phase
 
 
 class Line(NamedTuple):
-    """Line of a table: in `state`, `event` leads to one of the states `next`, and `sends` is sent.
+    """Line of a protocol's documented state table: state, event, next states, and steps sent.
 
     `ends`: the possibilities that end with it.
     """
@@ -24,7 +24,7 @@ class Line(NamedTuple):
 
 
 def table(role: PartyRole | CollectorRole | PeerRole) -> tuple[Line, ...]:
-    """Return the lines of a role's table, in the order of a run.
+    """Return the lines of a role's documented state table, in the order of a run.
 
     Besides, an error or a cancellation leads from every state to `Stopped`: a party sends `leave`, a
     collecting role `abort` to all parties. A collecting role stays in its state on the message, the loss or
@@ -43,12 +43,12 @@ def table(role: PartyRole | CollectorRole | PeerRole) -> tuple[Line, ...]:
 
 
 def _first(role: PartyRole | PeerRole, begun: Line) -> Line:
-    """Return the line of the run's beginning."""
+    """Return the line of the state table for the beginning of a run."""
     return Line(role.first.__name__, "the run begins", (begun.state,), (role.hello,), "")
 
 
 def _lines(role: PartyRole, row: Row) -> Iterator[Line]:
-    """Yield the line of a row, and those of the reports in its state."""
+    """Yield the documentation lines of a table's row: for its message, and for finished work."""
     yield _line(row, f"`{row.instead or row.state.expects}` of the aggregator")
     for report in role.reports:
         if report.state is row.state and not row.instead:
@@ -56,5 +56,5 @@ def _lines(role: PartyRole, row: Row) -> Iterator[Line]:
 
 
 def _line(row: Row | CollectorRow | Phase, event: str) -> Line:
-    """Return the line of a row for an event."""
+    """Return the documentation line for one row of a role's state table and one event."""
     return Line(row.state.__name__, event, tuple(after.__name__ for after in row.next), row.sends, row.ends)

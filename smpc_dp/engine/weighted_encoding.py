@@ -24,7 +24,7 @@ _UPWARDS = 1 + 1e-12
 
 
 class WeightedEncoding(Encoding, frozen=True, kw_only=True):
-    """Encoding of vectors with weights of 0 to `max_weight`; `given` is that of the vectors alone.
+    """Encoding of vectors multiplied by secret weights from 0 to `max_weight`, with the weights beside.
 
     `radius` is R, in the caller's unit. A ring vector has one element more than a vector.
     """
@@ -34,7 +34,7 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, encoding: Encoding) -> Encoding:
-        """Return the encoding that adds weights to vectors; the same where there are none.
+        """Return an encoding that adds weights to vectors; `encoding` unchanged if it has no weights.
 
         Raises ConfigError for vectors of integers, whose averages are none.
         """
@@ -54,21 +54,21 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
 
     @property
     def widths(self) -> list[int]:
-        """Largest distance of two ring vectors in a coordinate, in steps."""
+        """The greatest distance of two encoded vectors in each coordinate, in grid steps."""
         return [2 * self.highest]
 
     @property
     def diameter(self) -> float:
-        """L2 distance of the two farthest ring vectors on the grid, in steps, rounded up."""
+        """The greatest L2 distance of two encoded vectors, in grid steps, rounded up."""
         return 2 * math.sqrt(ball.squared_limit(self.radius, self.fractional_bits)) * (1 + 1e-15)
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """What is computed of vectors with private weights: averages alone."""
+        """The operations that private weights allow: the average alone."""
         return ("average",)
 
     def average_error(self, error: float) -> tuple[float, float, str]:
-        """Return the error of a ratio of two sums with noise; see `Encoding.average_error`.
+        """Return the planned error of a weighted average, its range, and an assumption on weights.
 
         The smaller the weights, the larger it is.
         """
@@ -76,7 +76,7 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
 
     @property
     def middle(self) -> NDArray[np.float64]:
-        """m: 0 for a bound on the norm."""
+        """The middle of each coordinate's range, which is subtracted before weighting; 0 in a ball."""
         if self.l2_bound is not None:
             return np.zeros(1)
         low, high = self.bounds
@@ -84,11 +84,11 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
 
     @property
     def coordinates(self) -> Encoding:
-        """The encoding of the vectors alone."""
+        """The encoding of the vectors without their weights."""
         return self.given
 
     def weigh(self, ring_vector: RingVector, weight: float | None, party: str) -> RingVector:
-        """Return an encoded vector with its weight; see `Encoding.weigh`."""
+        """Return an encoded vector multiplied by the party's weight, with the weight appended."""
         share = self._checked_weight(weight, party) / self.max_weight
         values = self.given.real(ring_vector.astype(np.int64) + np.int64(self.given.lowest)) - self.middle
         both = np.append(share * values, self.radius * (share - 1))
@@ -96,12 +96,12 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
         return (grid - np.int64(self.lowest)).astype(self.dtype)
 
     def _sums(self, grid: NDArray[np.int64], contributors: int) -> tuple[NDArray[np.float64], float]:
-        """Return the sums of s (x - m) and of s, in which there is noise."""
+        """Return the noisy sums of weighted, centred vectors and of weights, from a total."""
         real = self.real(grid)
         return real[:-1], float(real[-1]) / self.radius + contributors
 
     def averages(self, total: GridTotal, weight: int, *, noisy: bool) -> NDArray[np.float64]:
-        """Return the weighted averages; see `average`."""
+        """Return the weighted averages that a total gives; `weight` is the number of contributors."""
         return self.average(total.values, weight, noisy=noisy)
 
     def average(
@@ -111,7 +111,7 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
         *,
         noisy: bool,  # noqa: ARG002 - its sums always are
     ) -> NDArray[np.float64]:
-        """Return the weighted average, within the bounds; `weight`: the number of contributors.
+        """Return the weighted average, clipped to the bounds, from the total on the grid.
 
         Where noise makes the sum of the weights negative it is the middle of the bounds.
         """
@@ -122,11 +122,11 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
         return np.asarray(np.clip(values + self.middle, *self.bounds), np.float64)
 
     def total_weight(self, grid: NDArray[np.int64], contributors: int) -> int:
-        """Return the sum of the weights, in which there is noise, rounded."""
+        """Return the rounded sum of the weights (with noise, if there is any) from the total."""
         return round(self._sums(grid, contributors)[1] * self.max_weight)
 
     def error(self, grid: NDArray[np.int64], contributors: int, deviation: float) -> float:
-        """Return the greatest standard error of a coordinate, to first order; at most the widest range.
+        """Return the greatest standard error of a coordinate, to first order, at most the widest range.
 
         `deviation`: of the noise of each coordinate, in the caller's unit.
         """
@@ -141,7 +141,7 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
     def interval(
         self, grid: NDArray[np.int64], contributors: int, deviation: float, level: float
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return Fieller's interval of each coordinate, within the bounds; arguments as of `error`."""
+        """Return Fieller's confidence interval of each coordinate's average, within the bounds."""
         top, below = self._sums(grid, contributors)
         z, deviation = normal_quantile(1 - level), deviation + contributors * self.step
         low, high = (np.broadcast_to(side, self.length) for side in self._limits())
@@ -154,7 +154,7 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
         return result[:, 0], result[:, 1]
 
     def _limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the least and the greatest value of coordinates."""
+        """Return the least and the greatest value of each coordinate of an average."""
         if self.l2_bound is not None:
             return np.array([-self.l2_bound]), np.array([self.l2_bound])
         low, high = self.bounds

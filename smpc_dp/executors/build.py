@@ -15,7 +15,7 @@ _SUFFIXES = frozenset({".py", ".so"})
 
 @functools.cache
 def build() -> dict[str, str]:
-    """Return the versions of packages, and a digest of our code with the compiled core."""
+    """Return package versions and a hash of this project's code, to compare machines of a cluster."""
     versions = {
         name: next((one.version for one in metadata.distributions(name=name)), "a checkout")
         for name in VERSIONS
@@ -24,7 +24,7 @@ def build() -> dict[str, str]:
 
 
 def difference(own: dict[str, str], other: dict[str, str]) -> str:
-    """Return in words how another build differs from our own; "" if it does not."""
+    """Return text that says how another machine's build differs from this one; "" if equal."""
     return "; ".join(
         f"{name} {other.get(name, 'not there')}, and {text} here"
         for name, text in own.items()
@@ -33,7 +33,7 @@ def difference(own: dict[str, str], other: dict[str, str]) -> str:
 
 
 def _digest() -> str:
-    """Return a digest of the files of our packages, as far as they are installed."""
+    """Return a hash of all code files of this project's packages that are installed here."""
     state = hashlib.sha256()
     for name in CODE:
         spec = find_spec(name)

@@ -21,7 +21,7 @@ PRELOADED = "smpc_dp.simulate"
 def open_executor(
     workers: int | None = None, ray: str | None = None, *, alone: bool = False
 ) -> Iterator[Executor | None]:
-    """Yield an executor, and end its work afterwards.
+    """Context manager that gives an executor on local processes or a Ray cluster; None for one worker.
 
     Args:
         workers: processes of this machine, by default one for each processor. One: None is yielded, and
@@ -59,13 +59,13 @@ def open_executor(
 
 
 def _begin_worker() -> None:
-    """Ignore Ctrl-C, which the terminal sends to all processes; end with the one that started this one."""
+    """Prepare a worker process: ignore Ctrl-C, and end when the parent process ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """Wait until the process that started this one has ended, and end: if killed, it tells nobody."""
+    """Wait until the parent process has ended, then end this worker process."""
     if (parent := parent_process()) is not None:
         parent.join()
         os._exit(1)

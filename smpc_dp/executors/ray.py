@@ -34,16 +34,16 @@ NO_ANSWER = "the cluster of Ray does not answer any more"
 
 
 class _Value(Future[Any]):
-    """A value, set as its pickle: one that cannot be read is an error of who asks, and stops no thread."""
+    """Future of a call on a Ray cluster, which unpickles the value only when asked for the result."""
 
     def result(self, timeout: float | None = None) -> Any:
-        """Return the value; see `Future.result`."""
+        """Wait for the call's pickled value, and return it unpickled."""
         return pickle.loads(super().result(timeout))  # noqa: S301 - the user's cluster
 
 
 @dataclass
 class _Shard:
-    """A call, pickled, and how often it was lost."""
+    """Record of one call submitted to a Ray cluster: the pickled call, its future, and its losses."""
 
     call: bytes
     future: _Value = field(default_factory=_Value)
@@ -51,7 +51,7 @@ class _Shard:
 
 
 class RayExecutor(Executor):
-    """Runs shards on a cluster of Ray, after all its nodes have shown that they have this build.
+    """Executor that runs calls on a Ray cluster, whose nodes must all have this build of the package.
 
     Args:
         address: of a cluster, as `ray.init` takes it: "HOST:PORT", "ray://HOST:PORT", or "auto" for the one
@@ -87,7 +87,7 @@ class RayExecutor(Executor):
         self._collector.start()
 
     def submit(self, function: Callable[..., T], /, *call: Any, **named: Any) -> Future[T]:
-        """Submit a call; see `Executor.submit`."""
+        """Submit a function call to the Ray cluster; return a future of its value."""
         shard = _Shard(pickle.dumps((function, call, named)))
         with self._changed:
             if self._closed:
@@ -97,7 +97,7 @@ class RayExecutor(Executor):
         return shard.future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the executor; if it waits also the connection to the cluster that was made here."""
+        """Stop taking calls; wait for calls under way, or cancel them, and leave the cluster."""
         with self._changed:
             self._closed = True
             if cancel_futures:
@@ -116,7 +116,7 @@ class RayExecutor(Executor):
         self.shutdown(cancel_futures=ended[0] is not None)
 
     def _connect(self, address: str | None) -> None:
-        """Connect to a running cluster."""
+        """Connect to a running Ray cluster at this address."""
         try:
             _reach(address or "auto")
             self._ray.init(
@@ -130,11 +130,12 @@ class RayExecutor(Executor):
             raise LocalError(f"no cluster of Ray can be reached at {address or 'auto'}: {reason}") from None
 
     def _disconnect(self) -> None:
+        """Leave the Ray cluster, if this executor has connected to it."""
         if self._connected_here:
             self._ray.shutdown()
 
     def _nodes(self) -> dict[str, float]:
-        """Return the processors of each node that is there and has some, by its id."""
+        """Return the number of processors of each live cluster node that has any, by node id."""
         return {
             node["NodeID"]: node["Resources"]["CPU"]
             for node in self._ray.nodes()
@@ -142,7 +143,7 @@ class RayExecutor(Executor):
         }
 
     def _check_nodes(self) -> list[float]:
-        """Return the processors of each node; raise LocalError unless there are some, all of this build."""
+        """Return each node's number of processors; raise LocalError if none, or of another build."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         nodes = self._nodes()
@@ -167,7 +168,7 @@ class RayExecutor(Executor):
         return list(nodes.values())
 
     def _start(self, shard: _Shard) -> None:
-        """Submit a shard to Ray, unless what is left is cancelled; called with the lock."""
+        """Submit a call to Ray, or cancel its future if the executor is cancelled; needs the lock."""
         if self._cancelled:
             shard.future.cancel()
             return
@@ -179,7 +180,7 @@ class RayExecutor(Executor):
             _fail(shard, LostShard(NO_ANSWER))
 
     def _collect(self) -> None:
-        """Take the values of shards as they end, until the executor is shut down and none is left."""
+        """Take the values of calls as they end; the loop of a thread, until shutdown."""
         while True:
             with self._changed:
                 while not self._shards and not self._closed:
@@ -201,7 +202,7 @@ class RayExecutor(Executor):
                 self._take(reference)
 
     def _take(self, reference: Any) -> None:
-        """Take the value of a shard that has ended, or submit it again if it was lost."""
+        """Store the value or error of an ended call in its future; submit a lost call again."""
         errors = self._ray.exceptions
         with self._changed:
             shard = self._shards.pop(reference, None)
@@ -225,7 +226,7 @@ class RayExecutor(Executor):
             _end(shard, value)
 
     def _reason(self, error: Exception) -> str:
-        """Return what was lost, in words."""
+        """Return words that say why Ray could not finish a call."""
         errors = self._ray.exceptions
         for kinds, reason in (
             ((errors.OutOfMemoryError,), "a node of the cluster of Ray has run out of memory"),
@@ -242,25 +243,25 @@ class RayExecutor(Executor):
 
 
 def _end(shard: _Shard, value: bytes) -> None:
-    """Set the value of a shard, which is pickled, unless the one who asked has cancelled it."""
+    """Set the future of a call to its pickled value, unless the future was cancelled."""
     if shard.future.set_running_or_notify_cancel():
         shard.future.set_result(value)
 
 
 def _fail(shard: _Shard, error: Exception) -> None:
-    """Set the error of a shard, unless the one who asked has cancelled it."""
+    """Set the future of a call to an error, unless the future was cancelled."""
     if shard.future.set_running_or_notify_cancel():
         shard.future.set_exception(error)
 
 
 def _unknown(error: Exception) -> LocalError:
-    """Return the error of a worker that raised what cannot be sent."""
+    """Return the LocalError for a worker's exception that cannot be pickled."""
     last = str(error).strip().rpartition("\n")[2] or type(error).__name__
     return LostShard(f"a worker of the cluster of Ray failed: {printable(last)}")
 
 
 def _reach(address: str) -> None:
-    """Raise OSError or ValueError unless something answers at an address with a port."""
+    """Try to connect to HOST:PORT; raise OSError or ValueError if that fails."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
@@ -269,12 +270,12 @@ def _reach(address: str) -> None:
 
 
 def _own_build() -> dict[str, str]:
-    """Return the build of a node."""
+    """Return this cluster node's package versions and code hash, which must equal the caller's."""
     return build()
 
 
 def _run(expected: dict[str, str], call: bytes) -> bytes:
-    """Run a pickled call in a worker of this build, also of a node that has come later; return its value."""
+    """Check this worker's build, run a pickled call, and return the pickled value."""
     if differs := difference(expected, build()):
         raise LocalError(f"a worker of the cluster of Ray has another version: {differs}")
     function, arguments, named = pickle.loads(call)  # noqa: S301 - of the one who started the work

@@ -26,7 +26,7 @@ def run_shards(
     name: str,
     ahead: int = AHEAD,
 ) -> Iterator[T]:
-    """Yield the value of `function(*call)` of each call, in the order of the calls.
+    """Yield the values of `function(*call)` in the order of the calls, computed by the executor.
 
     Args:
         executor: runs the calls; None runs each in this process, when its value is asked for.
@@ -58,7 +58,7 @@ def run_shards(
 
 
 def submit(executor: Executor, function: Callable[..., T], *call: Any) -> Future[T]:
-    """Submit a call; a pool whose process has ended gives a future with that error."""
+    """Submit a call to an executor; return a future, also if the executor's processes have ended."""
     try:
         return executor.submit(function, *call)
     except BrokenExecutor as error:
@@ -68,7 +68,7 @@ def submit(executor: Executor, function: Callable[..., T], *call: Any) -> Future
 
 
 def value_of(future: Future[T], name: str) -> T:
-    """Return the value of a shard; errors as of `run_shards`."""
+    """Wait for a call's future and return its value; raise LocalError if the executor lost the call."""
     try:
         return future.result()
     except LostShard as error:
@@ -81,4 +81,4 @@ def value_of(future: Future[T], name: str) -> T:
 
 
 class LostShard(LocalError):
-    """An executor cannot bring a shard to its end; the text says why."""
+    """Error: an executor could not finish a part of a computation, for the reason in the text."""

@@ -17,7 +17,7 @@ _SEGMENT = re.compile(r"[A-Za-z0-9_~-]{1,64}")
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port (1 to 65535) of `host:port` or `[ipv6]:port`; raise ValueError for other text."""
+    """Return host and port of `host:port` or `[ipv6]:port`; raise ValueError for other text."""
     host, colon, port = address.rpartition(":")
     if not colon or not (_HOST.fullmatch(host) or _IPV6.fullmatch(host)):
         raise ValueError(f"'{address}' is not of the form host:port")
@@ -27,12 +27,12 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def is_web_address(address: str) -> bool:
-    """Tell whether an address is one of this kind; all others are `host:port`."""
+    """Tell whether a member's address is a WebSocket URL (wss://), not `host:port`."""
     return address.startswith(SCHEME)
 
 
 class WebAddress(NamedTuple):
-    """Address over HTTPS. `path` begins with a slash."""
+    """Address of an aggregator as a WebSocket URL (wss://): host, port and path."""
 
     host: str
     port: int
@@ -43,18 +43,18 @@ class WebAddress(NamedTuple):
 
     @property
     def server(self) -> str:
-        """Host, and the port where it is not that of HTTPS."""
+        """Host of the URL, with the port unless it is the default of HTTPS."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == HTTPS_PORT else f"{host}:{self.port}"
 
     @property
     def segments(self) -> tuple[str, ...]:
-        """Segments of the path."""
+        """Parts of the URL's path between slashes."""
         return tuple(self.path[1:].split("/"))
 
     @classmethod
     def parse(cls, address: str) -> Self:
-        """Return the address that a text writes in its one form; raise ValueError for other text."""
+        """Parse a wss:// URL; raise ValueError for text that is not in its one canonical form."""
         server, slash, rest = address.removeprefix(SCHEME).partition("/")
         segments = rest.split("/")
         fits = slash and len(segments) <= MOST_SEGMENTS and all(map(_SEGMENT.fullmatch, segments))
@@ -74,7 +74,7 @@ class WebAddress(NamedTuple):
 
 
 def check_address(address: str, role: str) -> None:
-    """Raise ValueError unless a member of a role may have this address."""
+    """Raise ValueError unless the address is well-formed and, if a URL, its member an aggregator."""
     if not is_web_address(address):
         split_address(address)
         return

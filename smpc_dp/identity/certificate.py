@@ -23,13 +23,13 @@ FIRST_YEAR, LAST_YEAR = 2020, 2120
 
 
 def issue(name: str, key: SigningKey) -> bytes:
-    """Return the DER certificate of `name` and `key`; the bytes are the same every time."""
+    """Return the self-signed TLS certificate (DER) of a member's name and key, always the same bytes."""
     signed, before_signature = _parts(name, bytes(key.verify_key))
     return before_signature + key.sign(signed).signature
 
 
 def check(certificate: bytes, name: str, public_key: bytes) -> None:
-    """Raise VerificationError unless `certificate` is that of `name` and the 32-byte `public_key`."""
+    """Raise VerificationError unless a certificate is the one for this member's name and public key."""
     try:
         signed, before_signature = _parts(name, public_key)
     except ValueError as error:
@@ -47,7 +47,7 @@ def check(certificate: bytes, name: str, public_key: bytes) -> None:
 
 
 def _parts(name: str, public_key: bytes) -> tuple[bytes, bytes]:
-    """Return the part of a certificate that is signed, and all that is before the signature."""
+    """Return a certificate's part that is signed, and all its bytes before the signature."""
     serial = digest(Label.CERTIFICATE_SERIAL, name.encode(), public_key)
     # RFC 5280 4.1.2.2: a serial is positive and at most 20 octets; 15 are far from both limits.
     return certificate_parts(name, b"\x01" + serial[:15], public_key, FIRST_YEAR, LAST_YEAR)

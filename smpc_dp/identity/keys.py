@@ -42,7 +42,7 @@ _LOG = logging.getLogger("smpc_dp.identity")
 
 
 class Identity:
-    """A name with its Ed25519 key pair and certificate. Immutable; `repr` shows name and public key only."""
+    """Name of a member with its Ed25519 key pair and TLS certificate; `repr` hides the private key."""
 
     __slots__ = ("_secret", "_signing_key", "certificate", "name", "public_key")
 
@@ -68,12 +68,12 @@ class Identity:
 
     @classmethod
     def generate(cls, name: str) -> Self:
-        """Return a new identity, from the operating system's randomness."""
+        """Return a new identity with a random key pair, from the operating system's randomness."""
         return cls(name, SigningKey.generate())
 
     @classmethod
     def from_seed(cls, name: str, seed: bytes) -> Self:
-        """Return the identity of a 32-byte secret seed; raise ConfigError for another length."""
+        """Return the identity with the key derived from 32 secret bytes; ConfigError for other lengths."""
         if len(seed) != SEED_BYTES:
             raise ConfigError(
                 f"the seed of an identity has {SEED_BYTES} bytes, not {len(seed)}", ConfigCheck.SHAPE
@@ -82,7 +82,7 @@ class Identity:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], expected_name: str | None = None) -> Self:
-        """Return the identity in the file `path`.
+        """Return the identity in a private key file.
 
         Raises LocalError when the file is missing, when others than its owner can read or write it, and when
         it is no identity file, of an unknown version, or not that of `expected_name`.
@@ -114,7 +114,7 @@ class Identity:
         return cls.from_seed(name, bytes.fromhex(seed))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the identity to a new file of mode 0600; raise LocalError if it exists or cannot be made."""
+        """Write the private key to a new file of mode 0600; raise LocalError if it exists or on failure."""
         text = (
             f"# smpc-dp identity: SECRET. Whoever has this file can act as '{self.name}'.\n"
             f'version = {VERSION}\nname = "{self.name}"\nseed = "{bytes(self._signing_key).hex()}"\n'
@@ -139,11 +139,11 @@ class Identity:
     def entry(
         self, role: Role = "party", address: str | None = None, checkpoint_key: bytes | None = None
     ) -> Member:
-        """Return the roster entry of this identity."""
+        """Return this identity's public entry for a session's roster: name, role, address and keys."""
         return Member(self.name, role, address, self.public_key, self.certificate, checkpoint_key)
 
     def private_key_pem(self) -> bytes:
-        """Return the private key as unencrypted PKCS 8 PEM, the only form that `ssl` reads. SECRET."""
+        """Return the private key as unencrypted PKCS 8 PEM, to be given to `ssl`. SECRET."""
         return private_key_pem(bytes(self._signing_key))
 
     def __repr__(self) -> str:
@@ -160,7 +160,7 @@ class Identity:
 
 
 def checkpoint_key_file(key_file: Path) -> Path:
-    """Return the path of the key of checkpoints: beside an aggregator's own, `NAME.checkpoints`."""
+    """Return the path of an aggregator's key for log checkpoints: its key file's, with another suffix."""
     return key_file.with_suffix(f".{CHECKPOINTS}")
 
 

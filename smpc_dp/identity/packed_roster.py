@@ -21,7 +21,7 @@ _HASH_BYTES = 32
 
 
 class Names(Sequence[str]):
-    """Sequence of distinct ASCII names in one array.
+    """Sequence of distinct ASCII names packed in one NumPy array of bytes, for rosters with many parties.
 
     Each name takes the bytes of the longest one, and 8 for the search by name.
     """
@@ -32,7 +32,7 @@ class Names(Sequence[str]):
 
     @classmethod
     def of(cls, names: Iterable[str]) -> Names:
-        """Pack names."""
+        """Return these names as a packed sequence."""
         return cls(np.array([name.encode() for name in names], dtype=np.bytes_))
 
     def __len__(self) -> int:
@@ -51,14 +51,14 @@ class Names(Sequence[str]):
         return self._find(name) is not None
 
     def index(self, name: object, start: int = 0, stop: int | None = None) -> int:
-        """Return the index of a name, from 0; raise ValueError for an unknown one."""
+        """Return the index of a name, from 0; raise ValueError for an unknown name."""
         index = self._find(name)
         if index is None or not start <= index < (len(self) if stop is None else stop):
             raise ValueError(f"{name} is not among them")
         return index
 
     def _find(self, name: object) -> int | None:
-        """Return the index of a name, None if it is unknown."""
+        """Return the index of a name by binary search, or None if the sequence lacks it."""
         if not isinstance(name, str):
             return None
         wanted = name.encode()
@@ -69,7 +69,7 @@ class Names(Sequence[str]):
 
 
 class Keys(Mapping[str, bytes]):
-    """Public keys of the parties, 32 bytes each, and of one other member."""
+    """Mapping of member names to public keys: the parties' packed in bytes, and one other member's."""
 
     def __init__(self, names: Names, packed: bytes, other: str, others: bytes) -> None:
         self._names, self._packed, self._other, self._others = names, packed, other, others
@@ -92,7 +92,7 @@ class Keys(Mapping[str, bytes]):
 
 
 class RosterPacker:
-    """Builds a compact roster of parties and one aggregator, given in the roster's order.
+    """Builder of a compact roster: takes members one at a time, then checks the roster as a whole.
 
     `check` finishes it and raises VerificationError unless `Roster` accepts the same members; then `names`
     are the parties', `keys` those of all members, `digest` the roster's.
@@ -104,7 +104,7 @@ class RosterPacker:
         self._aggregator: Member | None = None
 
     def add(self, member: Member) -> None:
-        """Add the next member; raise VerificationError for one that `Roster` refuses, and for a server."""
+        """Append a member to the roster; raise VerificationError for an invalid member, or a server."""
         faults = check_member("", member)
         aggregator = member.role == "aggregator"
         if faults or not (member.role == "party" or (aggregator and self._aggregator is None)):
@@ -119,7 +119,7 @@ class RosterPacker:
             self._keys += member.public_key
 
     def check(self) -> None:
-        """Finish the roster: check it and set `names`, `keys` and `digest`."""
+        """Finish and check the roster, and set `names`, `keys` and `digest`; raise VerificationError."""
         aggregator = self._aggregator
         if aggregator is None or not self._keys:
             raise VerificationError("no aggregator, or no parties", Check.BAD_SESSION)
@@ -139,6 +139,6 @@ class RosterPacker:
 
 
 def _repeats(entries: NDArray[np.bytes_]) -> bool:
-    """Tell whether two entries are equal."""
+    """Tell whether two entries of an array of byte strings are equal."""
     entries = np.sort(entries)
     return bool((entries[1:] == entries[:-1]).any())

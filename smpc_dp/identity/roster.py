@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
 
 
 class Member(msgspec.Struct, frozen=True):
-    """Entry of the roster: `public_key` is Ed25519 (32 bytes), `certificate` DER.
+    """Public entry of a roster for one member of a session: name, role, address, public key, certificate.
 
     `address`: `host:port`, or of an aggregator also `wss://host[:port]/path`; None: nobody dials the member.
     `checkpoint_key`: of an aggregator that signs checkpoints of its session logs, Ed25519; else None.
@@ -41,7 +41,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def entry_of(member: Member) -> dict[str, object]:
-    """Return a member's entry in a session as JSON data, the keys in hex, the certificate in base64."""
+    """Return a member's roster entry as JSON data, with keys in hex and the certificate in base64."""
     entry: dict[str, object] = {"name": member.name, "role": member.role}
     if member.address is not None:
         entry["address"] = member.address
@@ -53,12 +53,12 @@ def entry_of(member: Member) -> dict[str, object]:
 
 
 def is_name(name: str) -> bool:
-    """Tell whether `name` has 1 to 63 of a-z, 0-9, '_', '.', '-', the first a letter or digit."""
+    """Tell whether a text is a valid member name: 1 to 63 of a-z, 0-9, '_', '.', '-', first a-z or 0-9."""
     return _NAME.fullmatch(name) is not None
 
 
 class Roster:
-    """Members of a session. Parties are numbered 1 to n in the order in which they are listed.
+    """List of a session's members; its parties are numbered 1 to n in the order listed.
 
     Raises ConfigError with every fault when a member is wrong, two share a name, a key or an address, or the
     number of aggregators is wrong (`requires_aggregator`: exactly one, otherwise at most one).
@@ -106,7 +106,7 @@ class Roster:
     def checked(
         cls, members: Iterable[Member], *, requires_aggregator: bool = True
     ) -> tuple[Self | None, list[ConfigIssue]]:
-        """Return the roster, or None and every fault of its members."""
+        """Return a roster of these members and no issues, or None and all issues of the members."""
         try:
             return cls(members, requires_aggregator=requires_aggregator), []
         except ConfigError as error:
@@ -134,21 +134,21 @@ class Roster:
 
     @property
     def certificates(self) -> tuple[bytes, ...]:
-        """DER certificates of all members."""
+        """TLS certificates of all members, DER-encoded."""
         return tuple(member.certificate for member in self.members)
 
     def member(self, name: str) -> Member:
-        """Return the entry of `name`; raise ConfigError for an unknown name."""
+        """Return the roster's entry of the member `name`; raise ConfigError for an unknown name."""
         if name not in self._by_name:
             raise ConfigError.at("roster", f"nobody is called {name!r}", ConfigCheck.UNKNOWN_NAME)
         return self._by_name[name]
 
     def with_certificate(self, certificate: bytes) -> Member | None:
-        """Return the member that has this certificate, DER; None if no member has it."""
+        """Return the member whose TLS certificate (DER) this is; None if no member has it."""
         return self._by_certificate.get(certificate)
 
     def index(self, name: str) -> int:
-        """Return the number (1 to n) of the party `name`; raise ConfigError if it is no party."""
+        """Return the number (1 to n) of the party `name`; raise ConfigError if no party has this name."""
         if name not in self._index:
             raise ConfigError.at("roster", f"no party is called {name!r}", ConfigCheck.UNKNOWN_NAME)
         return self._index[name]
@@ -165,7 +165,7 @@ class Roster:
 
 
 def check_members(members: Iterable[Member], *, requires_aggregator: bool = True) -> list[ConfigIssue]:
-    """Return every fault of a list of members; `where` counts from 0, as in `roster[2].public_key`."""
+    """Return every fault of a list of members, for errors about a session file; empty if valid."""
     issues = Issues()
     listed = tuple(members)
     names: dict[str, int] = {}
@@ -201,7 +201,7 @@ def check_members(members: Iterable[Member], *, requires_aggregator: bool = True
 
 
 def check_member(where: str, member: Member) -> list[ConfigIssue]:
-    """Return every fault of one member; `where` is its key path."""
+    """Return every fault of one member's entry; `where` is its place in the file, such as `roster[2]`."""
     issues = Issues()
     if not is_name(member.name):
         issues.add_issue(
@@ -236,7 +236,7 @@ def check_member(where: str, member: Member) -> list[ConfigIssue]:
 
 
 def _names_in_path(listed: tuple[Member, ...]) -> Iterator[ConfigIssue]:
-    """Yield a fault for each address over HTTPS whose path names a member: others than members see it."""
+    """Yield a fault for each URL whose path has the name of a member, which outsiders could then see."""
     names = {member.name for member in listed}
     for position, member in enumerate(listed):
         if member.address is None or not is_web_address(member.address):
@@ -248,6 +248,7 @@ def _names_in_path(listed: tuple[Member, ...]) -> Iterator[ConfigIssue]:
 
 
 def _check_checkpoint_key(where: str, member: Member) -> list[ConfigIssue]:
+    """Return the faults of a member's key for signing log checkpoints; empty if valid."""
     key, path = member.checkpoint_key, f"{where}.checkpoint_key"
     if key is None:
         return []
@@ -259,7 +260,7 @@ def _check_checkpoint_key(where: str, member: Member) -> list[ConfigIssue]:
 
 
 def _repeated(where: str, seen: dict[T, int], value: T, position: int) -> list[ConfigIssue]:
-    """Return the fault of a value that an earlier member has; else record it in `seen`."""
+    """Return a fault if an earlier member has this value; else record it in `seen` and return none."""
     first = seen.setdefault(value, position)
     return (
         []
@@ -269,12 +270,12 @@ def _repeated(where: str, seen: dict[T, int], value: T, position: int) -> list[C
 
 
 def digest_parts(member: Member) -> tuple[bytes, ...]:
-    """Return the parts of a member that the roster's digest covers."""
+    """Return the fields of a member, as bytes, that the digest of the roster covers."""
     address = b"" if member.address is None else member.address.encode()
     parts = (member.name.encode(), member.role.encode(), address, member.public_key, member.certificate)
     return parts if member.checkpoint_key is None else (*parts, member.checkpoint_key)
 
 
 def _digest(members: tuple[Member, ...]) -> bytes:
-    """Return the digest of a roster."""
+    """Return the digest of a roster, over all its entries in order."""
     return digest(Label.ROSTER, *(part for member in members for part in digest_parts(member)))

@@ -18,7 +18,7 @@ RUN_BYTES = 16
 
 
 class DeclaredPrivacy:
-    """(epsilon, delta) of all that a party trains and gives to exact sums, as the caller declares it.
+    """Privacy budget that a caller declares for models it trains privately, charged to a ledger once.
 
     For models that are private before they leave, such as those of DP-SGD (Opacus): every average is a
     function of private steps, so that one charge for all planned steps pays for any number of averages,
@@ -71,7 +71,7 @@ class DeclaredPrivacy:
         self._run = secrets.token_bytes(RUN_BYTES)
 
     def permit(self) -> Receipt:
-        """Charge the ledger, once, and check the caller's accountant; call it before each exact average.
+        """Check the training's accountant, and charge the ledger if not done before; for each exact average.
 
         Raises PrivacyError if the accountant has counted more than `epsilon`, or the ledger refuses.
         """

@@ -23,7 +23,7 @@ _LABEL = "step "
 
 
 class Averaging:
-    """Average a model's floating-point state over all parties every `every` steps; a context manager.
+    """Context manager that averages a PyTorch model over all parties after every `every` training steps.
 
     All parties take the same number of steps. Steps that are left over when the block ends are followed by an
     average too, unless it ends by an error. Integers of the state, such as counters of batches, and the
@@ -76,7 +76,7 @@ class Averaging:
             raise ConfigError.at("model", reason, ConfigCheck.SHAPE)
 
     def step(self) -> None:
-        """Count a step; average after every `every` of them. Raises as `Session.average`."""
+        """Count a training step; after every `every` of them, average the model over the parties."""
         self._steps += 1
         if self._steps % self._every == 0:
             self._average()
@@ -89,12 +89,12 @@ class Averaging:
             self._average()
 
     def _state(self) -> dict[str, Any]:
-        """Return the tensors to average; they share memory with the model."""
+        """Return the model's floating-point tensors to be averaged, not copied."""
         state = self._model.state_dict().items()
         return {name: tensor for name, tensor in state if tensor.is_floating_point() and self._choose(name)}
 
     def _check_private(self) -> None:
-        """Raise ConfigError if an average would have more in it than parameters, which are private."""
+        """Raise ConfigError if the average would include values that are not private parameters."""
         party = self._session.party
         parameters = {name for name, _ in self._model.named_parameters()}
         issues = [
@@ -111,6 +111,7 @@ class Averaging:
             raise ConfigError(issues)
 
     def _average(self) -> None:
+        """Average the model's state over all parties, and load the result into the model."""
         options = self._options
         if self._number is not None:
             if not self._session.max_weight:
@@ -135,7 +136,7 @@ class Averaging:
         self.results.append(result)
 
     def _follow(self, error: OtherRequestError) -> None:
-        """Go on with the steps to the average that can be joined next."""
+        """Set the counter of steps to the average before the next one that this party can join."""
         asked = (error.asked_label or "").removeprefix(_LABEL)
         steps = int(asked) if asked.isdecimal() else error.asked * self._every
         self._steps = max(0, steps + (error.next - error.asked - 1) * self._every)

@@ -19,7 +19,7 @@ CHANGED = "the log is not the one that was read before: it changed meanwhile"
 
 
 class Excluded(msgspec.Struct, frozen=True):
-    """Party that signed a false statement: the entry that shows it, the false part, and the check."""
+    """Party excluded by an audit for a false signed statement: the log entry, what is false, the check."""
 
     party: str
     sequence: int
@@ -28,39 +28,39 @@ class Excluded(msgspec.Struct, frozen=True):
 
 
 class Verdict(Protocol):
-    """What the verdicts on all logs have; each is a struct of its own, as the report prints it."""
+    """Interface of an audit's verdict on a log: who counted, who was excluded, and what is wrong."""
 
     @property
     def counted(self) -> tuple[str, ...]:
-        """The parties of whose entries there are receipts, and whose values are in the result."""
+        """Parties whose values are in the result, so that a receipt of their entries is honoured."""
         ...
 
     @property
     def excluded(self) -> tuple[Excluded, ...]:
-        """Parties that signed a false statement."""
+        """Parties that the audit excludes since they signed a false statement."""
         ...
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Events of no honest run; each names the members at fault."""
+        """Descriptions of events that no honest run has; each names the members at fault."""
         ...
 
     @property
     def attested(self) -> str:
-        """The digest that a quorum signed in the end, in hex; "" where none did."""
+        """Digest in hex that a quorum of parties signed at the end; "" if none did."""
         ...
 
     @property
     def summary(self) -> str:
-        """What was found, as a part of a sentence."""
+        """Part of a sentence, for a person, that says what the audit has found."""
         ...
 
     def limits(self, corrupt: int, /) -> str:
-        """Return the sentences about what the verdict does not show, where so many parties may be corrupt."""
+        """Return sentences on what the verdict cannot show if `corrupt` parties are corrupt."""
         ...
 
     def compared(self, opinion: Opinion, /) -> Findings:
-        """Return what both auditors found in the run; figures of each only where they are not near.
+        """Return findings of both auditors on the run, to compare; figures only where they are not near.
 
         Raises msgspec.ValidationError for an opinion of another form.
         """
@@ -68,7 +68,7 @@ class Verdict(Protocol):
 
 
 class LogAuditor(Protocol):
-    """Auditor of one log: takes its entries in order, and then gives its verdict.
+    """Interface of an auditor of one protocol's log: takes entries in order, then gives a verdict.
 
     All raise VerificationError or PeerFault for a log that is wrong. A position is an entry's line and first
     byte in the file.
@@ -76,84 +76,84 @@ class LogAuditor(Protocol):
 
     @property
     def context(self) -> Context:
-        """Context of the run; its `names`, `aggregator` and `keys` are the roster's."""
+        """Session, request and members of the audited run."""
         ...
 
     @property
     def quorum(self) -> int:
-        """How many parties certify."""
+        """Number of parties whose signatures suffice to certify a statement."""
         ...
 
     @property
     def corrupt(self) -> int:
-        """The assumed greatest number of corrupt parties."""
+        """Greatest number of corrupt parties that the session assumes."""
         ...
 
     @property
     def part(self) -> str:
-        """Name of its verdict in a report."""
+        """Name of the report's section that holds this auditor's verdict."""
         ...
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """Kinds of a party's entries, in order."""
+        """Kinds of entries that each party writes to the log, in order."""
         ...
 
     @property
     def proven_by(self) -> Mapping[str, str]:
-        """By kind of an entry that is taken when the proofs before it are verified, the kind of these."""
+        """Mapping from a kind of entry to the kind of earlier entries whose proofs are then verified."""
         ...
 
     @property
     def expected(self) -> str:
-        """Kinds of entries of which one is next; "" after the last one."""
+        """Kinds of log entries that may come next; "" after the last entry."""
         ...
 
     @property
     def present(self) -> PartySet:
-        """The parties that are present, in the current draw."""
+        """Parties that take part in the current draw of the audited run."""
         ...
 
     @property
     def excluded(self) -> tuple[Excluded, ...]:
-        """Parties that signed a false statement."""
+        """Parties excluded so far since they signed a false statement."""
         ...
 
     @property
     def noted(self) -> tuple[str, ...]:
-        """False statements so far, with their authors."""
+        """Descriptions of the false statements found so far, with their authors."""
         ...
 
     @property
     def attempt(self) -> int:
-        """Number of the current draw, from 1; 0 where nothing is drawn again."""
+        """Number of the current random draw, from 1; 0 in protocols that never draw again."""
         ...
 
     @property
     def doubt(self) -> str:
-        """Reason why another log of this run may exist; "" without one."""
+        """Reason why a second, different log of this run may exist; "" if none can."""
         ...
 
     def longest(self, kind: str, /) -> int:
-        """Return the greatest length in bytes of an entry's payload."""
+        """Return the greatest permitted length in bytes of the payload of a log entry of this kind."""
         ...
 
     def check_signature(self, entry: Entry, position: tuple[int, int], /) -> None:
-        """Check, possibly later, that an entry is signed for this run by the member that it names."""
+        """Check, now or later, that an entry is signed for this run by its author; raise if not."""
         ...
 
     def take(self, entry: Entry, head: bytes, position: tuple[int, int], /) -> None:
-        """Take the next entry; `head`: of the log before it."""
+        """Check the next entry of the log and update the state; `head` is the hash of the log before."""
         ...
 
     def settle(self) -> None:
-        """Wait for the checks of single entries; raise the first fault."""
+        """Wait until the checks of all entries taken are done; raise the first fault that they found."""
         ...
 
     def last_run_id(self) -> str:
-        """Return the run id of the last draw."""
+        """Return the id of the run, as of the last time that the log drew noise or matchings."""
         ...
 
     def verdict(self, tries: int | None, /) -> Verdict:
-        """Return the verdict; `tries`: number of runs that the session log lists, None without one."""
+        """Return the verdict on the whole log; `tries` is how many runs the session log lists, if known."""
         ...

@@ -15,7 +15,7 @@ from smpc_dp.files import lock_folder, read_bounded, replace_file
 from smpc_dp.identity.keys import Identity
 from smpc_dp.logs.checkpoint import sign_checkpoint
 from smpc_dp.logs.log import Chain, Entry, Header, encode_line, first_head, next_head, not_next
-from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, RunLine, SessionLog, checked_first, read_line
+from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, RunLine, SessionLog, checked_first, decode_later_line
 from smpc_dp.logs.signed_note import MAX_BYTES
 from smpc_dp.logs.store import Store, is_begun
 
@@ -23,7 +23,7 @@ _LOG = logging.getLogger("smpc_dp.logs")
 
 
 class FileSessionLog(SessionLog):
-    """A session log in a file of JSON lines, mode 0600; a line is on disk when `keep` returns.
+    """List of a session's runs in a file of JSON lines, mode 0600, durable at each new line.
 
     Lines that other processes have added are read before one is written; two processes do not write at once.
     A line that a crash cut is removed: nobody was shown it. Raises LocalError for what the file system
@@ -45,7 +45,7 @@ class FileSessionLog(SessionLog):
             self._read()
 
     def keep(self, line: RunLine | CertifiedLine) -> None:
-        """See `SessionLog.keep`."""
+        """Append a line to the file durably, unless it is there, and renew the log's checkpoint."""
         with self._alone():
             self._read()
             if not self._has(line):
@@ -54,7 +54,7 @@ class FileSessionLog(SessionLog):
             self._publish()
 
     def _publish(self) -> None:
-        """Write the checkpoint, unless that of these lines is there, which may have cosignatures."""
+        """Write a signed checkpoint of the log beside it, unless one of these lines is there."""
         if self._checkpoint_identity is None:
             return
         path, note = self._path.with_suffix(".checkpoint"), sign_checkpoint(self, self._checkpoint_identity)
@@ -62,13 +62,13 @@ class FileSessionLog(SessionLog):
             replace_file(path, lambda out: out.write(note))
 
     def refresh(self) -> None:
-        """See `SessionLog.refresh`."""
+        """Read lines that other processes have appended to the session log's file."""
         with self._alone():
             self._read()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep other processes from the session logs of the folder; raise LocalError for an OSError."""
+        """Lock the folder against other processes in the block; raise LocalError for an OSError."""
         try:
             with lock_folder(self._path.parent):
                 yield
@@ -76,7 +76,7 @@ class FileSessionLog(SessionLog):
             raise LocalError(f"{self._path}: cannot use the session log ({error.strerror})") from None
 
     def _read(self) -> None:
-        """Take the lines that follow those that were read, and remove one that is cut."""
+        """Read lines of the file added since the last time, and cut off an incomplete last line."""
         with self._path.open("rb") as file:
             file.seek(self._end)
             for line in file:
@@ -86,7 +86,7 @@ class FileSessionLog(SessionLog):
                     if not self._end and checked_first(line[:-1]) != self.first:
                         raise VerificationError("it is of another session or group", Check.OTHER_SESSION)
                     if self._end:
-                        self.take(read_line(line[:-1]))
+                        self.take(decode_later_line(line[:-1]))
                 except VerificationError as error:
                     raise LocalError(f"{self._path}: not the session log that is due ({error})") from None
                 self._end += len(line)
@@ -95,6 +95,7 @@ class FileSessionLog(SessionLog):
         os.truncate(self._path, self._end)
 
     def _write(self, line: bytes) -> None:
+        """Append a line to the file durably; on failure raise LocalError and undo a partial write."""
         try:
             # Without a buffer: a line left in it would be written again when the file is closed.
             with self._path.open("ab", buffering=0) as file:
@@ -112,7 +113,7 @@ class FileSessionLog(SessionLog):
 
 
 class BoardFolder:
-    """Folder of an aggregator's logs: `request-N-RUN.board`, RUN the first 16 digits of the run id.
+    """Folder in which an aggregator stores the log of each run, and the list of runs.
 
     Beside them are the session logs, `session-SCOPE.jsonl` and of groups `group-SCOPE.jsonl`. `session` is
     the canonical JSON of the session, `checkpoint_identity` signs the checkpoints of the session logs. The
@@ -135,7 +136,7 @@ class BoardFolder:
         self._heads: dict[str, bytes] = {}
 
     def runs(self, session: bytes, scope: bytes) -> FileSessionLog:
-        """Return the session log of a scope, from its file; raise LocalError if it is damaged."""
+        """Return the list of runs of a session or group, from its file; LocalError if that is damaged."""
         if scope not in self._session_logs:
             self.make()
             name = f"{'session' if scope == session else 'group'}-{scope.hex()[:16]}.jsonl"
@@ -145,7 +146,7 @@ class BoardFolder:
         return self._session_logs[scope]
 
     def head_of(self, run: RunLine) -> bytes:
-        """Return the last head of the log of an earlier run, `NO_HEAD` if there is none."""
+        """Return the last hash of an earlier run's log; `NO_HEAD` (zeros) if that has no log."""
         if run.run_id in self._heads:
             return self._heads[run.run_id]
         path = self._path(run.request, run.run_id)
@@ -154,6 +155,7 @@ class BoardFolder:
         return self._resumed(path).head
 
     def _resumed(self, path: Path) -> Chain:
+        """Read an earlier run's log and return its length and hash; LocalError if it is damaged."""
         with Store.open(path) as store:
             try:
                 return store.resume()
@@ -161,7 +163,7 @@ class BoardFolder:
                 raise LocalError(f"{path}: the log of an earlier run is damaged ({error})") from None
 
     def _path(self, request: int, run_id: str) -> Path:
-        """Return the path of a run's log."""
+        """Return the path of a run's log file in this folder."""
         return self.folder / f"request-{request}-{run_id[:16]}.board"
 
     def make(self) -> None:
@@ -172,12 +174,12 @@ class BoardFolder:
             raise LocalError(f"{self.folder}: cannot make the board's folder ({error.strerror})") from None
 
     def begin(self, header: Header) -> None:
-        """Begin the log of a run, or go on with it."""
+        """Create the log file of a new run, or reopen it if an earlier process created it."""
         path, head = self._path(header.request, header.run_id), first_head(encode_line(header))
         self._go_on(header.request, header.run_id, lambda: Store.begin(path, header), (0, head))
 
     def resume(self, run: RunLine) -> tuple[int, bytes]:
-        """Go on with the log of a run; return how many entries it has, and its head."""
+        """Reopen the log of an interrupted run; return its number of entries and its last hash."""
         path = self._path(run.request, run.run_id)
         if not path.is_file() or not is_begun(path):
             raise LocalError(
@@ -191,6 +193,7 @@ class BoardFolder:
     def _go_on(
         self, request: int, run_id: str, open_store: Callable[[], Store], ends: tuple[int, bytes]
     ) -> None:
+        """Close the log that is open, and make another one, of this request and run, current."""
         with self._lock:
             self.close()
             self.make()
@@ -201,7 +204,7 @@ class BoardFolder:
             self._heads, self._paths[request] = {run_id: head}, self.current
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Keep the next entries, those that are there once; on disk when this returns."""
+        """Append entries to the current log durably; skip those that the log already has."""
         with self._lock:
             if self._store is None:
                 raise LocalError(f"{self.folder}: no log was begun")
@@ -217,7 +220,7 @@ class BoardFolder:
             self._length, self._heads[self._run_id] = length, head
 
     def lines(self, request: int, first: int, size: int) -> list[bytes]:
-        """Return lines of a request's log from `first` on, up to `size` bytes but at least one.
+        """Return lines of a request's log from number `first` on, `size` bytes at most but at least one.
 
         Line 0 is the header.
         """
@@ -234,7 +237,7 @@ class BoardFolder:
         return result
 
     def close(self) -> None:
-        """Close the current log, and write it as JSON lines beside it."""
+        """Close the current log, and export it as a file of JSON lines beside it."""
         with self._lock:
             if self._store is None or self.current is None:
                 return

@@ -32,7 +32,7 @@ MAX_REQUEST = MAX_BYTES + (MOST_HASHES + 2) * 64
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Text of a checkpoint: origin in hex, number of lines, root over them, head after them."""
+    """Statement on the state of a session log: origin, number of lines, tree root and hash chain's head."""
 
     origin: str
     size: int
@@ -41,7 +41,7 @@ class Checkpoint:
 
     @classmethod
     def parse(cls, text: bytes) -> Checkpoint:
-        """Read the text of a note; raise VerificationError if it is no checkpoint of a session log."""
+        """Parse a checkpoint's text; raise VerificationError if it is not of a session log."""
         match = _TEXT.fullmatch(text)
         root = None if match is None else from_base64(match[3].decode("ascii"))
         if match is None or root is None or len(root) != HASH_BYTES:
@@ -50,17 +50,17 @@ class Checkpoint:
 
     @classmethod
     def of(cls, log: SessionLog, size: int | None = None) -> Checkpoint:
-        """Return the checkpoint of the first `size` lines of a log, by default of all."""
+        """Return the checkpoint of a log's first `size` lines; of all lines by default."""
         size = len(log.tree) if size is None else size
         return cls(log.first.scope, size, log.tree.root(size), log.head_at(size))
 
     def text(self) -> bytes:
-        """Return the text that is signed."""
+        """Return the checkpoint as the text that is signed."""
         root = b64encode(self.root).decode("ascii")
         return f"{self.origin}\n{self.size}\n{root}\nhead {self.head.hex()}\n".encode()
 
     def check(self, log: SessionLog) -> None:
-        """Raise VerificationError unless it is of the beginning of a log, with the same root and head."""
+        """Raise VerificationError unless the log begins with the lines that this checkpoint states."""
         if self.origin != log.first.scope:
             raise VerificationError(
                 f"the checkpoint is of {self.origin}, the session log of {log.first.scope}",
@@ -83,18 +83,18 @@ class Checkpoint:
 
 
 def log_key(origin: str, public_key: bytes) -> NoteKey:
-    """Return the key of a log's checkpoints; its name is the origin."""
+    """Return the key that verifies a log's checkpoints, named after the log's origin."""
     return NoteKey(origin, NOTE, public_key)
 
 
 def sign_checkpoint(log: SessionLog, identity: Identity) -> bytes:
-    """Return the signed checkpoint of a session log."""
+    """Return a signed note on the present state of a session log (list of runs), by the aggregator."""
     checkpoint = Checkpoint.of(log)
     return sign_note(checkpoint.text(), log_key(checkpoint.origin, identity.public_key), identity)
 
 
 def read_checkpoint(note: bytes, public_key: bytes) -> tuple[Checkpoint, SignedNote]:
-    """Return a checkpoint whose signature by the log is right; raise VerificationError otherwise."""
+    """Parse a signed checkpoint and verify the log's signature; raise VerificationError if false."""
     parsed = SignedNote.parse(note)
     checkpoint = Checkpoint.parse(parsed.text)
     if not parsed.verified([log_key(checkpoint.origin, public_key)]):
@@ -105,7 +105,7 @@ def read_checkpoint(note: bytes, public_key: bytes) -> tuple[Checkpoint, SignedN
 
 
 def check_witnesses(note: SignedNote, witnesses: Sequence[NoteKey], least: int) -> tuple[str, ...]:
-    """Return the names of the witnesses that have cosigned; raise VerificationError if they are too few."""
+    """Return names of the witnesses that cosigned a note; raise VerificationError if below `least`."""
     names = tuple(sorted(key.name for key in note.verified(witnesses)))
     if len(names) < least:
         raise VerificationError(
@@ -116,14 +116,14 @@ def check_witnesses(note: SignedNote, witnesses: Sequence[NoteKey], least: int) 
 
 
 def inclusion_proof(log: SessionLog, index: int, note: bytes) -> bytes:
-    """Return the proof that line `index` is under a checkpoint [c2sp.org/tlog-proof]."""
+    """Return a proof that a line is in the list of runs that a checkpoint states [c2sp.org/tlog-proof]."""
     size = Checkpoint.parse(SignedNote.parse(note).text).size
     hashes = b"".join(b64encode(node) + b"\n" for node in log.tree.prove_inclusion(index, size))
     return _PROOF + b"\nindex %d\n" % index + hashes + b"\n" + note
 
 
 def check_inclusion_proof(proof: bytes, line: bytes, public_key: bytes) -> tuple[int, Checkpoint, SignedNote]:
-    """Return the index of a line, and the checkpoint; raise VerificationError unless the proof shows both."""
+    """Verify that a line is in a signed log; return its index, the checkpoint and the signed note."""
     first, _, rest = proof.partition(b"\n")
     beginning, hashes, note = _parts(rest)
     index = _INDEX.fullmatch(beginning)
@@ -135,14 +135,14 @@ def check_inclusion_proof(proof: bytes, line: bytes, public_key: bytes) -> tuple
 
 
 def witness_request(log: SessionLog, old: int, note: bytes) -> bytes:
-    """Return what a witness is sent that knows the first `old` lines [c2sp.org/tlog-witness]."""
+    """Return the request for a witness, who knows `old` lines, to cosign a note [c2sp.org/tlog-witness]."""
     size = Checkpoint.parse(SignedNote.parse(note).text).size
     hashes = b"".join(b64encode(node) + b"\n" for node in log.tree.prove_consistency(old, size))
     return b"old %d\n" % old + hashes + b"\n" + note
 
 
 def _parts(content: bytes) -> tuple[bytes, list[bytes], bytes]:
-    """Split a first line, lines of hashes, an empty line and a note."""
+    """Split a proof or request into first line, hashes and note; VerificationError for wrong hashes."""
     head, _, note = content.partition(b"\n\n")
     first, *lines = head.split(b"\n")
     hashes = [from_base64(line.decode("latin-1")) for line in lines[: MOST_HASHES + 1]]
@@ -155,7 +155,7 @@ def _parts(content: bytes) -> tuple[bytes, list[bytes], bytes]:
 
 
 class Witness:
-    """A witness of session logs: it cosigns a checkpoint that continues the last one that it cosigned.
+    """Witness of session logs: cosigns a checkpoint if it only appends to the last one that it cosigned.
 
     Its memory is a folder with the last checkpoint of each origin; two processes can share one. A cosignature
     says that the log was only appended to, as far as this witness saw it, and not that a line is right.
@@ -168,7 +168,7 @@ class Witness:
     def cosign(
         self, request: bytes, public_key: bytes, time: int, is_known: Callable[[str], bool] | None = None
     ) -> bytes:
-        """Return the line of a cosignature for a `witness_request`; what it binds is on disk before.
+        """Verify a request for a cosignature, store its checkpoint durably, and return the cosignature.
 
         Args:
             public_key: of the log's checkpoints. time: seconds since the epoch.
@@ -217,6 +217,7 @@ class Witness:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
+        """Lock the witness's folder in the block; raise LocalError if the folder cannot be used."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with lock_folder(self._folder):
@@ -226,7 +227,7 @@ class Witness:
 
 
 def _known(path: Path) -> Checkpoint | None:
-    """Return the checkpoint that was cosigned last; None if there is none."""
+    """Return the checkpoint that this witness cosigned last, from its file; None if there is none."""
     if not path.exists():
         return None
     try:
@@ -236,7 +237,7 @@ def _known(path: Path) -> Checkpoint | None:
 
 
 def add_cosignatures(note: bytes, lines: bytes, witnesses: Sequence[NoteKey]) -> bytes:
-    """Return the checkpoint with the cosignatures among `lines` that are of these witnesses and right."""
+    """Return a checkpoint with those of the given cosignature lines that verify for these witnesses."""
     parsed = SignedNote.parse(note)
     added = SignedNote.parse(parsed.text + b"\n" + lines)
     right = added.verified(witnesses) - parsed.verified(witnesses)

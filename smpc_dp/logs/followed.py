@@ -12,7 +12,7 @@ from smpc_dp.logs.log import HEAD_BYTES, Entry, Header, checked_header, decode_l
 
 
 def heads_after(head: bytes, digests: bytes) -> bytes:
-    """Return the heads after each of the entries with these digests, in order, from `head` on."""
+    """Return the log's hash after each of these entries, chained from the hash `head`."""
     heads = []
     for index in range(0, len(digests), HEAD_BYTES):
         head = next_head(head, [digests[index : index + HEAD_BYTES]])
@@ -21,7 +21,7 @@ def heads_after(head: bytes, digests: bytes) -> bytes:
 
 
 class Part(NamedTuple):
-    """Consecutive entries: the number of the first, their digests and their heads."""
+    """Consecutive entries of a followed log: number of the first, digests, and hashes after each."""
 
     first: int
     digests: bytes
@@ -29,7 +29,7 @@ class Part(NamedTuple):
 
 
 class Followed(msgspec.Struct, frozen=True, eq=False):
-    """Heads of a log from its header on; a quorum has signed one of them.
+    """Record of a log that a party has followed: digest of each entry, and the log's hash after it.
 
     Attributes:
         start: the head of the log with its header alone.
@@ -51,11 +51,11 @@ class Followed(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def head(self) -> bytes:
-        """Head after the last entry."""
+        """Hash of the log after its last followed entry."""
         return self.parts[-1].heads[-HEAD_BYTES:] if self.parts else self.start
 
     def after(self, digests: bytes, heads: bytes | None = None) -> Followed:
-        """Return this log with more entries, given by their digests.
+        """Return a record with more entries, given by their concatenated digests.
 
         `heads`: their `heads_after`, if known.
         """
@@ -65,16 +65,17 @@ class Followed(msgspec.Struct, frozen=True, eq=False):
         return Followed(self.start, (*self.parts, Part(len(self) + 1, digests, heads)))
 
     def digest(self, number: int) -> bytes:
-        """Return the digest of an entry, numbered from 1."""
+        """Return the digest of the entry with this number, from 1."""
         return self._digest_and_head(number)[0]
 
     def _digest_and_head(self, number: int) -> tuple[bytes, bytes]:
+        """Return the digest of entry `number`, and the log's hash after that entry."""
         part = self.parts[bisect.bisect_right(self.parts, number, key=lambda part: part.first) - 1]
         index = HEAD_BYTES * (number - part.first)
         return part.digests[index : index + HEAD_BYTES], part.heads[index : index + HEAD_BYTES]
 
     def check(self, number: int, line: bytes) -> None:
-        """Raise VerificationError unless `line`, without line feed, is entry `number`; 0 is the header."""
+        """Raise VerificationError unless `line` is entry `number` of the followed log; 0 is the header."""
         if not 0 <= number <= len(self):
             raise VerificationError(f"the log has {len(self)} entries, and no entry {number}", Check.LOG_CUT)
         if number == 0:

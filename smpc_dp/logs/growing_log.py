@@ -25,7 +25,7 @@ _STORED_BYTES = 1 << 20
 
 
 class GrowingLog(io.RawIOBase):
-    """Raw stream of a log as JSON lines, from a store or a file.
+    """Raw binary stream of a log that another process may still append to; reading waits for more.
 
     Args:
         path: the log.
@@ -46,15 +46,17 @@ class GrowingLog(io.RawIOBase):
         self._file = None if self._stored else _open(path)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the log's file, if it is open; a database is closed after each reading."""
         if not self.closed and self._file is not None:
             os.close(self._file)
         super().close()
 
     def readable(self) -> bool:
+        """Return True: the stream can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
+        """Read the log's next bytes into a buffer, waiting for more until the log is finished."""
         while True:
             finished = self._finished is None or self._finished.is_set()
             content = self._more(len(buffer))
@@ -64,7 +66,7 @@ class GrowingLog(io.RawIOBase):
             (self._wait or self._finished.wait)(POLL_SECONDS)
 
     def _more(self, most: int) -> bytes | memoryview:
-        """Return what follows, of at most so many bytes; nothing if there is no more yet."""
+        """Return up to `most` of the log's next bytes; empty if there are none yet."""
         if self._file is not None:
             return self._from_file(self._file, most)
         if not self._pending:
@@ -80,6 +82,7 @@ class GrowingLog(io.RawIOBase):
         return content
 
     def _from_file(self, file: int, most: int) -> bytes:
+        """Return up to `most` bytes from a log file; raise LocalError if the file has become shorter."""
         try:
             content = os.pread(file, most, self._offset)
             if not content and os.fstat(file).st_size < self._offset:
@@ -94,13 +97,13 @@ class GrowingLog(io.RawIOBase):
 def open_growing(
     path: Path, finished: threading.Event | None = None, wait: Callable[[float], object] | None = None
 ) -> Iterator[BinaryIO]:
-    """Open a log that may grow; see `GrowingLog`."""
+    """Open a log that may still grow as a buffered binary stream, which waits for more bytes."""
     with io.BufferedReader(GrowingLog(path, finished, wait), _BLOCK) as stream:
         yield cast("BinaryIO", stream)
 
 
 def read_line(path: Path, number: int, byte: int, most: int) -> bytes:
-    """Return line `number` of a log, which begins at `byte`, or its first `most` bytes; the header is 0."""
+    """Return line `number` of a log, at offset `byte`, or its first `most` bytes; line 0 is the header."""
     if is_store(path):
         with Store.open(path) as store:
             return next(store.lines(first=number, last=number), b"")[:most]
@@ -113,6 +116,7 @@ def read_line(path: Path, number: int, byte: int, most: int) -> bytes:
 
 
 def _open(path: Path) -> int:
+    """Open a log file for reading and return its descriptor; raise LocalError on failure."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

@@ -18,16 +18,17 @@ EMPTY_ROOT = hashlib.sha256().digest()
 
 
 def leaf_hash(line: bytes) -> bytes:
-    """Return the hash of a leaf."""
+    """Return the hash of a leaf that holds one line of the log [RFC 6962]."""
     return hashlib.sha256(b"\x00" + line).digest()
 
 
 def _node(left: bytes, right: bytes) -> bytes:
+    """Return the hash of an inner node from those of its children [RFC 6962]."""
     return hashlib.sha256(b"\x01" + left + right).digest()
 
 
 class HashTree:
-    """A tree to which leaves are appended; of each line it holds 64 bytes."""
+    """Merkle hash tree [RFC 6962] over the lines of a log, to which lines are appended."""
 
     def __init__(self) -> None:
         # In row h the hashes of all whole subtrees of 2^h leaves, from left to right.
@@ -37,7 +38,7 @@ class HashTree:
         return len(self._rows[0])
 
     def append(self, line: bytes) -> None:
-        """Add the leaf of a line."""
+        """Append a line of the log as a new leaf."""
         node, height = leaf_hash(line), 0
         self._rows[0].append(node)
         while len(self._rows[height]) % 2 == 0:
@@ -48,13 +49,13 @@ class HashTree:
             self._rows[height].append(node)
 
     def copy(self) -> HashTree:
-        """Return the same tree, to which other leaves can be appended."""
+        """Return a copy of the tree, which grows independently."""
         copied = HashTree()
         copied._rows = [[*row] for row in self._rows]
         return copied
 
     def root(self, size: int | None = None) -> bytes:
-        """Return the root of the first `size` leaves, by default of all."""
+        """Return the root hash of the first `size` leaves, by default of all."""
         return self._hash(0, self._checked(len(self) if size is None else size))
 
     def prove_inclusion(self, index: int, size: int) -> list[bytes]:
@@ -91,12 +92,13 @@ class HashTree:
         return ([self._hash(first, last)] if first else []) + proof[::-1]
 
     def _checked(self, size: int) -> int:
+        """Return `size`; raise ValueError if the tree has fewer leaves."""
         if not 0 <= size <= len(self):
             raise ValueError(f"size: {size} leaves, there are {len(self)}")
         return size
 
     def _hash(self, first: int, last: int) -> bytes:
-        """Return the hash of the subtree of leaves `first` to `last - 1`."""
+        """Return the root hash of the subtree of leaves `first` to `last - 1`."""
         count = last - first
         if not count:
             return EMPTY_ROOT
@@ -108,7 +110,7 @@ class HashTree:
 
 
 def _split(first: int, last: int) -> int:
-    """Return where the right subtree begins: after the greatest power of two below the number of leaves."""
+    """Return the index of the first leaf in the right subtree of the tree of leaves first to last - 1."""
     return first + (1 << (last - first - 1).bit_length() - 1)
 
 
@@ -132,7 +134,7 @@ def check_inclusion(line: bytes, index: int, size: int, root: bytes, proof: Sequ
 
 
 def check_consistency(old: int, old_root: bytes, size: int, root: bytes, proof: Sequence[bytes]) -> None:
-    """Raise VerificationError unless the proof shows that one tree begins another [RFC 9162, 2.1.4.2]."""
+    """Raise VerificationError unless a proof shows that the old tree begins the new [RFC 9162, 2.1.4.2]."""
     reason = f"the tree of {size} lines does not continue that of {old} lines"
     if not 0 <= old <= size or (old in (0, size) and proof):
         raise VerificationError(reason, Check.SPLIT_VIEW)

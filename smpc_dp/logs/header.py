@@ -35,24 +35,24 @@ _SPELT = re.compile(rb'(?:[ !#-\[\]-\x7f]++|\\["\\])*+')
 
 
 class SessionText:
-    """Canonical JSON of a log's session, from memory or from the stored line."""
+    """Canonical JSON of the session in a log's header, held in memory or read from a file if long."""
 
     def __init__(self, text: str | None, line: Spool | None = None, end: int = 0) -> None:
         self._text, self._line, self._end = text, line, end
 
     @property
     def long(self) -> bool:
-        """Whether it is too long to be held in memory."""
+        """Whether the session's text is too long to be held in memory."""
         return self._text is None
 
     def whole(self) -> str:
-        """Return the whole text."""
+        """Return the session's JSON text as a whole, also if it is long."""
         if self._text is not None:
             return self._text
         return b"".join(self.blocks()).decode("ascii")
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the text in blocks."""
+        """Yield the bytes of the session's text in blocks, to limit memory."""
         if self._line is None:
             yield (self._text or "").encode()
             return
@@ -61,7 +61,7 @@ class SessionText:
 
 
 class ReadHeader:
-    """Parsed header of a log, its session apart, and the head after it.
+    """Parsed header of a log: the header, the session's text kept apart, and the log's first hash.
 
     Args:
         line: the whole line without its line feed; it is needed as long as the session's text.
@@ -71,7 +71,7 @@ class ReadHeader:
 
     def __init__(self, line: Spool) -> None:
         session_end = None if line.length <= WHOLE_BYTES else _session_end(line)
-        header = None if session_end is None else _without_session(line, session_end)
+        header = None if session_end is None else _header_without_session(line, session_end)
         if session_end is None or header is None:
             whole = line.read(0, line.length)
             header = read_header(whole)
@@ -86,15 +86,15 @@ class ReadHeader:
 
 
 def _session_end(line: Spool) -> int | None:
-    """Return the offset of the session's end; None if the line does not begin as a valid header."""
+    """Return the offset at which the session ends in a header line; None if the line is no header."""
     if line.read(0, len(_PREFIX)) != _PREFIX:
         return None
     end = len(_PREFIX) + sum(map(len, _session_blocks(line, line.length)))
     return end if line.read(end, 1) == b'"' else None
 
 
-def _without_session(line: Spool, end: int) -> Header | None:
-    """Return the header with an empty session; None if it is invalid.
+def _header_without_session(line: Spool, end: int) -> Header | None:
+    """Parse a header line except for its session, which is set to ""; return None if it is invalid.
 
     The caller then reads the whole line, to give the reason.
     """
@@ -105,7 +105,7 @@ def _without_session(line: Spool, end: int) -> Header | None:
 
 
 def _session_blocks(line: Spool, end: int) -> Iterator[bytes]:
-    """Yield the session's text, unescaped, up to the first byte that canonical ASCII JSON cannot have."""
+    """Yield the text of the session in a header line, unescaped; stop at a byte not in canonical JSON."""
     left = b""
     for block in line.blocks(len(_PREFIX), end):
         piece = left + block

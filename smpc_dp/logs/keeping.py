@@ -16,50 +16,50 @@ from smpc_dp.logs.log import (
     not_next,
     read_header,
 )
-from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, MemorySessionLog, RunLine, SessionLog, read_line
+from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, MemorySessionLog, RunLine, SessionLog, decode_later_line
 
 Line = RunLine | CertifiedLine | Header | Entry
 """What a step adds: a line of the session log, or of the log of the run."""
 
 
 class Board(Protocol):
-    """Where a log is kept. Each method returns when it is, durably if that is what it is for.
+    """Interface of storage for the logs of an aggregator's runs; its methods return once data is stored.
 
     What is there already is kept once; another header or entry in its place is a LocalError.
     """
 
     @property
     def session(self) -> str:
-        """Canonical JSON of the session, for the header."""
+        """Canonical JSON of the session, which goes into each log's header."""
 
     def runs(self, session: bytes, scope: bytes) -> SessionLog:
-        """Return the session log of a scope; `session` is the session digest."""
+        """Return the list of all runs of a session, or of a group in the session, given by digest `scope`."""
 
     def head_of(self, run: RunLine) -> bytes:
-        """Return the last head of the log of an earlier run, `logs.runs.NO_HEAD` if there is none."""
+        """Return the last hash of an earlier run's log; `logs.runs.NO_HEAD` if that has no log."""
 
     def begin(self, header: Header) -> None:
-        """Keep the header of a new log, and go on with it."""
+        """Store the header of a new run's log, which becomes current: entries are appended to that log."""
 
     def resume(self, run: RunLine) -> tuple[int, bytes]:
-        """Go on with the log of the run; return how many entries it has, and its head.
+        """Make an interrupted run's log current again; return its number of entries and last hash.
 
         Raises LocalError if there is none.
         """
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Store the next entries."""
+        """Append entries to the current log; return when they are stored."""
 
 
 def read(line: bytes) -> Line:
-    """Read a line of a session log, or of the log of a run; raise VerificationError if it is neither."""
+    """Decode any line of a session log or of a run's log; raise VerificationError if it is neither."""
     if line.startswith(b'{"sequence"'):
         return decode_line(line, Entry)
-    return read_header(line) if line.startswith(b'{"format"') else read_line(line)
+    return read_header(line) if line.startswith(b'{"format"') else decode_later_line(line)
 
 
 class MemoryBoard:
-    """Board in memory: the lines of one log, without line feeds, header first; a new log replaces it."""
+    """Storage of logs in memory for tests and simulations: it holds the lines of the current log."""
 
     def __init__(self, session: str) -> None:
         self.session = session
@@ -69,15 +69,15 @@ class MemoryBoard:
         self._run_id = ""
 
     def runs(self, session: bytes, scope: bytes) -> MemorySessionLog:
-        """Return the session log of a scope."""
+        """Return the in-memory list of the runs of a scope (session or group)."""
         return self._session_logs.setdefault(scope, MemorySessionLog(session, scope))
 
     def head_of(self, run: RunLine) -> bytes:
-        """Return the last head of the log of a run, `NO_HEAD` if there is none."""
+        """Return the last hash of a run's log; `NO_HEAD` if that has no log."""
         return self._heads.get(run.run_id, NO_HEAD)
 
     def begin(self, header: Header) -> None:
-        """Begin a log, unless it was begun."""
+        """Start a new log in memory with this header; keep the present log if it has this header."""
         line = encode_line(header)
         if [line] == self.lines[:1]:
             return
@@ -86,13 +86,13 @@ class MemoryBoard:
         self._heads[self._run_id] = first_head(line)
 
     def resume(self, run: RunLine) -> tuple[int, bytes]:
-        """See `Board.resume`."""
+        """Continue with the log of a run; return its number of entries and its last hash."""
         if run.run_id != self._run_id:
             raise LocalError("the board has no log of this run")
         return len(self.lines) - 1, self._heads[self._run_id]
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Keep the next entries, those that are there once."""
+        """Append entries to the log; skip those it already has, and raise LocalError for others."""
         for entry in entries:
             line, head = encode_line(entry), self._heads[self._run_id]
             if self.lines[entry.sequence : entry.sequence + 1] == [line]:
@@ -103,5 +103,5 @@ class MemoryBoard:
             self._heads[self._run_id] = next_head(head, [entry.digest()])
 
     def export(self) -> bytes:
-        """Return the log as JSON lines."""
+        """Return the current log as JSON lines."""
         return b"".join(line + b"\n" for line in self.lines)

@@ -42,7 +42,7 @@ Name = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9_.-]{0,62}\Z")]
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"operation": "question"}):
-    """Header of a log: the data that an auditor needs before the first entry.
+    """First line of a run's log: format, session, request, run and other data for an auditor.
 
     `session` is the canonical JSON of the session file (roster, parameters, protocol and its version), whose
     hash is the session digest; `number`, `runs` and `before` are this run's line of the session log
@@ -64,7 +64,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"o
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Entry of a log; `previous` is the head before it, `signature` the party's."""
+    """Entry of a run's log: number, hash of the log before, author, kind, payload and signature."""
 
     sequence: Annotated[int, Meta(ge=1, lt=1 << 62)]
     previous: Hex32
@@ -77,18 +77,18 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"Entry({self.sequence}, {self.party!r}, {self.kind!r}, {len(self.payload)} bytes)"
 
     def digest(self) -> bytes:
-        """Return the digest of the entry in the chain."""
+        """Return the digest of this entry, from which the log's hash chain is computed."""
         return entry_digest(self.sequence, self.party, self.kind, self.payload, bytes.fromhex(self.signature))
 
 
 class EntryCheck(Protocol):
-    """Interface of an entry's check: raises `VerificationError` or `PeerFault` for a wrong signature."""
+    """Interface of a function that checks an entry's signature and raises an error if it is wrong."""
 
     def __call__(self, entry: Entry) -> None: ...
 
 
 def entry_digest(sequence: int, party: str, kind: str, payload: bytes, signature: bytes) -> bytes:
-    """Return the 32-byte digest of an entry in the chain."""
+    """Return the digest of a log entry with these fields, for the log's hash chain."""
     return digest(
         Label.BOARD_ENTRY,
         encode_uint(sequence),
@@ -100,24 +100,24 @@ def entry_digest(sequence: int, party: str, kind: str, payload: bytes, signature
 
 
 def first_head(header_line: bytes) -> bytes:
-    """Return the head of a log with its header alone; the line is without its line feed."""
+    """Return the initial hash of a log, from its header line without line feed."""
     return digest(Label.BOARD_HEADER, header_line)
 
 
 def next_head(head: bytes, digests: Sequence[bytes]) -> bytes:
-    """Return the head after entries with these digests."""
+    """Return the log's hash after further entries, from the hash before and the entries' digests."""
     for entry in digests:
         head = digest(Label.BOARD_HEAD, head, entry)
     return head
 
 
 def encode_line(struct: msgspec.Struct) -> bytes:
-    """Return the line of a header or an entry, without its line feed."""
+    """Encode a log's header or entry as one line of canonical JSON, without line feed."""
     return msgspec.json.encode(struct)
 
 
 def decode_line(line: bytes, kind: type[S]) -> S:
-    """Decode a line without its line feed.
+    """Decode a line as a `kind`: a header, an entry, or a line of a session log.
 
     Raises VerificationError if it is not the canonical form of a `kind`.
     """
@@ -138,7 +138,7 @@ def decode_line(line: bytes, kind: type[S]) -> S:
 
 
 class Chain:
-    """State of a log for its writer or reader: the number of entries, and the head."""
+    """State of a log's hash chain, for a writer or reader: header, number of entries and last hash."""
 
     def __init__(self, header: Header, head: bytes | None = None) -> None:
         """Start with a header; `head` is that of its line, if known."""
@@ -148,17 +148,17 @@ class Chain:
 
     @classmethod
     def begin(cls, **fields: Any) -> Chain:
-        """Return the chain of a log without entries; arguments are the fields of `Header`."""
+        """Return the chain of a new log without entries; keyword arguments are the header's fields."""
         return cls(Header(format=FORMAT, version=VERSION, **fields))
 
     def append(self, party: str, kind: str, payload: bytes, signature: bytes) -> Entry:
-        """Return the next entry; the writer has checked it."""
+        """Make the log's next entry, advance the chain by it, and return it, for the log's writer."""
         entry = Entry(self.length + 1, self.head.hex(), party, kind, payload, signature.hex())
         self._take(entry)
         return entry
 
     def follow(self, entry: Entry, check: EntryCheck | None = None) -> None:
-        """Take an entry that another member wrote.
+        """Check that an entry, read from a log, comes next, and advance the chain by it.
 
         Raises:
             VerificationError: its number or its previous head is wrong; also the errors of `check`.
@@ -175,13 +175,13 @@ class Chain:
         self._take(entry)
 
     def _take(self, entry: Entry) -> None:
-        """Advance number and head by an entry."""
+        """Advance the number of entries and the hash by one entry, without a check."""
         self.length += 1
         self.head = next_head(self.head, [entry.digest()])
 
 
 def not_next(name: object, entry: Entry) -> LocalError:
-    """Return the error for an entry that cannot follow what a log ends with."""
+    """Return the LocalError for an entry that does not continue the log `name`."""
     return LocalError(
         f"{name}: entry {entry.sequence} does not follow its last one: another process has gone on, or the "
         "log was set back"
@@ -189,18 +189,18 @@ def not_next(name: object, entry: Entry) -> LocalError:
 
 
 def _a(kind: type[msgspec.Struct]) -> str:
-    """Return the noun of a kind of line, with its article, for errors."""
+    """Return "a header" or "an entry", for messages about a line of that type."""
     return "a header" if kind is Header else "an entry"
 
 
 def declared_format(line: bytes) -> tuple[str, int] | None:
-    """Return the format and version in a first line of any format; None if it has none."""
+    """Return the format name and version that a file's first line declares; None if it has none."""
     result = _DECLARED.match(line)
     return None if result is None else (result[1].decode("ascii"), int(result[2]))
 
 
 def read_header(line: bytes) -> Header:
-    """Decode a header's line without its line feed.
+    """Decode a log's first line as its header.
 
     Raises VerificationError for an unknown format or an invalid header.
     """
@@ -209,13 +209,13 @@ def read_header(line: bytes) -> Header:
 
 
 def checked_header(header: Header) -> Header:
-    """Return the header; raise VerificationError if it is of another format or version."""
+    """Return the header; raise VerificationError if its format or version is not supported."""
     check_format((header.format, header.version))
     return header
 
 
 def check_format(result: tuple[str, int], expected: tuple[str, int] = (FORMAT, VERSION)) -> None:
-    """Raise VerificationError unless format and version of a first line are the expected ones."""
+    """Raise VerificationError unless a file's format name and version are those expected."""
     if result[0] == expected[0] == FORMAT and result != expected:
         raise VerificationError(
             f"version {result[1]} of the board is unknown, this reads {VERSION}", Check.UNKNOWN_FORMAT

@@ -26,7 +26,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @contextlib.contextmanager
 def open_url(url: str, seconds: float) -> Iterator[tuple[BinaryIO, int | None]]:
-    """Open an http or https URL; yield a stream and its size, where that is known.
+    """Open an http(s) URL for download within `seconds`; yield a stream, and its size or None if unknown.
 
     Raises LocalError if it cannot be read, also later, or takes longer than `seconds`.
     """
@@ -46,26 +46,26 @@ def open_url(url: str, seconds: float) -> Iterator[tuple[BinaryIO, int | None]]:
 
 
 class _Deadline:
-    """Deadline of one download."""
+    """Deadline of one download over HTTP: connecting, reads and writes must end before this time."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds, self._end = seconds, time.monotonic() + seconds
 
     def left(self) -> float:
-        """Return the seconds to wait now; raise TimeoutError when none are left."""
+        """Return how many seconds the next wait may take; raise TimeoutError after the deadline."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise self.passed()
         return min(left, _STEP_SECONDS)
 
     def passed(self) -> TimeoutError:
-        """Return the error of a server that is too slow."""
+        """Return the TimeoutError that says that the server is too slow."""
         return TimeoutError(
             f"nothing for {_STEP_SECONDS:g} s, or not all of it within {self._seconds:g} s, the timeout"
         )
 
     def connect(self, address: tuple[str, int], *_: Any) -> socket.socket:
-        """Connect within the deadline to the first address of a host that answers."""
+        """Return a socket connected to the first address of a host that answers before the deadline."""
         failure: OSError | None = None
         for family, kind, number, _name, index in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
             connection = socket.socket(family, kind, number)
@@ -82,7 +82,7 @@ class _Deadline:
 
 
 class _TimedFile(io.RawIOBase):
-    """Received bytes of a connection; no read waits beyond the deadline."""
+    """Raw stream of the bytes that a socket receives; reads fail after a deadline."""
 
     def __init__(self, connection: socket.socket, deadline: _Deadline) -> None:
         super().__init__()
@@ -90,9 +90,11 @@ class _TimedFile(io.RawIOBase):
         self._file = connection.makefile("rb", buffering=0)
 
     def readable(self) -> bool:
+        """Return True: the stream can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int | None:
+        """Receive bytes into a buffer; raise TimeoutError after the deadline."""
         self._connection.settimeout(self._deadline.left())
         try:
             return cast("io.RawIOBase", self._file).readinto(buffer)
@@ -100,29 +102,33 @@ class _TimedFile(io.RawIOBase):
             raise self._deadline.passed() from None
 
     def close(self) -> None:
+        """Close the stream; the socket itself stays open until its own `close`."""
         self._file.close()
         super().close()
 
 
 class _TimedSocket:
-    """Subset of a socket that `http.client` uses once it is connected."""
+    """Wrapper of a socket, with the methods that `http.client` uses, that keeps to a deadline."""
 
     def __init__(self, connection: socket.socket, deadline: _Deadline) -> None:
         self._connection, self._deadline = connection, deadline
 
     def sendall(self, content: bytes) -> None:
+        """Send all bytes; raise TimeoutError after the deadline."""
         self._connection.settimeout(self._deadline.left())
         self._connection.sendall(content)
 
     def makefile(self, *_: Any, **__: Any) -> io.BufferedReader:
+        """Return a buffered reader of the socket that raises TimeoutError after the deadline."""
         return io.BufferedReader(_TimedFile(self._connection, self._deadline))
 
     def close(self) -> None:
+        """Close the socket."""
         self._connection.close()
 
 
 class _TimedHTTP(http.client.HTTPConnection):
-    """HTTP connection with a deadline."""
+    """HTTP connection whose connecting, reads and writes keep to a deadline."""
 
     def __init__(self, *args: Any, deadline: _Deadline, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -130,55 +136,59 @@ class _TimedHTTP(http.client.HTTPConnection):
         self._create_connection = deadline.connect
 
     def connect(self) -> None:
+        """Connect to the server, with a socket that keeps to the deadline."""
         super().connect()
         self.sock = cast("Any", _TimedSocket(self.sock, self._deadline))
 
 
 class _TimedHTTPS(_TimedHTTP, http.client.HTTPSConnection):
-    """HTTPS connection with a deadline."""
+    """HTTPS connection whose connecting, reads and writes keep to a deadline."""
 
 
 class _HTTP(urllib.request.HTTPHandler):
-    """Opens http URLs with a deadline."""
+    """Handler of `urllib` that opens http URLs within a deadline."""
 
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__()
         self._connection = functools.partial(_TimedHTTP, deadline=deadline)
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Open an http URL over a connection that keeps to the deadline; return the response."""
         return self.do_open(cast("Any", self._connection), req)
 
 
 class _HTTPS(urllib.request.HTTPSHandler):
-    """Opens https URLs with a deadline."""
+    """Handler of `urllib` that opens https URLs within a deadline."""
 
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__()
         self._connection = functools.partial(_TimedHTTPS, deadline=deadline)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Open an https URL over a connection that keeps to the deadline; return the response."""
         return self.do_open(cast("Any", self._connection), req)
 
 
 class _SameServer(urllib.request.HTTPRedirectHandler):
-    """Follows redirects on the same server only; the auditor did not ask another one."""
+    """Handler of `urllib` that follows a redirection only to the server that was asked."""
 
     max_redirections = _MAX_REDIRECTS
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        """Return the request for a redirection to the same server; raise URLError for another server."""
         if _server(req.full_url) != _server(newurl):
             raise urllib.error.URLError(f"redirects to another server: {newurl[:200]!r}")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _server(url: str) -> tuple[str, str | None, int | None]:
-    """Return scheme, host and port of a URL."""
+    """Return scheme, host and port of a URL, to compare servers."""
     parts = urllib.parse.urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
 
 
 def _opener(deadline: _Deadline) -> urllib.request.OpenerDirector:
-    """Return an opener of http and https URLs alone, without ftp and files."""
+    """Return a `urllib` opener for http and https URLs only, within a deadline."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),

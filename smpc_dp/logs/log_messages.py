@@ -13,13 +13,13 @@ LINES = "lines"
 
 
 class Fetch(Body, frozen=True):
-    """Party: a request for the lines from entry `first` on; 0 is the header."""
+    """Message of a party to the aggregator: asks for lines of a run's log from `first` on (0: the header)."""
 
     first: Annotated[int, Meta(ge=0, lt=1 << 32)]
 
 
 class Lines(Body, frozen=True):
-    """Aggregator, in answer: some lines from `first` on, without line feeds; none if there are none."""
+    """Message of the aggregator to a party: lines of a run's log from `first` on; empty if there are none."""
 
     first: int
     lines: list[bytes]

@@ -22,7 +22,7 @@ Reopen = Callable[[], contextlib.AbstractContextManager[BinaryIO]]
 
 
 def make_rereadable(stream: BinaryIO) -> tuple[BinaryIO, Reopen]:
-    """Return a stream to read in place of `stream`, and a function that opens the same log again."""
+    """Return a stream to read a log from, and a function that opens the log again from the start."""
     if stream.seekable():
         first = stream.tell()
         return stream, lambda: _sought(stream, first)
@@ -32,7 +32,7 @@ def make_rereadable(stream: BinaryIO) -> tuple[BinaryIO, Reopen]:
 
 @contextlib.contextmanager
 def _sought(stream: BinaryIO, first: int) -> Iterator[BinaryIO]:
-    """Yield the stream from byte `first` on, and set it back afterwards."""
+    """Yield a seekable stream set to byte `first`; restore its position afterwards."""
     index = stream.tell()
     stream.seek(first)
     try:
@@ -42,7 +42,7 @@ def _sought(stream: BinaryIO, first: int) -> Iterator[BinaryIO]:
 
 
 class _StoringReader:
-    """Reads a stream that cannot be sought, and stores the bytes read, as far as there is room."""
+    """Reader of a stream that can be read only once, which stores the bytes for reading them again."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -51,15 +51,15 @@ class _StoringReader:
         self.lost = ""
 
     def read(self, size: int) -> bytes:
-        """Read so many bytes, or all that are left."""
+        """Read and store up to `size` bytes, all that are left if negative."""
         return self._keep(self._stream.read(size))
 
     def readline(self, most: int) -> bytes:
-        """Read a line, or so many bytes of it."""
+        """Read and store one line, or `most` bytes of a longer one."""
         return self._keep(self._stream.readline(most))
 
     def _keep(self, piece: bytes) -> bytes:
-        """Store a piece, and return it."""
+        """Store bytes just read, unless the limit of the store is reached; return the bytes."""
         if not self.lost:
             if self.spool.length + len(piece) > STORED_BYTES:
                 self.lost = f"is longer than {STORED_BYTES} bytes"
@@ -72,23 +72,24 @@ class _StoringReader:
 
     @contextlib.contextmanager
     def again(self) -> Iterator[BinaryIO]:
-        """Yield the stored bytes as a stream."""
+        """Yield a stream of the stored bytes, from the start."""
         with io.BufferedReader(_StoredStream(self)) as stream:
             yield stream
 
 
 class _StoredStream(io.RawIOBase):
-    """Stream of stored bytes; LocalError where they end before the log did."""
+    """Raw stream of a log's stored bytes; raises LocalError where the store was full."""
 
     def __init__(self, retained: _StoringReader) -> None:
         super().__init__()
         self._retained, self._index = retained, 0
 
     def readable(self) -> bool:
+        """Return True: the stored log can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read the next stored bytes, none at the end; raise LocalError where the log went on."""
+        """Copy the next stored bytes to a buffer; LocalError where the log was too long to be stored."""
         piece = self._retained.spool.read(self._index, len(buffer))
         if not piece and self._retained.lost:
             raise LocalError(
@@ -101,7 +102,7 @@ class _StoredStream(io.RawIOBase):
 
 @contextlib.contextmanager
 def open_log(source: str | os.PathLike[str], seconds: float) -> Iterator[tuple[BinaryIO, int | None]]:
-    """Open a file, a URL, or standard input ("-"); yield a stream and its size, where that is known.
+    """Open a log from a file, a URL or standard input ("-"); yield a stream, and its size or None.
 
     A URL must be read within `seconds`. Raises LocalError if it cannot be read, now or later.
     """

@@ -15,7 +15,7 @@ ROUNDED, CONVOLVED = 1e-9, 2e-12
 
 
 class SecondAnswer(msgspec.Struct, frozen=True):
-    """Values and standard errors of one statistic, by cell; see `smpc_dp_verify.answers.Answer`."""
+    """Result of the second auditor for one statistic: the values and standard errors of its cells."""
 
     statistic: str
     values: tuple[float | None, ...]
@@ -23,7 +23,7 @@ class SecondAnswer(msgspec.Struct, frozen=True):
 
 
 class Opinion(msgspec.Struct, frozen=True, kw_only=True):
-    """What the second auditor prints; see `smpc_dp_verify.verify.Opinion`.
+    """Result that the independent second auditor prints on a log: exit code, reason, and what it found.
 
     `statistic` is the verdict on a statistic of pairs, as plain data.
     """
@@ -35,6 +35,7 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str | None
     head: str | None
     session_head: str | None
+    corrupt: int | None = None
     entries: int
     counted: tuple[str, ...]
     excluded: tuple[tuple[str, int, str], ...]
@@ -53,7 +54,7 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def differing_answers(answers: Mapping[str, Any] | None, second: Sequence[SecondAnswer] | None) -> Findings:
-    """Return the answers about records that differ, with those of both, by what was asked."""
+    """Return the statistics on which two auditors differ, each with the numbers of both."""
     if answers is None or second is None:
         return {"kind of answers": (answers is None, second is None)}
     own: dict[str, tuple[list[float | None], list[float | None]]] = {}
@@ -74,7 +75,7 @@ def differing_answers(answers: Mapping[str, Any] | None, second: Sequence[Second
 def _all_near(
     first: Sequence[float | None], second: Sequence[float | None], errors: Sequence[float | None] = ()
 ) -> bool:
-    """Tell whether numbers are the same, but for a part of themselves, or of their standard errors."""
+    """Tell whether two lists of numbers agree, within rounding or a small part of the standard errors."""
     if len(first) != len(second):
         return False
     slack = [ROUNDED * (error or 0.0) for error in errors] or [0.0] * len(first)
@@ -85,5 +86,5 @@ def _all_near(
 
 
 def is_near(one: float | None, other: float | None, far: float) -> bool:
-    """Tell whether two numbers, computed in different ways, are the same."""
+    """Tell whether two numbers are equal or within relative tolerance `far`; None equals only None."""
     return one == other or (one is not None and other is not None and math.isclose(one, other, rel_tol=far))

@@ -24,7 +24,7 @@ Longest = Callable[[str], int]
 
 
 class BadLog(VerificationError):
-    """Invalid log: `line` counts from 1; `byte`, from 0, is the offset at which that line begins."""
+    """Error: a log is invalid; `line` counts from 1, and `byte`, from 0, is where that line begins."""
 
     def __init__(self, line: int, byte: int, reason: str, check: Check) -> None:
         self.line, self.byte = line, byte
@@ -32,7 +32,7 @@ class BadLog(VerificationError):
 
 
 class LogReader:
-    """Reads the header of a log, then its entries in order, each checked against the chain.
+    """Reader of a run's log: its header, then its entries in order, each checked against the hash chain.
 
     It holds one line at a time, and only a block of a long header: memory does not grow with the log. Raises
     BadLog for an invalid line, at once for an invalid header. A context manager: the header may be in a
@@ -81,7 +81,7 @@ class LogReader:
         self._first.close()
 
     def _store_first_line(self, start: bytes) -> None:
-        """Read the first line into the spool."""
+        """Read the log's first line, which may be very long, into a temporary store."""
         self.line = 1
         piece = start
         while not piece.endswith(b"\n"):
@@ -94,11 +94,11 @@ class LogReader:
         self._next_byte = self._first.length + 1
 
     def locate(self, error: SmpcError) -> BadLog:
-        """Return a BadLog about the line that was read last."""
+        """Return a BadLog that says that this error was found in the line read last."""
         return BadLog(self.line, self.byte, str(error), check_of(error, Check.BAD_SESSION))
 
     def entries(self, check: EntryCheck | None = None, longest: Longest | None = None) -> Iterator[Entry]:
-        """Yield the entries; raise BadLog at the first invalid one.
+        """Yield the log's entries in order; raise BadLog at the first invalid one.
 
         `longest` bounds the payload of an entry by its kind: no more of a line is read.
         """
@@ -112,11 +112,11 @@ class LogReader:
 
     @property
     def bytes_read(self) -> int:
-        """Number of bytes read."""
+        """Number of bytes of the log read so far."""
         return self._next_byte
 
     def _line(self, longest: Longest | None) -> bytes | None:
-        """Return the next line without its line feed, or None at the end."""
+        """Return the log's next line without line feed, or None at the end."""
         self.line, self.byte = self.line + 1, self._next_byte
         line = self._stream.readline(_BEGINNING)
         most = len(line)
@@ -132,7 +132,7 @@ class LogReader:
 
     @staticmethod
     def _line_limit(beginning: bytes, longest: Longest | None) -> int:
-        """Return the greatest length in bytes of a line with this beginning."""
+        """Return the greatest permitted length in bytes of a log line with this beginning."""
         if longest is None:
             return MAX_LINE_BYTES
         result = _KIND.match(beginning)
@@ -140,6 +140,6 @@ class LogReader:
         return min(MAX_LINE_BYTES, _BEGINNING + _REST + -(-payload // 3) * 4)
 
     def _length_error(self, long: bool, most: int = MAX_LINE_BYTES) -> BadLog:
-        """Return the error for a line that is too long, or that the end of the log cuts."""
+        """Return the BadLog for a line that is too long, or for an incomplete last line."""
         reason = f"longer than {most} bytes" if long else "the log ends within a line: it was cut"
         return BadLog(self.line, self.byte, reason, Check.TOO_LONG if long else Check.LOG_CUT)

@@ -25,7 +25,7 @@ PUBLISH, ATTEST_TALLY = "publish", "attest-tally"
 
 
 class LogReceipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a party keeps of its publication in a run with a log; digests in hex.
+    """Receipt that a party keeps of its entry in a run's log, to check later that the log still has it.
 
     Attributes:
         session: the session digest. run_id: of the run. party: the author.
@@ -48,13 +48,13 @@ class LogReceipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     signatures: dict[Name, Hex64]
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
+        """Return the receipt as JSON data, the form in which it is stored in a file."""
         data: dict[str, object] = msgspec.to_builtins(self)
         return data
 
 
 def read_receipt(path: str | os.PathLike[str]) -> LogReceipt:
-    """Read a receipt from a file of JSON; raise LocalError if it cannot be read, or is none."""
+    """Read a party's receipt from a JSON file; raise LocalError if the file holds none."""
     try:
         with Path(path).open("rb") as file:
             text = file.read(MAX_BYTES + 1)

@@ -32,7 +32,7 @@ Number = Annotated[int, Meta(ge=1, lt=1 << 62)]
 
 
 class FirstLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """First line of the file: the session and the scope of the log."""
+    """First line of a session log file: format, version, the session, and the scope (session or group)."""
 
     format: str
     version: int
@@ -41,7 +41,7 @@ class FirstLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Line of one run that was begun."""
+    """Line of a session log that records the beginning of one run, and the last hash of the run before."""
 
     number: Number
     request: Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -50,7 +50,7 @@ class RunLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CertifiedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Line of a certificate: a quorum's signatures on the head after line `certifies`.
+    """Line of a session log: signatures of a quorum of parties on the hash after line `certifies`.
 
     Its other fields are those of the entry `certify-begin`.
     """
@@ -64,12 +64,12 @@ class CertifiedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def start_of(scope: bytes) -> bytes:
-    """Return the head of a scope's session log before its first line."""
+    """Return the hash of an empty session log (list of runs) of a session or group."""
     return digest(Label.SESSION_LOG, scope)
 
 
 def head_after(head: bytes, number: int, request: int, run_id: bytes, before: bytes) -> bytes:
-    """Return the head after line `number`."""
+    """Return the hash of a session log (list of runs) after this line, from the hash before."""
     parts = (encode_uint(number), encode_uint(request), run_id, before)
     return digest(Label.SESSION_LOG_LINE, head, *parts)
 
@@ -79,7 +79,7 @@ Shown = tuple[int, bytes, bytes]
 
 
 def check_shown(seen: Seen, scope: bytes, base: int, head: bytes, lines: Sequence[Shown]) -> bytes:
-    """Check the lines of a session log that a party is shown; return the head after the last one.
+    """Check that shown lines extend the session log that this party knows; return the hash after the last.
 
     The lines follow `head`, that after line `base`. Raises VerificationError unless they extend the list that
     the party has seen.
@@ -114,7 +114,7 @@ def check_shown(seen: Seen, scope: bytes, base: int, head: bytes, lines: Sequenc
 
 
 class SessionLog:
-    """The session log of one scope; where lines are kept overrides `keep`."""
+    """List of all logged runs of a session or group, as a hash chain; subclasses store the lines."""
 
     def __init__(self, session: bytes, scope: bytes) -> None:
         self.first = FirstLine(FORMAT, VERSION, session.hex(), scope.hex())
@@ -128,36 +128,37 @@ class SessionLog:
         self._grow(self.first)
 
     def _grow(self, line: msgspec.Struct) -> None:
+        """Append a line to the Merkle tree over the session log."""
         self.tree.append(encode_line(line))
         self._counts.append(len(self.lines))
 
     def head_at(self, size: int) -> bytes:
-        """Return the head after the first `size` lines of the file, which are one at least."""
+        """Return the log's hash after the first `size` (at least 1) lines of its file."""
         return self._heads[self.number_at(size)]
 
     def number_at(self, size: int) -> int:
-        """Return the number of the last run in the first `size` lines of the file; 0 if there is none."""
+        """Return the number of the last run among the first `size` lines of the file; 0 if none."""
         return self._counts[size - 1]
 
     def head(self, number: int | None = None) -> bytes:
-        """Return the head after line `number`, by default the last."""
+        """Return the log's hash after run `number`, by default after the last run."""
         return self._heads[-1 if number is None else number]
 
     def copy(self) -> SessionLog:
-        """Return the same log, which is kept nowhere."""
+        """Return a copy of the session log in memory, which is not stored."""
         copied = SessionLog(bytes.fromhex(self.first.session), bytes.fromhex(self.first.scope))
         copied.lines, copied.certified, copied._heads = [*self.lines], self.certified, [*self._heads]
         copied.tree, copied._counts = self.tree.copy(), [*self._counts]
         return copied
 
     def begin(self, request: int, run_id: bytes, before: bytes) -> RunLine:
-        """Add the line of a run, and store it."""
+        """Append a line for a new run, store it, and return it."""
         line = RunLine(len(self.lines) + 1, request, run_id.hex(), before.hex())
         self.keep(line)
         return line
 
     def keep(self, line: RunLine | CertifiedLine) -> None:
-        """Add a line, unless it is there; it is kept when this returns, durably if that is what it is for.
+        """Add a line unless the log has it; subclasses also store it.
 
         Raises LocalError where it is not the next line, and another one is in its place.
         """
@@ -165,10 +166,10 @@ class SessionLog:
             self.take(line)
 
     def refresh(self) -> None:
-        """Take the lines that others have added."""
+        """Read lines that other processes have stored; here, for a log in memory, do nothing."""
 
     def since(self, known: int) -> tuple[int, bytes, list[Shown]]:
-        """Return the lines to show to a party that knows `known` lines: a number, the head there, the lines.
+        """Return (k, hash after run k, later runs) for a party that knows `known` runs, at least one run.
 
         The lines follow that number. The last one, of the run that begins, is always among them; a party that
         knows none gets that one alone.
@@ -181,7 +182,7 @@ class SessionLog:
         return base, self._heads[base], shown
 
     def take(self, line: RunLine | CertifiedLine) -> None:
-        """Read the next line as it was stored; raise VerificationError if it is not the next."""
+        """Check that a line is the next one and add it in memory; VerificationError if it is not."""
         if isinstance(line, CertifiedLine):
             last = 0 if self.certified is None else self.certified.certifies
             if line.certifies != len(self.lines) or line.certifies == last:
@@ -202,7 +203,7 @@ class SessionLog:
         self._grow(line)
 
     def _has(self, line: RunLine | CertifiedLine) -> bool:
-        """Tell whether a line is there; raise LocalError if it is not and cannot be the next one."""
+        """Tell whether the log has this line; raise LocalError if another line is in its place."""
         runs, last = len(self.lines), self.certified
         if isinstance(line, RunLine):
             number, there = line.number, line in self.lines[line.number - 1 : line.number]
@@ -219,32 +220,32 @@ class SessionLog:
 
 
 class MemorySessionLog(SessionLog):
-    """Session log in memory, which can be exported."""
+    """Session log (list of runs) that is only in memory, for tests and simulations."""
 
     def __init__(self, session: bytes, scope: bytes) -> None:
         super().__init__(session, scope)
         self._retained = [encode_line(self.first)]
 
     def export(self) -> bytes:
-        """Return the log as JSON lines."""
+        """Return the whole list of runs as JSON lines, as its file would hold it."""
         return b"".join(line + b"\n" for line in self._retained)
 
     def keep(self, line: RunLine | CertifiedLine) -> None:
-        """See `SessionLog.keep`."""
+        """Add a line in memory unless the log has it; raise LocalError if it cannot be next."""
         if not self._has(line):
             self.take(line)
             self._retained.append(encode_line(line))
 
 
-def read_line(line: bytes) -> RunLine | CertifiedLine:
-    """Decode a line after the first, without its line feed; raise VerificationError for an invalid one."""
+def decode_later_line(line: bytes) -> RunLine | CertifiedLine:
+    """Decode any line but the first of a session log; raise VerificationError if it is invalid."""
     if line.startswith(b'{"certifies"'):
         return decode_line(line, CertifiedLine)
     return decode_line(line, RunLine)
 
 
 def checked_first(line: bytes) -> FirstLine:
-    """Decode the first line, without its line feed; raise VerificationError if it is that of another file."""
+    """Decode the first line of a session log; raise VerificationError for another kind of file."""
     expected = (FORMAT, VERSION)
     check_format(declared_format(line) or expected, expected)
     first = decode_line(line, FirstLine)
@@ -253,7 +254,7 @@ def checked_first(line: bytes) -> FirstLine:
 
 
 def read_all(lines: Iterable[bytes]) -> SessionLog:
-    """Return the session log with these lines, without line feeds.
+    """Parse and check a whole session log from its lines.
 
     Raises VerificationError at the first wrong one.
     """
@@ -263,7 +264,7 @@ def read_all(lines: Iterable[bytes]) -> SessionLog:
             first = checked_first(line)
             log = SessionLog(bytes.fromhex(first.session), bytes.fromhex(first.scope))
         else:
-            log.take(read_line(line))
+            log.take(decode_later_line(line))
     if log is None:
         raise VerificationError("the session log is empty", Check.LOG_CUT)
     return log

@@ -6,7 +6,6 @@ which neither extends the other (protocols/gopa/verifiable.md). It holds no secr
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from pathlib import Path
 
@@ -29,21 +28,21 @@ _KIND = Kind(
 
 
 class SeenRuns:
-    """The file at `path`, created for the first run, mode 0600; raises LocalError on failure."""
+    """Database file of what a member has seen of session logs, to detect if an aggregator rolls one back."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._database = Database(path, _KIND)
 
     def get(self, scope: bytes) -> Seen:
-        """Return the stored state of a scope."""
+        """Return what this member has seen of the list of runs with digest `scope`, from the database."""
         if not self.path.exists():
             return NOTHING_SEEN
         with self._database.reading() as connection:
             return _get(connection, scope)
 
     def put(self, scope: bytes, before: Seen, after: Seen) -> None:
-        """Replace the state `before` by `after`, which extends it; it is on disk when this returns."""
+        """Durably replace the stored state `before` of a scope by a later one; LocalError on conflict."""
         numbers = (before.number, after.number), (before.closed, after.closed)
         heads = (before.head, after.head), (before.closed_head, after.closed_head)
         for (number, later), (head, last) in zip(numbers, heads, strict=True):
@@ -59,26 +58,25 @@ class SeenRuns:
 
 
 def _row(seen: Seen) -> tuple[int, bytes, int, bytes]:
-    """Return the columns of a state."""
+    """Return what a member has seen of a session log as the columns of its database row."""
     return seen.number, seen.head, seen.closed, seen.closed_head
 
 
 def _get(connection: sqlite3.Connection, scope: bytes) -> Seen:
-    """Read the state of a scope."""
+    """Read from the database what a member has seen of the list of runs with digest `scope`."""
     query = "SELECT number, head, closed, closed_head FROM seen WHERE scope = ?"
     rows = connection.execute(query, (scope,)).fetchall()
     return Seen(*rows[0]) if rows else NOTHING_SEEN
 
 
 class StoredRun:
-    """Stored state of one scope during a run of it."""
+    """State of what a member has seen of one session log, in memory and on disk, during a run."""
 
     def __init__(self, file: SeenRuns, scope: bytes) -> None:
         self._file, self._scope = file, scope
         self.seen = file.get(scope)
 
-    async def keep(self, seen: Seen) -> None:
-        """Store the party's new state, before its next message is sent."""
-        if seen != self.seen:
-            await asyncio.to_thread(self._file.put, self._scope, self.seen, seen)
-            self.seen = seen
+    def keep(self, seen: Seen) -> None:
+        """Store the newly seen state of the session log, before the next message is sent."""
+        self._file.put(self._scope, self.seen, seen)
+        self.seen = seen

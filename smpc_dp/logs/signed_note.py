@@ -27,7 +27,7 @@ _SIGNATURE = re.compile(r"— ([^\s+]+) ([A-Za-z0-9+/=]+)")
 
 @dataclass(frozen=True)
 class NoteKey:
-    """An Ed25519 key under a name; `kind` is `NOTE` or `COSIGNATURE`."""
+    """Named Ed25519 public key that verifies signatures of notes, or cosignatures of witnesses."""
 
     name: str
     kind: int
@@ -35,7 +35,7 @@ class NoteKey:
 
     @classmethod
     def parse(cls, text: str, where: str = "key") -> NoteKey:
-        """Read `name+id+base64`; raise ConfigError for other text."""
+        """Parse a key written as `name+id+base64`; raise ConfigError for other text."""
         match = _KEY.fullmatch(text)
         encoded = None if match is None else from_base64(match[3])
         if match is not None and encoded is not None and len(encoded) == 33:
@@ -48,7 +48,7 @@ class NoteKey:
 
     @property
     def identifier(self) -> bytes:
-        """Four bytes that stand before each signature."""
+        """Four-byte key id that precedes each signature by this key."""
         hashed = self.name.encode() + b"\n" + bytes([self.kind]) + self.public_key
         return hashlib.sha256(hashed).digest()[:_ID_BYTES]
 
@@ -57,21 +57,21 @@ class NoteKey:
         return f"{self.name}+{self.identifier.hex()}+{encoded}"
 
     def signature_line(self, signature: bytes) -> bytes:
-        """Return the line of a signature, with its line feed."""
+        """Format a signature by this key as a line of a signed note."""
         encoded = b64encode(self.identifier + signature).decode("ascii")
         return f"— {self.name} {encoded}\n".encode()
 
 
 @dataclass(frozen=True)
 class SignedNote:
-    """A parsed note: its text, with the last line feed, and its signatures: name, identifier, bytes."""
+    """Parsed signed note (c2sp.org/signed-note): its text, and signatures with key names and ids."""
 
     text: bytes
     signatures: tuple[tuple[str, bytes, bytes], ...]
 
     @classmethod
     def parse(cls, note: bytes) -> SignedNote:
-        """Read a note; raise VerificationError for bytes that are none."""
+        """Parse the bytes of a signed note; raise VerificationError if malformed."""
         if len(note) > MAX_BYTES:
             raise VerificationError(f"a signed note has {MAX_BYTES} bytes at most", Check.TOO_LONG)
         text, blank, rest = note.rpartition(b"\n\n")
@@ -85,7 +85,7 @@ class SignedNote:
         return cls(text + b"\n", tuple(map(_signature, lines)))
 
     def verified(self, keys: Sequence[NoteKey]) -> frozenset[NoteKey]:
-        """Return those of the keys that have signed the note.
+        """Return those of the keys that signed the note.
 
         Raises VerificationError if a signature of one of them is wrong. Signatures of other keys are ignored.
         """
@@ -99,6 +99,7 @@ class SignedNote:
         return frozenset(signed)
 
     def _check(self, key: NoteKey, signature: bytes) -> None:
+        """Raise VerificationError unless this signature of the note verifies under the key."""
         message = self.text
         try:
             if key.kind == COSIGNATURE:
@@ -115,22 +116,23 @@ class SignedNote:
 
 
 def sign_note(text: bytes, key: NoteKey, identity: Identity) -> bytes:
-    """Return the note of a text, signed by the log's key; `identity` is its secret."""
+    """Sign a text with a log's key and return it as a signed note."""
     return text + b"\n" + key.signature_line(identity.sign(text))
 
 
 def cosign_note(text: bytes, key: NoteKey, identity: Identity, time: int) -> bytes:
-    """Return the line of a witness's cosignature, at a time in seconds since the epoch."""
+    """Return a witness's signature line for a note's text, with the time in seconds since the epoch."""
     signature = time.to_bytes(_TIME_BYTES) + identity.sign(cosigned(text, time))
     return key.signature_line(signature)
 
 
 def cosigned(text: bytes, time: int) -> bytes:
-    """Return the message that a witness signs."""
+    """Return the bytes that a witness signs to cosign a note's text at a time."""
     return b"cosignature/v1\ntime %d\n" % time + text
 
 
 def _signature(line: str) -> tuple[str, bytes, bytes]:
+    """Parse a note's signature line: return key name, id and signature; VerificationError if malformed."""
     match = _SIGNATURE.fullmatch(line)
     encoded = None if match is None else from_base64(match[2])
     if match is None or encoded is None or len(encoded) <= _ID_BYTES:

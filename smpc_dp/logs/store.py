@@ -23,7 +23,7 @@ _MAGIC = b"SQLite format 3\x00"
 
 
 def is_store(path: Path) -> bool:
-    """Tell whether a file looks like a SQLite database; False if it cannot be read."""
+    """Tell whether a file begins as an SQLite database; False if it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
@@ -32,7 +32,7 @@ def is_store(path: Path) -> bool:
 
 
 def is_begun(path: Path) -> bool:
-    """Tell whether a board's file has its header; a crash may have come before it was written."""
+    """Tell whether a log's SQLite file has a header; it lacks one after a crash at its creation."""
     if not path.stat().st_size:
         return False
     connection = _connect(path, "ro")
@@ -46,7 +46,7 @@ def is_begun(path: Path) -> bool:
 
 
 class Store:
-    """One log in one file; `append` returns when it is on disk. Use as a context manager, or `close`.
+    """SQLite file that holds the log of one run: header and entries; appends are durable.
 
     SQLite in WAL mode with synchronous=FULL: a crash at any moment leaves a prefix of the log that ends with
     a whole append. Another process may read at the same time. Raises LocalError for errors of the file system
@@ -60,7 +60,7 @@ class Store:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], header: Header) -> Self:
-        """Create a new log, mode 0600; raise LocalError if the file exists."""
+        """Create a new log file with this header, mode 0600; raise LocalError if the file exists."""
         file = Path(path)
         try:
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
@@ -83,7 +83,7 @@ class Store:
 
     @classmethod
     def begin(cls, path: Path, header: Header) -> Self:
-        """Make a log with this header, or open it if it is there; raise LocalError if another log is."""
+        """Open the log file with this header, created if missing; LocalError if it has another header."""
         if not path.exists() or not is_begun(path):
             path.unlink(missing_ok=True)
             return cls.create(path, header)
@@ -95,7 +95,7 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, writable: bool = False) -> Self:
-        """Open an existing log, without checking its content.
+        """Open an existing log file, by default read-only; its content is not checked.
 
         Raises LocalError if the file is no board.
         """
@@ -124,7 +124,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the file; after appending with all entries in it, also if a reader has it open.
+        """Close the file; a writer first moves all entries from SQLite's journal into it.
 
         The last connection leaves no journal beside it.
         """
@@ -138,7 +138,7 @@ class Store:
             _remove_empty_journal(self._path)
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Append entries, all or none, durably.
+        """Append entries in one durable transaction: all or none.
 
         Raises LocalError if the log does not end just before them.
         """
@@ -157,7 +157,7 @@ class Store:
             raise self._failed(error) from None
 
     def missing(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Return the entries after the last one; raise LocalError if others are in the place of the rest."""
+        """Return those of the entries that the log lacks; LocalError if it has others in their place."""
         try:
             last = self._last()
         except sqlite3.Error as error:
@@ -169,7 +169,7 @@ class Store:
         return entries[len(there) :]
 
     def extent(self) -> tuple[int, int]:
-        """Return the number of the last entry, and the size of the log as JSON lines, in bytes."""
+        """Return the number of the last entry, and the log's length in bytes as JSON lines."""
         try:
             [(last, size)] = self._connection.execute(
                 "SELECT max(sequence), sum(length(line) + 1) FROM log"
@@ -179,10 +179,7 @@ class Store:
         return last or 0, size or 0
 
     def lines(self, last: int = MAX_SEQUENCE, first: int = 0) -> Iterator[bytes]:
-        """Yield the lines of entries `first` to `last`, without line feeds, one in memory at a time.
-
-        The header is number 0.
-        """
+        """Yield the JSON lines of entries `first` to `last`, without line feeds; 0 is the header."""
         query = "SELECT line FROM log WHERE sequence BETWEEN ? AND ? ORDER BY sequence"
         try:
             for (line,) in self._connection.execute(query, (first, last)):
@@ -193,11 +190,11 @@ class Store:
             raise self._failed(error) from None
 
     def export(self, out: BinaryIO) -> int:
-        """Write the log as JSON lines; return the number of bytes."""
+        """Write the log as JSON lines to a file; return the number of bytes written."""
         return sum(out.write(line + b"\n") for line in self.lines())
 
     def resume(self) -> Chain:
-        """Return the chain of the stored log, to append to it, for instance after a crash.
+        """Read and check the whole log; return its hash chain, to continue the log after a crash.
 
         Raises:
             VerificationError: the file does not hold a valid log.
@@ -212,21 +209,22 @@ class Store:
         return chain
 
     def _last(self) -> int:
-        """Return the number of the last entry."""
+        """Return the number of the last stored log entry; 0 if there is only the header."""
         [(last,)] = self._connection.execute("SELECT max(sequence) FROM log").fetchall()
         return int(last or 0)
 
     def _insert(self, rows: Sequence[tuple[int, bytes]]) -> None:
-        """Insert numbered lines in one transaction."""
+        """Insert lines with these entry numbers, in the transaction of the caller."""
         self._connection.executemany("INSERT INTO log VALUES (?, ?)", rows)
 
     def _failed(self, error: sqlite3.Error) -> LocalError:
-        """Return the LocalError for an error of SQLite."""
+        """Close the store after an SQLite error; return the LocalError that reports it."""
         self.close()
         return LocalError(f"{self._path}: the board cannot be used ({error})")
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    """Open the SQLite file of a log in mode `ro`, `rw` or `rwc`; raise LocalError if that fails."""
     try:
         # Python's own transaction handling is off; an aggregator appends from any of its threads.
         return sqlite3.connect(
@@ -241,7 +239,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _remove_empty_journal(path: Path) -> None:
-    """Remove the journal that a reader's connection cannot, if all entries are in the file.
+    """Delete SQLite's empty journal file that a reader left beside a log; keep one with entries.
 
     SQLite removes it when the last connection closes that may write, so of a log in use nothing changes. A
     journal with entries, of a process that crashed, stays for who goes on with the log.

@@ -16,7 +16,7 @@ from smpc_dp.privacy.sampling import NoiseSource, discrete_laplace
 
 @dataclass(frozen=True)
 class ThresholdPlan:
-    """Settings of an instance: `sensitivity` is how far one record moves any query, in steps of 2^-bits."""
+    """Settings of an AboveThreshold test; one record moves a query by at most `sensitivity` grid steps."""
 
     epsilon: float
     threshold: float
@@ -24,12 +24,12 @@ class ThresholdPlan:
     bits: int
 
     def begin(self, source: NoiseSource) -> AboveThreshold:
-        """Return a fresh instance; it is charged `epsilon`."""
+        """Return a new test with freshly drawn noise, which costs `epsilon` once until its first yes."""
         return AboveThreshold(self, source)
 
 
 class AboveThreshold:
-    """One instance: it answers until the first answer is yes."""
+    """Sparse-vector test: tells, with DP, whether each query exceeds a threshold, up to the first yes."""
 
     def __init__(self, plan: ThresholdPlan, source: NoiseSource) -> None:
         self._plan, self._source, self._ended = plan, source, False
@@ -44,5 +44,6 @@ class AboveThreshold:
         return self._ended
 
     def _draw(self, factor: int) -> int:
+        """Draw discrete Laplace noise of scale factor * sensitivity / epsilon, in grid steps."""
         scale = Fraction(factor * self._plan.sensitivity) / Fraction(self._plan.epsilon)
         return int(discrete_laplace(self._source, 1, scale)[0])

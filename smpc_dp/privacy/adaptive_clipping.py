@@ -26,9 +26,9 @@ MAX_PARTS = 512 * PARTS
 
 @dataclass(frozen=True)
 class AdaptiveClipping:
-    """The bound of one round, which goes towards a quantile of the norms of the parties' vectors.
+    """State of one round of adaptive clipping: the L2 bound, which moves to a quantile of the norms.
 
-    All parties begin with equal ones and take `following` of the same average.
+    All parties begin with equal states and take `following` of the same average.
 
     Attributes:
         length: d, of a vector.
@@ -67,26 +67,26 @@ class AdaptiveClipping:
 
     @property
     def bound(self) -> float:
-        """The bound on the L2 norm of a vector in this round."""
+        """L2 norm to which parties clip their vectors in this round."""
         return self.first * math.pow(2.0, self.parts / PARTS)
 
     @property
     def parameters(self) -> dict[str, object]:
-        """What `[parameters]` of the session say, the same in every round, beside epsilon and delta."""
+        """Session parameters for these rounds (length and L2 bound), without epsilon and delta."""
         return {"length": self.length + 1, "l2_bound": 1.0}
 
     @property
     def label(self) -> str:
-        """The label of this round's request: a party with another bound or share is excluded by name."""
+        """Label of this round's request, equal for parties with equal bounds and settings."""
         bound = f"{self.first:.17g} * 2^({self.parts}/{PARTS})"
         return f"clipping: round {self.rounds + 1}, {bound}, share {self.share:.17g}"
 
     def mu_shares(self, mu: float) -> tuple[float, float]:
-        """Return the mu of the clipped vector and that of the indicator; their squares add up to mu's."""
+        """Return mu of the clipped vector and mu of the indicator; their squares add up to that of `mu`."""
         return math.sqrt(1 - self.share) * mu, math.sqrt(self.share) * mu
 
     def clip(self, vector: ArrayLike, party: str = "vector") -> NDArray[np.float64]:
-        """Return what a party sends in this round, shape (length + 1,), of norm 1 at most.
+        """Return the message vector of a round: clipped vector and indicator, of L2 norm at most 1.
 
         Raises ConfigError unless the vector has `length` finite numbers.
         """
@@ -108,17 +108,17 @@ class AdaptiveClipping:
         return np.append(math.sqrt(1 - self.share) * scaled, indicator) * below
 
     def mean(self, average: ArrayLike) -> NDArray[np.float64]:
-        """Return the mean of the clipped vectors, shape (length,), given the average of this round."""
+        """Extract the mean of the clipped vectors from the secure average of this round."""
         return self._checked(average)[:-1] * (self.bound / math.sqrt(1 - self.share))
 
     def within(self, average: ArrayLike) -> float:
-        """Return the share of the vectors that were within the bound; noise may take it out of [0, 1]."""
+        """Extract the share of vectors within the bound from the average; noise may leave [0, 1]."""
         return float(self._checked(average)[-1] / math.sqrt(self.share) + 1) / 2
 
     def following(self, average: ArrayLike) -> Self:
-        """Return the next round, given the average of this one: its bound goes towards the quantile.
+        """Return the state of the next round, its bound moved towards the quantile by this average.
 
-        Of a request that has failed there is none: another attempt has the same bound and another charge.
+        A failed request has no next round: another attempt has the same bound and another charge.
         """
         share = min(max(self.within(average), 0.0), 1.0)
         moved = self.parts - round(self.rate * (share - self.quantile) * PARTS / math.log(2))
@@ -126,6 +126,7 @@ class AdaptiveClipping:
         return replace(self, parts=parts, rounds=self.rounds + 1)
 
     def _checked(self, average: ArrayLike) -> NDArray[np.float64]:
+        """Return a round's average as floats of shape (length + 1,); raise ConfigError otherwise."""
         values = np.asarray(average, dtype=np.float64)
         if values.shape != (self.length + 1,) or not np.isfinite(values).all():
             reason = f"has shape {values.shape}, or values that are not finite: {self.length + 1} are needed"

@@ -23,39 +23,39 @@ LEAST_NUMERICAL_DELTA = 1e-10
 
 
 class ArgumentChecks(Issues):
-    """Checks arguments and collects their faults; `where` is appended to the text of a fault."""
+    """Collector of faults in a function's arguments, with a method for each kind of check."""
 
     def require_positive(self, name: str, value: object, most: float = 1e12, where: str = "") -> None:
-        """Add a fault unless 0 < value <= most."""
+        """Record a fault unless 0 < value <= most."""
         if not is_number(value) or not 0 < value <= most:
             self.add_issue(
                 name, f"{value!r} is not a number above 0 and at most {most:g}{where}", ConfigCheck.RANGE
             )
 
     def require_within(self, name: str, value: object, low: float, high: float) -> None:
-        """Add a fault unless low <= value <= high."""
+        """Record a fault unless low <= value <= high."""
         if not is_number(value) or not low <= value <= high:
             self.add_issue(name, f"{value!r} is not a number in [{low:g}, {high:g}]", ConfigCheck.RANGE)
 
     def require_integer(self, name: str, value: object, low: int, high: int, where: str = "") -> None:
-        """Add a fault unless value is an integer in low..high."""
+        """Record a fault unless value is an integer from low to high."""
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             self.add_issue(name, f"{value!r} is not an integer in {low}..{high}{where}", ConfigCheck.RANGE)
 
     def require_choice(self, name: str, value: object, among: Sequence[str], where: str = "") -> None:
-        """Add a fault unless value is one of the names `among`."""
+        """Record a fault unless value is one of the texts in `among`."""
         if value not in among:
             self.add_issue(name, f"{value!r} is not one of {', '.join(among)}{where}", ConfigCheck.CHOICE)
 
     def require_budget(self, epsilon: object, delta: object | None = None, *, least: float = 1e-300) -> None:
-        """Add faults unless 0 < epsilon <= 100 and, where given, least <= delta < 1."""
+        """Record faults unless 0 < epsilon <= 100 and, if delta is given, least <= delta < 1."""
         self.require_positive("epsilon", epsilon, GREATEST_EPSILON)
         if delta is not None and (not is_number(delta) or not least <= delta < 1):
             self.add_issue("delta", f"{delta!r} is not a number in [{least:g}, 1)", ConfigCheck.RANGE)
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Return whether the value is a finite number; True and False are not."""
+    """Tell whether a value is a finite real number (not a bool)."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     try:
@@ -66,7 +66,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def checks_numbers(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function name arguments that are no numbers in a ConfigError, not TypeError and the like.
+    """Wrap a function so that arguments that are no numbers raise ConfigError, not TypeError.
 
     What the function checks itself, and bounds in its errors, are left to it. Looked at are parameters with
     an annotation of `_NUMBERS`, with None or without. Numbers of other libraries are numbers; the function
@@ -79,8 +79,8 @@ def checks_numbers(function: Callable[P, R]) -> Callable[P, R]:
         try:
             # ParamSpec has no word for arguments that are as before but for the type of integers.
             any_function = cast("Callable[..., R]", function)
-            named = {name: _with_own_integers(value) for name, value in given.items()}
-            return any_function(*map(_with_own_integers, args), **named)
+            named = {name: _with_python_integers(value) for name, value in given.items()}
+            return any_function(*map(_with_python_integers, args), **named)
         except (TypeError, ValueError, ArithmeticError) as error:
             checks = ArgumentChecks()
             # Too many arguments are the function's affair.
@@ -98,20 +98,22 @@ def checks_numbers(function: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
-def _with_own_integers(value: object) -> object:
-    """Return integers of another library as int, alone or in a list; what else it is stays."""
+def _with_python_integers(value: object) -> object:
+    """Convert integers of other libraries (NumPy) to int, also in lists; return other values as they are."""
     if type(value) is list:
-        return [_with_own_integers(one) for one in value]
+        return [_with_python_integers(one) for one in value]
     return int(value) if isinstance(value, Integral) and not isinstance(value, int) else value
 
 
 def _is_real(value: object) -> bool:
+    """Tell whether a value is a real number (not a bool) that fits a float."""
     if not isinstance(value, Real) or isinstance(value, bool):
         return False
     return not isinstance(value, int) or abs(value) <= sys.float_info.max
 
 
 def _are_real(values: object) -> bool:
+    """Tell whether a value is a sequence or array of real numbers."""
     return isinstance(values, Sequence | np.ndarray) and all(map(_is_real, values))
 
 
@@ -124,7 +126,7 @@ _NUMBERS: Mapping[str, Callable[[object], bool]] = {
 
 
 def delta_warnings(delta: float, parties: int) -> list[str]:
-    """Return a warning if delta exceeds 1/n.
+    """Return a warning if delta exceeds 1 / parties, else an empty list.
 
     A mechanism that publishes one random party's data would satisfy such a delta.
     """

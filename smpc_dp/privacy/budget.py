@@ -22,7 +22,7 @@ _SHARES = (1 - 1e-6, 1 - 1e-4, 0.99, 0.95, 0.9, 0.8, 0.65, 0.5)
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """The `[parameters.budget]` table: what all requests of a session may cost together."""
+    """Settings of a session's total privacy budget: epsilon and delta for a number of requests."""
 
     epsilon: Annotated[float, Meta(gt=0, lt=1000, description="of all requests together")]
     delta: Annotated[float, Meta(ge=1e-11, lt=1, description="of all requests together, and of each")]
@@ -32,13 +32,14 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Released(Protocol):
-    """Parameters of a request that a ledger can be charged."""
+    """Interface of a request's checked parameters that give the event for a privacy ledger."""
 
-    def event(self) -> Event: ...
+    def event(self) -> Event:
+        """Return the request's release as an event for a privacy ledger."""
 
 
 def too_little(budget: Budget) -> ConfigIssue:
-    """Return the fault of a budget whose parts are below what noise can be planned for."""
+    """Return the fault that says that a budget leaves each request too little epsilon to plan noise."""
     reason = f"{budget.requests} requests leave each too little of it"
     return ConfigIssue(f"{BUDGET}.requests", reason, ConfigCheck.INFEASIBLE)
 
@@ -48,7 +49,7 @@ Checker = Callable[[Mapping[str, object], int], tuple[T | None, list[ConfigIssue
 
 
 def read_budget(parameters: Mapping[str, object]) -> tuple[Budget | None, list[ConfigIssue]]:
-    """Return the budget in a `[parameters]` table, and every fault of it."""
+    """Return the budget in a session's parameters (None if it is missing or has faults), and its faults."""
     given = parameters.get(BUDGET)
     if not isinstance(given, Mapping):
         return None, [ConfigIssue(BUDGET, "is not a table", ConfigCheck.TYPE)]
@@ -62,7 +63,7 @@ def read_budget(parameters: Mapping[str, object]) -> tuple[Budget | None, list[C
 
 
 def checked_budget(given: Mapping[str, object]) -> Budget:
-    """Return a budget; raise ConfigError with every fault."""
+    """Return a budget from a table of settings; raise ConfigError with every fault."""
     budget, issues = read_budget({BUDGET: given})
     if budget is None:
         raise ConfigError(issues)
@@ -70,7 +71,7 @@ def checked_budget(given: Mapping[str, object]) -> Budget:
 
 
 def request_epsilons(budget: Budget) -> Iterator[float]:
-    """Yield epsilons of one request at the budget's delta, the best first; equal requests split it best."""
+    """Yield candidates for one request's epsilon when equal requests share a budget, the greatest first."""
     mu = gaussian_mu(budget.epsilon, budget.delta) / math.sqrt(budget.requests)
     for share in _SHARES:
         epsilon = gaussian_epsilon(budget.delta, share * mu)
@@ -81,7 +82,7 @@ def request_epsilons(budget: Budget) -> Iterator[float]:
 def check_with_budget(
     check: Checker[T], parameters: Mapping[str, object], parties: int
 ) -> tuple[T | None, list[ConfigIssue]]:
-    """Check parameters with a budget: each request gets the greatest epsilon with which all fit into it."""
+    """Check a session's parameters; requests get the greatest epsilon tried with which all fit the budget."""
     budget, issues = read_budget(parameters)
     if budget is None:
         return None, issues
@@ -96,14 +97,14 @@ def check_with_budget(
 
 
 def _of_budget(issue: ConfigIssue) -> ConfigIssue:
-    """Return an issue of a request's share of the budget as one of the budget, which was given."""
+    """Return a fault of a request's epsilon or delta, reworded as one of the budget that sets these."""
     if issue.where not in ("epsilon", "delta"):
         return issue
     return issue._replace(where=f"{BUDGET}.{issue.where}", reason=f"the share of a request: {issue.reason}")
 
 
 def spent_budget(budget: Budget, event: Event, requests: int) -> SpentBudget:
-    """Return what so many requests, all of this event, have cost."""
+    """Return the cost of one request and of this many equal requests together, beside the budget."""
     spent = Composition([event] * requests).epsilon(budget.delta)
     return SpentBudget(
         epsilon=Composition([event]).epsilon(budget.delta),

@@ -45,7 +45,7 @@ _VARIANCE_STEPS = 1 << 10
 
 @dataclass(frozen=True)
 class WideGaussian:
-    """Discrete Gaussian noise of one coordinate: the sum of `factor`^j D_j for j below `levels`.
+    """Nearly discrete Gaussian noise that servers draw on secret shares, as a sum of scaled table draws.
 
     Attributes:
         dimension: coordinates of a vector, each with a draw of its own.
@@ -67,7 +67,7 @@ class WideGaussian:
 
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, bounds: Sensitivity) -> WideGaussian:
-        """Return the noise that makes one release (epsilon, delta)-DP, as a trusted curator's.
+        """Return the noise that makes one release (epsilon, delta)-DP in the central model.
 
         Raises ConfigError for an invalid budget, and for noise wider than the tables allow.
         """
@@ -86,27 +86,27 @@ class WideGaussian:
 
     @property
     def parameter(self) -> Fraction:
-        """The variance of the discrete Gaussian that a draw is as good as, in squared grid steps."""
+        """Variance parameter of the discrete Gaussian that this noise is close to, in squared steps."""
         return self.variance_0 * sum(powers(self.factor**2, self.levels))
 
     @property
     def variance(self) -> float:
-        """The variance of a draw, in squared grid steps."""
+        """Variance of one noise draw, in squared grid steps."""
         return float(self.parameter)
 
     @property
     def sensitivity(self) -> float:
-        """The L2 distance of two sums, in grid steps."""
+        """Greatest L2 distance between the sums of neighbouring inputs, in grid steps."""
         return self.l2
 
     @property
     def reach(self) -> int:
-        """The greatest absolute value of a draw."""
+        """Upper bound on the absolute value of a noise draw."""
         return (SLOTS // 2) * sum(powers(self.factor, self.levels))
 
     @property
     def closeness(self) -> float:
-        """The range of log(mass of an ideal draw / mass of the discrete Gaussian of its `parameter`).
+        """Bound on the range of the log ratio of this noise's masses to the discrete Gaussian's.
 
         Adding D to k times what there is folds two Gaussians: one ripple of v0 v / (v0 + k^2 v).
         """
@@ -122,7 +122,7 @@ class WideGaussian:
 
     @functools.cached_property
     def _event(self) -> Event:
-        """The release as an event of the accountant."""
+        """This release as an event for a privacy ledger, computed once."""
         from smpc_dp.privacy.accountant.events import Event
         from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
         from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
@@ -139,15 +139,15 @@ class WideGaussian:
         return Event(self.describe(), self.relation, known, slack)
 
     def event(self) -> Event:
-        """Return one release as an event of the accountant, for total budgets of an epsilon up to 20."""
+        """Return one release with this noise as an accountant's event, for a total epsilon up to 20."""
         return self._event
 
     def describe(self) -> str:
-        """Return the name and the parameter of the noise, in words."""
+        """Return words that name the noise and its parameter."""
         return f"discrete Gaussian noise on shares, of variance parameter {float(self.parameter):.10g}"
 
     def draws(self, source: Source, count: int) -> NDArray[np.int64]:
-        """Return `count` draws, from the same coins as the servers toss."""
+        """Return `count` noise values, drawn from random bytes in the way the servers draw them."""
         _, thresholds, aliases = table_of(self.variance_0)
         low_bits = NUMBER_BITS - 63
         high = np.array([cut >> low_bits for cut in thresholds], dtype=np.uint64)
@@ -162,16 +162,16 @@ class WideGaussian:
         return np.asarray(drawn.reshape(count, self.levels) @ weights)
 
     def draw(self, integer: int, source: Source) -> int:
-        """Return the noisy `integer`, one result of the ideal functionality."""
+        """Return an integer plus one noise value: what the servers would reveal."""
         return integer + int(self.draws(source, 1)[0])
 
     def read(self, result: int) -> Fraction:
-        """Return the noisy integer that a result stands for; the noise has mean 0."""
+        """Convert a revealed integer to the estimate; here unchanged, since the noise has mean 0."""
         return Fraction(result)
 
 
 def powers(base: int, count: int) -> list[int]:
-    """Return 1, base, .., base^(count - 1)."""
+    """Return the first `count` powers of `base`: [1, base, ..., base^(count - 1)]."""
     result = [1]
     while len(result) < count:
         result.append(result[-1] * base)
@@ -180,7 +180,7 @@ def powers(base: int, count: int) -> list[int]:
 
 @functools.lru_cache(maxsize=64)
 def table_of(variance: Fraction) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return masses (of 2^96 in all), thresholds (of 2^87) and aliases of the places; place i is i - 256.
+    """Return the alias table that draws a discrete Gaussian: masses, thresholds, and other places.
 
     Masses are those of the discrete Gaussian rounded down; what is left over goes to 0.
     """
@@ -196,7 +196,7 @@ def table_of(variance: Fraction) -> tuple[tuple[int, ...], tuple[int, ...], tupl
 
 
 def _aliases(masses: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Fill every place to 2^87: with its own mass, and with that of one other place."""
+    """Return thresholds and aliases of an alias table (Walker's method) for integer masses."""
     full = 1 << NUMBER_BITS
     left = list(masses)
     thresholds, aliases = [0] * SLOTS, list(range(SLOTS))
@@ -215,7 +215,7 @@ def _aliases(masses: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _levels(variance: Fraction) -> tuple[Fraction, int, int]:
-    """Return (variance of a table, k, J) whose sum has at least this variance, with the least J."""
+    """Return (table variance, factor, levels) for noise of at least this variance with the fewest levels."""
     for levels in range(1, MOST_LEVELS + 1):
         for factor in range(17, 1, -1) if levels > 1 else (1,):
             scale = sum(powers(factor**2, levels))
@@ -228,7 +228,7 @@ def _levels(variance: Fraction) -> tuple[Fraction, int, int]:
 
 
 def _loosened(known: AnyDescription, near: float) -> AnyDescription:
-    """Return a description of a distribution whose log ratio to the described one ranges over `near`."""
+    """Return a privacy bound weakened for noise whose log mass ratios to the described one span `near`."""
     from smpc_dp.privacy.accountant.events import Gaussian, Line, Renyi, Shift
 
     match known:

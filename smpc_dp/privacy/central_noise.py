@@ -32,7 +32,7 @@ TABLE_STEPS = 8
 
 @dataclass(frozen=True)
 class FlooredLaplace:
-    """Two-sided geometric noise of bounded reach, mixed with uniform noise that floors every probability.
+    """Discrete Laplace noise of bounded reach, sometimes replaced by uniform, for pure epsilon-DP results.
 
     With `inner` the result is integer + noise, for noise in -reach..reach - 1. But where the coin `floor`
     comes up it is uniform on -reach..2**bits - reach - 1, which covers all sums. So every output has at least
@@ -52,7 +52,7 @@ class FlooredLaplace:
 
     @classmethod
     def design(cls, sensitivity: int, span: int, epsilon: float) -> FlooredLaplace:
-        """Return the noise for integers 0..span that makes a move by `sensitivity` epsilon-DP.
+        """Return noise for integers 0..span such that a change by `sensitivity` is epsilon-DP.
 
         Raises ConfigError for an epsilon outside 1e-6..12, a sensitivity outside 1..span, and for a noisy
         integer of more than 480 bits.
@@ -82,24 +82,24 @@ class FlooredLaplace:
 
     @property
     def reach(self) -> int:
-        """The bound of the noise, which is in -reach..reach - 1."""
+        """Bound on the noise, which lies in -reach..reach - 1."""
         return 1 << (len(self.inner.coins) - 1)
 
     @property
     def edge(self) -> Fraction:
-        """A bound on (noise mass / floor mass) where the noise of another integer does not reach."""
+        """Bound on the ratio of noise mass to uniform mass at outputs out of another integer's reach."""
         highest = self.inner.coins[-2].probability
         return highest * (1 - self.floor.probability) / self.floor.probability * (1 << self.bits)
 
     @property
     def variance(self) -> float:
-        """The variance of a result, at most: the floor's mean is taken as far off as possible."""
+        """Upper bound on the variance of a noisy integer."""
         retained = 1 - self.floor.probability
         whole = Fraction(1 << self.bits)
         return float(retained * self.inner.exact_variance + self.floor.probability * whole**2)
 
     def masses(self, integer: int) -> dict[int, Fraction]:
-        """Return the probability of each result for one integer, exactly; for tests of small designs."""
+        """Return the exact probability of each output for one integer; slow, for tests."""
         base = self.floor.probability / (1 << self.bits)
         distribution = {index - self.reach: base for index in range(1 << self.bits)}
         inner = self.inner.masses()
@@ -109,7 +109,7 @@ class FlooredLaplace:
         return distribution
 
     def draw(self, integer: int, source: Source) -> int:
-        """Return the noisy `integer`, one result of the ideal functionality."""
+        """Return an integer with noise: what the computing servers would reveal."""
         *indices, sign = [toss(coin, source) for coin in self.inner.coins]
         floored = toss(self.floor, source)
         uniform = _number(self.bits, source)
@@ -117,13 +117,13 @@ class FlooredLaplace:
         return uniform - self.reach if floored else integer + (-1 - noise if sign else noise)
 
     def read(self, result: int) -> Fraction:
-        """Return the noisy integer that a result stands for; its bias is below 2**(bits - 40)."""
+        """Convert a revealed output to the noisy integer; its bias is below 2**(bits - 40)."""
         return result - self.inner.mean
 
 
 @dataclass(frozen=True)
 class CoarseGaussian:
-    """Discrete Gaussian noise from a table, on the integer without its lowest `drop` bits.
+    """Discrete Gaussian noise from a table, added to an integer without its lowest `drop` bits.
 
     The result is floor(integer / 2**drop) + noise + len(cuts). The floor moves by at most
     ceil(sensitivity / 2**drop). The guarantee is for all `evaluations` integers of a record together.
@@ -140,7 +140,7 @@ class CoarseGaussian:
     def design(
         cls, sensitivity: int, span: int, epsilon: float, delta: float, evaluations: int = 1
     ) -> CoarseGaussian:
-        """Return the least noise, on the finest of the coarse grids, that is (epsilon, delta)-DP.
+        """Return the least noise, on the finest coarse grid that allows it, that is (epsilon, delta)-DP.
 
         Raises ConfigError for arguments out of range, and for an epsilon too small for any grid.
         """
@@ -160,11 +160,11 @@ class CoarseGaussian:
 
     @property
     def variance(self) -> float:
-        """The variance of a result as read, with rounding as if the dropped bits were uniform."""
+        """Variance of an estimate, with rounding error as if the dropped bits were uniform."""
         return (self.table.variance + 1 / 12) * 4.0**self.drop
 
     def masses(self, integer: int) -> dict[int, Fraction]:
-        """Return the probability of each result for one integer, exactly."""
+        """Return the exact probability of each output for one integer."""
         edges = (0, *self.table.cuts, 1 << LOOKUP_BITS)
         middle = (integer >> self.drop) + len(self.table.cuts)
         distribution: dict[int, Fraction] = {}
@@ -176,13 +176,13 @@ class CoarseGaussian:
         return distribution
 
     def draw(self, integer: int, source: Source) -> int:
-        """Return the noisy `integer`, one result of the ideal functionality."""
+        """Return the noisy output for an integer: what the computing servers would reveal."""
         number, sign = _number(LOOKUP_BITS, source), _number(1, source)
         magnitude = sum(number >= cut for cut in self.table.cuts)
         return (integer >> self.drop) + len(self.table.cuts) + (-magnitude if sign else magnitude)
 
     def read(self, result: int) -> Fraction:
-        """Return the noisy integer that a result stands for, in the middle of the rounding interval."""
+        """Convert a revealed output to an estimate of the integer, mid-interval of the rounding."""
         return (result - len(self.table.cuts)) * (1 << self.drop) + Fraction((1 << self.drop) - 1, 2)
 
 
@@ -190,18 +190,18 @@ CentralNoise = FlooredLaplace | CoarseGaussian | WideGaussian
 
 
 def toss(coin: Coin, source: Source) -> int:
-    """Return one toss of a coin of any number of bits."""
+    """Return one toss (0 or 1) of a biased coin, from a source of random bytes."""
     return int(_number(coin.bits, source) < coin.threshold)
 
 
 def _number(bits: int, source: Source) -> int:
-    """Return a uniform number of `bits` bits."""
+    """Return a uniform random integer of `bits` bits."""
     count = -(-bits // 8)
     return int.from_bytes(source.bytes(count), "little") >> (8 * count - bits)
 
 
 def _check(sensitivity: int, span: int, epsilon: float, distribution: str) -> None:
-    """Raise ConfigError unless the arguments of a design are in range."""
+    """Raise ConfigError unless the arguments of a noise design are in range."""
     checks = ArgumentChecks()
     if not is_number(epsilon) or not LEAST_EPSILON <= epsilon <= GREATEST_EPSILON:
         limits = f"{LEAST_EPSILON:g}..{GREATEST_EPSILON:g}"

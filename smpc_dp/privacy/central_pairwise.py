@@ -27,7 +27,7 @@ COUNT_SHARE = Fraction(1, 4)
 def sum_sensitivity(
     steps: int, parties: int, public_labels: tuple[int, int] | None = None, partners: int = 0
 ) -> int:
-    """Return the largest move of S when one of n records is substituted.
+    """Return how far substituting one record can move the sum of a pairwise statistic over its pairs.
 
     | design | pairs | S moves by | the mean moves by |
     |---|---|---|---|
@@ -50,7 +50,7 @@ def sum_sensitivity(
 
 
 def split(epsilon: float, shares: list[Fraction]) -> list[float]:
-    """Split epsilon by the given fractions, each part rounded down to a float."""
+    """Return epsilon times each of the shares, rounded down to floats."""
     result = []
     for share in shares:
         part = float(Fraction(epsilon) * share)
@@ -65,7 +65,7 @@ def design_central(
     epsilon: float,
     delta: float,
 ) -> list[CentralNoise]:
-    """Return noise for integers opened together that makes the release (epsilon, delta)-DP for one record.
+    """Return noise for each of several integers that makes revealing them all (epsilon, delta)-DP.
 
     One integer, or the sum over pairs and a count; the count gets a quarter of epsilon, and of delta.
     Raises ConfigError for delta 0 with Gaussian noise, or above 0 with Laplace.
@@ -90,7 +90,7 @@ def design_central(
 
 
 class CentralPlan(msgspec.Struct, frozen=True, kw_only=True, rename={"distribution": "law"}):
-    """Noise and error of a U-statistic that servers compute on shares."""
+    """Plan of a pairwise statistic that servers compute on secret shares: noise and expected error."""
 
     parties: int
     epsilon: float
@@ -132,7 +132,7 @@ def plan_central(
     steps: int = 2,
     partners: int = 0,
 ) -> CentralPlan:
-    """Plan noise and error over all pairs, or over `partners` random matchings.
+    """Plan noise and error of a pairwise statistic on servers, over all pairs or random matchings.
 
     n at least 3; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4. Raises ConfigError.
     """
@@ -186,5 +186,5 @@ def plan_central(
 
 
 def auc_sampling_error(positives: int, negatives: int) -> float:
-    """Return the greatest variance of an AUC estimate: 1 / (4 min(n+, n-)) [Birnbaum, Klose 1957]."""
+    """Return the greatest sampling variance of an AUC, 1 / (4 min(n+, n-)) [Birnbaum, Klose 1957]."""
     return 1 / (4 * min(positives, negatives))

@@ -17,7 +17,7 @@ SIGNATURE = 64
 
 @lru_cache(maxsize=256)
 def expected_samples(claimed: int, quorum: int) -> int:
-    """Return how many of `claimed` signatures prove that at least `quorum` are valid; at most `quorum`.
+    """Return how many random signatures of `claimed` to check to prove that at least `quorum` are valid.
 
     The least s for which s distinct ones at random are all among at most quorum - 1 good ones with a
     probability of at most 2^-128: C(quorum - 1, s) / C(claimed, s), in integers. 0 < quorum <= claimed.
@@ -32,7 +32,7 @@ def expected_samples(claimed: int, quorum: int) -> int:
 
 
 def proof_nodes(size: int, shown: int) -> float:
-    """Return the expected nodes in a Merkle proof of `shown` random leaves out of `size`, 1 to `size`.
+    """Return the expected number of nodes in a Merkle proof of `shown` random leaves out of `size`.
 
     A node is in it if no place below it is shown and one below its sibling is. Exact for powers of two.
     """
@@ -52,7 +52,7 @@ def proof_nodes(size: int, shown: int) -> float:
 
 
 def certificate_bytes(claimed: int, quorum: int) -> float:
-    """Return the expected bytes of signatures, root and proof in the shorter form of a certificate."""
+    """Return the expected bytes of a quorum certificate in its shorter form: signatures, root and proof."""
     samples = expected_samples(claimed, quorum)
     sample = SIGNATURE * samples + DIGEST * (1 + proof_nodes(claimed, samples))
     return min(float(SIGNATURE * quorum), sample)

@@ -28,7 +28,7 @@ MARGIN = 1e-9
 
 @dataclass(frozen=True)
 class TableGaussian(Noise):
-    """Discrete Gaussian noise: a magnitude from a table and a fair sign, mass ~ exp(-x^2 / (2 sigma^2)).
+    """Discrete Gaussian noise that a garbled circuit draws from a table of magnitudes, with a fair sign.
 
     The guarantee is for all `evaluations` of one party together: (epsilon, delta).
     """
@@ -45,7 +45,7 @@ class TableGaussian(Noise):
 
     @classmethod
     def design(cls, steps: int, epsilon: float, delta: float, evaluations: int) -> TableGaussian:
-        """Return the least noise for kernel integers 0..steps that makes all evaluations (epsilon, delta)-DP.
+        """Return the least noise for integers 0..steps that makes all evaluations (epsilon, delta)-DP.
 
         Raises ConfigError for arguments out of range, and where the table would be too long: then it says
         which is the smallest epsilon that works.
@@ -84,32 +84,35 @@ class TableGaussian(Noise):
 
     @property
     def randomiser(self) -> Randomiser:
+        """The circuit's description of this noise: biased coins of the table, and output bits."""
         cuts = tuple(Coin(cut, LOOKUP_BITS) for cut in self.cuts)
         # An output is kernel integer + noise + greatest magnitude, which is not negative.
         return Randomiser("gaussian", cuts, (self.steps + 2 * len(cuts)).bit_length())
 
     @property
     def variance(self) -> float:
-        """The variance of the noise, in squared grid steps."""
+        """Variance of the noise, in squared grid steps."""
         edges = np.array([0, *self.cuts, 1 << LOOKUP_BITS], dtype=np.float64)
         return float(np.sum(np.diff(edges) / 2.0**LOOKUP_BITS * np.arange(len(edges) - 1) ** 2))
 
     def draw(self, integers: Integers, source: Source) -> Raw:
+        """Return integers with this noise, drawn in Python as the circuit would output them."""
         words = np.frombuffer(source.bytes(8 * len(integers)), "<u8")
         magnitude = np.searchsorted(np.array(self.cuts, np.uint64), words >> np.uint64(1), side="right")
         noise = np.where(words & np.uint64(1), -magnitude, magnitude)
         return (integers + noise + len(self.cuts)).astype(np.uint64)
 
     def read(self, raw: Raw) -> NDArray[np.float64]:
-        """Return noisy kernel integers, without bias since the noise is symmetric."""
+        """Convert circuit outputs to noisy integers, without bias."""
         return raw.astype(np.float64) - len(self.cuts)
 
     def terms(self) -> dict[str, object]:
+        """Return the noise's parameters as JSON data, which two parties compare before a run."""
         return {"noise": "gaussian", "cuts": list(self.cuts)}
 
 
 def total_delta(sigma: float, steps: int, epsilon: float, evaluations: int) -> float:
-    """Return delta at `epsilon` of so many evaluations whose integers all move by `steps`.
+    """Return delta at `epsilon` of several evaluations, each with an integer that moves by `steps`.
 
     With ideal noise the loss depends on its sum alone, whose distribution is a convolution. The circuit's
     distribution differs from that in total variation, once for each evaluation on either side.
@@ -133,13 +136,13 @@ def total_delta(sigma: float, steps: int, epsilon: float, evaluations: int) -> f
 
 
 def _middle(distribution: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
-    """Return the entries of a distribution within `reach` of its middle."""
+    """Return the part of a symmetric distribution within `reach` of its middle entry."""
     cut = max(0, len(distribution) // 2 - reach)
     return distribution[cut : len(distribution) - cut]
 
 
 def _table(sigma: float) -> tuple[int, ...]:
-    """Return the distribution function of the magnitude, in units of 2**-63, at 0, 1, .."""
+    """Return cumulative probabilities of the noise's magnitude at 0, 1, ..., in units of 2**-63."""
     with localcontext(Context(prec=60)):
         bell = DiscreteGaussianDistribution(Fraction(sigma) ** 2).weights(math.ceil(REACH * sigma))
         masses = [bell[0], *(2 * mass for mass in bell[1:])]

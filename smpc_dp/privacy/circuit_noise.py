@@ -53,20 +53,21 @@ _ROUNDING = Decimal(10) ** -70
 
 
 class Source(Protocol):
-    """Interface of a source of random bytes."""
+    """Interface of a source of random bytes, from which noise is drawn."""
 
-    def bytes(self, n: int) -> bytes: ...
+    def bytes(self, n: int) -> bytes:
+        """Return `n` random bytes."""
 
 
 class Coin(NamedTuple):
-    """A coin, true with probability threshold / 2**bits: if `bits` fair bits, as a number, are below it."""
+    """Biased coin, true with probability threshold / 2**bits, made from `bits` fair bits in a circuit."""
 
     threshold: int
     bits: int
 
     @classmethod
     def near(cls, probability: Decimal, precision: int) -> Coin:
-        """Return a coin near this probability, with `precision` bits after its leading zeros."""
+        """Return a coin close to this probability, to `precision` significant bits."""
         bits = precision
         while probability * (1 << bits) < 1 << precision:
             bits += 1
@@ -77,17 +78,17 @@ class Coin(NamedTuple):
 
     @property
     def probability(self) -> Fraction:
-        """The exact probability of the coin: threshold / 2^bits."""
+        """Exact probability that the coin is true: threshold / 2^bits."""
         return Fraction(self.threshold, 1 << self.bits)
 
     def toss(self, count: int, source: Source) -> NDArray[np.bool_]:
-        """Return `count` independent tosses."""
+        """Return `count` independent tosses of this coin."""
         words = np.frombuffer(source.bytes(8 * count), "<u8") >> np.uint64(64 - self.bits)
         return words < np.uint64(self.threshold)
 
 
 class Randomiser(NamedTuple):
-    """Description of a noise circuit: its kind and its coins.
+    """Description of the part of a circuit that draws noise: kind of noise, biased coins, number of bits.
 
     `capabilities.pairs.circuits.randomisers.randomise` builds it. Laplace: the coins of G, the lowest bit
     first, and of the sign. Randomised response: the coin that exchanges, and the cuts of `bits` each.
@@ -101,19 +102,19 @@ class Randomiser(NamedTuple):
 
     @property
     def joint_bits(self) -> int:
-        """The number of fair bits that an evaluation takes."""
+        """Number of fair random bits that one evaluation uses."""
         if self.kind == "laplace":
             return sum(coin.bits for coin in self.coins)
         # The number that is looked up and the sign; the coin and the number.
         return LOOKUP_BITS + 1 if self.kind == "gaussian" else self.coins[0].bits + self.bits
 
     def output_bits(self, steps: int) -> int:
-        """Return the number of output bits, for kernel integers 0..steps."""
+        """Return the number of bits of a noisy output, for integers 0..steps."""
         return steps.bit_length() if self.kind == "randomised_response" else self.bits
 
 
 class Noise(Protocol):
-    """Interface of a noise design; circuits, programs on shares and draws follow from it.
+    """Interface of integer noise for pairwise statistics that a circuit or secret sharing can draw.
 
     It takes a kernel's integer, 0..steps, and gives a raw output, an unsigned integer of `output_bits`.
     """
@@ -126,40 +127,40 @@ class Noise(Protocol):
 
     @property
     def randomiser(self) -> Randomiser:
-        """The description of the circuit that draws the noise."""
+        """Description of the part of a circuit that draws this noise."""
 
     @property
     def joint_bits(self) -> int:
-        """The number of fair bits that an evaluation takes from each of the two parties."""
+        """Number of random bits that one evaluation takes from each of the two parties."""
         return self.randomiser.joint_bits
 
     @property
     def output_bits(self) -> int:
-        """The number of bits of a raw output."""
+        """Number of bits of a noisy output."""
         return self.randomiser.output_bits(self.steps)
 
     @property
     def variance(self) -> float:
-        """The greatest variance of `read` for one kernel integer, in squared grid steps."""
+        """Greatest variance of an estimate over all true integers, in squared grid steps."""
 
     @property
     def least_variance(self) -> float:
-        """The least variance of `read` for one kernel integer, in squared grid steps."""
+        """Least variance of an estimate over all true integers, in squared grid steps."""
         return self.variance
 
     def draw(self, integers: Integers, source: Source) -> Raw:
-        """Return the raw outputs of the ideal functionality for kernel integers, shape (count,)."""
+        """Return noisy outputs for these integers, drawn in Python as the circuit would."""
 
     def read(self, raw: Raw) -> NDArray[np.float64]:
-        """Return noisy kernel integers, without bias except as the design's own docstring states."""
+        """Convert noisy outputs to estimates of the integers, unbiased unless a design says otherwise."""
 
     def terms(self) -> dict[str, object]:
-        """Return the parameters that two sides compare, as plain data."""
+        """Return the noise's parameters as JSON data, which two parties compare before a run."""
 
 
 @dataclass(frozen=True)
 class CyclicLaplace(Noise):
-    """Discrete Laplace noise, added modulo 2**output_bits.
+    """Discrete Laplace noise that a circuit adds to an integer modulo 2**output_bits.
 
     With q = exp(-epsilon / steps) a geometric variable G has independent bits, the i-th true with odds
     q**(2**i) [Dwork et al. 2006, section 4]. The noise is G, or with odds q: -1 - G, which is the complement
@@ -179,7 +180,7 @@ class CyclicLaplace(Noise):
 
     @classmethod
     def design(cls, steps: int, epsilon: float) -> CyclicLaplace:
-        """Return the noise for kernel integers 0..steps that makes one evaluation epsilon-DP.
+        """Return noise for integers 0..steps that makes one evaluation epsilon-DP.
 
         Raises ConfigError for an epsilon that is not above 0 or above 12, or too small for the grid; then it
         says which is the smallest.
@@ -199,18 +200,19 @@ class CyclicLaplace(Noise):
 
     @property
     def randomiser(self) -> Randomiser:
+        """The circuit's description of this noise: biased coins, and output bits."""
         return Randomiser("laplace", self.coins, len(self.coins))
 
     @property
     def mean(self) -> Fraction:
-        """The exact mean of the noise; near 0, and `read` subtracts it."""
+        """Exact mean of the noise, near 0, which `read` subtracts from outputs."""
         *indices, sign = (coin.probability for coin in self.coins)
         geometric = sum((p * (1 << index) for index, p in enumerate(indices)), Fraction(0))
         return (1 - sign) * geometric - sign * (geometric + 1)
 
     @property
     def exact_variance(self) -> Fraction:
-        """The variance of the noise before it is reduced modulo 2**output_bits."""
+        """Exact variance of the noise before reduction modulo 2**output_bits."""
         *indices, sign = (coin.probability for coin in self.coins)
         first = sum((p * (1 << index) for index, p in enumerate(indices)), Fraction(0))
         spread = sum((p * (1 - p) * (1 << 2 * index) for index, p in enumerate(indices)), Fraction(0))
@@ -219,11 +221,11 @@ class CyclicLaplace(Noise):
 
     @property
     def variance(self) -> float:
-        """The variance of the noise, in squared grid steps."""
+        """Variance of the noise, in squared grid steps."""
         return float(self.exact_variance)
 
     def masses(self) -> list[Fraction]:
-        """Return P(noise = x mod 2**output_bits) for each x, exactly; for tests of small designs."""
+        """Return the exact probability of each noise value modulo 2**output_bits; slow, for tests."""
         *indices, sign = (coin.probability for coin in self.coins)
         geometric = [Fraction(1)]
         for p in indices:
@@ -232,6 +234,7 @@ class CyclicLaplace(Noise):
         return [m * (1 - sign) for m in geometric] + [m * sign for m in reversed(geometric)]
 
     def draw(self, integers: Integers, source: Source) -> Raw:
+        """Return integers plus this noise modulo 2^output_bits, as the circuit would output them."""
         *indices, sign = self.coins
         count = len(integers)
         noise = np.zeros(count, np.int64)
@@ -241,7 +244,7 @@ class CyclicLaplace(Noise):
         return ((integers + noise) & ((1 << self.output_bits) - 1)).astype(np.uint64)
 
     def read(self, raw: Raw) -> NDArray[np.float64]:
-        """Return noisy kernel integers, centred in the middle of the kernel's range.
+        """Convert outputs modulo 2^output_bits to noisy integers around the middle of 0..steps.
 
         The bias is below 2**output_bits times the chance of a wrap, about e^-20.
         """
@@ -252,12 +255,13 @@ class CyclicLaplace(Noise):
         return centred
 
     def terms(self) -> dict[str, object]:
+        """Return the noise's parameters as JSON data, which two parties compare before a run."""
         return {"noise": "laplace", "coins": [list(coin) for coin in self.coins]}
 
 
 @dataclass(frozen=True)
 class RandomisedResponse(Noise):
-    """k-ary randomised response on a kernel's integers, for few of them [Bellet 2021, 3.3.4].
+    """Randomised response on an integer 0..steps in a circuit, for few steps [Bellet 2021, 3.3.4].
 
     With the probability of the first coin the integer is replaced by one of all k = steps + 1, drawn by
     comparing one number of `bits` fair bits with `cuts`.
@@ -274,7 +278,7 @@ class RandomisedResponse(Noise):
 
     @classmethod
     def design(cls, steps: int, epsilon: float) -> RandomisedResponse:
-        """Return the response for kernel integers 0..steps that makes one evaluation epsilon-DP.
+        """Return randomised response for integers 0..steps that makes one evaluation epsilon-DP.
 
         Raises ConfigError for an epsilon out of range, and for more than 64 integers.
         """
@@ -309,32 +313,33 @@ class RandomisedResponse(Noise):
 
     @property
     def randomiser(self) -> Randomiser:
+        """The circuit's description of this response: biased coins, and output bits."""
         cuts = (Coin(cut, self.bits) for cut in self.cuts)
         return Randomiser("randomised_response", (self.exchange, *cuts), self.bits)
 
     @property
     def chances(self) -> list[Fraction]:
-        """Return P(replacement = j) for each j."""
+        """Exact probability of each integer as a random replacement."""
         edges = (0, *self.cuts, 1 << self.bits)
         return [Fraction(b - a, 1 << self.bits) for a, b in itertools.pairwise(edges)]
 
     def masses(self, integer: int) -> list[Fraction]:
-        """Return P(output = j) for one kernel integer, exactly."""
+        """Return the exact probability of each output for one true integer."""
         beta = self.exchange.probability
         return [(j == integer) * (1 - beta) + beta * p for j, p in enumerate(self.chances)]
 
     @property
     def variance(self) -> float:
-        """The variance of `read`, in squared grid steps, for the kernel integer where it is greatest."""
+        """Variance of an estimate, in squared steps, for the integer where it is greatest."""
         return max(self._variances())
 
     @property
     def least_variance(self) -> float:
-        """The variance of `read`, in squared grid steps, for the kernel integer where it is least."""
+        """Variance of an estimate, in squared steps, for the integer where it is least."""
         return min(self._variances())
 
     def _variances(self) -> list[float]:
-        """Return the variance of `read` for each kernel integer."""
+        """Return the variance of an estimate for each true integer, in squared steps."""
         retained = 1 - self.exchange.probability
 
         def spread(masses: list[Fraction]) -> Fraction:
@@ -344,6 +349,7 @@ class RandomisedResponse(Noise):
         return [float(spread(self.masses(h)) / retained**2) for h in range(self.steps + 1)]
 
     def draw(self, integers: Integers, source: Source) -> Raw:
+        """Return integers of which some are replaced at random, as the circuit would output them."""
         count = len(integers)
         exchanged = self.exchange.toss(count, source)
         number = np.frombuffer(source.bytes(8 * count), "<u8") >> np.uint64(64 - self.bits)
@@ -351,18 +357,19 @@ class RandomisedResponse(Noise):
         return np.where(exchanged, other, integers).astype(np.uint64)
 
     def read(self, raw: Raw) -> NDArray[np.float64]:
-        """Return noisy kernel integers, without bias: (output - beta E[other]) / (1 - beta)."""
+        """Convert outputs to unbiased estimates of the integers."""
         beta = self.exchange.probability
         other = sum((j * p for j, p in enumerate(self.chances)), Fraction(0))
         return (raw.astype(np.float64) - float(beta * other)) / float(1 - beta)
 
     def terms(self) -> dict[str, object]:
+        """Return the response's parameters as JSON data, which two parties compare before a run."""
         return {"noise": "randomised_response", "exchange": list(self.exchange), "cuts": list(self.cuts)}
 
 
 @checks_numbers
 def laplace_coins(steps: int, epsilon: float, bits: int) -> tuple[tuple[Coin, ...], Fraction]:
-    """Return the coins of a two-sided geometric distribution and the epsilon of a move by `steps`.
+    """Return coins that draw two-sided geometric noise, and a proven bound on epsilon of a move by `steps`.
 
     `bits` coins are those of G, the lowest bit first, the last one is the sign: odds q**(2**i), and q, for a
     q a little above exp(-epsilon / steps). The second value, at most `epsilon`, bounds the logarithm of the
@@ -398,7 +405,7 @@ def laplace_coins(steps: int, epsilon: float, bits: int) -> tuple[tuple[Coin, ..
 
 
 def _check_epsilon(epsilon: object) -> None:
-    """Raise ConfigError unless 0 < epsilon <= 12."""
+    """Raise ConfigError unless epsilon is above 0 and at most 12."""
     checks = ArgumentChecks()
     checks.require_positive("epsilon", epsilon, GREATEST_EPSILON, ", for one evaluation")
     checks.raise_issues()

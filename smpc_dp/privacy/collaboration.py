@@ -29,7 +29,7 @@ _GREATEST = dict.fromkeys(("epsilon", "epsilons"), GREATEST_EPSILON) | {
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """Forecast for one data owner: variances of a mean over records after `steps` queries, per coordinate."""
+    """Forecast for one data owner: variance of its mean estimate alone and in collaboration, with DP."""
 
     size: int
     """n_i."""
@@ -50,7 +50,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CollaborationPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The forecast for each owner, and the published bounds."""
+    """Forecast of collaborative estimation: for each data owner, and published error bounds."""
 
     steps: int
     """T, queries to each owner at most; its budget is split evenly."""
@@ -76,7 +76,7 @@ class CollaborationPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _checked(**given: Any) -> ArgumentChecks:
-    """Return the faults of arguments, of sequences by element."""
+    """Check named arguments, sequences element by element, and return the collected faults."""
     checks = ArgumentChecks()
     for name, value in given.items():
         for one in value if name in ("sizes", "epsilons", "constants") else [value]:
@@ -91,7 +91,7 @@ def _checked(**given: Any) -> ArgumentChecks:
 
 @checks_numbers
 def laplace_scale(width: float, steps: int, size: int, epsilon: float) -> float:
-    """Return the Laplace scale of an owner's answers, width T / (n_i epsilon_i).
+    """Return the scale of a data owner's Laplace noise for T answers: width T / (n_i epsilon_i).
 
     The l1 sensitivity is width / n_i, and the T queries compose by simple composition [Theorem 1].
     Raises ConfigError.
@@ -102,7 +102,7 @@ def laplace_scale(width: float, steps: int, size: int, epsilon: float) -> float:
 
 @checks_numbers
 def pooled_noise(width: float, steps: int, total: int, epsilons: Sequence[float]) -> float:
-    """Return the noise variance of all owners' mean, 2 (width T / n)^2 sum_j 1/epsilon_j^2.
+    """Return the noise variance of all owners' mean answer, 2 (width T / n)^2 sum_j 1/epsilon_j^2.
 
     It is the variance of sum_j (n_j / n) w_j for Laplace w_j. Raises ConfigError.
     """
@@ -112,7 +112,7 @@ def pooled_noise(width: float, steps: int, total: int, epsilons: Sequence[float]
 
 @checks_numbers
 def bound_8(steps: int, total: int, epsilons: Sequence[float], c_1: float, c_2: float) -> float:
-    """Return the published bound (8) on the error after T steps.
+    """Return the published, unproven bound (8) on the error of private collaborative learning after T steps.
 
     c_1 sqrt(B) + c_2 B, B = 1/T^2 + N sum_i (1/T + 2 sqrt(2) / (n epsilon_i))^2 [(8), (9)]. Raises
     ConfigError.
@@ -125,7 +125,7 @@ def bound_8(steps: int, total: int, epsilons: Sequence[float], c_1: float, c_2: 
 
 @checks_numbers
 def bound_10(total: int, epsilons: Sequence[float], c_1: float, c_2: float) -> float:
-    """Return the published bound (10), the limit of `bound_8` for T to infinity.
+    """Return the published, unproven bound (10) on the learning error: (8) for unlimited queries.
 
     With c_1 sqrt(8 N) / n and c_2 8 N / n^2 [(10), (11)]. Raises ConfigError.
     """
@@ -136,7 +136,7 @@ def bound_10(total: int, epsilons: Sequence[float], c_1: float, c_2: float) -> f
 
 @checks_numbers
 def proof_constants(owners: int, gradient_bound: float, convexity: float, rho: float) -> tuple[float, float]:
-    """Return c_1 and c_2 of (8) as its proof has them, for |gradients| <= C and sigma-strong convexity.
+    """Return the constants c_1, c_2 of bound (8), for gradients up to a bound and strongly convex losses.
 
     The proof names them the other way round. Its lambda is taken in expectation, 1 - 1/(2N), the second
     eigenvalue of the mean of its averaging matrices; for a single matrix it is 1 and the bound
@@ -158,7 +158,7 @@ def plan_collaboration(
     variance: float | None = None,
     constants: tuple[float, float] = (1.0, 1.0),
 ) -> CollaborationPlan:
-    """Forecast for owners of n_i records with budgets epsilon_i who estimate a mean together.
+    """Forecast the errors of data owners who estimate a mean together, each with its own epsilon.
 
     `variance` of a record is (width^2)/12 unless given, at most width^2 / 4. Raises ConfigError.
     """

@@ -34,7 +34,7 @@ _LARGEST, _LEAST = 1e9, 1e-100
 
 
 class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
-    """Discrete Laplace noise on a grid of steps 2^-bits, for updates clipped in the l1 norm."""
+    """Discrete Laplace noise for decentralised (diffusion) learning with updates clipped in the l1 norm."""
 
     kind: Kind
     dimension: int
@@ -53,7 +53,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
     def of_scale(
         cls, kind: Kind, scale: float, step_size: float, l1_bound: float, dimension: int
     ) -> DiffusionNoise:
-        """Return the noise of a given scale b_v of the paper; raise ConfigError for invalid arguments."""
+        """Return noise of a given scale in the caller's unit; ConfigError for invalid arguments."""
         checks = ArgumentChecks()
         checks.require_positive("scale", scale, _LARGEST)
         checks.require_positive("step_size", step_size, 1e9)
@@ -92,7 +92,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
     def plan(
         cls, kind: Kind, epsilon: float, steps: int, step_size: float, l1_bound: float, dimension: int
     ) -> DiffusionNoise:
-        """Return the least noise with epsilon(steps) at most `epsilon`; raise ConfigError."""
+        """Return the least noise with total epsilon at most `epsilon` over `steps`; else ConfigError."""
         checks = ArgumentChecks()
         checks.require_budget(epsilon)
         checks.require_integer("steps", steps, 1, 10_000_000)
@@ -113,7 +113,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         return cls.of_scale(kind, scale, step_size, l1_bound, dimension)
 
     def epsilon(self, steps: int) -> float:
-        """Return epsilon(i) after i steps, for all data of one agent, rounded up.
+        """Return epsilon of an agent's whole data after this many learning steps, rounded up.
 
         Homomorphic: mu G (i^2 + i) / b_v, (27) with an l1 bound. I.i.d.: 2 mu G i / b_v.
         """
@@ -121,7 +121,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         return DiscreteLaplaceDistribution(self.scale).epsilon(self.update * shifts)
 
     def publication(self, steps: int, epsilon: float) -> Fraction:
-        """Return b_p in grid steps: noise for an agent's model after i steps, for `epsilon` more.
+        """Return the noise scale, in grid steps, to publish an agent's model for `epsilon` more.
 
         Homomorphic alone: given all messages, it differs by 2 mu G i in the l1 norm. Raises ConfigError.
         """
@@ -143,12 +143,12 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def real_scale(self) -> float:
-        """The scale b_v in the caller's unit."""
+        """Scale of the Laplace noise in the caller's unit."""
         return float(self.scale) * 2.0**-self.bits
 
     @property
     def assumption(self) -> str:
-        """The parties for whom epsilon(i) holds, and the conditions."""
+        """Assumption of the privacy claim in words: what observers may and may not see."""
         if self.kind == "iid":
             return f"{_OBSERVERS}, and every agent's model"
         return _OBSERVERS + (
@@ -159,7 +159,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
     def guarantee(
         self, steps: int, budget: float | None = None, *, publish: float | None = None
     ) -> PrivacyGuarantee:
-        """Return the guarantee after `steps`; raise PrivacyError if the messages exceed the budget.
+        """Return the guarantee after `steps`; PrivacyError if the messages' epsilon exceeds `budget`.
 
         `publish`: the epsilon that publishing models with noise of `publication` costs beside the messages.
         None: they are not published.
@@ -192,7 +192,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _steps_within(noise: DiffusionNoise, budget: float) -> int:
-    """Return the greatest number of steps whose epsilon is within the budget."""
+    """Return the greatest number of learning steps whose total epsilon is within a budget."""
     low, high = 0, 1
     while noise.epsilon(high) <= budget:
         low, high = high, 2 * high
@@ -200,7 +200,7 @@ def _steps_within(noise: DiffusionNoise, budget: float) -> int:
 
 
 def spread(weights: sparse.csr_array) -> float:
-    """Return a-bar of (29), for combination weights: the largest (1 - a_kk) + (1 - a_kk)^2 / a_kk^2."""
+    """Return a paper's constant (29) of combination weights: max over agents of 1 - a + ((1 - a) / a)^2."""
     own = weights.diagonal()
     return float(np.max((1 - own) + ((1 - own) / own) ** 2))
 
@@ -208,7 +208,7 @@ def spread(weights: sparse.csr_array) -> float:
 def disagreement_bound(
     weights: sparse.csr_array, gap: float, step_size: float, l2_bound: float, scale: float, dimension: int
 ) -> float:
-    """Return the bound (28) on the mean squared distance of models from their centroid.
+    """Return the paper's bound (28) on the mean squared distance of agents' models from their mean.
 
     The noise's term is times M, the coordinates, which the paper leaves out (docs/proofs/errata.md). `gap` is
     1 - lambda_2, `l2_bound` bounds gradients in the l2 norm.
@@ -221,7 +221,7 @@ def disagreement_bound(
 def descent_bound(
     step_size: float, smoothness: float, l2_bound: float, slope: float, disagreement: float
 ) -> float:
-    """Return a bound on E J(w_c,i) - E J(w_c,i-1), the descent relation (30) with all its terms.
+    """Return an upper bound on the expected change of the loss at the mean model in one step, as (30).
 
     -mu/2 E|grad J|^2 + mu/2 delta^2 disagreement + mu^2 delta G^2 / 2, where `slope` is E|grad J(w_c,i-1)|^2
     and `disagreement` that of i - 1, or its bound.
@@ -233,7 +233,7 @@ def descent_bound(
 def stationarity_bound(
     step_size: float, smoothness: float, l2_bound: float, gap: float, disagreement: float, steps: int
 ) -> float:
-    """Return a bound on the mean of E|grad J(w_c)|^2 over the first steps, (31) with all its terms.
+    """Return an upper bound on the mean squared gradient at the mean model over these steps, as (31).
 
     2 gap/(mu i) + delta^2 disagreement + mu delta G^2, which is (30) summed: `gap` is J(w_c,0) less the least
     value of J, `disagreement` the bound (28), whose noise makes the term O(b_v^2).

@@ -38,7 +38,7 @@ MAX_RECURRENCE = 1 << 17
 
 
 class NoiseDistribution(msgspec.Struct, frozen=True, tag_field="law", forbid_unknown_fields=True):
-    """The distribution of one share of noise on the integers, centred at 0: a family and its parameter."""
+    """Base of distributions of integer noise centred at 0, each a family with one parameter."""
 
     words: ClassVar[str]
     """The family and its parameter."""
@@ -47,72 +47,74 @@ class NoiseDistribution(msgspec.Struct, frozen=True, tag_field="law", forbid_unk
 
     @classmethod
     def parameter(cls) -> str:
-        """Return the name of the family's parameter."""
+        """Return the name of the family's parameter: scale, variance or trials."""
         return cls.__struct_fields__[0]
 
     @classmethod
     def checked(cls, value: object) -> Fraction | int:
-        """Return the value as a parameter of the family; raise ConfigError if it is none."""
+        """Convert a value to the family's parameter; raise ConfigError if it is not permitted."""
         return checked_parameter(cls.parameter(), value)
 
     @classmethod
     def rounded(cls, parameter: Fraction) -> Fraction | int:
-        """Return the least parameter of the family that is not below this one."""
+        """Return the least permitted parameter that is at least this one."""
         return parameter
 
     @classmethod
     def start(cls, _l1: float, l2: float) -> Fraction:
-        """Return the parameter from which to search the noise of a sensitivity in grid steps."""
+        """Return a parameter at which to start the search for noise of this sensitivity."""
         return Fraction(math.ceil(l2**2))
 
     @property
     def value(self) -> Fraction:
-        """The value of the parameter."""
+        """Parameter of this distribution as an exact fraction."""
         return Fraction(getattr(self, self.parameter()))
 
     def describe(self) -> str:
-        """Return family and parameter, in words."""
+        """Return words that name the family and its parameter."""
         value = self.value
         return self.words.format(value.numerator if value.denominator == 1 else f"{float(value):.10g}")
 
     def share(self, shares: int) -> Fraction:
-        """Return the approximate parameter of each of `shares` shares whose sum has this noise."""
+        """Return the parameter of each of `shares` parties' noise whose sum has about this noise."""
         return max(self.value / shares, Fraction(1, 4))
 
     def draw(self, source: NoiseSource, count: int) -> Integers:
-        """Draw `count` independent values."""
+        """Draw `count` independent noise integers."""
         raise NotImplementedError
 
-    def logs(self, shares: int, more: int) -> Floats:
-        """Return log masses of the sum of `shares` draws, up to a constant: see `log_masses`."""
+    def unscaled_log_masses(self, shares: int, margin: int) -> Floats:
+        """Return unnormalised log masses of a sum of draws, `margin` wider than its tails."""
         raise NotImplementedError
 
 
 class DiscreteGaussianDistribution(NoiseDistribution, frozen=True, tag="discrete-gaussian"):
-    """Discrete Gaussian: mass ~ exp(-x^2 / (2 variance)) [Canonne, Kamath, Steinke 2020, Definition 1]."""
+    """Discrete Gaussian noise: mass ~ exp(-x^2 / (2 variance)) [Canonne, Kamath, Steinke 2020]."""
 
     variance: Fraction
     words = "discrete Gaussian noise of variance parameter {}"
 
     def weights(self, reach: int) -> list[Decimal]:
-        """Return exp(-x^2 / (2 variance)) for 0 <= x <= reach, in the digits of the decimal context."""
+        """Return exp(-x^2 / (2 variance)) for x = 0..reach as decimals."""
         rate = self.variance.denominator / (2 * Decimal(self.variance.numerator))
         return [(-rate * x * x).exp() for x in range(reach + 1)]
 
     def draw(self, source: NoiseSource, count: int) -> Integers:
+        """Draw `count` independent discrete Gaussian integers, exactly."""
         return sampling.discrete_gaussian(source, count, self.variance)
 
-    def logs(self, shares: int, more: int) -> Floats:
+    def unscaled_log_masses(self, shares: int, margin: int) -> Floats:
+        """Return unnormalised log masses of one draw, cut off at far tails."""
         if shares != 1:
             raise ConfigError(
                 "a sum of discrete Gaussians is not a discrete Gaussian", ConfigCheck.UNSUPPORTED
             )
         variance = float(self.variance)
-        return -(_symmetric(math.sqrt(2 * (_LOG_TAIL + 1) * variance) + more) ** 2) / (2 * variance)
+        return -(_symmetric(math.sqrt(2 * (_LOG_TAIL + 1) * variance) + margin) ** 2) / (2 * variance)
 
 
 class DiscreteLaplaceDistribution(NoiseDistribution, frozen=True, tag="discrete-laplace"):
-    """Discrete Laplace: mass ~ exp(-|x| / scale) [Ghosh, Roughgarden, Sundararajan 2009]."""
+    """Discrete Laplace noise: mass ~ exp(-|x| / scale) [Ghosh, Roughgarden, Sundararajan 2009]."""
 
     scale: Fraction
     words = "discrete Laplace noise of scale {}"
@@ -120,35 +122,39 @@ class DiscreteLaplaceDistribution(NoiseDistribution, frozen=True, tag="discrete-
 
     @classmethod
     def for_epsilon(cls, l1: float, epsilon: float) -> Self:
-        """Return the distribution that makes a shift by `l1` epsilon-DP, exactly."""
+        """Return the distribution that makes a shift by `l1` exactly epsilon-DP."""
         return cls(Fraction(l1) / Fraction(epsilon))
 
     @classmethod
     def start(cls, l1: float, _l2: float) -> Fraction:
+        """Return the scale at which the search for the least noise starts: the L1 sensitivity."""
         return Fraction(max(1, math.ceil(l1)))
 
     @property
     def variance(self) -> float:
-        """The variance of a draw."""
+        """Variance of one draw."""
         step = 1 / float(self.scale)
         return 2 * math.exp(-step) / math.expm1(-step) ** 2
 
     def epsilon(self, l1: float) -> float:
-        """Return the epsilon of a shift by `l1` at delta 0, rounded up."""
+        """Return epsilon of a shift by `l1` with delta 0, rounded up."""
         exact = Fraction(l1) / self.scale
         near = float(exact)
         return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
 
     def share(self, shares: int) -> Fraction:  # noqa: ARG002
+        """Return the scale of a party's noise: the whole scale, so a sum has more noise than asked."""
         return self.scale
 
     def draw(self, source: NoiseSource, count: int) -> Integers:
+        """Draw `count` independent discrete Laplace integers."""
         return sampling.discrete_laplace(source, count, self.scale)
 
-    def logs(self, shares: int, more: int) -> Floats:
+    def unscaled_log_masses(self, shares: int, margin: int) -> Floats:
+        """Return unnormalised log masses of a sum of `shares` draws."""
         scale = float(self.scale)
         if shares == 1:
-            return -np.abs(_symmetric(scale * (_LOG_TAIL + 1) + more)) / scale
+            return -np.abs(_symmetric(scale * (_LOG_TAIL + 1) + margin)) / scale
         # Each draw is the difference of two geometric variables, so the sum is one of negative binomials.
         q = math.exp(-1 / scale)
         # Chernoff: the sum exceeds W with probability at most exp(shares log M(t) - t W), for any t < 1/scale
@@ -158,7 +164,7 @@ class DiscreteLaplaceDistribution(NoiseDistribution, frozen=True, tag="discrete-
             log_m = 2 * math.log1p(-q) - math.log1p(-math.exp((part - 1) / scale))
             log_m -= math.log1p(-math.exp(-(part + 1) / scale))
             widths.append((shares * log_m + _LOG_TAIL + 1) / t)
-        reach = math.ceil(min(widths)) + 1 + more
+        reach = math.ceil(min(widths)) + 1 + margin
         # A negative binomial has the heavier tail of the two: its mean and the same Chernoff width
         length = reach + math.ceil(shares * q / (1 - q)) + math.ceil(scale * (_LOG_TAIL + shares)) + 1
         if 2 * length > MAX_CONVOLUTION:
@@ -174,20 +180,22 @@ class DiscreteLaplaceDistribution(NoiseDistribution, frozen=True, tag="discrete-
 
 
 class SkellamDistribution(NoiseDistribution, frozen=True, tag="skellam"):
-    """Skellam: the difference of two Poisson variables of mean variance / 2; sums are Skellam again."""
+    """Skellam noise: the difference of two Poisson variables; sums of draws are Skellam again."""
 
     variance: Fraction
     words = "Skellam noise of variance {}"
 
     def draw(self, source: NoiseSource, count: int) -> Integers:
+        """Draw `count` independent Skellam integers."""
         return sampling.skellam(source, count, self.variance)
 
-    def logs(self, shares: int, more: int) -> Floats:
+    def unscaled_log_masses(self, shares: int, margin: int) -> Floats:
+        """Return unnormalised log masses of a sum of draws, by Bessel recurrence."""
         # exp(-v) I_k(v): ratios of Bessel functions by their downward recurrence, which is stable.
         variance = float(self.variance * shares)
         # Bennett: P(X >= W) <= exp(-W^2 / (2 (v + W/3)))
         width = (_LOG_TAIL + 1) / 3 + math.sqrt(((_LOG_TAIL + 1) / 3) ** 2 + 2 * (_LOG_TAIL + 1) * variance)
-        width += more
+        width += margin
         if not width < MAX_RECURRENCE:
             raise ConfigError(
                 f"Skellam noise over {2 * width:.3g} grid steps is too wide to sum", ConfigCheck.TOO_LARGE
@@ -203,13 +211,14 @@ class SkellamDistribution(NoiseDistribution, frozen=True, tag="skellam"):
 
 
 class BinomialDistribution(NoiseDistribution, frozen=True, tag="binomial"):
-    """Binomial: heads of `trials` fair coins less trials // 2, a public constant; sums are binomial again."""
+    """Centred binomial noise: heads of `trials` fair coins less trials // 2; sums are binomial again."""
 
     trials: int
     words = "binomial noise of {} fair coins"
 
     @classmethod
     def checked(cls, value: object) -> int:
+        """Return a number of coins if it is even, 2 to 2^62; raise ConfigError for others."""
         if not isinstance(value, int) or isinstance(value, bool) or not 2 <= value < 1 << 62 or value % 2:
             raise ConfigError.at(
                 "trials", f"must be an even integer from 2 to 2^62, is {value!r}", ConfigCheck.RANGE
@@ -218,27 +227,32 @@ class BinomialDistribution(NoiseDistribution, frozen=True, tag="binomial"):
 
     @classmethod
     def rounded(cls, parameter: Fraction) -> int:
+        """Return the least even number of coins that is at least `parameter`."""
         return 2 * max(1, math.ceil(parameter / 2))
 
     @classmethod
     def start(cls, l1: float, l2: float) -> Fraction:
+        """Return a number of coins at which the search for the least noise starts."""
         return 2 * super().start(l1, l2)
 
     @property
     def variance(self) -> Fraction:
-        """The variance of a draw."""
+        """Variance of one draw."""
         return Fraction(self.trials, 4)
 
     def share(self, shares: int) -> Fraction:
+        """Return the number of coins of a party's noise: the whole number divided by `shares`."""
         return Fraction(max(2, self.trials // shares))
 
     def draw(self, source: NoiseSource, count: int) -> Integers:
+        """Draw `count` independent centred binomial integers."""
         return sampling.binomial(source, count, self.trials, Fraction(1, 2)) - self.trials // 2
 
-    def logs(self, shares: int, more: int) -> Floats:
+    def unscaled_log_masses(self, shares: int, margin: int) -> Floats:
+        """Return unnormalised log masses of a sum of `shares` draws, by mass ratios."""
         # From the middle outwards by ratios; Hoeffding: P(|X - n/2| >= W) <= 2 exp(-2 W^2 / n).
         trials = self.trials * shares
-        reach = math.ceil(math.sqrt((_LOG_TAIL + 1) * trials / 2)) + 1 + more
+        reach = math.ceil(math.sqrt((_LOG_TAIL + 1) * trials / 2)) + 1 + margin
         if 2 * reach > MAX_SUPPORT:
             raise ConfigError(f"binomial noise of {trials} trials is too wide to sum", ConfigCheck.TOO_LARGE)
         lowest, highest = max(0, trials // 2 - reach), min(trials, trials // 2 + reach)
@@ -252,7 +266,7 @@ AnyDistribution = (
 
 
 def checked_parameter(name: str, value: object) -> Fraction:
-    """Return the value as a fraction; raise ConfigError unless it is an integer or a fraction above 0."""
+    """Return a noise parameter as a fraction; ConfigError unless it is an int or Fraction above 0."""
     if not isinstance(value, Fraction | int) or isinstance(value, bool) or value <= 0:
         raise ConfigError.at(
             name, f"must be an integer or a fractions.Fraction above 0, is {value!r}", ConfigCheck.TYPE
@@ -262,18 +276,18 @@ def checked_parameter(name: str, value: object) -> Fraction:
 
 @functools.lru_cache(maxsize=64)
 def log_masses(distribution: AnyDistribution, shares: int = 1, more: int = 0) -> Floats:
-    """Return the log masses of a sum of `shares` draws on -W..W, `more` wider than the tail asks for.
+    """Return log probabilities of a sum of `shares` noise draws at -W..W, W being `more` beyond its tail.
 
     The binomial stands on 0..trials, or what of it is not in the tails. Raises ConfigError where the range
     would be too wide to sum, and for a sum of discrete Gaussians, which has no simple form.
     """
-    normal = _normalised(distribution.logs(shares, more))
+    normal = _normalised(distribution.unscaled_log_masses(shares, more))
     normal.setflags(write=False)
     return normal
 
 
 def _normalised(logs: Floats) -> Floats:
-    """Return the log masses shifted so that the masses sum to 1."""
+    """Return log masses shifted so that the masses sum to 1."""
     # Not at the top: parties draw from distributions, and do not sum them.
     from scipy.special import logsumexp
 
@@ -281,7 +295,7 @@ def _normalised(logs: Floats) -> Floats:
 
 
 def _symmetric(width: float) -> Floats:
-    """Return integers that cover -width to width; raise ConfigError if they are too many."""
+    """Return all integers from about -width to width; raise ConfigError if there are too many."""
     if not width < MAX_SUPPORT / 2:
         raise ConfigError(
             f"noise over {2 * width:.3g} grid steps is too wide to sum, at most {MAX_SUPPORT}",
@@ -292,7 +306,7 @@ def _symmetric(width: float) -> Floats:
 
 
 def losses(distribution: AnyDistribution, shares: int, shift: int) -> tuple[Floats, Floats, float]:
-    """Return (loss log P(x)/P(x - shift), log mass P(x), mass whose loss counts as infinite), shift >= 1.
+    """Return privacy losses of noise against shifted noise, their log masses, and the mass of infinite loss.
 
     By symmetry the loss of the shifted noise against the unshifted one has the same distribution.
     """
@@ -304,7 +318,7 @@ def losses(distribution: AnyDistribution, shares: int, shift: int) -> tuple[Floa
 
 
 def hockey_stick(distribution: AnyDistribution, shares: int, shift: int, epsilon: float) -> float:
-    """Return the least delta at `epsilon` between the noise and the noise shifted by `shift`, rounded up."""
+    """Return delta at `epsilon` between a sum of noise draws and the sum shifted by `shift`, rounded up."""
     if shift == 0:
         return 0.0
     loss, mass, infinite = losses(distribution, shares, shift)

@@ -26,7 +26,7 @@ _STEP, _SPLIT, _ALIKE = 1.15, 0.01, 1.05
 
 
 class Sigmas(msgspec.Struct, frozen=True, kw_only=True):
-    """Standard deviations of the Gaussian noise on one gradient, in each coordinate."""
+    """Standard deviations of Gaussian noise per gradient in DP-SGD: with local, central and network DP."""
 
     local: float
     central: float
@@ -34,7 +34,7 @@ class Sigmas(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting (local, central or network) of the table under one relation and one accounting."""
+    """Row of a comparison of noise in DP-SGD: local, central or network setting, its sigma and assumption."""
 
     setting: str
     sigma: float
@@ -42,7 +42,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SgdPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Plans of local, central and network DP-SGD at one budget."""
+    """Plan of DP-SGD at one privacy budget: the noise that local, central and network DP need, compared."""
 
     parties: int
     """n."""
@@ -69,7 +69,7 @@ class SgdPlan(msgspec.Struct, frozen=True, kw_only=True):
 def published_sigmas(
     parties: int, steps: int, epsilon: float, delta: float, lipschitz: float, contributions: int
 ) -> Sigmas:
-    """Sigmas by the formulas of the published script; it takes L, not 2 L, for the sensitivity.
+    """Return the noise of DP-SGD with local, central and network DP by a paper's script, as printed.
 
     Local: advanced composition of K = contributions and the classical Gaussian. Central: the bound of
     Bassily et al. 2014. Network: Theorem 4.6's numerical form for contributions that are not seen
@@ -92,7 +92,7 @@ def published_sigmas(
 
 
 def _published_network(n: int, epsilon: float, delta: float, lipschitz: float, k: int) -> float:
-    """Return the script's sigma for network DP, epsilon split between seen and unseen contributions."""
+    """Return the paper's sigma for network DP, epsilon split between seen and unseen contributions."""
     part = delta / k
     spotted = math.ceil(2 * k / n + math.sqrt(6 * k * math.log(1 / delta) / n))
     share = 0.5
@@ -119,7 +119,7 @@ def _published_network(n: int, epsilon: float, delta: float, lipschitz: float, k
 
 
 def _published_unseen(n: int, epsilon: float, delta: float, lipschitz: float, k: int) -> float:
-    """Return the sigma for the contributions that are not seen directly.
+    """Return the paper's sigma for network DP against contributions that are not directly seen.
 
     By Rényi DP at the largest order allowed.
     """
@@ -136,7 +136,7 @@ def _published_unseen(n: int, epsilon: float, delta: float, lipschitz: float, k:
 
 
 def _solve(rising: Callable[[float], float], target: float, most: float) -> float:
-    """Return the point up to `most` where a rising function reaches the target."""
+    """Return, by bisection, the argument up to `most` at which a rising function reaches the target."""
     return bisect(lambda at: rising(at) <= target, 0.0, most, 200)[0]
 
 
@@ -144,7 +144,7 @@ def _solve(rising: Callable[[float], float], target: float, most: float) -> floa
 def plan_sgd(
     parties: int, steps: int, epsilon: float, delta: float, *, lipschitz: float = 1.0, slack: float = 1.2
 ) -> SgdPlan:
-    """Plan the noise of local, central and network DP-SGD, by the published formulas and exactly.
+    """Plan noise for local, central and network DP-SGD, by the published formulas and by exact accounting.
 
     A contribution moves by 2 L when its party's data is substituted, in all three settings.
     Local: K = ceil(slack T/n) contributions, everybody sees all. Central: a trusted curator publishes every

@@ -56,7 +56,7 @@ _THRESHOLDS = 400
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim of (epsilon, delta)-differential privacy that an audit tests."""
+    """Claim of (epsilon, delta)-differential privacy that an empirical audit tests."""
 
     epsilon: float
     delta: float
@@ -64,7 +64,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The lower bound on epsilon for one claim and one order of the two inputs.
+    """Result of an empirical privacy audit for one claim: a lower bound on epsilon, from samples.
 
     Attributes:
         claim: the claim tested.
@@ -82,18 +82,18 @@ class Finding:
 
     @property
     def refuted(self) -> bool:
-        """Whether the claim is false, up to the false-alarm rate."""
+        """Whether the samples contradict the privacy claim, but for the chance of a false alarm."""
         return self.lower > self.claim.epsilon
 
     @property
     def shown(self) -> str:
-        """The bound in words; one that is not above 0 says nothing."""
+        """Lower bound on epsilon in words; says so if the samples show nothing."""
         if self.lower <= 0:
             return "nothing found: the lower bound is 0"
         return f"epsilon >= {self.lower:.6g} at delta = {self.claim.delta:.6g}"
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
+        """Return the output event, its counts in the samples and the bound as JSON data."""
         return {
             "epsilon": self.claim.epsilon,
             "delta": self.claim.delta,
@@ -106,7 +106,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class ReleaseAudit:
-    """Result of the audit of what a session releases.
+    """Result of an empirical audit of a session: sampled releases compared with the claimed epsilon.
 
     Attributes:
         epsilon, delta: as claimed; samples: releases on each of two neighbouring inputs.
@@ -123,7 +123,7 @@ class ReleaseAudit:
 
     @property
     def violations(self) -> tuple[str, ...]:
-        """What refutes the claim, in words; none proves nothing."""
+        """Sentences on what refutes the privacy claim; empty if nothing does, which is no proof."""
         worst, result = self.findings[0], []
         if self.moved > 1 + 1e-9:
             result.append(f"neighbouring tables are {self.moved:.4g} times as far apart as is planned for")
@@ -136,7 +136,7 @@ class ReleaseAudit:
         return tuple(result)
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
+        """Return the result of the empirical audit, with the strongest finding alone, as JSON data."""
         return {
             "epsilon": self.epsilon,
             "delta": self.delta,
@@ -152,7 +152,7 @@ class ReleaseAudit:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Result of the audit of a mechanism on several pairs of neighbouring inputs, strongest finding first."""
+    """Result of an empirical audit of a mechanism on several pairs of inputs, strongest finding first."""
 
     mechanism: str
     claim: Claim
@@ -161,16 +161,16 @@ class Audit:
 
     @property
     def refuted(self) -> bool:
-        """Whether the claimed privacy is false, up to the false-alarm rate."""
+        """Whether some finding contradicts the claimed privacy, but for the chance of a false alarm."""
         return any(finding.refuted for finding in self.findings)
 
     @property
     def lower(self) -> float:
-        """The largest lower bound on epsilon at the claim's own delta, at least 0."""
+        """Largest lower bound on epsilon, at the claim's delta, that samples show; at least 0."""
         return max([0.0, *(result.lower for result in self.findings if result.claim == self.claim)])
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
+        """Return the result of the empirical audit, with the strongest finding alone, as JSON data."""
         return {
             "mechanism": self.mechanism,
             "epsilon": self.claim.epsilon,
@@ -186,7 +186,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """A set of outputs: those with a score in a half-line, or with a value in a set."""
+    """Set of outputs that may tell two inputs apart: a half-space, or a set of values."""
 
     direction: Floats
     threshold: float
@@ -194,7 +194,7 @@ class _Event:
     values: Outputs | None
 
     def count(self, outputs: Outputs) -> int:
-        """Return the number of outputs in the event."""
+        """Return how many of the outputs lie in this set."""
         if self.values is not None:
             return int(np.isin(outputs[:, 0], self.values).sum())
         score = _scores(outputs, self.direction)
@@ -209,14 +209,14 @@ class _Event:
 
 
 class Drawn:
-    """Counts the releases that are drawn, and shows how many of all there are."""
+    """Counter of the sampled releases, which reports progress."""
 
     def __init__(self, progress: Progress | None, samples: int, tests: int) -> None:
         """`samples`: of each of two inputs in each of so many tests."""
         self._progress, self._total, self._done = progress, 2 * samples * tests, 0
 
     def add(self, which: int, releases: Outputs) -> None:  # noqa: ARG002
-        """Add releases on one of two inputs."""
+        """Add the number of these releases to the count, and report progress."""
         self._done += len(releases)
         if self._progress is not None:
             self._progress(self._done, self._total)
@@ -230,7 +230,7 @@ def audit_mechanism(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> Audit:
-    """Audit a mechanism on neighbouring inputs at the full distance that its sensitivity allows.
+    """Test a mechanism's privacy claim by samples on neighbouring inputs; return lower bounds on epsilon.
 
     Beside `claim` two more points of the privacy that the mechanism states for itself are tested, at smaller
     epsilon, where samples tell most. `samples` releases are drawn on each input of each pair; `progress` is
@@ -261,12 +261,12 @@ def audit_mechanism(
 def _released(
     mechanism: Mechanism, pair: tuple[Outputs, Outputs], which: int, count: int, key: bytes
 ) -> Outputs:
-    """Return releases of a mechanism on one of two inputs."""
+    """Return `count` releases of a mechanism on the first or second input, from a seeded source."""
     return mechanism.release_many(pair[which], NoiseSource.keyed(key, b"audit"), count)
 
 
 def neighbours(mechanism: Mechanism) -> list[tuple[Outputs, Outputs]]:
-    """Return pairs of inputs at full distance: in one coordinate, and in as many as may move."""
+    """Return pairs of neighbouring inputs as far apart as allowed: in one coordinate, and in several."""
     match mechanism:
         case KaryRandomisedResponse():
             zeros = np.zeros(mechanism.changed, dtype=np.int64)
@@ -292,7 +292,7 @@ def neighbours(mechanism: Mechanism) -> list[tuple[Outputs, Outputs]]:
 
 
 def _differences(bounds: Sensitivity, room: float) -> list[Floats]:
-    """Return the differences of neighbouring inputs, each coordinate by `room` at most.
+    """Return differences of neighbouring inputs, of at most `room` per coordinate, for an audit.
 
     One coordinate moves, or all coordinates that may.
     """
@@ -314,7 +314,7 @@ def audit(
     randomness: Randomness | None = None,
     executor: Executor | None = None,
 ) -> list[Finding]:
-    """Test each claim in both orders of the inputs; return two findings a claim, the strongest first.
+    """Test privacy claims on samples of two neighbouring inputs; return two lower bounds on epsilon a claim.
 
     Args:
         sample: the implementation on two neighbouring inputs.
@@ -362,7 +362,7 @@ def audit(
 def _draw(
     sample: Sampler, counts: Sequence[int], drawn: Drawn, randomness: Randomness, executor: Executor | None
 ) -> Iterator[Outputs]:
-    """Yield so many releases on either input for each count, drawn in blocks with a key of each."""
+    """Yield samples on the first and the second input for each count, drawn in blocks with seeds."""
     parts = [
         (which, [min(BLOCK, count - start) for start in range(0, count, BLOCK)])
         for count in counts
@@ -382,13 +382,13 @@ def _draw(
 
 
 def clopper_pearson(hits: int, samples: int, alarm: float) -> tuple[float, float]:
-    """Return a lower and an upper bound on a probability, each wrong with probability `alarm` at most."""
+    """Return lower and upper confidence bounds on a probability, each wrong with chance `alarm` at most."""
     low, high = _bounds(np.array([hits]), samples, alarm)
     return float(low[0]), float(high[0])
 
 
 def _bounds(hits: NDArray[np.int64], samples: int, alarm: float) -> tuple[Floats, Floats]:
-    """Return Clopper-Pearson bounds (lower, upper) for each count of hits."""
+    """Return lower and upper Clopper-Pearson confidence bounds for each count of hits."""
     misses = samples - hits
     low = np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), misses + 1, alarm))
     high = np.where(misses == 0, 1.0, betaincinv(hits + 1, np.maximum(misses, 1), 1 - alarm))
@@ -396,14 +396,14 @@ def _bounds(hits: NDArray[np.int64], samples: int, alarm: float) -> tuple[Floats
 
 
 def _lower(hits: int, others: int, samples: int, delta: float, alarm: float) -> float:
-    """Return the lower bound on epsilon that two counts give."""
+    """Return a lower bound on epsilon from the counts of an event on two inputs; -infinity if none."""
     low, _ = clopper_pearson(hits, samples, alarm)
     _, high = clopper_pearson(others, samples, alarm)
     return math.log((low - delta) / high) if low > delta else -math.inf
 
 
 def _candidates(first: Outputs, second: Outputs) -> list[tuple[_Event, tuple[int, int]]]:
-    """Return events that may tell the inputs apart, with their counts in the samples that suggest them."""
+    """Return output events that may tell two inputs apart, with their counts in these first samples."""
     result: list[tuple[_Event, tuple[int, int]]] = []
     for direction in _directions(first, second):
         scores = _scores(first, direction), _scores(second, direction)
@@ -424,7 +424,7 @@ def _candidates(first: Outputs, second: Outputs) -> list[tuple[_Event, tuple[int
 
 
 def _value_sets(first: Outputs, second: Outputs) -> list[tuple[_Event, tuple[int, int]]]:
-    """Return sets of single values, by their ratio of frequencies on the two inputs, with their counts."""
+    """Return events that are sets of values, chosen by ratio of frequencies, with their counts."""
     values = np.unique(np.concatenate((first, second)))
     if len(values) > _FEW_VALUES:
         return []
@@ -441,7 +441,7 @@ def _value_sets(first: Outputs, second: Outputs) -> list[tuple[_Event, tuple[int
 
 
 def _directions(first: Outputs, second: Outputs) -> list[Floats]:
-    """Return the directions to project on: Fisher's, which finds shared noise too, and each mean."""
+    """Return directions to project outputs on: Fisher's discriminant, and the difference of the means."""
     width = first.shape[1]
     if width == 1:
         return [np.ones(1)]
@@ -456,6 +456,6 @@ def _directions(first: Outputs, second: Outputs) -> list[Floats]:
 
 
 def _scores(outputs: Outputs, direction: Floats) -> Floats:
-    """Return the projections of the outputs on a direction."""
+    """Return the projection of each output on a direction."""
     scores: Floats = outputs.astype(np.float64) @ direction
     return scores

@@ -47,7 +47,7 @@ _ASSUMPTION = (
 
 @dataclass(frozen=True, eq=False)
 class Factorisation:
-    """Lower triangular C of noise C^-1 Z, scaled to sensitivity 1 for contributions that move by 1.
+    """Matrix C for correlated noise C^-1 Z over the steps of learning, scaled to sensitivity 1.
 
     Attributes:
         matrix: C, shape (T, T), lower triangular, with a positive diagonal.
@@ -59,19 +59,19 @@ class Factorisation:
 
     @cached_property
     def inverse(self) -> Floats:
-        """C^-1, shape (T, T)."""
+        """Inverse of the matrix C, shape (T, T), which turns fresh into correlated noise."""
         from scipy.linalg import solve_triangular
 
         return np.asarray(solve_triangular(self.matrix, np.eye(len(self.matrix)), lower=True))
 
     @property
     def bands(self) -> int:
-        """The number of diagonals of C that are not zero, from the main one on."""
+        """Number of nonzero diagonals of C, the main one included."""
         rows, columns = np.nonzero(self.matrix)
         return int((rows - columns).max()) + 1
 
     def mean_square(self, gram: Floats) -> float:
-        """Return the noise in a model, per coordinate, as a mean over steps and parties.
+        """Return the mean noise variance in a model per coordinate, over steps and parties.
 
         For contributions that move by 1 and one standard deviation of Z; `gram` as of `gossip_gram`.
         """
@@ -80,7 +80,7 @@ class Factorisation:
 
 
 def sensitivity(matrix: Floats, batches: int) -> float:
-    """Return a bound on |C D|_F over all D of one record.
+    """Return a bound on the L2 sensitivity of C times a record's contributions, every `batches` steps.
 
     Rows of D have L2 norms of at most 1 at the record's steps, and are zero elsewhere. The bound is
     max_j sqrt(sum_{s, t in j} |C^T C|_st); it is attained where no entry of C^T C is negative
@@ -93,17 +93,17 @@ def sensitivity(matrix: Floats, batches: int) -> float:
 
 
 def scaled(matrix: Floats, batches: int) -> Factorisation:
-    """Return the factorisation of a lower triangular matrix times the number that makes its sensitivity 1."""
+    """Return a lower triangular matrix as a factorisation, scaled so that its sensitivity is 1."""
     return Factorisation(matrix / sensitivity(matrix, batches), batches)
 
 
 def independent(steps: int, batches: int) -> Factorisation:
-    """Return C = I, scaled: noise of the same variance at each step."""
+    """Return the factorisation without correlation (C = I, scaled): independent noise at each step."""
     return scaled(np.eye(steps), batches)
 
 
 def gossip_gram(weights: sparse.csr_array | None, steps: int, retained: float = 1.0) -> Floats:
-    """Return Q, shape (T, T), for which tr(Q (C^T C)^-1) is the noise in all models of all steps.
+    """Return the matrix Q by which tr(Q (C^T C)^-1) is the total noise in the models of all gossip steps.
 
     It is the sum over steps and the mean over parties, per coordinate, for unit noise. The noise of step s is
     in the models after step t by `retained`^(t-s) W^(t-s+1).
@@ -129,7 +129,7 @@ def gossip_gram(weights: sparse.csr_array | None, steps: int, retained: float = 
 
 
 def optimise(gram: Floats, batches: int) -> Factorisation:
-    """Return the C with little noise, tr(Q (C^T C)^-1), at sensitivity 1.
+    """Return the factorisation C of sensitivity 1 with little total noise tr(Q (C^T C)^-1).
 
     A record that contributes at every step (b = 1) gets the exact optimum, which is diagonal. Else C has at
     most b bands, so that steps of one record do not share noise and the sensitivity is exact.
@@ -192,7 +192,7 @@ def optimise(gram: Floats, batches: int) -> Factorisation:
 
 
 def check_accountable(noise: str, routes: str) -> None:
-    """Raise ConfigError, with the reason, for what matrix factorisation does not account for."""
+    """Raise ConfigError for noise or routes that matrix factorisation has no privacy analysis for."""
     checks = ArgumentChecks()
     if noise != "gaussian":
         reason = (
@@ -211,6 +211,7 @@ def check_accountable(noise: str, routes: str) -> None:
 
 @lru_cache(maxsize=16)
 def _optimised(key: bytes, steps: int, batches: int) -> Factorisation:
+    """Return the optimised factorisation for a matrix Q given as bytes, cached."""
     return optimise(np.frombuffer(key).reshape(steps, steps), batches)
 
 
@@ -218,7 +219,7 @@ def _optimised(key: bytes, steps: int, batches: int) -> Factorisation:
 def factorise(
     weights: sparse.csr_array | None, steps: int, batches: int, retained: float = 1.0
 ) -> Factorisation:
-    """Return the optimised factorisation of gossip with these weights, cached; raise ConfigError."""
+    """Return the factorisation optimised for gossip with these weights, cached; ConfigError if too large."""
     checks = ArgumentChecks()
     checks.require_integer("steps", steps, 1, MAX_STEPS)
     if not checks:
@@ -231,7 +232,7 @@ def factorise(
 
 @dataclass(frozen=True, eq=False)
 class CorrelatedNoise:
-    """Discrete noise of one party over all steps, on a grid of steps 2^-bits.
+    """Plan and sampler of one party's correlated discrete noise over all steps of learning.
 
     Attributes:
         factorisation: C. bits: of the grid.
@@ -250,7 +251,7 @@ class CorrelatedNoise:
     delta: float
 
     def draw(self, earlier: list[Integers], length: int, source: NoiseSource) -> Integers:
-        """Return the next step's noise, given that of all earlier steps: C N = Z, rounded to the grid."""
+        """Return the noise of the next step, from fresh noise and the noise of all earlier steps."""
         step, matrix = len(earlier), self.factorisation.matrix
         drawn = discrete_gaussian(source, length, self.variances[step])
         first = max(0, step + 1 - self.factorisation.bands)
@@ -262,7 +263,7 @@ class CorrelatedNoise:
 
     @property
     def reach(self) -> float:
-        """A standard deviation, in grid steps, that no coordinate of a sum of noises exceeds."""
+        """Upper bound on the standard deviation of a coordinate of summed noise, in grid steps."""
         summed = np.cumsum(self.factorisation.inverse, axis=0)
         largest = math.sqrt(float((summed**2).sum(axis=1).max()))
         scale = math.sqrt(float(self.variances[0])) * float(self.factorisation.matrix[0, 0])
@@ -270,7 +271,7 @@ class CorrelatedNoise:
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """What holds for one record of the party, of all its messages together."""
+        """Privacy guarantee for one record of the party, over all its messages together."""
         return record_guarantee(
             self.epsilon,
             self.delta,
@@ -281,7 +282,7 @@ class CorrelatedNoise:
         )
 
     def event(self) -> Event:
-        """Return all messages together as one event for a ledger."""
+        """Return the release of all messages together as one event for a ledger."""
         # Not at the top: the accountant loads scipy.
         from smpc_dp.privacy.accountant.events import Event, Gaussian, Pure
 
@@ -291,7 +292,7 @@ class CorrelatedNoise:
 
 
 def fine_bits(reaches: Floats) -> int:
-    """Return the bits of a grid on which each of these contributions has at least 2^18 steps."""
+    """Return the bits of a grid so fine that each of these contributions spans at least 2^18 steps."""
     return grid_bits(reaches, _FINE)
 
 
@@ -299,7 +300,7 @@ def fine_bits(reaches: Floats) -> int:
 def plan_correlated_noise(
     epsilon: float, delta: float, factorisation: Factorisation, reach: float, bits: int, length: int
 ) -> CorrelatedNoise:
-    """Return the noise of one party.
+    """Return one party's correlated noise, so that all its messages are (epsilon, delta)-DP per record.
 
     Args:
         epsilon, delta: of all messages, for one record.

@@ -22,7 +22,7 @@ GREATEST_MU = 1e3
 
 
 def _check(**values: float) -> None:
-    """Raise ConfigError for values that are negative or not finite."""
+    """Raise ConfigError for named values that are negative or not finite."""
     for name, value in values.items():
         if not math.isfinite(value) or value < 0:
             raise ConfigError(f"{name} is {value}: it must be a finite number, 0 or more", ConfigCheck.RANGE)
@@ -30,7 +30,7 @@ def _check(**values: float) -> None:
 
 @checks_numbers
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Return the least delta for epsilon >= 0 at mean shift mu (0 to 1000 deviations), rounded up.
+    """Return the exact delta at epsilon of a Gaussian mechanism of mean shift mu (in sigmas), rounded up.
 
     Raises ConfigError for values that are not finite or out of range. [Balle and Wang 2018, Theorem 8]
     """
@@ -56,7 +56,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 @checks_numbers
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """Return the least epsilon for 0 < delta < 1 at mean shift mu (0 to 1000), rounded up; at least 0."""
+    """Return the exact epsilon at delta of a Gaussian mechanism of mean shift mu (in sigmas), rounded up."""
     _check_delta(delta)
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
@@ -68,7 +68,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
 
 @checks_numbers
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the greatest mean shift, in standard deviations, that is (epsilon, delta)-DP, rounded down.
+    """Return the greatest mean shift, in sigmas, of a Gaussian mechanism that is (epsilon, delta)-DP.
 
     Noise of standard deviation `sensitivity / gaussian_mu(epsilon, delta)` is the least that suffices. Raises
     ConfigError unless epsilon >= 0 and 0 < delta < 1. [Balle and Wang 2018, Algorithm 1]
@@ -81,6 +81,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _check_delta(delta: float) -> None:
-    """Raise ConfigError unless 0 < delta < 1."""
+    """Raise ConfigError unless delta is above 0 and below 1."""
     if not LEAST_DELTA < delta < 1:
         raise ConfigError(f"delta is {delta}: it must be between 0 and 1, both excluded", ConfigCheck.RANGE)

@@ -20,7 +20,7 @@ Deviation = Annotated[float, Meta(ge=1e-9, le=1e9)]
 
 
 class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of a GOPA plan, None if to be planned; ConfigError names each that is out of range."""
+    """Arguments for a GOPA plan; None for what is to be planned. ConfigError names each out of range."""
 
     parties: Annotated[int, Meta(ge=3, le=200_000, description="parties that publish, n")]
     epsilon: Annotated[float, Meta(gt=0, le=100, description="privacy parameter")]
@@ -90,19 +90,19 @@ class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def honest(self) -> int:
-        """The number of honest parties, n_H = floor(rho n), without floating-point error."""
+        """Number of honest parties, floor(rho n), without floating-point error."""
         return math.floor(self.honest_fraction * self.parties + 1e-9)
 
     @property
     def curator_delta_asked(self) -> float:
-        """The delta' of the total alone: by default a tenth of delta, or 1/n_H^2 without one."""
+        """Delta' of the noisy total alone: by default delta / 10, or 1/n_H^2 without delta."""
         if self.curator_delta is not None:
             return self.curator_delta
         return self.delta / 10 if self.delta is not None else 1 / self.honest**2
 
     @property
     def delta_asked(self) -> float:
-        """The delta of the whole view: by default ten times that of the total."""
+        """Delta of all that is seen together: by default ten times that of the total."""
         return self.delta if self.delta is not None else 10 * self.curator_delta_asked
 
     def __post_init__(self) -> None:
@@ -141,7 +141,7 @@ class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(issues)
 
     def _delta_issue(self) -> ConfigIssue:
-        """Return the issue of deltas that are in no order, which names those that were given."""
+        """Return the fault of deltas in the wrong order, naming those that were given."""
         if self.delta is not None:
             reason = f"must be below delta = {self.delta:g}, is {self.curator_delta_asked:g}"
             return ConfigIssue("curator_delta", reason, ConfigCheck.RANGE)

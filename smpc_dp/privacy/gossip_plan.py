@@ -20,7 +20,7 @@ _DISTANCES = 6
 
 
 class SeenBy(msgspec.Struct, frozen=True):
-    """What observers learn of one record of a party at some distance."""
+    """Privacy of one record towards observers at a distance in the network: the party, mu and epsilon."""
 
     distance: int
     party: int
@@ -29,7 +29,7 @@ class SeenBy(msgspec.Struct, frozen=True):
 
 
 class GossipPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Noise for T steps of gossip, for a record that moves an update by 1 when its batch is used.
+    """Plan of noise in gossip learning over T steps, for a record that moves an update by 1.
 
     Attributes:
         mu: of Gaussian DP, all messages together; `epsilon`, `delta` are those that count.
@@ -68,7 +68,7 @@ def plan_gossip(
     noise: str = "gaussian",
     routes: str = "known",
 ) -> GossipPlan:
-    """Return the plan; raise ConfigError for what is out of range, or not accounted for.
+    """Plan the noise of gossip learning for a privacy budget; ConfigError for settings without a proof.
 
     Args:
         weights: W, symmetric. retained: the public factor of the own model in an update.

@@ -18,16 +18,16 @@ BUDGET = "budget"
 
 
 class PlainStruct(msgspec.Struct, frozen=True):
-    """A struct of plain data."""
+    """Base class of structs with JSON-compatible fields, with a method that returns them as JSON data."""
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
+        """Return the fields of the struct as JSON data."""
         built: dict[str, object] = msgspec.to_builtins(self)
         return built
 
 
 class PrivacyGuarantee(PlainStruct, frozen=True, forbid_unknown_fields=True):
-    """(epsilon, delta)-differential privacy of one release, with all that the two numbers depend on.
+    """Statement of (epsilon, delta)-DP of a release, with relation, unit, assumption and proof.
 
     Attributes:
         epsilon, delta: for every pair of neighbouring inputs and every set of outputs, rounded up.
@@ -54,7 +54,7 @@ class PrivacyGuarantee(PlainStruct, frozen=True, forbid_unknown_fields=True):
 
 
 def delta_warnings(delta: float, units: int | None) -> tuple[str, ...]:
-    """Return warnings about a delta above 1/n, n being `units` (None: not known)."""
+    """Return a warning if delta is above 1/units; nothing if it is not, or units is None."""
     if units is not None and units >= 1 and delta > 1 / units:
         return (
             f"delta = {delta:g} is above 1/n = {1 / units:g}: publishing one of {units} inputs at random "

@@ -21,7 +21,7 @@ _EXACT_TERMS = 512
 
 
 class LogBinomials:
-    """Table of ln m! for 0 <= m <= top.
+    """Table of log factorials, from which binomials and hypergeometric probabilities are computed.
 
     `slack` allows for all rounding in one tail or one coefficient. A tail adds nine entries of the table.
     With each entry off by at most 16 ulp (lgamma stays well within) and the additions, the error is below
@@ -33,12 +33,12 @@ class LogBinomials:
         self.slack: float = math.ldexp(float(self.table[-1]), -44) + math.ldexp(1.0, -36)
 
     def choose(self, n: IntLike, r: IntLike) -> Floats:
-        """Return ln C(n, r) for 0 <= r <= n <= top, not rounded upwards (add `slack`)."""
+        """Return ln of the binomial coefficient C(n, r), not rounded upwards (add `slack`)."""
         f = self.table
         return np.asarray(f[n] - f[r] - f[np.subtract(n, r)], dtype=np.float64)
 
     def pmf(self, population: int, marked: IntLike, draws: IntLike, x: IntLike) -> Floats:
-        """Return ln P[X = x], -inf where x is impossible, not rounded upwards (add `slack`)."""
+        """Return ln of the hypergeometric probability of x marked draws, not rounded upwards."""
         big_k, k, j = _together(marked, draws, x)
         low = np.maximum(0, k + big_k - population)
         high = np.minimum(k, big_k)
@@ -48,7 +48,7 @@ class LogBinomials:
         return np.where(inside, value, -np.inf)
 
     def tail(self, population: int, marked: IntLike, draws: IntLike, x: IntLike) -> Floats:
-        """Return an upper bound on ln P[X >= x].
+        """Return an upper bound on ln of the hypergeometric probability of x or more marked draws.
 
         0 where x is at most the mode (no attempt is made there), -inf where X >= x is impossible; in between
         within `slack` and a relative 2**-36 of the exact value unless the tail is longer than 512 terms.
@@ -72,23 +72,23 @@ class LogBinomials:
 
 
 def mode(population: int, marked: IntLike, draws: IntLike) -> Ints:
-    """Return the largest most likely value of X."""
+    """Return the most likely number of marked draws without replacement (the larger of two)."""
     big_k, k, _ = _together(marked, draws, 0)
     return np.asarray((k + 1) * (big_k + 1) // (population + 2), dtype=np.int64)
 
 
 def above_mode(population: int, marked: IntLike, draws: IntLike, x: IntLike) -> npt.NDArray[np.bool_]:
-    """Return whether x exceeds the mode: from there on the probabilities fall with x."""
+    """Tell whether x is above the mode of a hypergeometric distribution, where probabilities fall."""
     return np.asarray(np.asarray(x) > mode(population, marked, draws))
 
 
 def _together(marked: IntLike, draws: IntLike, x: IntLike) -> tuple[Ints, ...]:
-    """Return the arguments as integer arrays, broadcast."""
+    """Return three arguments as integer arrays of a common shape."""
     return np.broadcast_arrays(*(np.asarray(a, dtype=np.int64) for a in (marked, draws, x)))
 
 
 def _ratio(big_k: Ints, k: Ints, rest: Ints, at: Ints) -> Floats:
-    """Return P[X = at + 1] / P[X = at], clipped to [0, 1]: ratios below the mode are discarded later."""
+    """Return P[X = at + 1] / P[X = at] of a hypergeometric X, clipped to [0, 1]."""
     above = np.maximum(big_k - at, 0) * np.maximum(k - at, 0)
     below = np.maximum(at + 1, 1) * np.maximum(rest + at + 1, 1)
     return np.asarray(np.minimum(above / below, 1.0), dtype=np.float64)

@@ -22,7 +22,7 @@ _WORD, _FIRST = 62, 50
 
 
 def k_norm(source: NoiseSource, length: int, scale: int, *, digits: int = _FIRST) -> NDArray[np.int64]:
-    """Return one vector of noise, shape (length,): E|x|^2 = length (length + 1) scale^2 before rounding.
+    """Draw one vector of K-norm noise for the L2 ball (density ~ exp(-|x| / scale)), rounded to integers.
 
     Args:
         scale: in steps, 1 to 2^50.
@@ -47,7 +47,7 @@ def k_norm(source: NoiseSource, length: int, scale: int, *, digits: int = _FIRST
 
 
 def _disc_point(source: NoiseSource, digits: int) -> tuple[int, int, int]:
-    """Return a uniform point of the unit disc's first quadrant: digits of both coordinates, and how many."""
+    """Return a uniform random point of the unit disc's first quadrant, in binary digits, and how many."""
     while True:
         x, y = uniform(source, 2, 1 << digits).tolist()
         have = digits
@@ -61,7 +61,7 @@ def _disc_point(source: NoiseSource, digits: int) -> tuple[int, int, int]:
 
 
 def _more(source: NoiseSource, known: int, depth: int) -> int:
-    """Return an exponential's digits up to `depth`, given all but the last word of them."""
+    """Draw one more word of binary digits of an exponential random number whose first digits are known."""
     while True:
         # Within its cell the density falls as exp(-x).
         more = int(uniform(source, 1, 1 << _WORD)[0])
@@ -72,7 +72,7 @@ def _more(source: NoiseSource, known: int, depth: int) -> int:
 def _rounded(
     exponentials: Sequence[int], points: Sequence[tuple[int, int, int]], depth: int, length: int, scale: int
 ) -> list[int] | None:
-    """Return the nearest integers of all absolute values, None if the digits do not tell.
+    """Return the absolute values of a noise vector rounded to integers; None if more digits are needed.
 
     The squares of two normal numbers are 2 e x^2/(x^2 + y^2) and 2 e y^2/(x^2 + y^2), e an exponential.
     """
@@ -100,5 +100,5 @@ def _rounded(
 
 
 def _nearest(square: int) -> int:
-    """Return the integer nearest to sqrt(v), given the integer part of 4 v."""
+    """Return the integer nearest to sqrt(v), from the integer part of 4 v."""
     return (math.isqrt(square) + 1) // 2

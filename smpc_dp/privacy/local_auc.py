@@ -24,7 +24,7 @@ Split = Literal["users", "budget"]
 
 @checks_numbers
 def node_variance(parties: float, levels: int, epsilon: float, split: Split = "budget") -> float:
-    """Return V of Theorem 3.5: a bound on the variance of each node's estimate, reached by empty nodes."""
+    """Return a paper's bound on the variance of a tree node's estimate in a locally private AUC."""
     repeat, each = (levels, epsilon) if split == "users" else (1, epsilon / levels)
     return parties * repeat / ResponseDistribution.of_epsilon(2, each).retained ** 2
 
@@ -33,7 +33,7 @@ def node_variance(parties: float, levels: int, epsilon: float, split: Split = "b
 def published_error_bound(
     positives: int, negatives: int, levels: int, epsilon: float, split: Split = "budget"
 ) -> float:
-    """Return Theorem 3.5's bound on the mean squared error of the AUC.
+    """Return a paper's bound (Theorem 3.5) on the mean squared error of a locally private AUC.
 
     For this oracle and the best a > 1:
     C n- n+ alpha^2 (2 n + (4 a + 1) min(n-, n+) + 21 sqrt(2 n C alpha) / (sqrt(a) - 1)) / (n+ n-)^2 with
@@ -64,7 +64,7 @@ def published_error_bound(
 def exact_variance(
     positive: Floats, negative: Floats, epsilon: float, *, split: Split = "budget", ties: float = 0.0
 ) -> float:
-    """Return the variance of the AUC given the records, when every node is used (no threshold).
+    """Return the exact variance of a locally private AUC without a threshold, for these counts of scores.
 
     `positive` and `negative` count the records with each score, shape (2^alpha,); a pair of equal scores
     counts `ties`. Proof in docs/proofs/local-statistics.md. Raises ConfigError.

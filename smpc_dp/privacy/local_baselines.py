@@ -18,7 +18,7 @@ from smpc_dp.privacy.local_pairwise import (
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """Plan of one local protocol at the same epsilon; it needs no trusted party and is unconditional."""
+    """Plan of one local-DP protocol for a pairwise statistic, to be compared: bins and mean squared error."""
 
     protocol: str
     bins: int | None = None
@@ -42,7 +42,7 @@ def local_baselines(
     density_lipschitz: float | None = None,
     auc: tuple[int, int] | None = None,
 ) -> list[Baseline]:
-    """Return the baselines that the arguments describe, for a kernel of the given width.
+    """Return plans of local-DP protocols that apply to a pairwise statistic, for comparison.
 
     categories: discrete records (Theorem 3.3); model: kernel matrix and distribution, which give the exact
     variance; lipschitz, density_lipschitz: records in [0, 1], cells chosen best (Theorem 3.4, Corollary
@@ -82,10 +82,7 @@ def local_baselines(
 
 
 def read_model(value: object) -> tuple[Floats, Floats]:
-    """Parse the kernel matrix and the distribution of `{"kernel": [[..]], "distribution": [..]}`.
-
-    Raises ConfigError.
-    """
+    """Parse the kernel matrix and the record distribution in a dict; ConfigError if malformed."""
     if not isinstance(value, dict) or set(value) != {"kernel", "distribution"}:
         raise ConfigError.at(
             "model", 'not an object with the keys "kernel" and "distribution"', ConfigCheck.FORMAT

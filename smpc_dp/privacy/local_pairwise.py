@@ -24,14 +24,14 @@ MAX_BINS = 100_000
 
 @checks_numbers
 def published_variance_bound(parties: int, bins: int, epsilon: float) -> float:
-    """Return the bound of Theorem 3.3: 1/(n (1-b)^2) + (1+b)^2 / (2 n (n-1) (1-b)^4)."""
+    """Return a paper's bound (Theorem 3.3) on the variance of a pairwise statistic with local DP."""
     n, rest = parties, ResponseDistribution.of_epsilon(bins, epsilon).retained
     return 1 / (n * rest**2) + (2 - rest) ** 2 / (2 * n * (n - 1) * rest**4)
 
 
 @checks_numbers
 def variance_bound(parties: int, bins: int, epsilon: float) -> float:
-    """Return a smaller bound than Theorem 3.3's: 1/(n (1-b)^2) + 1 / (2 n (n-1) (1-b)^4).
+    """Return a bound on the variance of a pairwise statistic with local DP, below the published one.
 
     docs/proofs/planners.md proves it.
     """
@@ -40,7 +40,7 @@ def variance_bound(parties: int, bins: int, epsilon: float) -> float:
 
 
 def zetas(kernel: Floats, distribution: Floats) -> tuple[float, float]:
-    """Return zeta_1 and zeta_2 of a kernel matrix (k, k) for independent records of a distribution (k,)."""
+    """Return the variance components zeta_1 and zeta_2 of a pairwise kernel for records of a distribution."""
     conditional = kernel @ distribution
     mean = float(distribution @ conditional)
     return (
@@ -50,7 +50,7 @@ def zetas(kernel: Floats, distribution: Floats) -> tuple[float, float]:
 
 
 def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: float) -> float:
-    """Return the variance of the estimate for records of `distribution` (k,) and a kernel matrix (k, k).
+    """Return the exact variance of a locally private pairwise statistic, for records of a distribution.
 
     Covers both the sampling of records and the randomised response. Raises ConfigError for shapes, an
     asymmetric kernel, or chances that are negative or do not add up to 1.
@@ -69,10 +69,10 @@ def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: 
 
 
 def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: float) -> float:
-    """Return the variance of the mean of (3.10) over all pairs of two fixed samples.
+    """Return the variance, by randomised response alone, of a pairwise mean of two fixed samples.
 
-    It is over the answers' randomness alone. `kernel` (k, k), symmetric or not; `first` and `second` (k,)
-    count the records of the samples. Raises ConfigError for shapes, negative counts or an empty sample.
+    `kernel` (k, k), symmetric or not; `first` and `second` (k,) count the records of the samples. Raises
+    ConfigError for shapes, negative counts or an empty sample.
     """
     k = len(first)
     if kernel.shape != (k, k) or first.shape != second.shape:
@@ -99,7 +99,7 @@ def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: 
 def quantisation_error(
     bins: int, *, lipschitz: float | None = None, density_lipschitz: float | None = None
 ) -> float:
-    """Return a bound on the squared bias from rounding [0, 1] to k cells.
+    """Return a bound on the squared bias of a pairwise statistic from rounding [0, 1] to `bins` cells.
 
     `lipschitz`: the kernel is L-Lipschitz in each argument and taken at the cells' centres: L^2 / k^2.
     `density_lipschitz`: the records' density on [0, 1] is L-Lipschitz and the kernel is averaged over
@@ -115,7 +115,7 @@ def quantisation_error(
 
 @checks_numbers
 def corollary_bins(parties: int, epsilon: float, constant: float) -> float:
-    """Return k = n^(1/4) sqrt(L epsilon) of Corollary 3.1, for epsilon <= 1.
+    """Return a paper's number of cells, n^(1/4) sqrt(L epsilon) (Corollary 3.1, epsilon <= 1).
 
     It balances the two errors in order.
     """
@@ -134,7 +134,7 @@ def plan_quantisation(
     lipschitz: float | None = None,
     density_lipschitz: float | None = None,
 ) -> tuple[int, float]:
-    """Return the number of cells of least bound on the mean squared error, and that bound."""
+    """Return the number of cells with the least bound on a pairwise statistic's error, and that bound."""
     checks = ArgumentChecks()
     checks.require_integer("parties", parties, 2, 1_000_000_000)
     checks.require_budget(epsilon)

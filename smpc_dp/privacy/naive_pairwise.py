@@ -20,7 +20,7 @@ CompositionTheorem = Literal["advanced", "optimal"]
 
 
 class NaivePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Noise and mean squared error of a U-statistic over all pairs, each pair with its own noise."""
+    """Plan of a pairwise statistic where every pair of parties adds its own noise: noise and error."""
 
     parties: int
     epsilon: float
@@ -49,7 +49,7 @@ def plan_naive(
     width: float = 1.0,
     composition: CompositionTheorem = "optimal",
 ) -> NaivePlan:
-    """Calibrate the noise so that a party's n - 1 values compose to (epsilon, delta)-DP under substitution.
+    """Plan the noise per pair so that one party's n - 1 noisy values are (epsilon, delta)-DP together.
 
     n at least 3; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4; delta in (0, 1). Raises ConfigError.
     """

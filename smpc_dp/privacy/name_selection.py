@@ -31,7 +31,7 @@ MAX_CHANGES = 1 << 40
 
 @dataclass(frozen=True)
 class NameSelection:
-    """Chances of release by count.
+    """Private selection of names by count: table of the probability that a name is released.
 
     Attributes:
         epsilon, delta: for inputs that are `changes` steps apart, each of which moves one count by one.
@@ -46,7 +46,7 @@ class NameSelection:
 
     @classmethod
     def plan(cls, epsilon: float, delta: float, changes: int = 1) -> Self:
-        """Plan the greatest chances with (epsilon, delta) for so many changes of counts by one.
+        """Return the greatest release probabilities by count that are (epsilon, delta)-DP.
 
         Args:
             epsilon: above 0, at most 100; delta: above 0, below 1; changes: 1 to 2^40.
@@ -61,21 +61,21 @@ class NameSelection:
 
     @property
     def even(self) -> int:
-        """The least count that is released with a chance of a half at least."""
+        """Least count whose name is released with a probability of at least 1/2."""
         return bisect.bisect_left(self.chances, ONE // 2)
 
     @property
     def certain(self) -> int:
-        """The least count that is always released."""
+        """Least count whose name is always released."""
         return len(self.chances) - 1
 
     @property
     def single(self) -> float:
-        """The chance of a name of one row."""
+        """Probability that a name with count 1 is released."""
         return self.chances[1] / ONE
 
     def released(self, counts: NDArray[np.int64], source: NoiseSource) -> NDArray[np.bool_]:
-        """Draw which of the counts, 0 or more, shape (n,), are of names that are released."""
+        """Draw at random which names to release, given their counts; return a mask."""
         table = np.array(self.chances, dtype=np.int64)
         chances = table[np.minimum(counts, len(table) - 1)]
         return sampling.uniform(source, len(counts), ONE) < chances
@@ -83,7 +83,7 @@ class NameSelection:
 
 @functools.lru_cache(maxsize=16)
 def _chances(epsilon: float, delta: float, changes: int) -> tuple[int, ...]:
-    """Return the table of chances; see `NameSelection`."""
+    """Return the release probability of each count, in units of 2^-62, as large as privacy allows."""
     one_step = epsilon / changes
     # Group privacy: k steps have delta times the sum of e^(i one_step) over i < k.
     share = delta * math.expm1(one_step) / math.expm1(epsilon)

@@ -11,7 +11,7 @@ from smpc_dp.errors import LocalError
 
 @dataclass(frozen=True, slots=True)
 class NamedSentences:
-    """Sentences in order, each with a name of its own, by which claims are composed of others.
+    """Immutable list of named sentences, from which claims about privacy are put together.
 
     Made by `of`. `items`: pairs of a name, a short identifier in lower case, and its sentence. Raises
     LocalError for another name, and for two that are equal.
@@ -29,17 +29,17 @@ class NamedSentences:
 
     @classmethod
     def of(cls, /, **sentences: str | None) -> Self:
-        """Return sentences in this order; a sentence of None does not hold, and is left out."""
+        """Return a list of these named sentences in order; those that are None are left out."""
         return cls(tuple((name, sentence) for name, sentence in sentences.items() if sentence is not None))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names, in order."""
+        """Names of the sentences, in order."""
         return tuple(name for name, _ in self.items)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The sentences, in order: what a reader sees."""
+        """Texts of the sentences, in order."""
         return tuple(sentence for _, sentence in self.items)
 
     def __add__(self, other: NamedSentences) -> NamedSentences:
@@ -47,12 +47,12 @@ class NamedSentences:
         return NamedSentences(self.items + other.items)
 
     def without(self, *names: str) -> NamedSentences:
-        """Return the sentences but for the named ones; raise LocalError for a name that is not there."""
+        """Return the list without the named sentences; raise LocalError for an unknown name."""
         self._check_present(names)
         return NamedSentences(tuple(item for item in self.items if item[0] not in names))
 
     def replaced(self, /, **sentences: str) -> NamedSentences:
-        """Return these, with other sentences under some names, where those are.
+        """Return the list with new texts for some names, at their places.
 
         Raises LocalError for a name that is not there.
         """
@@ -60,6 +60,7 @@ class NamedSentences:
         return NamedSentences(tuple((name, sentences.get(name, sentence)) for name, sentence in self.items))
 
     def _check_present(self, names: Iterable[str]) -> None:
+        """Raise LocalError if no sentence has one of these names."""
         if absent := [name for name in names if name not in self.names]:
             known = ", ".join(self.names)
             raise LocalError(f"no sentence is called {', '.join(absent)}: there are {known}")

@@ -36,7 +36,7 @@ MAX_SIZE = 5_000
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What observers see of T steps of n parties.
+    """What colluding observers see of noisy messages in decentralised learning, to compute their mu.
 
     Attributes:
         mixing: T - 1 matrices of shape (n, n), not negative, with rows that add up to 1 at most.
@@ -59,7 +59,7 @@ class View:
 
     @cached_property
     def _responses(self) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
-        """Return the observed messages as linear functions of noise, and step and party of each column."""
+        """Observed messages as a matrix over independent noises, with step and party of each column."""
         steps, parties = self.active.shape
         times, who = np.nonzero(self.active & ~self.colluding)
         rows, state = [], np.zeros((parties, len(times)))
@@ -72,7 +72,7 @@ class View:
         return np.concatenate(rows), times, who
 
     def fixed_gram(self, party: int, factorisation: Factorisation | None = None) -> tuple[Floats, Floats]:
-        """Return H, shape (k, k), of the k steps of a party's contributions, and these steps.
+        """Return the matrix by which observers tell a party's contributions apart, and its steps.
 
         Contributions that differ by D tell the observers as much as a Gaussian mechanism of squared distance
         tr(D^T H D), for noise C^-1 Z of all parties; None: C = I. For contributions that do not depend on
@@ -95,7 +95,7 @@ class View:
         return np.asarray(gram), times[who == party].astype(np.float64)
 
     def fixed_sensitivity(self, party: int, batches: int = 1) -> float:
-        """Return the mu of one record of a party that moves its contributions by 1 at unit noise.
+        """Return mu of one record, moves of 1 and unit noise, for contributions fixed in advance.
 
         An upper bound, for `fixed_gram`. A record contributes at every `batches`-th step.
         """
@@ -109,7 +109,7 @@ class View:
         return math.sqrt(most) * (1 + 1e-9)
 
     def convex_sensitivity(self, party: int, batches: int = 1) -> float:
-        """Return the mu of one record of a party that moves its updates by 1 at unit, independent noise.
+        """Return mu of one record, moves of 1 and unit noise, for convex gradient steps.
 
         For gradient steps that bring no two models further apart (convex losses, whose smoothness s and the
         step size obey rate s <= 2 retained, gradients that are not clipped), which may depend on all
@@ -119,7 +119,7 @@ class View:
 
     @cached_property
     def _moves(self) -> sparse.csr_array:
-        """Return, for each distance, the shifts that it takes back and causes, shape (T n, T n)."""
+        """Sparse matrix of how distances of models at a step shift those at later steps, (T n, T n)."""
         from scipy import sparse
 
         steps, parties = self.active.shape
@@ -133,16 +133,17 @@ class View:
 
     @cached_property
     def _hidden(self) -> Flags:
-        """Where shifts may leave a distance, of messages that nobody observes, shape (T n,)."""
+        """Mask of messages that no observer sees, where models may differ, shape (T n,)."""
         return np.asarray(self.active & ~self.observed & ~self.colluding).ravel()
 
     @cached_property
     def _hidden_gram(self) -> sparse.csr_array:
+        """Gram matrix of the shifts at unobserved messages, for the choice of distances."""
         moves = self._moves[:, self._hidden]
         return (moves.T @ moves).tocsr()
 
     def _shifted(self, party: int, first: int, batches: int) -> float:
-        """Return the least norm of shifts that make all observed messages equal."""
+        """Return the norm, made small, of noise shifts that hide a record used from step `first` on."""
         steps, parties = self.active.shape
         moved = np.zeros((steps, parties))
         moved[first::batches, party] = self.active[first::batches, party]
@@ -158,19 +159,19 @@ class View:
         return math.sqrt(float((shift**2).sum())) * (1 + 1e-9)
 
     def sensitivity(self, contributions: Contributions, party: int, batches: int = 1) -> float:
-        """Return the mu of one record at unit, independent noise, by the account for these contributions."""
+        """Return mu of one record towards the observers, by the analysis for this kind of contributions."""
         if contributions == "convex":
             return self.convex_sensitivity(party, batches)
         return self.fixed_sensitivity(party, batches)
 
 
 def _offset(numbers: Sequence[NDArray[np.intp]], parties: int, later: int) -> list[NDArray[np.intp]]:
-    """Return the numbers of parties, of each step from 0 or 1 on, as numbers of parties and steps."""
+    """Return party numbers of each step as indices into arrays over steps and parties, from step `later`."""
     return [one.astype(np.intp) + (step + later) * parties for step, one in enumerate(numbers)]
 
 
 def least_squares_above_zero(gram: sparse.csr_array, pulled: Floats) -> Floats:
-    """Return x >= 0 with the least x' G x/2 - p' x, for a sparse positive definite G.
+    """Return x >= 0 that minimises x' G x/2 - p' x, for a sparse positive definite matrix G.
 
     By block principal pivoting [Portugal, Judice and Vicente 1994]; after `_PIVOTS` exchanges what there is.
     """
@@ -199,7 +200,7 @@ def least_squares_above_zero(gram: sparse.csr_array, pulled: Floats) -> Floats:
 def gossip_view(
     weights: sparse.csr_array, steps: int, observers: Sequence[int], retained: float = 1.0
 ) -> View:
-    """Return the view of colluding observers in gossip: all messages of their neighbours."""
+    """Return what colluding observers see of gossip learning: all messages of their neighbours."""
     parties = weights.shape[0]
     colluding = np.zeros(parties, dtype=bool)
     colluding[list(observers)] = True
@@ -210,7 +211,7 @@ def gossip_view(
 
 
 def walk_view(route: Sequence[int], parties: int, observers: Sequence[int], retained: float = 1.0) -> View:
-    """Return the view of colluding observers on a known route: the tokens that they get, and the last one."""
+    """Return what colluding observers see of a token on a known route: tokens they get, and the last."""
     from scipy import sparse
 
     holders, steps = np.array(route, dtype=np.intp), len(route)

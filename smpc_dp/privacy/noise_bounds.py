@@ -33,10 +33,10 @@ _SHARE = 0.25
 
 
 def half_width(parts: Sequence[Part], level: float) -> float:
-    """Return w, in grid steps, such that a sum of independent draws is in [-w, w] with probability `level`.
+    """Return w, in grid steps: a sum of noise draws is in [-w, w] with probability at least `level`.
 
-    The probability is at least that. Draws of one family are added up exactly or compared with a normal
-    distribution; several families share what may be outside.
+    Draws of one family are added up exactly or compared with a normal distribution; several families share
+    what may be outside.
     """
     families: dict[type[Summed], list[Part]] = defaultdict(list)
     for distribution, count in parts:
@@ -47,16 +47,17 @@ def half_width(parts: Sequence[Part], level: float) -> float:
 
 
 def half_width_of_any(deviation: float, level: float) -> float:
-    """Return w such that any noise of mean 0 and this deviation is in [-w, w] so often [Chebyshev]."""
+    """Return w such that noise of mean 0 and this deviation is in [-w, w] at `level`, by Chebyshev."""
     return deviation / math.sqrt(1 - level)
 
 
 def _variance(parts: Sequence[Part]) -> float:
+    """Return the variance of a sum of counted independent noise draws."""
     return math.fsum(count * float(distribution.variance) for distribution, count in parts)
 
 
 def _of_gaussians(parts: Sequence[Part], outside: float) -> float:
-    """Bound sums of discrete Gaussians, which are nearly one discrete Gaussian of the summed variance V.
+    """Return w that a sum of discrete Gaussians exceeds in size with probability at most `outside`.
 
     Each further draw moves the ratio of the masses by one ripple at most, and ripples fall with the variance
     (`mechanisms.smoothing`). For a discrete Gaussian X, P(X >= w + 1) <= P(N(0, V) >= w): the sum of
@@ -74,11 +75,12 @@ def _of_gaussians(parts: Sequence[Part], outside: float) -> float:
 
 
 def _of_subgaussian(variance: float, outside: float) -> float:
+    """Return w that a subgaussian variable exceeds in size with probability at most `outside`."""
     return math.sqrt(2 * variance * math.log(2 / outside))
 
 
 def _of_skellam(parts: Sequence[Part], outside: float) -> float:
-    """Bound sums of Skellam noise, which are Skellam again: exact masses, a normal distribution, or Bennett.
+    """Return w that a sum of Skellam draws exceeds in size with probability at most `outside`.
 
     Skellam noise of variance V is a sum of any number of equal terms, whose third absolute moments add up to
     V in the limit: Berry and Esseen's theorem leaves BERRY_ESSEEN / sqrt(V).
@@ -91,7 +93,7 @@ def _of_skellam(parts: Sequence[Part], outside: float) -> float:
 
 
 def _of_binomials(parts: Sequence[Part], outside: float) -> float:
-    """Bound sums of binomial noise, which are binomial again: as of Skellam noise, with Hoeffding at last.
+    """Return w that a sum of binomial draws exceeds in size with probability at most `outside`.
 
     Of fair coins, +1/2 or -1/2, the third absolute moments add up to V / 2.
     """
@@ -107,7 +109,7 @@ def _compared(
     outside: float,
     otherwise: float,
 ) -> float:
-    """Return the exact bound where the masses can be summed, else by Berry and Esseen, else `otherwise`.
+    """Return a tail bound by exact masses if they can be summed, else by Berry-Esseen, else `otherwise`.
 
     `third`: the third absolute moments of the terms, divided by the variance.
     """

@@ -29,7 +29,7 @@ _RATE = 1 << 64
 
 @dataclass(frozen=True)
 class ChoicePlan:
-    """Several choices and values of one party for one budget.
+    """Plan of several private choices and noisy values of one party within one privacy budget.
 
     Attributes:
         choices: how many.
@@ -48,19 +48,19 @@ class ChoicePlan:
 
     @property
     def rho(self) -> float:
-        """Rho of zero-concentrated DP, of all together."""
+        """Rho of zero-concentrated DP of all choices and values together."""
         return self.choices * self.each**2 / 8 + self.values * self.each_value
 
     def variance(self, sensitivity: int) -> Fraction:
-        """Return the variance of a value's noise, for the steps by which one record moves the value."""
+        """Return the variance of a value's noise, if one record moves the value by `sensitivity` steps."""
         return Fraction(math.ceil(sensitivity**2 / (2 * Fraction(self.each_value))))
 
     def noisy_value(self, steps: int, sensitivity: int, source: NoiseSource) -> int:
-        """Return a value with its noise, in steps of which one record moves it by at most `sensitivity`."""
+        """Return a value with noise, in steps, if one record moves it by at most `sensitivity` steps."""
         return steps + int(discrete_gaussian(source, 1, self.variance(sensitivity))[0])
 
     def event(self) -> Event:
-        """Return all together as one event for a ledger, for the substitution of one record."""
+        """Return all choices and values together as one event for a privacy ledger."""
         from smpc_dp.privacy.accountant.events import Event, Line, Pure, Renyi
 
         known = (Renyi((Line(0.0, self.rho),), all_orders=True), Pure(self.epsilon, self.delta))
@@ -71,7 +71,7 @@ class ChoicePlan:
 def plan_choices(
     epsilon: float, delta: float, choices: int, values: int = 0, share: float = 0.0
 ) -> ChoicePlan:
-    """Return the plan of so many choices, and of values, which have this share of rho.
+    """Plan private choices and values within a budget, the values having the part `share` of rho.
 
     By zCDP; of choices alone by simple composition where that leaves more to each.
 
@@ -95,7 +95,7 @@ def plan_choices(
 
 
 def choose(scores: NDArray[np.int64], sensitivity: int, epsilon: float, source: NoiseSource) -> int:
-    """Return the index of a candidate by the exponential mechanism.
+    """Return the index of a candidate with a high score, chosen by the exponential mechanism.
 
     Args:
         scores: in grid steps; one record moves each by at most `sensitivity`.

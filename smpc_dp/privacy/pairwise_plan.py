@@ -28,7 +28,7 @@ MAX_PARTNERS = 1_000_000
 
 
 class PairwisePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Noise and mean squared error of a U-statistic in which each party has P partners."""
+    """Plan of a private pairwise statistic: partners of each party, noise and mean squared error."""
 
     parties: int
     """n, even."""
@@ -58,7 +58,7 @@ class PairwisePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 @checks_numbers
 def sampling_error(parties: int, partners: int, zeta_1: float, zeta_2: float) -> float:
-    """Return the variance of the mean of h over `partners` random perfect matchings of n records.
+    """Return the variance of a pairwise statistic over random perfect matchings, without noise.
 
     [Bellet 2021, Theorem 3.7]
     """
@@ -69,7 +69,7 @@ def sampling_error(parties: int, partners: int, zeta_1: float, zeta_2: float) ->
 
 @checks_numbers
 def noise_error(parties: int, partners: int, epsilon: float, width: float = 1.0) -> float:
-    """Return the variance of the mean of Pn/2 Laplace(P width / epsilon) variables.
+    """Return the variance that the pairs' Laplace noise adds to a pairwise statistic.
 
     4 P width^2 / (n epsilon^2).
     """
@@ -80,19 +80,19 @@ def noise_error(parties: int, partners: int, epsilon: float, width: float = 1.0)
 def total_error(
     parties: int, partners: int, epsilon: float, zeta_1: float, zeta_2: float, width: float = 1.0
 ) -> float:
-    """Return the mean squared error: the sum of `sampling_error` and `noise_error`."""
+    """Return the mean squared error of a private pairwise statistic: sampling plus noise."""
     return sampling_error(parties, partners, zeta_1, zeta_2) + noise_error(parties, partners, epsilon, width)
 
 
 @checks_numbers
 def complete_error(parties: int, zeta_1: float, zeta_2: float) -> float:
-    """Return variance of the U-statistic over all pairs [Hoeffding 1948]."""
+    """Return the variance of a pairwise statistic (U-statistic) over all pairs [Hoeffding 1948]."""
     return 2 * (2 * (parties - 2) * zeta_1 + zeta_2) / (parties * (parties - 1))
 
 
 @checks_numbers
 def best_partners(parties: int, epsilon: float, zeta_1: float, zeta_2: float, width: float = 1.0) -> int:
-    """Return the integer P >= 1 of least error.
+    """Return in how many pairs each party should be, for a pairwise statistic's least squared error.
 
     The error is a + b/P + c P with b = 2 (1 - 1/(n-1)) (zeta_2 - 2 zeta_1) / n and c = 4 width^2 / (n
     epsilon^2): one of the two integers around sqrt(b / c).
@@ -107,14 +107,14 @@ def best_partners(parties: int, epsilon: float, zeta_1: float, zeta_2: float, wi
 
 
 def check_zetas(checks: ArgumentChecks, zeta_1: float, zeta_2: float, width: float) -> None:
-    """Add a fault unless 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4, if the width itself is valid."""
+    """Record a fault unless 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4, for a valid width."""
     if not checks:
         checks.require_within("zeta_2", zeta_2, 0, width**2 / 4)
         checks.require_within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
 
 
 def given_zetas(zetas: Sequence[float], width: float) -> tuple[float, float]:
-    """Return (zeta_1, zeta_2) of a kernel of this width; raise ConfigError if they cannot be."""
+    """Return two given variances of a kernel as floats; raise ConfigError if its width excludes them."""
     try:
         first, second = (float(zeta) for zeta in zetas)
     except (TypeError, ValueError):
@@ -135,7 +135,7 @@ def plan_pairwise(
     width: float = 1.0,
     partners: int | None = None,
 ) -> PairwisePlan:
-    """Plan the error for `partners` pairs per party, or for the best number of them.
+    """Plan the noise and error of a pairwise statistic, with the best number of partners if not given.
 
     n even and at least 4; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4, as holds for every kernel of that width.
     epsilon is for the substitution of one party's record. Raises ConfigError.
@@ -177,7 +177,8 @@ def plan_pairwise(
             "alone, against the aggregator with any other parties as far as that computation does: garblers "
             "are semi-honest or, with covert = c, by default 4, deterred by conviction, over all pairs: an "
             "undetected cheat (probability 1/c for each pair) loses that pair's epsilon, and is no part of "
-            "delta; the noise is continuous Laplace noise that nobody knows; records are independent and of "
-            "one distribution for the error"
+            "delta; with security 'malicious' nothing is assumed of garblers, and delta is 2^-40 for each "
+            "pair of a party; the noise is continuous Laplace noise that nobody knows; records are "
+            "independent and of one distribution for the error"
         ),
     )

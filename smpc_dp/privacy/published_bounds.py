@@ -24,7 +24,7 @@ LEAST_NUMBER = 1e-30
 
 
 class UtilityLoss(msgspec.Struct, frozen=True, kw_only=True):
-    """Terms of a bound on E[M(Theta(T))] - M*, for private coordinate descent [P, Theorem 2]."""
+    """Terms of a published bound on the loss of private decentralised coordinate descent after T updates."""
 
     ticks: int
     """T, updates of all parties together."""
@@ -35,14 +35,14 @@ class UtilityLoss(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> float:
-        """Their sum."""
+        """Sum of the terms: the published bound on the loss from private training."""
         return self.start + self.noise
 
 
 def utility_loss(
     gap: float, contraction: float, smallest: float, parties: int, squares: Sequence[float]
 ) -> UtilityLoss:
-    """Return Theorem 2 of P, for parties that wake uniformly at random.
+    """Return the bound of a paper's Theorem 2 on private coordinate descent, parties waking at random.
 
     As printed, but noise of tick t has the weight C^(T-1-t), and its squared norm counts all coordinates.
 
@@ -70,7 +70,7 @@ def utility_loss(
 
 
 class StepsWithoutReplacement(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of a local and a global model, from batches without replacement [J, Algorithm 1]."""
+    """Arguments of published bounds: a private learning run whose batches are drawn without replacement."""
 
     nodes: int
     """M."""
@@ -88,7 +88,7 @@ class StepsWithoutReplacement(msgspec.Struct, frozen=True, kw_only=True):
     """B, of a batch's gradient; and L, of a record's: its norm at most."""
 
     def check(self) -> None:
-        """Raise ConfigError unless all are in range."""
+        """Raise ConfigError unless the arguments of the bounds are in range."""
         checks = ArgumentChecks()
         for name, value in (("nodes", self.nodes), ("records", self.records), ("batch", self.batch)):
             checks.require_integer(name, value, 1, 10**12)
@@ -100,7 +100,7 @@ class StepsWithoutReplacement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _require_records(checks: ArgumentChecks, run: StepsWithoutReplacement, batches: int) -> None:
-    """Add an issue unless there are records for so many batches."""
+    """Record a fault unless the run has enough records for so many batches."""
     if batches * run.batch > run.records:
         checks.add_issue(
             "steps",
@@ -111,7 +111,7 @@ def _require_records(checks: ArgumentChecks, run: StepsWithoutReplacement, batch
 
 
 class ConvexBound(msgspec.Struct, frozen=True, kw_only=True):
-    """Terms of (9): a bound on the mean excess of F at the model that each step takes."""
+    """Terms of a published bound (9) on the mean excess loss of private steps, for convex losses."""
 
     start: float
     """(M + 1) R^2 / (4 T eta)."""
@@ -126,12 +126,12 @@ class ConvexBound(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> float:
-        """The bound."""
+        """Sum of the terms: the published bound on the mean excess loss."""
         return self.start + self.gradients + self.noise + self.sampling
 
 
 def classical_step_deviation(rate: float, gradient: float, batch: int, epsilon: float, delta: float) -> float:
-    """Return the deviation of eta N in (9): sqrt(2 ln(1.25/delta)) 2 eta L/(b epsilon) [J, (4), Lemma 4].
+    """Return the deviation of a step's Gaussian noise by the classical formula, scaled by the rate.
 
     As the paper prints it: epsilon < 1 is the condition of its Theorem 1, and above it nothing is proven.
 
@@ -148,7 +148,7 @@ def classical_step_deviation(rate: float, gradient: float, batch: int, epsilon: 
 
 
 def convex_bound(run: StepsWithoutReplacement, rate: float, diameter: float, part: float) -> ConvexBound:
-    """Return (9) [J, Theorem 3]: T <= n/b steps of size eta, one node each, on a convex loss.
+    """Return a published bound (9) on the excess loss after steps of private SGD on a convex loss.
 
     The first three terms are proven for fresh batches (docs/proofs/local-global.md), the last is the paper's.
 
@@ -178,7 +178,7 @@ def convex_bound(run: StepsWithoutReplacement, rate: float, diameter: float, par
 
 
 class StronglyConvexBound(msgspec.Struct, frozen=True, kw_only=True):
-    """Terms of (10), of the squared distances of all M + 1 models from the minimiser after t rounds."""
+    """Terms of a published bound (10) on models' squared distances from the optimum, strongly convex."""
 
     gradients: float
     """4 M B^2 / (3 a^2 gamma^2 t)."""
@@ -189,14 +189,14 @@ class StronglyConvexBound(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> float:
-        """The bound, if the factor of `sampling` is 1."""
+        """Sum of the terms: the published bound, if the factor of `sampling` is 1."""
         return self.gradients + self.noise + self.sampling
 
 
 def strongly_convex_bound(
     run: StepsWithoutReplacement, rate: float, convexity: float, least: float
 ) -> StronglyConvexBound:
-    """Return (10) [J, Theorem 4]: T <= n/(b M) rounds of steps 1/(a gamma t), a gamma-strongly convex loss.
+    """Return a published bound (10) on models' distance from the optimum, for a strongly convex loss.
 
     The paper gives orders, without gamma and d. The first two terms are proven for fresh batches and
     LEAST_ROUNDS or more (docs/proofs/local-global.md); noise is that of steps of `rate`, for a gradient.
@@ -230,7 +230,7 @@ MARGIN_CURVATURES: dict[MarginLoss, float] = {"adaboost": 1.0, "logistic": 0.25,
 
 
 def margin_loss_gap(loss: MarginLoss, beta: float) -> float:
-    """Return by how much margins of at most beta lower a party's loss from that of margins 0, at most.
+    """Return how far a margin loss can fall, at most, from margins 0 to margins of `beta`.
 
     "adaboost" is (2.4) of T; the others are means over the records of log(1 + exp(-margin)) and of
     (1 - margin)^2 / 2.
@@ -243,7 +243,7 @@ def margin_loss_gap(loss: MarginLoss, beta: float) -> float:
 
 
 class BoostingBound(msgspec.Struct, frozen=True, kw_only=True):
-    """A bound on E[M(Theta(T))] - M*, for decentralised Frank-Wolfe of models 0 [T, Proposition 2.2].
+    """Published bound on the excess loss of decentralised Frank-Wolfe (boosting), started from models 0.
 
     Proven in docs/proofs/boosting.md.
     """
@@ -256,21 +256,22 @@ class BoostingBound(msgspec.Struct, frozen=True, kw_only=True):
     """p_0 = M(0) - M* at most."""
 
     def excess(self, ticks: int) -> float:
-        """Return the bound after as many updates of all parties together."""
+        """Return the bound on the excess loss after `ticks` updates of all parties together."""
         n = self.parties
         return 2 * n * self._scale / (ticks + 2 * n + 1)
 
     def ticks(self, excess: float) -> int:
-        """Return the least number of updates whose bound is `excess`, which is above 0."""
+        """Return the least number of updates after which the bound is at most `excess` (> 0)."""
         n = self.parties
         return max(0, math.ceil(2 * n * self._scale / excess) - 2 * n - 1)
 
     def printed_ticks(self, excess: float) -> int:
-        """Return the number as the thesis prints it: 6 n (C_M + p_0) / excess."""
+        """Return the number of updates by the thesis' formula: 6 n (C_M + p_0) / excess."""
         return math.ceil(6 * self.parties * (self.curvature + self.gap) / excess)
 
     @property
     def _scale(self) -> float:
+        """Factor of the bound: the larger of the curvature and a multiple of the first gap."""
         n = self.parties
         return max(self.curvature, self.gap * (2 * n + 1) / (2 * n))
 
@@ -278,7 +279,7 @@ class BoostingBound(msgspec.Struct, frozen=True, kw_only=True):
 def boosting_bound(
     degrees: Sequence[float], confidence: Sequence[float], coupling: float, beta: float, loss: MarginLoss
 ) -> BoostingBound:
-    """Return the bound for a loss of margins, from models 0 [T, Proposition 2.2 and Remark 2.4].
+    """Return the bound on decentralised boosting for this graph, confidence weights and margin loss.
 
     Args:
         degrees, confidence: d_u and c_u of all parties. coupling: lambda_1. beta: l1 norm of a model, at

@@ -49,7 +49,7 @@ _FAR = 200
 
 @dataclass(frozen=True)
 class GradientNoise:
-    """Discrete Gaussian noise on the sums that one party releases.
+    """Plan and sampler of a party's discrete Gaussian noise on sums of its records' gradients.
 
     Attributes:
         bits: the grid has steps of 2^-bits.
@@ -68,29 +68,29 @@ class GradientNoise:
 
     @property
     def rho(self) -> float:
-        """Rho of zero-concentrated DP, of all releases together."""
+        """Rho of zero-concentrated DP of all the party's releases together."""
         return self.mu**2 / 2
 
     @property
     def releases(self) -> int:
-        """How many releases it is for."""
+        """Number of releases that the noise is planned for."""
         return len(self.variances)
 
     def draw(self, source: NoiseSource, length: int, release: int) -> Integers:
-        """Return the noise of a release, counted from 0, in grid steps."""
+        """Draw the noise vector of release number `release` (from 0), in grid steps."""
         return discrete_gaussian(source, length, self.variances[release])
 
     def mean_square(self, length: int, release: int) -> float:
-        """Return the mean squared l2 norm of a release's noise, in squared grid steps."""
+        """Return the mean squared L2 norm of a release's noise, in squared grid steps."""
         return length * float(self.variances[release])
 
     def far(self, length: int) -> float:
-        """Return an l2 norm, in grid steps, that the noise of no release exceeds but by a miracle."""
+        """Return an L2 norm, in grid steps, that noise exceeds only with negligible probability."""
         return 16 * math.sqrt(max(self.variances, default=Fraction(0)) * length)
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """What holds for one record of the party, of all releases together."""
+        """Privacy guarantee for one record of the party, over all releases."""
         return record_guarantee(
             self.epsilon,
             self.delta,
@@ -102,7 +102,7 @@ class GradientNoise:
         )
 
     def event(self) -> Event:
-        """Return all releases together as one event for a ledger."""
+        """Return all releases together as one event for a privacy ledger."""
         # Not at the top: the accountant loads scipy.
         from smpc_dp.privacy.accountant.events import Event, Gaussian, Line, Pure, Renyi
 
@@ -117,7 +117,7 @@ class GradientNoise:
 
 @dataclass(frozen=True)
 class PureNoise:
-    """K-norm or discrete Laplace noise on the sums that one party releases: pure epsilon, added up.
+    """Plan and sampler of a party's K-norm or Laplace noise on its gradient sums, for pure epsilon-DP.
 
     Attributes:
         mechanism: "k-norm": `bound` is of the l2 norm; "laplace": of the l1 norm.
@@ -134,34 +134,34 @@ class PureNoise:
 
     @property
     def rho(self) -> float:
-        """Rho of zero-concentrated DP, of all releases together: greater for fewer releases."""
+        """Rho of zero-concentrated DP of all the party's releases together."""
         # Pure epsilon is epsilon^2/2-zCDP [Bun and Steinke 2016, Proposition 1.4]; rounded up.
         return math.fsum((2 * self.bound / scale) ** 2 / 2 for scale in self.scales) * (1 + 1e-12)
 
     @property
     def releases(self) -> int:
-        """How many releases it is for."""
+        """Number of releases that the noise is planned for."""
         return len(self.scales)
 
     def draw(self, source: NoiseSource, length: int, release: int) -> Integers:
-        """Return the noise of a release, counted from 0, in grid steps."""
+        """Draw the noise vector of release number `release` (from 0), in grid steps."""
         scale = self.scales[release]
         if self.mechanism == "laplace" or length == 1:
             return discrete_laplace(source, length, scale)
         return k_norm(source, length, scale)
 
     def mean_square(self, length: int, release: int) -> float:
-        """Return the mean squared l2 norm of a release's noise, in squared grid steps."""
+        """Return the mean squared L2 norm of a release's noise, in squared grid steps."""
         each = 2 if self.mechanism == "laplace" else length + 1
         return float(length * each * self.scales[release] ** 2)
 
     def far(self, length: int) -> float:
-        """Return an l2 norm, in grid steps, that the noise of no release exceeds but by a miracle."""
+        """Return an L2 norm, in grid steps, that noise exceeds only with negligible probability."""
         return float(max(self.scales, default=0)) * (_FAR + 2.0 * length)
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """What holds for one record of the party, of all releases together."""
+        """Privacy guarantee for one record of the party, over all releases."""
         name = "discrete Laplace" if self.mechanism == "laplace" else "K-norm"
         return record_guarantee(
             self.epsilon,
@@ -174,7 +174,7 @@ class PureNoise:
         )
 
     def event(self) -> Event:
-        """Return all releases together as one event for a ledger."""
+        """Return all releases together as one event for a privacy ledger."""
         from smpc_dp.privacy.accountant.events import Event, Line, Pure, Renyi
 
         claim = self.guarantee
@@ -187,7 +187,7 @@ RecordNoise = GradientNoise | PureNoise
 
 @checks_numbers
 def planned_mu(epsilon: float, delta: float) -> float:
-    """Return mu of Gaussian DP for this budget, a little within it: for the closeness of all releases.
+    """Return mu of Gaussian DP for a budget, with a margin for noise that is discrete.
 
     Raises ConfigError for a budget out of range.
     """
@@ -210,7 +210,7 @@ def record_guarantee(
     proof: str,
     norm: Literal["l1", "l2"] = "l2",
 ) -> PrivacyGuarantee:
-    """Return the guarantee of one record whose contribution is at most `bound` grid steps in the norm."""
+    """Return the guarantee for one record whose contribution has a norm of at most `bound` grid steps."""
     return PrivacyGuarantee(
         epsilon=epsilon,
         delta=delta,
@@ -228,7 +228,7 @@ def record_guarantee(
 def plan_gradient_noise(
     epsilon: float, delta: float, shares: Sequence[float], reach: float, bits: int
 ) -> GradientNoise:
-    """Return the noise of one party's releases.
+    """Plan a party's Gaussian noise so that all its releases together are (epsilon, delta)-DP.
 
     Args:
         epsilon, delta: of all releases, for one record.
@@ -261,7 +261,7 @@ def plan_gradient_noise(
 def plan_pure_noise(
     mechanism: Literal["k-norm", "laplace"], epsilon: float, shares: Sequence[float], reach: float, bits: int
 ) -> PureNoise:
-    """Return the noise of one party's releases, with a pure epsilon.
+    """Plan a party's Laplace or K-norm noise so that all its releases together are epsilon-DP.
 
     Args:
         epsilon: of all releases, for one record.
@@ -292,21 +292,21 @@ def plan_record_noise(
     reach: float,
     bits: int,
 ) -> RecordNoise:
-    """Return the noise of one party's releases, see `plan_gradient_noise` and `plan_pure_noise`."""
+    """Plan a party's noise by the named mechanism, so that all its releases keep the budget."""
     if mechanism == "gaussian":
         return plan_gradient_noise(epsilon, 0.0 if delta is None else delta, shares, reach, bits)
     return plan_pure_noise(mechanism, epsilon, shares, reach, bits)
 
 
 def grid_bits(reaches: Floats, least: int = 1 << 12) -> int:
-    """Return the bits of a grid on which each of these contributions has at least `least` steps."""
+    """Return the bits of a grid so fine that each of these contributions spans `least` steps."""
     return max(0, math.ceil(math.log2(least / float(np.min(reaches)))))
 
 
 def contributions(
     gradients: Floats, factor: Floats, clip: float, bits: int, order: Literal[1, 2] = 2
 ) -> Integers:
-    """Return each party's sum of its records' contributions, in grid steps.
+    """Return each party's sum of clipped, weighted record gradients, as integers of grid steps.
 
     Args:
         gradients: shape (rows, records, length), zero where there is no record.
@@ -321,7 +321,7 @@ def contributions(
 
 
 def clip_records(gradients: Floats, clip: float, order: Literal[1, 2] = 2) -> Floats:
-    """Return gradients, shape (rows, records, length), each scaled down to a norm of at most `clip`."""
+    """Scale each record's gradient, last axis, down to an L1 or L2 norm of at most `clip`."""
     norms = np.linalg.norm(gradients, ord=order, axis=2, keepdims=True)
     # A little below, so that no rounding lifts a norm over the bound.
     return np.asarray(gradients * (np.minimum(1.0, clip / np.maximum(norms, 1e-300)) * (1 - 1e-9)))

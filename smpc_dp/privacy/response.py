@@ -22,7 +22,7 @@ N = TypeVar("N", Fraction, Decimal, float)
 
 @dataclass(frozen=True)
 class ResponseDistribution(Generic[N]):
-    """Distribution of an answer in 0..categories-1: the truth with chance `retained`, else uniform over all.
+    """Distribution of a randomised response: truth with chance `retained`, else uniform over all.
 
     [Kairouz, Oh, Viswanath 2014; Bellet 2021, (3.8)]. `beta` = 1 - retained, without cancellation. Chances
     are exact if they are fractions.
@@ -34,43 +34,43 @@ class ResponseDistribution(Generic[N]):
 
     @classmethod
     def of_gain(cls, categories: int, gain: N) -> ResponseDistribution[N]:
-        """Return the response whose truth is 1 + gain = e^epsilon times as likely as any other answer."""
+        """Return the randomised response with e^epsilon = 1 + gain."""
         return ResponseDistribution(categories, gain / (categories + gain), categories / (categories + gain))
 
     @classmethod
     def of_epsilon(cls, categories: int, epsilon: float) -> ResponseDistribution[float]:
-        """Return the response of this epsilon."""
+        """Return the randomised response over these categories with privacy parameter epsilon."""
         return ResponseDistribution.of_gain(categories, math.expm1(epsilon))
 
     @classmethod
     def of_beta(cls, categories: int, beta: N) -> ResponseDistribution[N]:
-        """Return the response with this chance of a uniform answer."""
+        """Return the randomised response that answers uniformly with probability `beta`."""
         return ResponseDistribution(categories, 1 - beta, beta)
 
     @property
     def lie(self) -> N:
-        """The probability of each answer that is not the truth."""
+        """Probability of each single answer that is not the truth."""
         return self.beta / self.categories
 
     @property
     def true(self) -> N:
-        """The probability of the truth."""
+        """Probability that the answer is the true category."""
         return self.retained + self.lie
 
     def losses(self) -> tuple[Floats, Floats]:
-        """Return the privacy losses of an answer (log(true / lie), 0, the negative) and their masses."""
+        """Return the possible privacy losses of an answer, and their probabilities."""
         loss = math.log(float(self.true / self.lie))
         masses = [self.true, self.lie * (self.categories - 2), self.lie]
         return np.array([loss, 0.0, -loss]), np.array(masses, dtype=np.float64)
 
     def delta(self, epsilon: float) -> float:
-        """Return the least delta of an answer at `epsilon`, rounded up."""
+        """Return the exact delta of one answer at `epsilon`, rounded up."""
         most, least = max(self.true, self.lie), min(self.true, self.lie)
         gain = float(most / least) - math.exp(epsilon)
         return max(0.0, gain * float(least)) * (1 + 1e-9)
 
     def checked(self, values: NDArray[np.integer]) -> Integers:
-        """Return values as int64; raise ConfigError unless integers, PrivacyError unless categories."""
+        """Return categories as int64; ConfigError if not integers, PrivacyError if out of range."""
         values = np.asarray(values)
         if values.dtype.kind not in "iu":
             raise ConfigError.at("values", f"must be integers, are {values.dtype}", ConfigCheck.TYPE)
@@ -79,7 +79,7 @@ class ResponseDistribution(Generic[N]):
         return values.astype(np.int64)
 
     def answers(self, values: NDArray[np.integer], source: NoiseSource) -> Integers:
-        """Return an answer for each value, of any shape; raise as `checked` does."""
+        """Draw a randomised answer to each value; PrivacyError for values out of range."""
         true = self.checked(values).ravel()
         keep = sampling.binomial(source, len(true), 1, Fraction(self.true)) == 1
         other = sampling.uniform(source, len(true), self.categories - 1)
@@ -87,11 +87,11 @@ class ResponseDistribution(Generic[N]):
         return np.where(keep, true, other).reshape(np.shape(values))
 
     def unbiased(self, counts: NDArray[Any], answers: int) -> Floats:
-        """Return estimates of the true counts from counts of so many answers [Bellet 2021, Algorithm 4.3]."""
+        """Return unbiased estimates of the true counts, from counts of randomised answers."""
         return np.asarray((counts - float(answers * self.lie)) / float(self.retained))
 
     def unbiased_pairs(self, values: Floats) -> Floats:
-        """Return the debiased kernel matrix.
+        """Return the kernel matrix that is unbiased when applied to pairs of randomised answers.
 
         Its mean over pairs of answers is in expectation that of `values` over the pairs of true answers.
         (1 - beta)^-2 (e_i - b)' A (e_j - b) with b = beta/k everywhere [Bellet 2021, (3.10)]; answers must be
@@ -108,12 +108,12 @@ class ResponseDistribution(Generic[N]):
         return np.asarray(result / retained**2)
 
     def pair_growth(self) -> float:
-        """Return the factor by which `unbiased_pairs` raises the greatest absolute value, at most."""
+        """Return a bound on how much `unbiased_pairs` enlarges the greatest absolute value."""
         retained = float(self.retained)
         return ((2 - retained) / retained) ** 2
 
     def count_variance(self, repeat: int = 1) -> float:
-        """Return the greatest contribution of a party to the variance of an estimated count.
+        """Return the most that one party adds to the variance of an unbiased count.
 
         The party contributes to one of `repeat` estimates.
         """

@@ -49,7 +49,7 @@ MAX_THREADS = 256
 
 
 def bernoulli_exp(source: NoiseSource, count: int, x: Rational, *, threads: int = 1) -> NDArray[np.bool_]:
-    """Draw booleans, true with probability exp(-x), for x >= 0."""
+    """Draw booleans that are true with probability exp(-x), exactly, for x >= 0."""
     x = _rational("x", x, low=Fraction(0))
     return _draw(source, "bernoulli-exp", count, threads, x).astype(np.bool_)
 
@@ -65,7 +65,7 @@ def discrete_laplace(source: NoiseSource, count: int, scale: Rational, *, thread
 
     0 < scale <= 2**50 [Canonne, Kamath, Steinke 2020].
     """
-    scale = _positive("scale", scale, MAX_SCALE)
+    scale = _positive_fraction("scale", scale, MAX_SCALE)
     return _draw(source, "discrete-laplace", count, threads, scale)
 
 
@@ -75,21 +75,21 @@ def discrete_gaussian(source: NoiseSource, count: int, variance: Rational, *, th
     0 < variance <= 2**100 [Canonne, Kamath, Steinke 2020]. `variance` is the parameter sigma^2; the variance
     of the values is at most that, and below it only for a sigma of about 1 or less.
     """
-    variance = _positive("variance", variance, MAX_VARIANCE)
+    variance = _positive_fraction("variance", variance, MAX_VARIANCE)
     return _draw(source, "discrete-gaussian", count, threads, variance)
 
 
 def skellam(source: NoiseSource, count: int, variance: Rational, *, threads: int = 1) -> Integers:
-    """Draw differences of two independent Poisson values of mean variance / 2.
+    """Draw Skellam integers: differences of two independent Poisson values of mean variance / 2.
 
     0 < variance <= 2**100.
     """
-    variance = _positive("variance", variance, MAX_VARIANCE)
+    variance = _positive_fraction("variance", variance, MAX_VARIANCE)
     return _draw(source, "skellam", count, threads, variance)
 
 
 def binomial(source: NoiseSource, count: int, trials: int, p: Rational, *, threads: int = 1) -> Integers:
-    """Draw numbers of successes in `trials` (0 to 2**62), each with probability p, 0 <= p <= 1."""
+    """Draw binomial integers: successes in `trials` (0 to 2**62) of probability p each, exactly."""
     if not isinstance(trials, int) or isinstance(trials, bool) or not 0 <= trials <= MAX_TRIALS:
         raise ConfigError(f"trials is {trials!r}: it must be an integer from 0 to 2**62", ConfigCheck.RANGE)
     p = _rational("p", p, low=Fraction(0))
@@ -118,7 +118,7 @@ def uniform(source: NoiseSource, count: int, below: int) -> Integers:
 def _draw(
     source: NoiseSource, distribution: str, count: int, threads: int, *parameters: Fraction
 ) -> Integers:
-    """Draw from a distribution of the compiled core."""
+    """Draw exact samples of a named distribution with the compiled Rust core."""
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MAX_COUNT:
         raise ConfigError(f"count is {count!r}: it must be an integer from 0 to 2**32", ConfigCheck.RANGE)
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_THREADS:
@@ -130,8 +130,8 @@ def _draw(
     return source.draw(distribution, count, parameters, threads)
 
 
-def _positive(name: str, value: Rational, high: int) -> Fraction:
-    """Return `value` as a fraction in (0, high]; raise ConfigError otherwise. Cached for int and Fraction."""
+def _positive_fraction(name: str, value: Rational, high: int) -> Fraction:
+    """Return a number as a fraction in (0, high], cached; raise ConfigError if it is not."""
     # Thousands of keyed draws have the same parameter; an int or a Fraction can be looked up.
     check = _checked_positive if type(value) in (int, Fraction) else _checked_positive.__wrapped__
     return check(name, value, high)
@@ -139,7 +139,7 @@ def _positive(name: str, value: Rational, high: int) -> Fraction:
 
 @lru_cache(maxsize=64)
 def _checked_positive(name: str, value: Rational, high: int) -> Fraction:
-    """Return `value` as a fraction in (0, high]; raise ConfigError otherwise."""
+    """Return a number as a fraction in (0, high]; raise ConfigError if it is not."""
     value = _rational(name, value, low=Fraction(0))
     if not 0 < value <= high:
         raise ConfigError(
@@ -149,7 +149,7 @@ def _checked_positive(name: str, value: Rational, high: int) -> Fraction:
 
 
 def _rational(name: str, value: Rational, low: Fraction) -> Fraction:
-    """Return `value` in lowest terms; refuse floats, because they hide which number is meant."""
+    """Return an exact number as a fraction of at least `low`; raise ConfigError, also for floats."""
     if not isinstance(value, Rational) or isinstance(value, bool):
         raise ConfigError(
             f"{name} is {value!r}: it must be an integer or a fractions.Fraction", ConfigCheck.TYPE

@@ -9,7 +9,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 
 
 def bisect(holds: Callable[[float], bool], low: float, high: float, rounds: int = 100) -> tuple[float, float]:
-    """Halve the range from low, where `holds` is true, to high, where it is false; return its ends."""
+    """Halve the range from low, where `holds` is true, to high, where it is false; return the last ends."""
     for _ in range(rounds):
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
@@ -17,7 +17,7 @@ def bisect(holds: Callable[[float], bool], low: float, high: float, rounds: int 
 
 
 def first_integer(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the least integer at which `holds` is true; it is false at low and true at high."""
+    """Return the least integer at which `holds` is true, which is false at low and true at high."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
@@ -27,7 +27,7 @@ def first_integer(holds: Callable[[int], bool], low: int, high: int) -> int:
 def least_sufficient(
     sufficient: Callable[[float], bool], start: float, *, tolerance: float = 1e-4, name: str = "sigma"
 ) -> float:
-    """Return the least x > 0 that is `sufficient`, for a predicate that stays true as x grows, rounded up.
+    """Return the least x > 0, rounded up, for which a monotone predicate is true; `name` is for errors.
 
     The number returned has passed `sufficient` itself; a number smaller by more than the relative `tolerance`
     has not. Raises ConfigError, naming `name`, if nothing up to 1e12 suffices.
@@ -50,7 +50,7 @@ def least_sufficient(
 def narrowed(
     sufficient: Callable[[float], bool], low: float, high: float, tolerance: float
 ) -> tuple[float, float]:
-    """Narrow the range from low > 0, not `sufficient`, to high, which is, to a relative tolerance."""
+    """Narrow the range from low (insufficient) to high (sufficient) by bisection to a relative tolerance."""
     while high > low * (1 + tolerance):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if sufficient(middle) else (middle, high)

@@ -51,7 +51,7 @@ OF_SHARES = ("deal", "unmask", "deliver", "survivors")
 
 
 class SecAggPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of one secure aggregation, and bounds on its failure probabilities.
+    """Plan of a secure sum: neighbours and secret-sharing threshold, and bounds on failure.
 
     Probabilities are given as log2 of an upper bound; None means that the event cannot happen.
     """
@@ -95,21 +95,21 @@ class SecAggPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sufficient(self) -> bool:
-        """Whether the three bounds together are at most 2**-security."""
+        """Whether the three bounds on failure add up to at most 2**-security."""
         return self.failure_bits is None or self.failure_bits >= self.security
 
     @property
     def check_quorum(self) -> int:
-        """c + 1, so many attest a total that some check for all: one of them at least is honest."""
+        """How many checkers must attest a total, so that one at least is honest: c + 1."""
         return self.max_corrupt + 1
 
     @property
     def least_to_check(self) -> int:
-        """The parties that it takes for so many honest ones to be left, whatever drops out: 2c + D + 1."""
+        """Least number of parties of which enough honest ones remain to check totals: 2c + D + 1."""
         return self.max_corrupt + self.check_quorum + self.max_dropouts
 
     def checkers(self, lost: int = 0) -> int:
-        """Return how many check a total for all, when so many parties are lost.
+        """Return how many parties check a total for all others, when `lost` parties are gone.
 
         A quorum of them answers if all corrupt parties are among them and silent, and as many others drop out
         as the plan tolerates.
@@ -118,7 +118,7 @@ class SecAggPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Limits(msgspec.Struct, frozen=True):
-    """The request, as fractions and bits, and the numbers that n, dropout and corrupt alone decide."""
+    """Request for a plan of a secure sum, with numbers of parties that follow from it."""
 
     requested: dict[str, float]
     n: int
@@ -128,7 +128,7 @@ class _Limits(msgspec.Struct, frozen=True):
 
 
 def default_dropout(parties: int) -> float:
-    """Return the fraction of dropouts that a session tolerates unless its file says otherwise.
+    """Return the fraction of parties that may drop out, by default, in a session of this size.
 
     A tenth of the parties, and from `FEWEST_WITH_LOSS` parties up at least one.
     """
@@ -136,7 +136,7 @@ def default_dropout(parties: int) -> float:
 
 
 def default_corrupt(parties: int) -> float:
-    """Return the fraction of colluding parties that a session tolerates unless its file says otherwise.
+    """Return the fraction of parties that may collude, by default, in a session of this size.
 
     A tenth of the parties, and from `FEWEST_WITH_CORRUPT` parties up at least one.
     """
@@ -152,7 +152,7 @@ def plan_secagg(
     security: float = 40,
     least_degree: int = 2,
 ) -> SecAggPlan:
-    """Plan the smallest degree whose failure bound is at most 2**-security, with its best threshold.
+    """Plan the fewest neighbours per party of a secure sum that fails with at most 2**-security.
 
     Arguments as in `SecAggPlan`; parties in 3..1,000,000, security in 20..128. Every degree is ruled in or
     out on its own, so no smaller one satisfies the same bound. Of the thresholds the one with the smallest
@@ -174,7 +174,7 @@ def plan_secagg(
         reason = (
             f"no threshold t <= {held} (the holders that {limits.dropouts} dropouts leave) has "
             f"2 t > {n - 1} + {limits.corrupt} (corrupt holders) in the complete graph, and no "
-            "sparse one suffices; lower corrupt or dropout"
+            "sparse one suffices; plan for fewer lost or colluding parties"
         )
         raise ConfigError.at("corrupt", reason, ConfigCheck.INFEASIBLE)
     return _plan(logs, limits, *chosen)
@@ -189,7 +189,7 @@ def check_plan(
     corrupt: float = 0.1,
     security: float = 40,
 ) -> SecAggPlan:
-    """Return the failure bounds of a given degree and threshold; see the plan's `sufficient`.
+    """Return a secure sum's plan with given neighbours and threshold, with its bounds on failure.
 
     degree in 2..parties - 1, threshold in 2..degree with 2 * threshold > degree. Raises ConfigError otherwise
     and where signers or honest survivors are too few for any degree. An insufficient plan is returned.
@@ -212,7 +212,7 @@ def communication(
     checked: bool = False,
     has_checkers: bool = False,
 ) -> dict[str, dict[str, int]]:
-    """Return the expected bytes of one party and the masks it expands, for vectors of `length` elements.
+    """Return the expected bytes that one party sends and receives in a secure sum, by kind.
 
     `shares`: whether shares of secrets are dealt, and survivors certified, so that lost parties' masks are
     taken out. `checked`: whether each receiver checks the total, with the commitments of all parties, or with
@@ -242,7 +242,7 @@ def communication(
 
 
 def mask_degree(parties: int, degree: int) -> float:
-    """Return the expected number of neighbours of a party, 2k - k**2 / (n - 1).
+    """Return the expected number of parties with whom a party shares a mask, 2k - k**2 / (n - 1).
 
     A pair is joined unless neither drew the other.
     """
@@ -250,7 +250,7 @@ def mask_degree(parties: int, degree: int) -> float:
 
 
 def _control(plan: SecAggPlan, shares: bool) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the expected bytes up and down of one party besides the vectors, with all planned dropouts.
+    """Return expected bytes up and down of one party in a secure sum, apart from vectors.
 
     On average k parties drew it.
     """
@@ -290,7 +290,7 @@ def _control(plan: SecAggPlan, shares: bool) -> tuple[dict[str, int], dict[str, 
 
 
 def commitment_bytes(plan: SecAggPlan, has_checkers: bool = False) -> tuple[int, int]:
-    """Return the bytes up and down of one party by which a total is checked, with everybody present.
+    """Return the bytes up and down of one party that checking a total by commitments costs.
 
     Up: the commitment in `advertise`; commitment, blinding and signature in `masked`. Down: root and proof in
     `roll`, the commitments in the neighbours' `advertise`, the openings and the blinding in `result`; or the
@@ -307,7 +307,7 @@ def commitment_bytes(plan: SecAggPlan, has_checkers: bool = False) -> tuple[int,
 
 
 def checker_bytes(plan: SecAggPlan) -> tuple[int, int]:
-    """Return the bytes up and down of one checker besides, but for the total, with everybody present.
+    """Return a checker's extra bytes up and down for a checked total, without the vector of the total.
 
     Up: `attest-total`. Down: `total`, with the openings and the blinding.
     """
@@ -315,7 +315,7 @@ def checker_bytes(plan: SecAggPlan) -> tuple[int, int]:
 
 
 def commitment_seconds(parties: int, elements: int, element_bytes: int) -> float:
-    """Return the processor seconds of one party by which a total is checked, about.
+    """Return about how many processor seconds checking a total by commitments costs one party.
 
     A commitment and a check over all elements, and a signature of each party. Measured, on the machine of
     docs/performance.md.
@@ -333,7 +333,7 @@ def part_of(parties: int, fraction: float) -> int:
 
 
 def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _Limits:
-    """Return the limits of a request; raise ConfigError if no degree can meet them."""
+    """Return how many parties may drop out or be corrupt, and the quorum; ConfigError if infeasible."""
     checks = ArgumentChecks()
     checks.require_integer("parties", parties, 3, MAX_PARTIES)
     for name, value, low, high, bounds in (
@@ -363,7 +363,7 @@ def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _L
         checks.add_issue(
             "dropout",
             f"with {d} of {n} parties dropped {n - d} can sign, but with {c} corrupt a survivor set "
-            f"needs {quorum} signatures; corrupt + 2 dropout must stay below 1",
+            f"needs {quorum} signatures; {c} and twice {d} must stay below {n}",
             ConfigCheck.INFEASIBLE,
         )
     checks.raise_issues()
@@ -372,17 +372,17 @@ def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _L
 
 
 def _holders(logs: LogBinomials, lim: _Limits, k: int, t: int | Ints) -> Floats:
-    """Return ln of the bound on: more corrupt holders than 2 t > k + c_d allows, so at least 2 t - k."""
+    """Return ln of a bound on the chance that a party has too many corrupt holders of its shares."""
     return math.log(lim.n) + logs.tail(lim.n - 1, lim.corrupt, k, 2 * np.asarray(t) - k)
 
 
 def _shares(logs: LogBinomials, lim: _Limits, k: int, t: int | Ints) -> Floats:
-    """Return ln of the bound on: at least k - t + 1 of a party's holders drop out."""
+    """Return ln of a bound on the chance that too many of a party's share holders drop out."""
     return math.log(lim.n) + logs.tail(lim.n - 1, lim.dropouts, k, k - np.asarray(t) + 1)
 
 
 def _graph(logs: LogBinomials, lim: _Limits, k: int, t: int) -> float:
-    """Return ln of the bound on: each of a group of s parties drew t or more of the group and the corrupt."""
+    """Return ln of a bound on the chance that some group of honest parties can be opened on its own."""
     n, c = lim.n, lim.corrupt
     s = np.arange(1, n // 2 + 1, dtype=np.int64)
     inside = np.minimum(c + s - 1, (n + c) // 2 - 1)
@@ -391,7 +391,7 @@ def _graph(logs: LogBinomials, lim: _Limits, k: int, t: int) -> float:
 
 
 def _sum(lns: Floats | list[float]) -> float:
-    """Return ln of a sum of at most `MAX_PARTIES` numbers given by their logarithms, rounded upwards."""
+    """Return ln of the sum of numbers given by their logarithms, rounded upwards."""
     top = float(np.max(lns))
     if top == -math.inf:
         return top
@@ -400,7 +400,7 @@ def _sum(lns: Floats | list[float]) -> float:
 
 
 def _smallest_sparse(logs: LogBinomials, lim: _Limits, target: float, least: int) -> tuple[int, int] | None:
-    """Return the least k < n - 1, from `least` on, that meets the target, with its best threshold.
+    """Return the fewest neighbours, below n - 1, that meet the failure target, with the best threshold.
 
     None if there is none.
     """
@@ -419,7 +419,7 @@ def _smallest_sparse(logs: LogBinomials, lim: _Limits, target: float, least: int
 
 
 def _first_rare(logs: LogBinomials, n: int, marked: int, k: Ints, target: float) -> Ints:
-    """Return, for each k, the least x above the mode of Hyp(n-1, marked, k) with n P[X = x] <= e**target.
+    """Return, for each k, the least count above the mode of which n times the chance is <= e**target.
 
     By bisection: above the mode the probability falls, to nil at k + 1. Up to the mode n P[X >= x] exceeds 1.
     """
@@ -434,7 +434,7 @@ def _first_rare(logs: LogBinomials, n: int, marked: int, k: Ints, target: float)
 def _best_threshold(
     logs: LogBinomials, lim: _Limits, k: int, first: int, last: int, target: float
 ) -> int | None:
-    """Return the threshold in first..last with the least bound, None if none is under the target."""
+    """Return the threshold in first..last with the least failure bound; None if none meets the target."""
     t = np.arange(first, last + 1, dtype=np.int64)
     holders, shares = _holders(logs, lim, k, t), _shares(logs, lim, k, t)
     best, least = None, target
@@ -451,7 +451,7 @@ def _best_threshold(
 
 
 def _plan(logs: LogBinomials, lim: _Limits, k: int, t: int) -> SecAggPlan:
-    """Return the plan of a degree and a threshold, with its bounds."""
+    """Return the plan of a secure sum with k neighbours and threshold t, with its failure bounds."""
     n, c = lim.n, lim.corrupt
     lns = [float(_holders(logs, lim, k, t)), float(_shares(logs, lim, k, t)), _graph(logs, lim, k, t)]
     total = _sum(lns)

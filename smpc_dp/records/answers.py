@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.asked import Statistic
-from smpc_dp.records.features import product
-from smpc_dp.records.intervals import NORMAL
+from smpc_dp.records.features import Block, Lacking, product
+from smpc_dp.records.intervals import ErrorDistribution
 from smpc_dp.records.noisy import Display, NoisySums, laplace_distribution
 from smpc_dp.records.plan import Plan
 from smpc_dp.records.registered import statistic_of
@@ -31,7 +33,7 @@ def estimate(
     simultaneous: bool = False,
     hide: float = DEFAULT_HIDE,
 ) -> Answers:
-    """Return the answers of a request.
+    """Return all estimates, with intervals, that the opened noisy sum of the parties' vectors gives.
 
     Args:
         plan: the planned request.
@@ -46,7 +48,7 @@ def estimate(
         raise ConfigError.at(
             "level", f"must be in (0, 1), and hide 0 or more: {level}, {hide}", ConfigCheck.RANGE
         )
-    noisy = _noisy_sums(plan, total, present, rows, present if holders is None else holders)
+    noisy = noisy_sums(plan, total, present, rows, present if holders is None else holders)
     outside = 1 - level
     if simultaneous:
         outside /= sum(1 for one in plan.statistics for _ in _estimates(one, noisy, Display(0.5, 0.0)))
@@ -56,13 +58,15 @@ def estimate(
 
 
 def _estimates(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
-    return statistic_of(one).estimates(one, noisy, display)
+    """Yield the estimates of one requested statistic, named with its condition on rows if there is one."""
+    for estimate in statistic_of(one).estimates(one, noisy.by_condition[one.where], display):
+        yield replace(estimate, name=one.named(estimate.name)) if one.where else estimate
 
 
-def _noisy_sums(
+def noisy_sums(
     plan: Plan, total: NDArray[np.int64], present: int, rows: int | None, holders: int
 ) -> NoisySums:
-    """Return the sums by block; raise ConfigError for a shape or a number of rows that is none."""
+    """Split an opened total into noisy sums by block; raise ConfigError for a wrong shape or unfit `rows`."""
     if total.shape != (plan.length,):
         raise ConfigError.at("total", f"shape must be ({plan.length},), is {total.shape}", ConfigCheck.SHAPE)
     if (rows is None) != (plan.schema.rows == "private"):
@@ -77,5 +81,14 @@ def _noisy_sums(
     if rows is not None:
         blocks[product(plan.schema)] = np.array([float(rows)]), 0.0
     laplace = plan.laplace
-    distribution = NORMAL if laplace is None else laplace_distribution(present / laplace.parts)
-    return NoisySums(plan.schema, blocks, distribution, holders)
+    distributions: dict[Block, ErrorDistribution] = {}
+    if laplace is not None:
+        distributions = dict.fromkeys(plan.laplace_blocks, laplace_distribution(present / laplace.parts))
+    for lacking in (block for block in plan.offsets if isinstance(block, Lacking)):
+        (every, first), (absent, second) = blocks[lacking.all_rows], blocks[lacking]
+        deviation = math.hypot(first, second)
+        blocks[lacking.others] = every - absent, deviation
+        if laplace is not None and lacking in distributions:
+            parts = first / deviation, second / deviation
+            distributions[lacking.others] = laplace_distribution(present / laplace.parts, parts)
+    return NoisySums(plan.schema, blocks, distributions, holders)

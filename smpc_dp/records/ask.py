@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -11,8 +12,10 @@ from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.records.asked import Reader, Statistic
 from smpc_dp.records.checks import check_cells
+from smpc_dp.records.conditions import read_conditions
 from smpc_dp.records.registered import BUILT_IN, LOOPS, RESERVED, check_registered, statistic_of
 from smpc_dp.records.schema import Schema
+from smpc_dp.records.table1 import TABLE1, part_texts
 
 Ask = str | Sequence[str]
 
@@ -22,7 +25,7 @@ _LOOP = re.compile(rf"\s*({'|'.join(LOOPS)})\s*\(")
 
 
 def read_ask(ask: Ask, schema: Schema) -> tuple[Statistic, ...]:
-    """Read what is asked for, a text or a list of them; raise ConfigError with every fault.
+    """Parse requested statistics, a text or a list of texts; raise ConfigError with every fault.
 
     In one text, statistics are separated by semicolons.
     """
@@ -36,39 +39,42 @@ def read_ask(ask: Ask, schema: Schema) -> tuple[Statistic, ...]:
         try:
             if not isinstance(text, str):
                 raise ConfigError.at(where, "must be a text", ConfigCheck.TYPE)
-            one = _read(Reader(text.strip()), schema, where)
-            _check(one, schema, where)
-            statistics.append(one)
+            statistics += _parts(_read(Reader(text.strip()), schema, where), schema, where)
         except ConfigError as error:
             issues += [ConfigIssue(issue.where or where, issue.reason, issue.check) for issue in error.issues]
-    if len({one.text for one in statistics}) < len(statistics):
-        issues.add_issue("ask", "the same is asked for twice", ConfigCheck.DUPLICATE)
-    if not 1 <= len(texts) <= MAX_STATISTICS:
-        reason = f"1 to {MAX_STATISTICS} statistics, not {len(texts)}"
+    for text in [text for text, number in Counter(one.text for one in statistics).items() if number > 1]:
+        issues.add_issue("ask", f"the same is asked for twice: {shown(text)}", ConfigCheck.DUPLICATE)
+    if not 1 <= (number := max(len(texts), len(statistics))) <= MAX_STATISTICS:
+        reason = f"1 to {MAX_STATISTICS} statistics, not {number}"
         issues.add_issue("ask", reason, ConfigCheck.RANGE)
     issues.raise_issues()
     return tuple(statistics)
 
 
 def asked_loop(ask: object) -> str | None:
-    """Return the kind of what takes several requests, as it is written; None if there is none."""
+    """Return the name of the first requested statistic that takes several requests, None if there is none."""
     texts = ask.split(";") if isinstance(ask, str) else ask if isinstance(ask, Sequence) else ()
     matches = (_LOOP.match(text) for text in texts if isinstance(text, str))
     return next((match[1] for match in matches if match), None)
 
 
 def _read(reader: Reader, schema: Schema, where: str) -> Statistic:
-    """Read a whole text."""
+    """Parse a whole text that requests one statistic, such as `mean(age) by sex where bmi > 25`."""
     result = _called(reader, schema, where) if reader.tokens[1:2] == ["("] else _bare(reader)
     if reader.accepts("by"):
         result = msgspec.structs.replace(result, by=reader.names("x"))
+    if reader.accepts("where"):
+        written, conditions = reader.next, read_conditions(reader, schema, where)
+        text = " ".join(reader.tokens[written : reader.next])
+        result = msgspec.structs.replace(result, where=conditions, condition=text)
     if reader.next < len(reader.tokens):
         raise reader.error(f"{reader.tokens[reader.next]!r} is not expected")
     return result
 
 
 def _bare(reader: Reader) -> Statistic:
-    if reader.tokens == ["count"] or reader.tokens[:2] == ["count", "by"]:
+    """Parse a statistic without parentheses: `count`, or columns for a histogram or a table of counts."""
+    if reader.tokens[:1] == ["count"] and reader.tokens[1:2] in ([], ["by"], ["where"]):
         reader.take()
         return Statistic(reader.text, "count")
     columns = reader.names("x")
@@ -76,8 +82,13 @@ def _bare(reader: Reader) -> Statistic:
 
 
 def _called(reader: Reader, schema: Schema, where: str) -> Statistic:
+    """Parse a statistic with its arguments, as in `mean(age)`; raise ConfigError for an unknown name."""
     kind = reader.name()
     reader.take("(")
+    if kind == TABLE1:
+        result = reader.columns(kind)
+        reader.take(")")
+        return result
     statistic = BUILT_IN.get(kind)
     if statistic is None and kind in schema.statistics:
         statistic = check_registered(kind, schema.statistics[kind], where)
@@ -88,8 +99,19 @@ def _called(reader: Reader, schema: Schema, where: str) -> Statistic:
     return result
 
 
+def _parts(one: Statistic, schema: Schema, where: str) -> list[Statistic]:
+    """Return the checked statistics that a parsed one stands for: those of a table of groups, or itself."""
+    if one.kind != TABLE1:
+        _check(one, schema, where)
+        return [one]
+    parts = [_read(Reader(text), schema, where) for text in part_texts(one, schema, where)]
+    for part in parts:
+        _check(part, schema, where)
+    return [msgspec.structs.replace(part, part_of=one.text) for part in parts]
+
+
 def _check(one: Statistic, schema: Schema, where: str) -> None:
-    """Raise ConfigError, naming the statistic, for what the columns do not allow."""
+    """Raise ConfigError if a requested statistic cannot be computed from the schema's columns."""
     statistic = statistic_of(one)
     for name in (*one.columns, *one.by):
         schema.column(name, where)
@@ -101,5 +123,7 @@ def _check(one: Statistic, schema: Schema, where: str) -> None:
         raise ConfigError.at(where, "needs two columns at least", ConfigCheck.SHAPE)
     if one.by and not statistic.groups:
         raise ConfigError.at(where, f"a {one.kind} has no groups", ConfigCheck.UNSUPPORTED)
+    if one.where and not statistic.conditions:
+        raise ConfigError.at(where, f"a {one.kind} has no condition", ConfigCheck.UNSUPPORTED)
     statistic.check(one, schema, where)
     check_cells(one.by, schema, where)

@@ -11,17 +11,37 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 MAX_BINS = 1024
 DEFAULT_BINS = 256
 FORMS = (
-    "count, sum(a), mean(a), variance(a), covariance(a, b, ...), correlation(a, b, ...), histogram(a, bins), "
-    "quantile(a, q, ...), median(a), a x b, regression(y ~ a + b); alone logistic(y ~ a + b), "
-    "poisson(y ~ a + b), random_effects(a, least rows); survival(time, event), logrank(time, event) by a, "
-    "heterogeneity(a); "
-    "count, sum, mean, variance and survival also 'by' categories"
+    "count, sum(a), mean(a), variance(a), missing(a), covariance(a, b, ...), correlation(a, b, ...), "
+    "histogram(a, bins), quantile(a, q, ...), median(a), a x b, regression(y ~ a * b + c), "
+    "table1(a, b, ...); alone logistic(y ~ a * b + c), poisson(y ~ a * b + c), "
+    "random_effects(a, least rows); "
+    "survival(time, event), logrank(time, event) by a, cox(time, event ~ a + b), heterogeneity(a), "
+    "difference(a) by b, risk(a) by b, chi_square(a, b); "
+    "count, sum, mean, variance, missing, covariance, correlation, quantile, median, survival, cox "
+    "and table1 also 'by' categories; "
+    "last 'where' a = b and c >= 5"
 )
-_TOKEN = re.compile(r"\s*(?:([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|([(),~+\[\]]))")
+_TOKEN = re.compile(
+    r"\s*(?:([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|([(),~+*:\[\]])"
+    r"|([<>]=?|!?=)|('[^']*'|\"[^\"]*\"))"
+)
+
+
+# Columns whose values are multiplied; a category has one indicator of each of its values.
+Product = tuple[str, ...]
+# Grid points of a number or indices of categories, from and to, both included.
+Ranges = tuple[tuple[int, int], ...]
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """Restriction of a statistic to rows whose value in one column is present and in the given ranges."""
+
+    column: str
+    ranges: Ranges
 
 
 class Statistic(msgspec.Struct, frozen=True):
-    """One answer that is asked for.
+    """Parsed request for one statistic of the parties' tables: its kind, columns, groups and row condition.
 
     Attributes:
         text: as it was asked for.
@@ -31,6 +51,9 @@ class Statistic(msgspec.Struct, frozen=True):
         bins: the number of bins of equal width; None for the declared ones, or for categories.
         edges: inner edges of bins, in the place of `bins`.
         least: of random effects the number of values that a party is expected to have at least.
+        products: of a regression its regressors, those of one column first.
+        where: conditions on the rows; condition: as they were written.
+        part_of: the text of the question that stands for this one and others; "" if none does.
     """
 
     text: str
@@ -41,10 +64,18 @@ class Statistic(msgspec.Struct, frozen=True):
     bins: int | None = None
     edges: tuple[float, ...] = ()
     least: int = 1
+    products: tuple[Product, ...] = ()
+    where: tuple[Condition, ...] = ()
+    condition: str = ""
+    part_of: str = ""
+
+    def named(self, name: str) -> str:
+        """Return the name of a number in the answer, with the text of the row condition appended if any."""
+        return f"{name} where {self.condition}" if self.condition and name != self.text else name
 
 
 class Reader:
-    """The tokens of one text, and how far they are read."""
+    """Tokenizer of the text that requests a statistic, with methods that consume its tokens in order."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -59,10 +90,11 @@ class Reader:
         self.next = 0
 
     def error(self, reason: str) -> ConfigError:
+        """Return, without raising it, an error in the requested text that lists the known forms of `ask`."""
         return ConfigError(f"{reason} (known: {FORMS})", ConfigCheck.FORMAT)
 
     def take(self, expected: str | None = None) -> str:
-        """Return the next token; raise ConfigError if there is none, or not the expected one."""
+        """Consume and return the next token; raise ConfigError if it is absent or not the expected one."""
         token = self.tokens[self.next] if self.next < len(self.tokens) else ""
         if not token or (expected is not None and token != expected):
             raise self.error(f"{expected or 'more'} is expected, not {token or 'the end'}")
@@ -70,76 +102,89 @@ class Reader:
         return token
 
     def accepts(self, token: str) -> bool:
-        """Take the next token if it is this one."""
+        """Consume the next token and return True if it equals the given one, else return False."""
         if self.next < len(self.tokens) and self.tokens[self.next] == token:
             self.next += 1
             return True
         return False
 
     def name(self) -> str:
+        """Consume and return the next token as a column name; raise ConfigError if it is not a name."""
         token = self.take()
         if not (token[0].isalpha() or token[0] == "_"):
             raise self.error(f"a column is expected, not {token}")
         return token
 
     def number(self) -> float:
+        """Consume and return the next token as a number; raise ConfigError if it is not a number."""
         token = self.take()
         try:
             return float(token)
         except ValueError:
             raise self.error(f"a number is expected, not {token}") from None
 
+    def value(self) -> str:
+        """Consume and return the value in a comparison: a name, a number, or a text in quotes."""
+        token = self.take()
+        if token[0] in "'\"":
+            return token[1:-1]
+        if not (token[0].isalnum() or token[0] in "_+-."):
+            raise self.error(f"a category or a number is expected, not {token}")
+        return token
+
     def whole(self, number_of: str) -> int:
+        """Consume and return an integer; raise ConfigError, naming what it counts, for another number."""
         number = self.number()
         if not number.is_integer():
             raise self.error(f"{number_of} must be an integer, not {number:g}")
         return int(number)
 
-    def names(self, separator: str) -> tuple[str, ...]:
+    def names(self, separator: str, most: int | None = None) -> tuple[str, ...]:
+        """Consume and return column names between separators, stopping one after `most` names."""
         names = [self.name()]
-        while self.accepts(separator):
+        while (most is None or len(names) <= most) and self.accepts(separator):
             names.append(self.name())
         return tuple(names)
 
     def one_column(self, kind: str) -> Statistic:
-        """Read `a`."""
+        """Parse the argument `a`, one column, of a statistic of this kind."""
         return Statistic(self.text, kind, (self.name(),))
 
     def columns(self, kind: str) -> Statistic:
-        """Read `a, b, ...`."""
+        """Parse the arguments `a, b, ...`, any number of columns, of a statistic of this kind."""
         return Statistic(self.text, kind, self.names(","))
 
     def time_and_event(self, kind: str) -> Statistic:
-        """Read `time, event`."""
+        """Parse the arguments `time, event`, two columns, of a survival statistic."""
         time = self.name()
         self.take(",")
         return Statistic(self.text, kind, (time, self.name()))
 
-    def response_over(self, kind: str) -> Statistic:
-        """Read `y ~ a + b`."""
-        response = self.name()
+    def time_and_event_over(self, kind: str) -> Statistic:
+        """Parse the arguments `time, event ~ a + b` of a proportional-hazards regression on a and b."""
+        both = self.time_and_event(kind).columns
         self.take("~")
-        return Statistic(self.text, kind, (response, *self.names("+")))
+        return Statistic(self.text, kind, (*both, *self.names("+")))
 
     def median(self, kind: str) -> Statistic:  # noqa: ARG002
-        """Read `a`: a median is a quantile."""
+        """Parse the argument `a`, one column, of a median, which becomes a quantile at level 0.5."""
         return Statistic(self.text, "quantile", (self.name(),), levels=(0.5,), bins=DEFAULT_BINS)
 
     def column_and_levels(self, kind: str) -> Statistic:
-        """Read `a, q, ...`."""
+        """Parse the arguments `a, q, ...`, a column and the levels of its quantiles."""
         column, levels = self.name(), []
         while self.accepts(","):
             levels.append(self.number())
         return Statistic(self.text, kind, (column,), levels=tuple(levels), bins=DEFAULT_BINS)
 
     def column_and_least(self, kind: str) -> Statistic:
-        """Read `a, least rows`."""
+        """Parse `a` or `a, n`: a column, and the least number of its values expected in a party, else 1."""
         column = self.name()
         least = self.whole("the least number of values") if self.accepts(",") else 1
         return Statistic(self.text, kind, (column,), least=least)
 
     def column_and_bins(self, kind: str) -> Statistic:
-        """Read `a`, `a, number of bins` or `a, [edge, ...]`."""
+        """Parse a histogram's `a`, `a, number of bins` or `a, [edge, ...]`, with `a` a column."""
         column = self.name()
         if not self.accepts(","):
             return Statistic(self.text, kind, (column,))

@@ -9,7 +9,7 @@ from numbers import Real
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.extensions import called
 from smpc_dp.records.asked import Statistic
-from smpc_dp.records.intervals import INFINITE, around
+from smpc_dp.records.intervals import INFINITE, around, normal_quantile
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.result import WITHIN_NOISE, Estimate
 from smpc_dp.records.schema import SumsOfRows
@@ -27,7 +27,7 @@ FIRST_ORDER = "the interval is to first order"
 def composed(
     described: SumsOfRows, answer: Answer, one: Statistic, noisy: NoisySums, display: Display
 ) -> Iterator[Estimate]:
-    """Yield the answer in each cell; none where the number of rows is within its noise."""
+    """Yield another package's statistic from noisy sums in each cell; no value for too few rows."""
     schema, blocks = noisy.schema, described_blocks(described, one, noisy.schema)
     errors = [noisy.deviation(block) / block.greatest(schema) for block in blocks]
     sums = [(noisy.sums(block) / block.greatest(schema)).tolist() for block in blocks]
@@ -41,7 +41,7 @@ def composed(
         return _called(answer, tuple(_sum_of(powers, sums, scales) for powers in sums))
 
     counted = described.sums.index(())
-    z = noisy.distribution.quantile(display.outside)
+    z = normal_quantile(display.outside)
     for cell, values in zip(cell_labels(blocks[0].selectors, schema), zip(*sums, strict=True), strict=True):
         rows, is_total = values[counted], described.total
         if not is_total and rows <= display.least(errors[counted]):
@@ -60,7 +60,7 @@ def composed(
 def _with_error(
     answer: Callable[[Sequence[float]], float | None], values: Sequence[float], errors: Sequence[float]
 ) -> tuple[float | None, float | None]:
-    """Return the answer and its standard error to first order, each None where it is no finite number.
+    """Return a function of noisy sums and its first-order standard error, each None where it is not finite.
 
     The answer is taken a deviation of each sum's noise above and below it, and the greater change counts.
     There is no error where both differ by more than `MOST_BENT`.
@@ -86,7 +86,7 @@ def _with_error(
 
 
 def _called(answer: Answer, sums: tuple[float, ...]) -> float | None:
-    """Return what the package's function gives, None where it raises or gives no finite number."""
+    """Return the result of another package's function, None if it raises or is not a finite number."""
     try:
         return called(_number, answer, sums)
     except (ConfigError, LocalError):
@@ -95,7 +95,7 @@ def _called(answer: Answer, sums: tuple[float, ...]) -> float | None:
 
 
 def _number(answer: Answer, sums: tuple[float, ...]) -> float | None:
-    """Return the answer for these sums; None if it is no finite number."""
+    """Return another package's function of the sums as a float, None if it is not a finite number."""
     given = answer(sums)
     number = float(given) if isinstance(given, Real) else math.nan
     return number if math.isfinite(number) else None
@@ -106,7 +106,7 @@ def _sum_of(
     sums: dict[tuple[str, ...], float],
     columns: dict[str, tuple[float, float]],
 ) -> float:
-    """Return the sum of a product of values, each middle + half * z for z in [-1, 1]."""
+    """Return the sum of a product of columns in their own units, from sums of columns scaled to [-1, 1]."""
     if not powers:
         return sums[()]
     (middle, half), rest = columns[powers[0]], powers[1:]

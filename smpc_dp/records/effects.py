@@ -59,7 +59,7 @@ _ROOT = 1 << 30
 
 @dataclass(frozen=True)
 class EffectsPlan(SteppedPlan):
-    """One of two requests, planned; made by `plan_effects`.
+    """Plan of one of the two requests of a random-effects meta-analysis of a column over the parties.
 
     Attributes:
         scales: what the sums of the first request are multiplied by, in the order of the coordinates; second:
@@ -79,34 +79,34 @@ class EffectsPlan(SteppedPlan):
 
     @property
     def name(self) -> str:
-        """The column."""
+        """The name of the column whose means in the parties are pooled."""
         return self.statistic.columns[0]
 
     @property
     def column(self) -> Number:
-        """The column's bounds and grid."""
+        """The declared bounds and grid of the column whose means are pooled."""
         return self.schema.number(self.name, self.statistic.text)
 
     @property
     def audited(self) -> tuple[SteppedPlan, ...]:
-        """Both requests, the second at a ratio as errors are planned for."""
+        """Both requests for a privacy audit to simulate, the second with an assumed variance ratio."""
         return self, replace(self, ratio=round(ASSUMED * RATIO))
 
     @property
     def length(self) -> int:
-        """The number of coordinates."""
+        """The number of sums that each party's vector holds, equal in both requests."""
         return LENGTH
 
     @property
     def bounds(self) -> tuple[Integers, Integers]:
-        """The least and the greatest value of each coordinate of a party's vector, in both requests."""
+        """The least and the greatest value of each entry of a party's vector, valid in both requests."""
         rows = self.schema.max_rows
         most = [round_half_up(rows * max(scale, self.second)) for scale in self.scales]
         low = [-high if at == FIRST else 0 for at, high in enumerate(most)]
         return np.array(low, dtype=np.int64), np.array(most, dtype=np.int64)
 
     def vector(self, table: Table) -> Integers:
-        """Return a party's vector of integers, without noise, shape (length,)."""
+        """Return a party's exact sums of its rows, scaled to integers and clipped, before noise is added."""
         name, steps, rows = self.name, self.column.steps, self.schema.max_rows
         blocks = (
             product(self.schema, name),
@@ -134,34 +134,35 @@ class EffectsPlan(SteppedPlan):
 
     @property
     def unit(self) -> Fraction:
-        """What the sums of the second request are multiplied by: a row moves both by 1 at most, in L2."""
+        """Factor on the sums of the second request, so that one row moves both by 1 at most in L2 norm."""
         return _unit(self.schema, self.statistic.least, Fraction(self.ratio or 0, RATIO))
 
     @property
     def _current_scales(self) -> tuple[Fraction, ...]:
+        """The factors from sums to ring integers, of the first or the second request."""
         return self.scales if self.ratio is None else (self.second,) * LENGTH
 
     def sums(self, total: NDArray[np.int64], present: int) -> tuple[list[float], list[float]]:
-        """Return the noisy sums for values in [-1, 1], and the deviation of each, the rounding included."""
+        """Return the noisy sums decoded from an opened total, and their standard deviations with rounding."""
         noise = self.deviation(present) + present / 2 + (1.0 if self.shares else 0.0)
         scales = [float(scale) for scale in self._current_scales]
         values = [float(value) / scale for value, scale in zip(total, scales, strict=True)]
         return values, [noise / scale for scale in scales]
 
     def scale_texts(self) -> Any:
-        """Return what is derived with floating point, and the ratio of the second request."""
+        """Return as JSON data the scales computed with floating point, on which parties must agree."""
         scales = [f"{scale.numerator:x}/{scale.denominator:x}" for scale in (*self.scales, self.second)]
         return {"effects": self.statistic, "scales": scales, "at": self.ratio}
 
     def following(self, answers: Answers) -> EffectsPlan:
-        """Return the second request after the first, and the first one after the second."""
+        """Return the second request's plan from the first one's answers, or after it the first plan."""
         if self.ratio is not None:
             return replace(self, ratio=None, within=math.nan, known=())
         ratio, within = answers.following
         return replace(self, ratio=ratio, within=within / RATIO, known=answers.estimates)
 
     def errors(self, present: int, rows: int | None = None) -> list[PlannedError]:
-        """Return the standard errors of the mean and of tau^2; see `Plan.errors`."""
+        """Return the planned standard errors of the pooled mean and of tau^2; empty for exact sums."""
         if self.shares is None:
             return []
         expected = self.schema.rows == "private" or rows is None
@@ -193,6 +194,7 @@ class EffectsPlan(SteppedPlan):
 def _planned(
     text: str, size: float, relative: float | None, rows: int | None, expected: bool, assumed: str
 ) -> PlannedError:
+    """Return a planned standard error, from one relative to the size of the answer's range."""
     error = None if relative is None else relative * size
     return PlannedError(text, error, size, relative, rows, expected, assumed)
 
@@ -206,7 +208,7 @@ def plan_effects(
     missing: int = 0,
     corrupt: int = 0,
 ) -> EffectsPlan:
-    """Plan both requests of a random-effects meta-analysis.
+    """Plan both requests of a random-effects meta-analysis, within a privacy budget for both together.
 
     Args:
         budget: (epsilon, delta) of both together, which have equal parts of it; None for exact sums.
@@ -222,7 +224,7 @@ def plan_effects(
 
 
 def _plan_step(schema: Schema, ask: Ask, noise: StepNoise | None, parties: int) -> EffectsPlan:
-    """Return the first request; `noise`: None for exact sums."""
+    """Return the plan of the first request, with noise for one step; exact sums where `noise` is None."""
     one = read_alone(ask, schema)
     if parties < 2:
         raise ConfigError.at("ask", f"{one.text!r} needs two parties", ConfigCheck.RANGE)
@@ -238,14 +240,14 @@ def _plan_step(schema: Schema, ask: Ask, noise: StepNoise | None, parties: int) 
     first = _norm(schema, [float(scale) for scale in scales])
     second = near_scale(first)
     sensitivity = _sensitivity(schema, scales, second)
-    shares, variance = (None, Fraction(0)) if noise is None else noise.shares(sensitivity)
+    shares, variance = (None, Fraction(0)) if noise is None else noise.distributed_noise(sensitivity)
     return EffectsPlan(
         schema, (one,), STEPS, sensitivity, shares, variance, 0.0, 0.0, scales, second, parties
     )
 
 
 def _unit(schema: Schema, least: int, ratio: Fraction) -> Fraction:
-    """Return what makes 1 of the distance of neighbours in both sums of the second request.
+    """Return the factor on the second request's sums with which one row moves them by L2 distance 1 at most.
 
     With x = least rho, and over 1 + x: one value more moves (S, n) by (1, 1) in a party with fewer values,
     otherwise by (1 + 2x, 1)/(1 + x + rho) at most; one that is exchanged moves S by 2.
@@ -259,7 +261,7 @@ def _unit(schema: Schema, least: int, ratio: Fraction) -> Fraction:
 
 
 def _moves(schema: Schema) -> list[tuple[float, ...]]:
-    """Return how far neighbours' coordinates are apart in the first request: all cases, exclusive ones."""
+    """Return the greatest changes of the first request's sums between neighbours, one tuple for each case."""
     if schema.relation == "add-remove":
         return [ONE_MORE]
     # a value that is missing in one of two rows, or does not count, is one value more
@@ -267,7 +269,7 @@ def _moves(schema: Schema) -> list[tuple[float, ...]]:
 
 
 def _norm(schema: Schema, scales: Sequence[float]) -> float:
-    """Return the greatest L2 distance of neighbours in the first request."""
+    """Return how far one row moves the first request's sums in L2 norm at most, at these scales."""
     return max(
         math.hypot(*(move * scale for move, scale in zip(moves, scales, strict=True)))
         for moves in _moves(schema)
@@ -275,7 +277,7 @@ def _norm(schema: Schema, scales: Sequence[float]) -> float:
 
 
 def _sensitivity(schema: Schema, scales: tuple[Fraction, ...], second: Fraction) -> Sensitivity:
-    """Return how far the vectors of two neighbouring tables are apart in either request, in ring steps."""
+    """Return the L2 and maximum-norm sensitivity of a party's vector, valid for both requests."""
     row = max(_norm(schema, [float(scale) for scale in scales]), float(second))
     furthest = [
         Fraction(move) * scale for moves in _moves(schema) for move, scale in zip(moves, scales, strict=True)

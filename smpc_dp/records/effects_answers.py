@@ -23,6 +23,7 @@ from smpc_dp.records.effects import (
 from smpc_dp.records.heterogeneity import PartySums, spreads
 from smpc_dp.records.intervals import INFINITE, Interval, around, normal_quantile, scaled, shown_ratio
 from smpc_dp.records.noisy import Display
+from smpc_dp.records.population import sampling
 from smpc_dp.records.result import WITHIN_NOISE, Answers, Estimate, near_zero
 
 # Estimates of both requests together, and sums that the first has intervals of.
@@ -42,7 +43,7 @@ def effects(
     level: float = 0.95,
     simultaneous: bool = False,
 ) -> Answers:
-    """Return Q, I², tau² and the pooled mean; after the second request the random-effects mean too.
+    """Return Q, I², tau² and the fixed-effects mean; after the second request also the random-effects mean.
 
     Arguments as of `estimate`.
     """
@@ -58,7 +59,7 @@ def effects(
 
 
 class _FirstSums:
-    """The noisy sums of the first request."""
+    """Noisy sums of a meta-analysis's first request, from which Q, I², tau² and the mean are estimated."""
 
     def __init__(self, plan: EffectsPlan, total: NDArray[np.int64], present: int, holders: int) -> None:
         self.plan = plan
@@ -69,12 +70,12 @@ class _FirstSums:
         self.sizes = (of[SIZES][0] * rows, of[SIZES][1] * rows)
 
     def _room(self) -> tuple[float, float]:
-        """Return N - (sum of n^2)/N, which is 0 for one party, and its standard error."""
+        """Return N - (sum of n^2)/N, the divisor of tau², with its standard error; it is 0 for one party."""
         (count, error), (sizes, sizes_error) = self.sums.count, self.sizes
         return count - sizes / count, math.hypot((1 + sizes / count**2) * error, sizes_error / count)
 
     def _hidden(self, display: Display) -> str:
-        """Return why tau^2 is not shown, as a note; empty if it is shown."""
+        """Return a note that says why tau² is hidden as within the noise, an empty text if it is shown."""
         note = self.sums.hidden(display)
         if note:
             return note
@@ -82,7 +83,7 @@ class _FirstSums:
         return ONE_PARTY if room <= display.least(error) else ""
 
     def following(self, display: Display) -> tuple[int, int]:
-        """Return the ratio of tau² and the variance within parties, and that variance, in parts of `RATIO`.
+        """Return, as integers for the second request, tau² over the within-party variance, and that variance.
 
         They do not depend on the level of intervals.
         """
@@ -93,19 +94,19 @@ class _FirstSums:
         return min(ratio, MOST_RATIO), round(within * RATIO)
 
     def _between(self) -> float:
-        """Return tau², which may be negative [DerSimonian and Laird 1986]."""
+        """Return the moment estimate of tau², which may be negative [DerSimonian and Laird 1986]."""
         sums = self.sums
         return (sums.between - (sums.parties - 1) * sums.within) / self._room()[0]
 
     def _between_error(self, value: float) -> float:
-        """Return the standard error of tau², which is `value`, from the noise of all five sums."""
+        """Return the standard error that the noise of all five sums brings to tau², given its value."""
         sums, room = self.sums, self._room()[0]
         moved = value * (1 + self.sizes[0] / sums.count[0] ** 2)
         error = sums.between_error(sums.parties - 1.0, -moved)
         return math.hypot(error, value * self.sizes[1] / sums.count[0]) / room
 
     def estimates(self, display: Display) -> Iterator[Estimate]:
-        """Yield Q, I², tau² and the pooled mean."""
+        """Yield Q, I², tau² and the fixed-effects mean with their intervals."""
         plan, sums = self.plan, self.sums
         one, half, count = plan.statistic, plan.column.width / 2, sums.count
         z = normal_quantile(display.outside / SUMS)
@@ -133,7 +134,7 @@ class _FirstSums:
 
 
 def _between_ends(ends: list[Interval], sizes: Interval, parties: int) -> Interval:
-    """Return the interval of tau² for all values of the five sums in their intervals."""
+    """Return bounds on tau² over all values of five noisy sums within their intervals."""
     count, (inside, between) = ends[3], spreads(ends, parties)
     if count[0] <= 0:
         return 0.0, math.inf
@@ -147,7 +148,7 @@ def _between_ends(ends: list[Interval], sizes: Interval, parties: int) -> Interv
 
 
 def _weighted_mean(plan: EffectsPlan, total: NDArray[np.int64], present: int, display: Display) -> Estimate:
-    """Return the mean of the parties' means, with the weights of the second request."""
+    """Return the random-effects mean of the parties' means, from the sums of the second request."""
     values, errors = plan.sums(total, present)
     top, below = ((values[at], errors[at]) for at in (FIRST, COUNT))
     # the sum of the weights over the variance within parties is 1 over the variance of the mean
@@ -168,7 +169,7 @@ def _mean(
     sampled: float,
     display: Display,
 ) -> Estimate:
-    """Return a ratio of two noisy sums as a mean.
+    """Return a pooled mean, the ratio of two noisy sums, with intervals; no value if the lower one is small.
 
     `sampled`: its variance over samples of rows, for values in [-1, 1]; 0 if it is not known.
     """
@@ -177,14 +178,16 @@ def _mean(
         return Estimate.of(one, label, plan.name, INFINITE, over=below[0], note=WITHIN_NOISE)
     ratio, half = top[0] / below[0], column.width / 2
     ends = shown_ratio(top, below, display.least(below[1]), display.outside)
+    value, ends = column.middle + half * ratio, scaled(ends, half, column.middle)
+    error = half * math.sqrt(sampled) if sampled > 0 else None
     return Estimate.of(
         one,
         label,
         plan.name,
-        scaled(ends, half, column.middle),
-        value=column.middle + half * ratio,
+        ends,
+        value=value,
         error=half * math.hypot(top[1], ratio * below[1]) / below[0],
-        sampled=half * math.sqrt(sampled) if sampled > 0 else None,
+        sampled=sampling(value, ends, error, display.outside),
         over=below[0],
         possible=(column.lower, column.upper),
     )

@@ -23,9 +23,9 @@ from smpc_dp.records.features import Selector
 from smpc_dp.records.noisy import cell_labels
 from smpc_dp.records.registered import statistic_of
 from smpc_dp.records.result import TOO_MANY_ROWS, Answers, Estimate
-from smpc_dp.records.schema import Number, Schema
+from smpc_dp.records.schema import Schema
 from smpc_dp.records.table import Integers, Table
-from smpc_dp.records.terms import counted_cells
+from smpc_dp.records.terms import count_selectors
 
 # Fewer parties than this could work out each other's counts.
 LEAST_PARTIES = 3
@@ -38,7 +38,7 @@ Parts = tuple[tuple[Selector, ...], ...]
 
 @dataclass(frozen=True)
 class ExactTables:
-    """One request for exact tables; made by `plan_tables`.
+    """Plan of one request for exact tables of counts, in which small cells are hidden instead of noised.
 
     Attributes:
         statistics: what is asked for: counts, histograms and tables of counts.
@@ -54,21 +54,21 @@ class ExactTables:
 
     @functools.cached_property
     def length(self) -> int:
-        """The number of cells of all parts."""
+        """The number of counts in a party's vector."""
         return sum(map(cells_of_part, self.parts))
 
     @property
     def bounds(self) -> tuple[Integers, Integers]:
-        """The least and the greatest count of a party in each cell."""
+        """The least and the greatest count that a party may have in each cell, 0 and `max_rows`."""
         least = np.zeros(self.length, dtype=np.int64)
         return least, np.full(self.length, self.schema.max_rows, dtype=np.int64)
 
     def vector(self, table: Table) -> Integers:
-        """Return a party's counts, shape (length,); those above max_rows count as that.
+        """Return a party's count of rows in each cell, each cut at `max_rows`.
 
         A row is in one cell at most: that of the columns of all tables that count it.
         """
-        tables = [frozenset(counted_cells(one, self.schema)) for one in self.statistics]
+        tables = [frozenset(count_selectors(one, self.schema)) for one in self.statistics]
         base = self.parts[0]
         indices = {chosen: chosen.index(table) for chosen in base}
         inside = np.array([index >= 0 for index in indices.values()]).reshape(len(base), table.rows).T
@@ -88,7 +88,7 @@ class ExactTables:
         return np.asarray(np.minimum(cells, self.schema.max_rows), dtype=np.int64)
 
     def answers(self, cells: NDArray[np.int64], level: float) -> Answers:
-        """Return the counts of all tables from those of all cells; NOT_SHOWN stands for no count."""
+        """Return the counts of all requested tables from opened cells, some of which may be NOT_SHOWN."""
         estimates = [one for statistic in self.statistics for one in self._counts(statistic, cells.tolist())]
         return Answers(
             estimates=tuple(estimates),
@@ -104,11 +104,11 @@ class ExactTables:
         )
 
     def _counts(self, one: Statistic, cells: Sequence[int]) -> list[Estimate]:
-        """Return the cells of one table: each is shown if all cells of the base beneath it are.
+        """Return the counts of one table's cells from the finest cells: none, or a bound, if one is hidden.
 
         It counts the rows that have the table's columns, but those that lack others and are not shown.
         """
-        selectors = tuple(counted_cells(one, self.schema))
+        selectors = tuple(count_selectors(one, self.schema))
         labels = cell_labels(selectors, self.schema)
         complete, lacking = ({tuple(cell.values()): list[int]() for cell in labels} for _ in range(2))
         start = 0
@@ -127,6 +127,7 @@ class ExactTables:
     def _cell_estimate(
         self, one: Statistic, cell: dict[str, str], complete: list[int], lacking: list[int]
     ) -> Estimate:
+        """Return one cell's count: exact, a lower bound, or none if a finest cell below is hidden."""
         value, high, note = None, math.inf, NOTE
         if NOT_SHOWN not in complete:
             shown = [count for count in lacking if count != NOT_SHOWN]
@@ -145,7 +146,7 @@ class ExactTables:
         )
 
     def _at_least(self, cell: dict[str, str]) -> str:
-        """Return the note of a count without the rows whose cells are not shown."""
+        """Return the note on a count that is a lower bound, as some rows are in cells that are not shown."""
         others = [chosen.column for chosen in self.parts[0] if chosen.column not in cell]
         lacking = others[0] if len(others) == 1 else f"one of {', '.join(others)}"
         few = "are in cells of too few records or parties"
@@ -153,7 +154,7 @@ class ExactTables:
 
     @functools.cached_property
     def rule(self) -> str:
-        """Which cells are shown, in words."""
+        """The disclosure rule in words: which cells of the tables are shown."""
         return (
             f"cells of at least {self.smallest} records, from at least {LEAST_PARTIES} parties, and margins "
             "of which all cells are shown; rows that lack a value of another table's column are cells too"
@@ -161,7 +162,7 @@ class ExactTables:
 
     @property
     def not_protected(self) -> NamedSentences:
-        """What a reader of the tables should be told."""
+        """Sentences that tell readers what the disclosure rule does not protect."""
         rows, parties = self.schema.person_factor, self.schema.party_factor
         fewest = max(math.ceil(self.smallest / (rows * parties)), math.ceil(LEAST_PARTIES / parties))
         persons = f": those of {fewest} may do" if self.schema.unit == "person" else ""
@@ -183,7 +184,7 @@ class ExactTables:
 
 
 def plan_tables(schema: Schema, ask: Ask, smallest: int) -> ExactTables:
-    """Plan exact tables of counts.
+    """Plan exact tables of counts, all of them margins of one.
 
     Raises ConfigError for other statistics, public rows, and tables that are not margins of one of them: a
     cell that is not shown in one could be worked out from the other.
@@ -193,24 +194,27 @@ def plan_tables(schema: Schema, ask: Ask, smallest: int) -> ExactTables:
         if not statistic_of(one).counts:
             reason = f"{one.text!r} is no table of counts: smallest_count is for these alone"
             raise ConfigError.at("ask", reason, ConfigCheck.UNSUPPORTED)
+        if one.where:
+            reason = f"{one.text!r} has a condition: cells that are not shown could be worked out from others"
+            raise ConfigError.at("ask", reason, ConfigCheck.UNSUPPORTED)
     if schema.rows == "public":
         reason = "must be 'private' with smallest_count: public totals would show single cells"
         raise ConfigError.at("records.rows", reason, ConfigCheck.CONFLICT)
-    cells = [counted_cells(one, schema) for one in statistics]
-    base = max(cells, key=len)
-    for one, selectors in zip(statistics, cells, strict=True):
+    tables = [count_selectors(one, schema) for one in statistics]
+    base = max(tables, key=len)
+    for one, selectors in zip(statistics, tables, strict=True):
         if not set(selectors) <= set(base):
-            finest = statistics[cells.index(base)].text
+            finest = statistics[tables.index(base)].text
             reason = (
                 f"{one.text!r} overlaps {finest!r} and is no margin of it: a cell that one does not show "
                 "could be worked out from both"
             )
             raise ConfigError.at("ask", reason, ConfigCheck.CONFLICT)
-    return ExactTables(schema, statistics, _parts(schema, cells, base), smallest)
+    return ExactTables(schema, statistics, _parts(schema, tables, base), smallest)
 
 
 def _parts(schema: Schema, tables: Sequence[list[Selector]], base: list[Selector]) -> Parts:
-    """Return the sets of columns of all tables that count one row, the base first.
+    """Return the sets of columns by which a row may be counted, that of the largest table first.
 
     They are unions of tables' columns. Rows that have all columns of such a set, and none of the others that
     may be missing, are counted by further tables if these need no such column: then the set is none.
@@ -231,18 +235,17 @@ def _parts(schema: Schema, tables: Sequence[list[Selector]], base: list[Selector
 
 
 def _check_cells(cells: int) -> None:
-    """Raise ConfigError for too many cells, of which each part has one at least."""
+    """Raise ConfigError if tables together have more cells than are allowed."""
     if cells > MAX_CELLS:
         reason = f"{cells} cells or more, those of rows that lack a column included, at most {MAX_CELLS}"
         raise ConfigError.at("ask", reason, ConfigCheck.TOO_LARGE)
 
 
 def cells_of_part(part: Sequence[Selector]) -> int:
-    """Return the number of cells of some columns together."""
+    """Return the number of cells in the cross product of some columns."""
     return math.prod(chosen.cells for chosen in part)
 
 
 def may_lack(chosen: Selector, schema: Schema) -> bool:
-    """Tell whether a row that counts may be in no cell of a column."""
-    column = schema.columns[chosen.column]
-    return not isinstance(column, Number) or column.missing
+    """Tell whether a row that is counted may have no value, and so no cell, in a column."""
+    return schema.columns[chosen.column].missing

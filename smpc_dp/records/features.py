@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.records.asked import Condition
 from smpc_dp.records.schema import Category, Number, Schema
 from smpc_dp.records.table import Integers, Table
 
@@ -21,7 +22,7 @@ MAX_PARTIAL = 1 << 62
 
 
 class Selector(msgspec.Struct, frozen=True):
-    """The cells of one column: its categories, or the bins that begin at these grid points.
+    """Partition of one column into cells: its categories, or bins of a number that begin at grid points.
 
     `edges` are the values that bins are said to begin at; none for the bins of a tree.
     """
@@ -32,7 +33,7 @@ class Selector(msgspec.Struct, frozen=True):
     edges: tuple[float, ...] = ()
 
     def index(self, table: Table) -> Integers:
-        """Return the cell of each row, -1 for none."""
+        """Return the index of the cell of the column in which each row is, -1 for rows without a value."""
         if not self.thresholds:
             return table.codes[self.column]
         cell = np.searchsorted(np.array(self.thresholds), table.grid(self.column), side="right") - 1
@@ -40,54 +41,61 @@ class Selector(msgspec.Struct, frozen=True):
 
 
 def _there(table: Table, name: str) -> NDArray[np.bool_]:
-    """Return the rows that have a cell of a number's bins: rows that count, with a value or its middle."""
+    """Return which rows are in some bin of a number column: rows that count, with a value or a stand-in."""
     return table.present[name] & table.counted
 
 
 class Block(msgspec.Struct, frozen=True):
-    """The sum over rows of a product of numbers, in each cell of the selectors' product.
+    """Description of sums over rows of a product of columns, one sum for each cell of a cross table.
 
     Attributes:
-        powers: the columns of the product, each as often as its power; at most two.
+        powers: the columns of the product, each as often as its power, which is 1 or 2.
         present: columns without a missing value in the rows that count. A column with `missing = false` is
             one in counts of survival alone: their time and event.
         selectors: columns whose cells are kept apart.
         of_party: whether it is, of the square of one column, no sum over rows, but each party's squared sum
             of the column over its number of rows.
+        where: conditions that the rows which count satisfy.
     """
 
     powers: tuple[str, ...] = ()
     present: tuple[str, ...] = ()
     selectors: tuple[Selector, ...] = ()
     of_party: bool = False
+    where: tuple[Condition, ...] = ()
 
     @property
     def cells(self) -> int:
-        """The number of coordinates."""
+        """The number of sums, one for each combination of the selectors' cells."""
         return math.prod(selector.cells for selector in self.selectors)
 
     @property
     def columns(self) -> frozenset[str]:
-        """All columns that it depends on."""
-        return frozenset((*self.powers, *self.present, *(selector.column for selector in self.selectors)))
+        """The names of all columns that are multiplied, grouped by, required or restricted."""
+        cells = (selector.column for selector in self.selectors)
+        return frozenset((*self.powers, *self.present, *cells, *(one.column for one in self.where)))
+
+    @property
+    def has_odd_power(self) -> bool:
+        """Whether a column is in the product once, not squared, so that a row may add a negative value."""
+        return any(self.powers.count(name) == 1 for name in self.powers)
 
     @property
     def is_survival(self) -> bool:
-        """Whether it counts rows by time, the last cell for those that stay at its upper bound, and event."""
+        """Whether the block counts rows by time bin and event, with a last time cell for rows that stay."""
         last = [selector.column for selector in self.selectors[-2:]]
         return not self.powers and len(last) == 2 and tuple(sorted(last)) == self.present
 
     def greatest(self, schema: Schema) -> int:
-        """Return the greatest absolute value of one row."""
+        """Return the greatest absolute value that one row can add to a sum, in integer codes."""
         return math.prod(_number(schema, name).steps for name in self.powers)
 
     def least(self, schema: Schema) -> int:
-        """Return the least value of one row."""
-        positive = all(self.powers.count(name) == 2 for name in self.powers)
-        return 0 if positive else -self.greatest(schema)
+        """Return the least value that one row can add to a sum, 0 or negative, in integer codes."""
+        return -self.greatest(schema) if self.has_odd_power else 0
 
     def sums(self, table: Table) -> list[int] | list[Fraction]:
-        """Return the exact sum over the rows, for each cell."""
+        """Return one party's exact sums over its rows, one for each cell, without noise."""
         if self.of_party:
             (total,) = Block(self.powers[:1], self.present).sums(table)
             # a public number of rows has those that do not count, too: as values in the middle
@@ -97,6 +105,8 @@ class Block(msgspec.Struct, frozen=True):
         rows = table.counted.copy()
         for name in self.present:
             rows &= table.given[name]
+        for condition in self.where:
+            rows &= _satisfying(condition, table)
         cell = np.zeros(table.rows, dtype=np.int64)
         indices = [selector.index(table) for selector in self.selectors]
         if self.is_survival:
@@ -114,8 +124,37 @@ class Block(msgspec.Struct, frozen=True):
         return _added(values, cell, self.cells, max(1, MAX_PARTIAL // self.greatest(table.schema)))
 
 
+class Lacking(Block, frozen=True, tag="lacking"):
+    """Counts, by cell, of rows in which one at least of some columns has no value."""
+
+    def sums(self, table: Table) -> list[int] | list[Fraction]:
+        """Return one party's exact counts of rows with a missing value in each cell, without noise."""
+        every, given = (map(int, block.sums(table)) for block in (self.all_rows, self.others))
+        return list(map(int.__sub__, every, given))
+
+    @property
+    def all_rows(self) -> Block:
+        """The counts in the same cells of all rows, whether a value is missing or not."""
+        return Block((), (), self.selectors, where=self.where)
+
+    @property
+    def others(self) -> Block:
+        """The counts in the same cells of complete rows, those in which no value is missing."""
+        return Block((), self.present, self.selectors, where=self.where)
+
+
+def _satisfying(condition: Condition, table: Table) -> NDArray[np.bool_]:
+    """Return a mask of the rows whose value in a column satisfies a condition."""
+    name = condition.column
+    codes = table.grid(name) if isinstance(table.schema.columns[name], Number) else table.codes[name]
+    allowed = np.zeros(table.rows, dtype=bool)
+    for low, high in condition.ranges:
+        allowed |= (low <= codes) & (codes <= high)
+    return allowed & _there(table, name)
+
+
 def _censor(indices: list[Integers], time: Selector, table: Table) -> None:
-    """Move rows that stay at the upper bound of time, and later ones, to its last cell."""
+    """Move rows that outlast the time bins, in place, to the last time cell and to no event."""
     at_end = table.grid(time.column) == _number(table.schema, time.column).steps
     stays = table.above[time.column] | (at_end & (indices[-1] == 0))
     indices[-2] = np.where(stays, time.cells - 1, indices[-2])
@@ -123,11 +162,12 @@ def _censor(indices: list[Integers], time: Selector, table: Table) -> None:
 
 
 def _number(schema: Schema, name: str) -> Number:
+    """Return a column that must be of numbers; raise ConfigError if it is not."""
     return schema.number(name, name)
 
 
 def _added(values: Integers, cell: Integers, cells: int, chunk: int) -> list[int]:
-    """Return exact sums by cell, in chunks of rows whose sums fit into int64."""
+    """Return exact sums of values by cell as Python integers, added in chunks that do not overflow int64."""
     totals = [0] * cells
     for start in range(0, len(values), chunk):
         piece = np.zeros(cells, dtype=np.int64)
@@ -140,23 +180,23 @@ def _added(values: Integers, cell: Integers, cells: int, chunk: int) -> list[int
 
 
 def presence(schema: Schema, *columns: str) -> tuple[str, ...]:
-    """Return which of these columns may have missing values, sorted."""
+    """Return, sorted, the number columns among these in which values may be missing."""
     numbers = (name for name in set(columns) if isinstance(schema.columns[name], Number))
     return tuple(sorted(name for name in numbers if _number(schema, name).missing))
 
 
 def product(schema: Schema, *powers: str, over: Sequence[str] = (), by: Sequence[Selector] = ()) -> Block:
-    """Return the block of a product, over the rows in which its columns and those of `over` are present."""
+    """Return a description of the sums of a product of columns over rows that have these and `over`."""
     return Block(tuple(sorted(powers)), presence(schema, *powers, *over), tuple(by))
 
 
 def party_squares(schema: Schema, name: str) -> Block:
-    """Return the block of the sum over parties of (sum of a column)^2 / (number of its values)."""
+    """Return a description of the sum over parties of (sum of a column)^2 / (number of its values)."""
     return Block((name, name), presence(schema, name), of_party=True)
 
 
 def selector(schema: Schema, name: str) -> Selector:
-    """Return the declared cells of a column: its categories or its bins."""
+    """Return a column's declared partition into cells: its categories, or its bins."""
     column = schema.columns[name]
     if isinstance(column, Category):
         return Selector(name, len(column.values))
@@ -164,12 +204,12 @@ def selector(schema: Schema, name: str) -> Selector:
 
 
 def edged(name: str, column: Number, edges: Sequence[float]) -> Selector:
-    """Return the bins between inner edges."""
+    """Return a number column's partition into bins between these inner edges."""
     return Selector(name, len(edges) + 1, column.thresholds(edges), (column.lower, *edges))
 
 
 def equal_bins(name: str, column: Number, bins: int) -> Selector:
-    """Return bins of equal width; with a declared step they begin at the grid points next to that."""
+    """Return a number column's partition into bins of equal width, aligned to a declared step."""
     if bins > column.steps:
         alone = equal_points(name, column, bins)
         return msgspec.structs.replace(alone, edges=tuple(map(column.edge, alone.thresholds)))
@@ -180,12 +220,12 @@ def equal_bins(name: str, column: Number, bins: int) -> Selector:
 
 
 def equal_points(name: str, column: Number, bins: int) -> Selector:
-    """Return bins that have as many grid points each, to within one."""
+    """Return a number column's partition into bins of equally many grid points, to within one."""
     bins = min(bins, column.steps + 1)
     thresholds = tuple(-(-index * (column.steps + 1) // bins) for index in range(bins))
     return Selector(name, bins, thresholds)
 
 
 def coarser(fine: Selector, fanout: int) -> Selector:
-    """Return the selector whose cells are so many cells of another one each."""
+    """Return a coarser partition that merges `fanout` neighbouring cells of a fine one into each cell."""
     return Selector(fine.column, -(-fine.cells // fanout), fine.thresholds[::fanout])

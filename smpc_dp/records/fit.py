@@ -7,10 +7,11 @@ docs/proofs/records.md derives the sensitivity.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 from smpc_dp.records.ask import Ask
+from smpc_dp.records.formula import Design
 from smpc_dp.records.plan import (
     LEAST_BITS,
     MOST_BITS,
@@ -42,50 +44,65 @@ GRID = 1 << 30
 # Coefficients at which a step begins are multiples of this: members that compute with other rounding errors
 # begin at the same ones.
 COEFFICIENT = 2.0**-20
-MAX_COLUMNS = 30
+MAX_COEFFICIENTS = 30
 # The square of the information's sensitivity over that of the score's: in a logistic regression up to a half
 # adds nothing.
 SHARE = 0.5
 _AT_ONCE = 1 << 12
 
 
+class Sums(NamedTuple):
+    """Record of a completed Newton step: its starting coefficients, noisy sums, and contributing parties."""
+
+    at: tuple[int, ...]
+    total: tuple[int, ...]
+    numbers: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class FitPlan(SteppedPlan):
-    """One Newton step, planned; made by `plan_fit`.
+    """Plan of one noisy Newton step of a logistic or Poisson regression over the parties' tables.
 
     Attributes:
         scales: what the sums of scores and of weights are multiplied by, in the ring.
         at: the coefficients at which the step begins, in units of `COEFFICIENT`, of columns in [-1, 1].
+        averaged: earlier steps that the estimate averages with this one; None until it averages any.
     """
 
     scales: tuple[Fraction, Fraction]
     at: tuple[int, ...]
+    averaged: tuple[Sums, ...] | None = None
 
     @property
     def response(self) -> Number:
-        """The column of the response."""
+        """The declared column of the regression's response."""
         return self.schema.number(self.statistic.columns[0], self.statistic.text)
+
+    @functools.cached_property
+    def design(self) -> Design:
+        """The description of the regression's design matrix, made from its formula."""
+        return Design(self.statistic, self.schema)
 
     @property
     def size(self) -> int:
         """The number of coefficients, the intercept included."""
-        return len(self.statistic.columns)
+        return len(self.design.coefficients)
 
     @property
     def length(self) -> int:
-        """The number of coordinates: the score, then the information on and above its diagonal."""
+        """The length of a party's vector: the score, then the upper triangle of the information matrix."""
         return self.size + self.size * (self.size + 1) // 2
 
     @property
     def units(self) -> tuple[float, float]:
-        """The greatest score and weight of a row."""
+        """The bounds on a row's residual in the score, and on its weight in the information."""
         if self.statistic.kind == "logistic":
             return 1.0, 0.25
         return self.response.upper, self.response.upper
 
     @property
     def ring_units(self) -> tuple[float, float]:
-        """What one ring step of a score and of an information stands for."""
+        """How much of a score and of an information matrix one integer step in the opened sum stands for."""
         first, second = (
             unit / (GRID * float(scale)) for unit, scale in zip(self.units, self.scales, strict=True)
         )
@@ -93,12 +110,12 @@ class FitPlan(SteppedPlan):
 
     @property
     def start(self) -> Floats:
-        """The coefficients at which the step begins, for columns in [-1, 1]."""
+        """The coefficients at which the Newton step begins, for columns scaled to [-1, 1]."""
         return np.array(self.at, dtype=np.float64) * COEFFICIENT
 
     @property
     def bounds(self) -> tuple[Integers, Integers]:
-        """The least and the greatest value of each coordinate of a party's vector."""
+        """The least and the greatest value that each entry of a party's vector may have."""
         most = [round_half_up(self.schema.max_rows * GRID * scale) for scale in self.scales]
         score, information = self.size, self.length - self.size
         high = np.repeat(np.array(most, dtype=np.int64), (score, information))
@@ -108,16 +125,13 @@ class FitPlan(SteppedPlan):
         return low, high
 
     def features(self, table: Table) -> NDArray[np.int64]:
-        """Return what each row adds to the sums, on the grid, shape (rows, length)."""
-        response, *others = self.statistic.columns
+        """Return each row's contribution to score and information as integers, shape (rows, length)."""
+        response = self.statistic.columns[0]
         rows = table.counted.copy()
         for name in self.statistic.columns:
             rows &= table.present[name]
         where = np.flatnonzero(rows)
-        columns = [np.ones(len(where))]
-        for name in others:
-            columns.append(table.codes[name][where] / self.schema.number(name, name).steps)
-        x = np.stack(columns, axis=1)
+        x = self.design.matrix(table, where)
         y = self.response.middle + self.response.unit * table.codes[response][where]
         score, weight = self._parts(np.asarray(x @ self.start), np.asarray(y, np.float64))
         upper = np.triu_indices(self.size)
@@ -125,7 +139,7 @@ class FitPlan(SteppedPlan):
         return np.clip(np.floor(np.concatenate(parts, axis=1) * GRID + 0.5), -GRID, GRID).astype(np.int64)
 
     def _parts(self, linear: Floats, y: Floats) -> tuple[Floats, Floats]:
-        """Return the factors of score and information of each row, over `units`, in [-1, 1] and [0, 1]."""
+        """Return each row's residual in [-1, 1] and weight in [0, 1], over their greatest values."""
         if self.statistic.kind == "logistic":
             mean = 1 / (1 + np.exp(-np.clip(linear, -700, 700)))
             return y - mean, 4 * mean * (1 - mean)
@@ -134,7 +148,7 @@ class FitPlan(SteppedPlan):
         return np.clip(y - mean, -upper, upper) / upper, np.minimum(mean, upper) / upper
 
     def vector(self, table: Table) -> Integers:
-        """Return a party's vector of integers, without noise, shape (length,)."""
+        """Return a party's exact score and information summed over its rows, scaled to integers, unnoised."""
         totals = [0] * self.length
         for start in range(0, table.rows, _AT_ONCE):
             part = self.features(table.part(start, start + _AT_ONCE)).sum(axis=0).tolist()
@@ -146,22 +160,27 @@ class FitPlan(SteppedPlan):
         return np.array(exact, dtype=np.int64)
 
     def scale_texts(self) -> Any:
-        """Return what is derived with floating point, and the coefficients at which the step begins."""
+        """Return as JSON data the scales and starting coefficients on which all parties must agree."""
         scales = [f"{scale.numerator:x}/{scale.denominator:x}" for scale in self.scales]
         return {"fit": self.statistic, "steps": self.steps, "scales": scales, "at": self.at}
 
     def deviations(self, present: int) -> tuple[float, float]:
-        """Return the deviations of the noise in score and information, the parties' rounding included."""
+        """Return the noise deviations of an entry of the score and of the information, with rounding."""
         rounding = present / 2 if any(scale.denominator > 1 for scale in self.scales) else 0.0
         noise = self.deviation(present) + rounding + (1.0 if self.shares else 0.0)
         return noise * self.ring_units[0], noise * self.ring_units[1]
 
     def following(self, answers: Answers) -> FitPlan:
-        """Return the step that begins at the coefficients after this one."""
-        return replace(self, at=answers.following)
+        """Return the plan of the next Newton step, from the coefficients that this step's answers hold."""
+        at, (average, *sums) = answers.following[: self.size], answers.following[self.size :]
+        begun: tuple[Sums, ...] | None = () if average else None
+        if self.averaged is not None:
+            last = Sums(self.at, tuple(sums[: self.length]), tuple(sums[self.length :]))
+            begun = (*self.averaged, last)
+        return replace(self, at=at, averaged=begun)
 
     def errors(self, present: int, rows: int | None = None) -> list[PlannedError]:
-        """Return the standard error of a coefficient of a column in [-1, 1]; see `Plan.errors`."""
+        """Return a coefficient's planned standard error, columns in [-1, 1]; an empty list for exact sums."""
         if self.shares is None:
             return []
         expected = self.schema.rows == "private" or rows is None
@@ -184,7 +203,7 @@ def plan_fit(
     missing: int = 0,
     corrupt: int = 0,
 ) -> FitPlan:
-    """Plan the steps of a regression.
+    """Plan the Newton steps of a regression within a privacy budget, and return the plan of the first.
 
     Args:
         budget: (epsilon, delta) of all steps together, which have equal parts of it; None for exact sums.
@@ -203,34 +222,37 @@ def plan_fit(
 
 
 def _plan_step(schema: Schema, ask: Ask, steps: int, noise: StepNoise | None, parties: int) -> FitPlan:
-    """Return one step; `noise`: None for exact sums."""
+    """Return the plan of the first Newton step, with noise for one step; exact sums if `noise` is None."""
     one = read_alone(ask, schema)
-    size = len(one.columns)
-    if size > MAX_COLUMNS:
-        raise ConfigError.at("ask", f"{size} columns, at most {MAX_COLUMNS}", ConfigCheck.TOO_LARGE)
-    spread = 1.0 if noise is None else math.sqrt(size) / gaussian_mu(noise.epsilon, noise.delta)
+    size = len(Design(one, schema).coefficients)
+    if size > MAX_COEFFICIENTS:
+        reason = f"{size} coefficients, at most {MAX_COEFFICIENTS}"
+        raise ConfigError.at("ask", reason, ConfigCheck.TOO_LARGE)
+    # of a product one indicator at most is 1 in a row
+    most = 1 + len(one.products)
+    spread = 1.0 if noise is None else math.sqrt(most) / gaussian_mu(noise.epsilon, noise.delta)
     room = SUM_BITS - 1 - math.log2(parties * schema.max_rows + 80 * parties * spread)
     bits = min(math.log2(GRID) if noise is None else MOST_BITS - math.log2(spread), room)
     if bits < LEAST_BITS:
         raise no_room(parties, schema)
     # the information's scale over that of the score
-    ratio = 1.0 if noise is None else math.sqrt(SHARE * size / _upper_norm(size))
+    ratio = 1.0 if noise is None else math.sqrt(SHARE * most / _upper_norm(most))
     scales = near_scale(2.0**bits / GRID), near_scale(ratio * 2.0**bits / GRID)
-    sensitivity = _sensitivity(one.kind, size, scales, schema)
-    shares, variance = (None, Fraction(0)) if noise is None else noise.shares(sensitivity)
+    sensitivity = _sensitivity(one.kind, (size, most), scales, schema)
+    shares, variance = (None, Fraction(0)) if noise is None else noise.distributed_noise(sensitivity)
     response = schema.number(one.columns[0], one.text)
     first = math.log(response.middle) if one.kind == "poisson" else 0.0
     at = (round(first / COEFFICIENT), *[0] * (size - 1))
     return FitPlan(schema, (one,), steps, sensitivity, shares, variance, 0.0, 0.0, scales, at)
 
 
-def _upper_norm(size: int) -> float:
-    """Return the square of the greatest norm of xx' on and above its diagonal."""
-    return size * (size + 1) / 2
+def _upper_norm(most: int) -> float:
+    """Return the greatest squared L2 norm of the upper triangle of xx', x having `most` entries of 1."""
+    return most * (most + 1) / 2
 
 
 def row_square(kind: str, score: float, information: float) -> float:
-    """Return the square of the largest norm of a row, given those of its score and information alone.
+    """Return the squared L2 sensitivity of one row, from those of its score and its information alone.
 
     Logistic: with t the size of the residual the weight is 4t(1 - t) of its bound; the extrema of t^2 (A + 16
     B (1 - t)^2) are at 1 and where 2t^2 - 3t + 1 + A / (16 B) = 0.
@@ -243,21 +265,25 @@ def row_square(kind: str, score: float, information: float) -> float:
     return max(t * t * (score + 16 * information * (1 - t) ** 2) for t in candidates if 0 <= t <= 1)
 
 
-def _sensitivity(kind: str, size: int, scales: tuple[Fraction, Fraction], schema: Schema) -> Sensitivity:
-    """Return how far the vectors of two neighbouring tables are apart, in ring steps.
+def _sensitivity(
+    kind: str, sizes: tuple[int, int], scales: tuple[Fraction, Fraction], schema: Schema
+) -> Sensitivity:
+    """Return the L2 and maximum-norm sensitivity of a party's score and information, in ring steps.
 
-    The rounding is that of each row to the grid, and of each party's sums.
+    The rounding is that of each row to the grid, and of each party's sums. `sizes`: the coefficients, and how
+    many columns of the design matrix are other than 0 in a row, at most.
     """
     score, weight = (float(scale) * GRID for scale in scales)
+    size, most = sizes
     length = size + size * (size + 1) // 2
     grid = math.sqrt(length) / 2 * max(float(scale) for scale in scales)
-    row = math.sqrt(row_square(kind, size * score**2, _upper_norm(size) * weight**2)) + grid
+    row = math.sqrt(row_square(kind, most * score**2, _upper_norm(most) * weight**2)) + grid
     signs = 2 if schema.relation == "substitution" else 1
     l2 = schema.party_factor * (schema.person_factor * signs * row + math.sqrt(length))
-    most = math.ceil(schema.person_factor * signs * max(scales) * GRID)
+    furthest = math.ceil(schema.person_factor * signs * max(scales) * GRID)
     return Sensitivity.on_integers(
         schema.relation,
         dimension=length,
         l2=max(1.0, l2 * UP),
-        linf=float(max(1, schema.party_factor * most)),
+        linf=float(max(1, schema.party_factor * furthest)),
     )

@@ -22,7 +22,7 @@ IF_ALL = ", if each has a value: one that has none makes I^2 too small"
 
 @dataclass(frozen=True)
 class PartySums:
-    """Noisy sums that tell how much the parties' means differ, for values in [-1, 1].
+    """Noisy sums of one column from which the variation between the parties' means is estimated.
 
     Attributes:
         squares, second, first, count: each a noisy sum and its deviation: over parties of S^2/n, and over
@@ -38,18 +38,18 @@ class PartySums:
 
     @property
     def within(self) -> float:
-        """The variance of values within parties."""
+        """The estimated variance of values within parties, 0 if there are too few rows."""
         rest = self.count[0] - self.parties
         return (self.second[0] - self.squares[0]) / rest if rest > 0 else 0.0
 
     @property
     def between(self) -> float:
-        """The sum of n (m_i - m)^2 over parties."""
+        """The estimated sum of n (m_i - m)^2 over parties, with the bias that noise brings removed."""
         # E[first^2] is above the square of the true sum by the noise variance
         return self.squares[0] - (self.first[0] ** 2 - self.first[1] ** 2) / self.count[0]
 
     def between_error(self, times: float, moved_by_count: float = 0.0) -> float:
-        """Return the standard error of `between` less `times` `within`, from the noise of all four sums.
+        """Return the standard error of `between` less `times` `within`, from the noise of four sums.
 
         `moved_by_count`: how far one value more moves it besides.
         """
@@ -63,24 +63,25 @@ class PartySums:
         )
 
     def hidden(self, display: Display) -> str:
-        """Return why nothing is shown over the variance within parties, as a note; empty if it is shown."""
+        """Return a note that says why Q and I² are hidden as within the noise, empty if they are shown."""
         if self.count[0] <= max(display.least(self.count[1]), float(self.parties)):
             return WITHIN_NOISE
         return NOT_CLEAR if self.within <= CLEAR * display.least(self._within_error) else ""
 
     @property
     def _within_error(self) -> float:
+        """The standard error that the noise brings to the variance within parties, to first order."""
         moved = self.second[1], self.squares[1], self.within * self.count[1]
         return math.hypot(*moved) / (self.count[0] - self.parties)
 
     def ends(self, z: float) -> list[Interval]:
-        """Return the intervals of the four sums."""
+        """Return the intervals of the four noisy sums, each plus and minus z deviations."""
         return [around(*one, z) for one in (self.squares, self.second, self.first, self.count)]
 
     def estimates(
         self, one: Statistic, ends: list[Interval], display: Display, public: bool
     ) -> Iterator[Estimate]:
-        """Yield Q and I²; `ends`: intervals of the sums that hold at once; `public`: whether rows are."""
+        """Yield Q and I² from simultaneous intervals of the sums; `public`: row numbers are public."""
         hidden, parties = self.hidden(display), self.parties
         ratio = 0.0 if hidden else max(self.between, 0.0) / self.within
         inside, between = spreads(ends, parties)
@@ -112,7 +113,7 @@ class PartySums:
 
 
 def heterogeneity(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
-    """Yield Q and I² of the parties' means, all rows having one variance.
+    """Yield Cochran's Q and I² of a column's means in the parties, with intervals for the noise.
 
     With n_i rows of mean m_i in party i, Q is the sum of n_i (m_i - m)^2 over the variance within parties. I²
     is 1 - (k - 1)/Q for k parties, at least 0 [Higgins and Thompson 2002]. k is the number of parties with
@@ -137,7 +138,7 @@ def heterogeneity(one: Statistic, noisy: NoisySums, display: Display) -> Iterato
 
 
 def spreads(ends: list[Interval], parties: int) -> tuple[Interval, Interval]:
-    """Return the intervals of the variance within parties, and of the sum of n (m_i - m)^2.
+    """Return intervals of the variance within parties and of the sum of n (m_i - m)^2 between parties.
 
     `ends`: those of the four sums, which hold at once.
     """
@@ -152,5 +153,5 @@ def spreads(ends: list[Interval], parties: int) -> tuple[Interval, Interval]:
 
 
 def _share(ratio: float, parties: int) -> float:
-    """Return I² for a value of Q."""
+    """Return I² = 1 - (parties - 1) / Q, at least 0, for a value of Q."""
     return max(0.0, 1 - (parties - 1) / ratio) if ratio > 0 else 0.0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.records.asked import Statistic
-from smpc_dp.records.features import product
+from smpc_dp.records.features import Selector, product, selector
 from smpc_dp.records.intervals import (
     Interval,
     minus,
@@ -21,7 +21,8 @@ from smpc_dp.records.intervals import (
     times,
     within,
 )
-from smpc_dp.records.noisy import Display, NoisySums
+from smpc_dp.records.noisy import Display, NoisySums, cell_labels
+from smpc_dp.records.population import NORMAL_THEORY, Sampling, first_order, on_scale, two_sided
 from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate, near_zero
 
 Floats = NDArray[np.float64]
@@ -32,25 +33,30 @@ NO_CORRELATION = "no correlation: a variance is within the noise"
 
 @dataclass(frozen=True)
 class Moments:
-    """Noisy sums of columns in units of half their range, over the rows that have them all."""
+    """Noisy means and covariances of columns over the rows of one cell in which all have values.
+
+    `by`: what the cells are of; `cell`: the place of the cell.
+    """
 
     noisy: NoisySums
     names: tuple[str, ...]
+    by: tuple[Selector, ...] = ()
+    cell: int = 0
 
     def sum(self, *powers: str) -> tuple[float, float]:
-        """Return the noisy sum of a product, and its deviation, for values in [-1, 1]."""
+        """Return the noisy sum of a product of columns scaled to [-1, 1], and the noise deviation."""
         schema = self.noisy.schema
-        block = product(schema, *powers, over=self.names)
+        block = product(schema, *powers, over=self.names, by=self.by)
         size = block.greatest(schema)
-        return float(self.noisy.sums(block)[0]) / size, self.noisy.deviation(block) / size
+        return float(self.noisy.sums(block)[self.cell]) / size, self.noisy.deviation(block) / size
 
     @property
     def count(self) -> tuple[float, float]:
-        """The noisy number of rows, and its deviation."""
+        """The noisy number of rows in which all columns have values, with the noise deviation."""
         return self.sum()
 
     def mean_interval(self, display: Display, *powers: str) -> Interval:
-        """Return the interval of the mean of a product, within what it can be."""
+        """Return the interval of the mean of a product of scaled columns, clipped to [-1, 1]."""
         positive = len(powers) == 2 and powers[0] == powers[1]
         least = display.least(self.count[1])
         return within(
@@ -58,7 +64,7 @@ class Moments:
         )
 
     def covariance_interval(self, display: Display, first: str, second: str) -> Interval:
-        """Return E[xy] - E[x] E[y] for all values of their intervals."""
+        """Return bounds on a scaled covariance, from the intervals of the three means in it."""
         means = self.mean_interval(display, first), self.mean_interval(display, second)
         both = squared(means[0]) if first == second else times(*means)
         return within(
@@ -66,7 +72,7 @@ class Moments:
         )
 
     def covariances(self) -> Floats:
-        """Return the matrix E[xy] - E[x] E[y], corrected for the noise of the product of the means."""
+        """Return the covariance matrix of the scaled columns, corrected for the bias that noise brings."""
         size = len(self.names)
         count, error = self.count
         result = np.zeros((size, size))
@@ -78,7 +84,7 @@ class Moments:
         return result
 
     def covariance_error(self, first: str, second: str) -> float:
-        """Return the standard error of a covariance, to first order."""
+        """Return the noise's standard error in a scaled covariance, to first order."""
         count, error = self.count
         (both, both_error), (x, x_error), (y, y_error) = (
             self.sum(*powers) for powers in ((first, second), (first,), (second,))
@@ -90,16 +96,30 @@ class Moments:
 
 
 def projected(matrix: Floats) -> tuple[Floats, bool]:
-    """Return the nearest matrix without negative eigenvalues, and whether it is another one."""
+    """Return the nearest positive semidefinite matrix, and whether it differs from the given one."""
     values, vectors = np.linalg.eigh(matrix)
     if values[0] >= -_ZERO * max(abs(values[-1]), _ZERO):
         return matrix, False
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T), True
 
 
+def _of_cells(one: Statistic, noisy: NoisySums) -> list[tuple[Moments, dict[str, str]]]:
+    """Return the moments of each cell, with its labels; without groups there is one cell."""
+    by = tuple(selector(noisy.schema, name) for name in one.by)
+    labels = cell_labels(by, noisy.schema)
+    return [(Moments(noisy, one.columns, by, index), cell) for index, cell in enumerate(labels)]
+
+
 def covariances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
-    """Yield the covariance of each pair of columns, the variances too, projected together if indefinite."""
-    schema, moments = noisy.schema, Moments(noisy, one.columns)
+    """Yield the noisy covariance of each pair of columns, and variances; projected if indefinite."""
+    for moments, cell in _of_cells(one, noisy):
+        yield from _covariances(one, moments, cell, display)
+
+
+def _covariances(
+    one: Statistic, moments: Moments, cell: dict[str, str], display: Display
+) -> Iterator[Estimate]:
+    schema = moments.noisy.schema
     count, error = moments.count
     hidden = count <= display.least(error)
     free = np.zeros(0) if hidden else moments.covariances()
@@ -110,21 +130,35 @@ def covariances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
         size = widths[i] * widths[j]
         spread = None if hidden else moments.covariance_error(first, second)
         near = "" if spread is None or i != j else near_zero(float(free[i, i]), spread)
+        value = None if hidden else size * float(matrix[i, j])
+        noise = None if spread is None else size * spread
+        clear = not (hidden or near)
+        of_sample = (
+            size * math.sqrt((matrix[i, i] * matrix[j, j] + matrix[i, j] ** 2) / count) if clear else None
+        )
         yield Estimate.of(
             one,
             f"covariance({first}, {second})",
             f"{first} {second}",
             scaled(ends, size),
-            value=None if hidden else size * float(matrix[i, j]),
-            error=None if spread is None else size * spread,
+            cell=cell,
+            value=value,
+            error=noise,
+            sampled=first_order(value or 0.0, noise, of_sample, display.outside),
             over=count,
-            note=WITHIN_NOISE if hidden else near or (PROJECTED if changed else ""),
+            note=WITHIN_NOISE if hidden else near or (PROJECTED if changed else NORMAL_THEORY),
         )
 
 
 def correlations(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
-    """Yield the correlation of each pair of columns; none where a variance is within the noise."""
-    moments = Moments(noisy, one.columns)
+    """Yield the noisy correlation of each pair of columns, without a value if noise hides a variance."""
+    for moments, cell in _of_cells(one, noisy):
+        yield from _correlations(one, moments, cell, display)
+
+
+def _correlations(
+    one: Statistic, moments: Moments, cell: dict[str, str], display: Display
+) -> Iterator[Estimate]:
     count, error = moments.count
     hidden = count <= display.least(error)
     matrix, changed = (np.zeros(0), False) if hidden else projected(moments.covariances())
@@ -135,20 +169,39 @@ def correlations(one: Statistic, noisy: NoisySums, display: Display) -> Iterator
         spreads = [moments.covariance_interval(part, name, name) for name in (first, second)]
         unclear = hidden or spreads[0][0] <= 0 or spreads[1][0] <= 0 or min(matrix[i, i], matrix[j, j]) <= 0
         size = 1.0 if unclear else math.sqrt(matrix[i, i] * matrix[j, j])
+        value = None if unclear else min(max(float(matrix[i, j]) / size, -1.0), 1.0)
+        noise = None if unclear else _correlation_error(moments, first, second, matrix, (i, j))
         yield Estimate.of(
             one,
             f"correlation({first}, {second})",
             "",
             _ratio(both, spreads),
-            value=None if unclear else min(max(float(matrix[i, j]) / size, -1.0), 1.0),
-            error=None if unclear else _correlation_error(moments, first, second, matrix, (i, j)),
+            cell=cell,
+            value=value,
+            error=noise,
+            sampled=None if value is None or noise is None else fisher(value, noise, count, display.outside),
             over=count,
-            note=NO_CORRELATION if unclear else PROJECTED if changed else "",
+            note=NO_CORRELATION if unclear else PROJECTED if changed else NORMAL_THEORY,
         )
 
 
+def fisher(value: float, noise: float, count: float, outside: float) -> Sampling | None:
+    """Return a correlation's interval in the population by Fisher's transform, and the p-value of 0.
+
+    The p-value needs no normal values: without an association a correlation has the variance 1/n.
+    """
+    if abs(value) >= 1 or count <= 3:
+        return None
+    slope, error = 1 / (1 - value**2), (1 - value**2) / math.sqrt(count - 3)
+    made = on_scale(value, noise, error, outside, (math.atanh, math.tanh, slope))
+    if made is None:
+        return None
+    tested = math.atanh(value) / math.hypot(slope * noise, 1 / math.sqrt(count - 3))
+    return replace(made, p_value=two_sided(tested))
+
+
 def _ratio(both: Interval, spreads: Sequence[Interval]) -> Interval:
-    """Return the interval of a covariance over the root of two variances."""
+    """Return bounds on a correlation, from the intervals of the covariance and both variances."""
     smallest, largest = (math.sqrt(spreads[0][end] * spreads[1][end]) for end in (0, 1))
     if smallest <= 0:
         return -1.0, 1.0
@@ -160,7 +213,7 @@ def _ratio(both: Interval, spreads: Sequence[Interval]) -> Interval:
 def _correlation_error(
     moments: Moments, first: str, second: str, matrix: Floats, at: tuple[int, int]
 ) -> float:
-    """Return the standard error to first order, taking the three moments for independent."""
+    """Return a correlation's first-order standard error, its three moments taken as independent."""
     i, j = at
     size = math.sqrt(matrix[i, i] * matrix[j, j])
     ratio = matrix[i, j] / size

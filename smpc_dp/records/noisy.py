@@ -7,65 +7,91 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from smpc_dp.records.features import Block, Selector
-from smpc_dp.records.intervals import ErrorDistribution
-from smpc_dp.records.schema import Number, Schema
+from smpc_dp.records.asked import Condition
+from smpc_dp.records.features import Block, Selector, product
+from smpc_dp.records.intervals import NORMAL, ErrorDistribution
+from smpc_dp.records.schema import Number, Schema, bin_labels
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Display:
-    """The probability outside each interval, and the noise deviations below which counts are hidden."""
+    """Settings of how answers are shown: interval error probability, and threshold for small counts."""
 
     outside: float
     hide: float
 
     def least(self, deviation: float) -> float:
-        """Return what a count with this deviation must be above to be shown, or what is computed over it."""
+        """Return the threshold that a count with this noise deviation must exceed to be shown."""
         return self.hide * deviation
 
     def part(self, parts: int) -> Display:
-        """Return the display with a part of the probability, so that so many intervals hold at once."""
+        """Return settings whose error probability is divided by `parts`, for intervals that hold at once."""
         return Display(self.outside / parts, self.hide)
 
 
 @dataclass(frozen=True)
 class NoisySums:
-    """The noisy sums of one request.
+    """Decoded noisy sums of one request, by block, with their noise deviations and distributions.
 
     Attributes:
         blocks: for each block of the request, and the number of rows where it is public, the sum of each
             cell in the block's own steps, and the standard deviation of the noise in each, with the rounding
             of the parties' sums.
-        distribution: the law of the noise in each coordinate.
+        laplace: the blocks with Laplace noise, and its law; all others have a normal one.
         holders: the number of parties that have rows, as far as is public.
     """
 
     schema: Schema
     blocks: Mapping[Block, tuple[Floats, float]]
-    distribution: ErrorDistribution
+    laplace: Mapping[Block, ErrorDistribution]
     holders: int
 
+    @functools.cached_property
+    def by_condition(self) -> dict[tuple[Condition, ...], NoisySums]:
+        """The noisy sums grouped by the row condition that they were restricted to."""
+        result: dict[tuple[Condition, ...], NoisySums] = {}
+        for where in {block.where: None for block in self.blocks}:
+            own = {block: replace(block, where=()) for block in self.blocks if block.where == where}
+            blocks = {plain: self.blocks[block] for block, plain in own.items()}
+            laplace = {plain: self.laplace[block] for block, plain in own.items() if block in self.laplace}
+            # how many rows satisfy a condition is never public
+            schema = replace(self.schema, rows="private") if where else self.schema
+            result[where] = NoisySums(schema, blocks, laplace, self.holders)
+        return result
+
     def sums(self, block: Block) -> Floats:
-        """Return the noisy sum of each cell, in the block's own steps."""
+        """Return a block's noisy sums, one for each cell, in units of its integer codes."""
         return self.blocks[block][0]
 
     def deviation(self, block: Block) -> float:
-        """Return the standard deviation of the noise in each cell, with the rounding of the parties' sums."""
+        """Return the noise's standard deviation in each cell of a block, with the parties' rounding."""
         return self.blocks[block][1]
+
+    @property
+    def public_rows(self) -> float | None:
+        """The number of rows of all parties together, None where it is private."""
+        if self.schema.rows == "private":
+            return None
+        return float(self.sums(product(self.schema))[0])
+
+    def distribution(self, block: Block) -> ErrorDistribution:
+        """Return the distribution of the noise in a block's cells, over its standard deviation."""
+        return self.laplace.get(block, NORMAL)
 
 
 @functools.lru_cache(maxsize=64)
-def laplace_distribution(shape: float) -> ErrorDistribution:
-    """Return the law of so many Laplace noises; the same request has many sums in a simulation."""
-    return ErrorDistribution(shape)
+def laplace_distribution(shape: float, parts: tuple[float, ...] = (1.0,)) -> ErrorDistribution:
+    """Return, cached, the distribution of a sum of discrete Laplace noise shares over its deviation."""
+    return ErrorDistribution(shape, parts)
 
 
 def cell_labels(selectors: tuple[Selector, ...], schema: Schema) -> list[dict[str, str]]:
-    """Return the cell of each coordinate of a block, by column, in order."""
+    """Return for each cell of a cross table its category or bin label by column, in the cells' order."""
     cells: list[dict[str, str]] = [{}]
     for selector in selectors:
         labels = _labels(selector, schema)
@@ -74,9 +100,8 @@ def cell_labels(selectors: tuple[Selector, ...], schema: Schema) -> list[dict[st
 
 
 def _labels(selector: Selector, schema: Schema) -> list[str]:
+    """Return the labels of one column's cells: its categories, or the texts of its bins."""
     column = schema.columns[selector.column]
     if not isinstance(column, Number):
         return list(column.values)
-    pairs = zip(selector.edges, [*selector.edges[1:], column.upper], strict=True)
-    labels = [f"[{low:.12g}, {high:.12g})" for low, high in pairs]
-    return [*labels[:-1], labels[-1][:-1] + "]"]
+    return [*bin_labels(selector.edges, column.upper)]

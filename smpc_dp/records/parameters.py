@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar, cast
 
 import msgspec
 from msgspec import Meta
@@ -52,7 +52,7 @@ NO_TABLES = dict.fromkeys(
 
 
 class AskSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the `[parameters]` of statistics of records say in every protocol."""
+    """Settings in a session file's `[parameters]` that say which columns exist and what is asked of them."""
 
     records: Annotated[
         dict[str, Any],
@@ -82,13 +82,21 @@ class AskSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 Epsilon = Annotated[float, Meta(gt=0, le=100, description="of each unit in one request")]
 Delta = Annotated[float, Meta(gt=0, lt=1)]
+SplitOfNoise = Annotated[
+    Literal["range", "balanced"],
+    Meta(
+        description="makes the largest standard error over its range the least, or the largest one over that "
+        "of the answer asked for alone ([which](../proofs/records.md#a-balanced-split))"
+    ),
+]
 
 
 class RecordSettings(AskSettings, frozen=True, kw_only=True):
-    """The `[parameters]` of statistics of records that parties add up."""
+    """Settings in a session file's `[parameters]` for statistics with privacy by securely adding up sums."""
 
     epsilon: Epsilon
     delta: Delta
+    split: SplitOfNoise = "range"
     dropout: Annotated[
         Share | None,
         Meta(
@@ -101,25 +109,30 @@ class RecordSettings(AskSettings, frozen=True, kw_only=True):
 
 
 class Request(Protocol):
-    """What is asked of a party's rows: a vector of integers, of which the sum is opened."""
+    """Interface of a planned request: which vector of integers each party makes of its table to be summed."""
 
     @property
-    def schema(self) -> Schema: ...
+    def schema(self) -> Schema:
+        """The declared columns, and whom the request protects."""
 
     @property
-    def statistics(self) -> tuple[Statistic, ...]: ...
+    def statistics(self) -> tuple[Statistic, ...]:
+        """The parsed statistics that are asked for."""
 
     @property
-    def length(self) -> int: ...
+    def length(self) -> int:
+        """The number of entries of each party's vector."""
 
     @property
-    def bounds(self) -> tuple[Integers, Integers]: ...
+    def bounds(self) -> tuple[Integers, Integers]:
+        """The least and the greatest value of each entry of a party's vector."""
 
-    def vector(self, table: Table) -> Integers: ...
+    def vector(self, table: Table) -> Integers:
+        """Return a party's vector of exact integer sums over its table, without noise."""
 
 
 class RecordParameters(RequestParameters):
-    """What the parameters of any protocol have for statistics of records: a base without fields.
+    """Base class of a session's parameters, in any protocol, for statistics of parties' tables.
 
     Attributes:
         request: the vector of a party.
@@ -133,12 +146,12 @@ class RecordParameters(RequestParameters):
 
     @property
     def schema(self) -> Schema:
-        """The columns, and the unit."""
+        """The declared columns, and whether a record or a person is protected."""
         return self.request.schema
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What is asked for."""
+        """The texts of the statistics that are asked for."""
         return tuple(one.text for one in self.request.statistics)
 
     def rows_of(self, numbers: Sequence[int]) -> int | None:
@@ -151,11 +164,11 @@ class RecordParameters(RequestParameters):
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """What parties may ask of a request."""
+        """The names of the operations that parties may request, here one alone."""
         return (KIND,)
 
     def planned_answers(self, parties: int, error: float = 0.0) -> tuple[list[PlannedAnswer], list[str]]:  # noqa: ARG002
-        """Return the errors of all answers over so many parties, and what is to be warned of."""
+        """Return the planned errors of all answers, and warnings about answers with large errors."""
         return [*map(record_answer, self.errors(parties))], self.warnings(parties)
 
     def result(
@@ -170,7 +183,7 @@ class RecordParameters(RequestParameters):
         dropped: Dropped | None = None,
         resumed: bool = False,
     ) -> RecordResult:
-        """Return the answers that an outcome gives; `names`: the parties, in the roster's order."""
+        """Return the decoded answers of a request's outcome, with who took part and the privacy spent."""
         numbers = [names.index(name) for name in outcome.survivors]
         residual = 0 if outcome.noise is None else outcome.noise.residual_pairs
         parameters = self.leaving(residual)
@@ -180,19 +193,19 @@ class RecordParameters(RequestParameters):
         return RecordResult.of(outcome, answers, receipt, dropped, hide, resumed=resumed)
 
     def leaving(self, residual_pairs: int) -> Self:  # noqa: ARG002
-        """Return the parameters of a sum in which the noise of so many pairs is left."""
+        """Return the parameters unchanged; overridden where lost parties' noise stays in a sum."""
         return self
 
     def event(self) -> Event:
-        """Return what one request is to a privacy ledger."""
+        """Return one request's privacy loss for a ledger; this base raises NotImplementedError."""
         raise NotImplementedError
 
     def errors(self, parties: int) -> list[PlannedError]:  # noqa: ARG002
-        """Return the standard error of each answer over so many parties; none for exact ones."""
+        """Return the planned standard error of each answer; this base, for exact sums, returns none."""
         return []
 
     def warnings(self, parties: int) -> list[str]:  # noqa: ARG002
-        """Return what must not be missed before a request over so many parties."""
+        """Return warnings to read before a request; this base has none."""
         return []
 
     def answers(
@@ -204,7 +217,7 @@ class RecordParameters(RequestParameters):
         simultaneous: bool,
         hide: float | None = None,
     ) -> Answers:
-        """Return the answers that a sum over the parties at these places gives.
+        """Decode an opened sum into answers; this base raises NotImplementedError.
 
         `hide`: as of `records.answers.estimate`, in the place of its default, for answers with noise.
         """
@@ -212,7 +225,7 @@ class RecordParameters(RequestParameters):
 
 
 class PlannedRecordParameters(RecordParameters):
-    """What the parameters of any protocol have for a request whose errors are planned."""
+    """Base class of a session's parameters for statistics of tables with errors known before."""
 
     __slots__ = ()
     request: Plan | SteppedPlan
@@ -220,22 +233,22 @@ class PlannedRecordParameters(RecordParameters):
     plan_version: ClassVar[int] = 1
 
     def errors(self, parties: int) -> list[PlannedError]:
-        """Return the standard error of each answer over so many parties."""
+        """Return the planned standard error of each answer if so many parties take part."""
         return self.request.errors(parties, self.rows_of(range(parties)))
 
     def warnings(self, parties: int) -> list[str]:
-        """Return what must not be missed before a request: answers whose noise is large."""
+        """Return a warning for each answer whose planned error is large or unknown."""
         return self.request.warnings(parties, self.rows_of(range(parties)))
 
     def scales_digest(self) -> str:
-        """Return a digest of what of the plan is derived with floating point."""
+        """Return a hash by which parties check that their floating-point plans agree."""
         scaled = self.request.scale_texts()
         bound = self.protocol.encode(), encode_uint(self.plan_version)
         return digest(Label.RECORD_PLAN, *bound, msgspec.json.encode(scaled)).hex()
 
 
 class NoisyRecordParameters(PlannedRecordParameters):
-    """What the parameters of any protocol have for statistics of records with differential privacy."""
+    """Base class of a session's parameters for statistics of tables in one request with noise."""
 
     __slots__ = ()
     request: Plan
@@ -249,7 +262,7 @@ class NoisyRecordParameters(PlannedRecordParameters):
         simultaneous: bool,
         hide: float | None = None,
     ) -> Answers:
-        """Return the answers that a sum over the parties at these places gives, with intervals."""
+        """Decode an opened noisy sum of these parties into answers with intervals."""
         from smpc_dp.records.answers import DEFAULT_HIDE, estimate
 
         return estimate(
@@ -265,18 +278,18 @@ class NoisyRecordParameters(PlannedRecordParameters):
 
 
 class SteppedRecordParameters(PlannedRecordParameters):
-    """What the parameters of any protocol have for an answer that takes several requests."""
+    """Base class of a session's parameters for a statistic that takes several requests."""
 
     __slots__ = ()
     request: SteppedPlan
 
     @property
     def steps(self) -> int:
-        """The requests that the answers take, one after the other."""
+        """The number of requests that the statistic takes, one after the other."""
         return self.request.steps
 
     def following(self, last: Answers) -> Self:
-        """Return the parameters of the next request, given the answers of this one."""
+        """Return the parameters of the next request, which depends on this one's answers."""
         return cast(Self, replace(cast(Any, self), request=self.request.following(last)))
 
     def answers(
@@ -288,7 +301,7 @@ class SteppedRecordParameters(PlannedRecordParameters):
         simultaneous: bool,
         hide: float | None = None,  # noqa: ARG002
     ) -> Answers:
-        """Return what is known after the step that a sum over the parties at these places gives."""
+        """Decode a step's opened sum of these parties into the estimates that are known after."""
         from smpc_dp.records.effects import EffectsPlan
         from smpc_dp.records.effects_answers import effects
         from smpc_dp.records.fit_answers import fitted
@@ -297,16 +310,16 @@ class SteppedRecordParameters(PlannedRecordParameters):
         if isinstance(request, EffectsPlan):
             holders = self.holders_of(numbers)
             return effects(request, total, present, holders=holders, level=level, simultaneous=simultaneous)
-        return fitted(cast("FitPlan", request), total, present, level=level, simultaneous=simultaneous)
+        return fitted(cast("FitPlan", request), total, numbers, level=level, simultaneous=simultaneous)
 
 
 def asked(ask: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the texts of what is asked for, given one text or many."""
+    """Return the texts of single statistics, stripped, given one text with semicolons or a sequence."""
     return tuple(text.strip() for text in (ask.split(";") if isinstance(ask, str) else ask))
 
 
 def protected(schema: Schema, *, honest: bool = True) -> str:
-    """Return whom the guarantee protects, as the subject of a claim.
+    """Return the start of a privacy claim's sentence, "each record of an honest party is" or that of persons.
 
     `honest`: the claim is about honest parties' data alone.
     """
@@ -329,7 +342,7 @@ def read_records(
     unknown: str,
     refused: Mapping[str, str],
 ) -> tuple[Schema | None, dict[str, Any], list[ConfigIssue]]:
-    """Return the columns, if they are valid, the valid settings, and every fault found."""
+    """Parse a session's `[parameters]`; return the schema if valid, the valid settings and all faults."""
     from smpc_dp.records.schema import read_schema
 
     good, issues = read(settings, parameters, unknown=unknown, refused=refused)
@@ -345,7 +358,7 @@ def read_records(
 
 
 def planned_or_issues(plan: Callable[[], T]) -> tuple[T | None, list[ConfigIssue]]:
-    """Return what is planned, or the faults that prevent it."""
+    """Call a planner and return its plan, or None with its privacy and configuration errors as faults."""
     try:
         return plan(), []
     except ConfigError as error:
@@ -364,7 +377,7 @@ def check_record_settings(
     unknown: str,
     refused: Mapping[str, str],
 ) -> tuple[T | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table of statistics of records, and plan it; return every fault found.
+    """Check a session's `[parameters]` and plan its request; return the plan or None, and all faults.
 
     Up to `MOST_COMPLETE` parties the graph is complete, so that every honest share that stays counts.
     """
@@ -380,7 +393,7 @@ def check_record_settings(
 
 
 def row_issues(schema: Schema, rows: list[int] | None, parties: int) -> list[ConfigIssue]:
-    """Return what is wrong with the public numbers of rows."""
+    """Return faults of the declared public row counts: missing, superfluous, wrong in number or too large."""
     if schema.rows == "private":
         if rows is None:
             return []
@@ -407,7 +420,7 @@ def plan_records(
     laplace: bool = False,
     replaced: bool = False,
 ) -> Plan:
-    """Return the request of checked settings, with the shares of noise that count in a secure sum.
+    """Plan a request with noise from checked settings, counting the noise shares of a secure sum.
 
     The last three arguments are those of `plan_request`.
     """
@@ -426,24 +439,25 @@ def plan_records(
         max_bits=MOST_BITS if max_bits is None else max_bits,
         laplace=laplace,
         replaced=replaced,
+        split=good["split"],
     )
 
 
 def check_planned_errors(request: Plan | SteppedPlan, good: Mapping[str, Any], parties: int) -> None:
-    """Raise ConfigError for each answer whose standard error is above `max_standard_error`."""
+    """Raise ConfigError, naming each answer whose standard error is above `max_standard_error` or unknown."""
     rows = good["public_rows"]
     if (most := good["max_standard_error"]) is not None:
         request.check_errors(most, parties, None if rows is None else sum(rows))
 
 
 def public_rows(good: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the public numbers of rows, None where they are private."""
+    """Return each party's public number of rows from the settings, None where they are private."""
     rows = good["public_rows"]
     return None if rows is None else tuple(rows)
 
 
 def record_encoding(request: Request, parties: int) -> Encoding:
-    """Return the encoding of a party's vector of sums, in elements of 64 bits."""
+    """Return the encoding of a party's vector for the secure sum, in elements of 64 bits."""
     low, high = request.bounds
     encoding = Encoding.plan(
         length=request.length, lower=low.tolist(), upper=high.tolist(), precision=None, parties=parties

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self
@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.privacy.accountant.compose import LEAST_DELTA
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.gaussian import gaussian_mu
@@ -24,18 +25,27 @@ from smpc_dp.privacy.guarantee import PlainStruct, PrivacyGuarantee
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 from smpc_dp.privacy.mechanisms.laplace_shares import LaplaceShare, least_scale
+from smpc_dp.privacy.mechanisms.mixed_shares import MixedShare
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 from smpc_dp.privacy.search import bisect
 from smpc_dp.records.ask import Ask, read_ask
 from smpc_dp.records.asked import Statistic
 from smpc_dp.records.features import Block
-from smpc_dp.records.registered import statistic_of
+from smpc_dp.records.registered import statistic_of, terms_of
 from smpc_dp.records.result import NO_PRIVACY, Answers, Estimate, not_protected
 from smpc_dp.records.schema import Schema
-from smpc_dp.records.sensitivity import Scaled, l1_sensitivity, row_l1, sensitivity_of
-from smpc_dp.records.split import deviations
+from smpc_dp.records.sensitivity import (
+    Scaled,
+    block_distance,
+    greatest_of_row,
+    l1_moves,
+    l1_sensitivity,
+    row_l1,
+    sensitivity_of,
+)
+from smpc_dp.records.split import Split, SplitName, balanced_weights, deviations, split_with_laplace
 from smpc_dp.records.table import Integers, Table
-from smpc_dp.records.terms import Term, is_public
+from smpc_dp.records.terms import Term, is_public, with_lacking
 
 # The deviation of the noise in ring steps: at most, and with less the grid would be coarser than the noise.
 MOST_BITS = 32
@@ -49,12 +59,17 @@ COARSE_BITS, WHOLE_SCALE = 11, 3.0
 MAX_LENGTH = 1 << 22
 # The deviation of discrete Laplace noise in ring steps: its shares take a draw for each doubling.
 LAPLACE_BITS = 12
+# A share of both laws: the variance of the Gaussian one is searched for in such parts of a first guess, until
+# delta is above this part of the greatest one, so often at most; how delta falls with the variance at first.
+SEARCH_PARTS, CLOSE, SEARCHES, STEEP = 4096, 0.97, 12, -20.0
+# Losses above this take the accountant long to compose.
+MOST_MIXED = 10.0
 # A standard error above this share of the range is warned of.
 LARGE = 0.1
 
 
 class PlannedError(PlainStruct, frozen=True):
-    """The standard error of one answer, from noise and rounding, before anything is charged.
+    """Standard error of one answer, from noise and rounding, as predicted before a request is made.
 
     Attributes:
         text: the answer.
@@ -77,7 +92,7 @@ class PlannedError(PlainStruct, frozen=True):
 
 
 class Priced:
-    """What is planned at a price: warns of large errors, and refuses them.
+    """Base class of plans of private requests: reports their privacy cost, and warns of large errors.
 
     Attributes:
         shares: the sum of shares of noise, with the counted ones; None for exact sums.
@@ -94,26 +109,27 @@ class Priced:
 
     @property
     def mechanism(self) -> DistributedSum:
-        """The sum of shares of noise; raises ConfigError for exact sums."""
+        """The noise mechanism, a sum of the parties' shares of noise; raises ConfigError for exact sums."""
         if self.shares is None:
             raise ConfigError("exact sums have no noise", ConfigCheck.UNSUPPORTED)
         return self.shares
 
     def event(self) -> Event:
-        """Return what one private request is to a ledger of its unit and relation."""
+        """Return the privacy loss of one request as a ledger records it, for a record or a person."""
         return msgspec.structs.replace(self.mechanism.event(), unit=self.schema.unit)
 
+    @functools.cached_property
     def guarantee(self) -> PrivacyGuarantee:
-        """Return what all requests together guarantee to one unit."""
+        """The (epsilon, delta) guarantee of all requests together to one record or person."""
         exact = self.mechanism.guarantee(self.delta)
         return msgspec.structs.replace(exact, epsilon=self.epsilon, protects=self.schema.unit)
 
     def errors(self, present: int, rows: int | None = None) -> list[PlannedError]:
-        """Return the standard error of each answer with so many shares of noise in the sum."""
+        """Return the planned standard error of each answer; this base raises NotImplementedError."""
         raise NotImplementedError
 
     def following(self, answers: Answers) -> Self:  # noqa: ARG002
-        """Return the plan of the next step, given the answers of this one."""
+        """Return the next step's plan; this base, for a single request, returns the plan unchanged."""
         return self
 
     def answers(
@@ -126,11 +142,13 @@ class Priced:
         rows: int | None = None,
         following: tuple[int, ...] = (),
     ) -> Answers:
-        """Return what is known after a request over so many parties, with what it protects."""
+        """Return estimates together with their privacy guarantee, and with what is not protected."""
         exact = self.shares is None
         limits = NO_PRIVACY if exact else not_protected(self.schema, central=self.central)
         return Answers(
-            estimates=tuple(estimates),
+            estimates=tuple(
+                msgspec.structs.replace(one, noise=self.noise_of(one.statistic)) for one in estimates
+            ),
             level=level,
             simultaneous=simultaneous,
             unit=self.schema.unit,
@@ -138,16 +156,21 @@ class Priced:
             present=1 if self.central else present,
             counted=0 if exact else self.mechanism.honest,
             rows=rows,
-            guarantee=None if exact else self.guarantee(),
+            guarantee=None if exact else self.guarantee,
             not_protected=limits.sentences,
             following=following,
         )
 
+    def noise_of(self, statistic: str) -> str:  # noqa: ARG002
+        """Return the distribution of the noise in a statistic, "normal", or empty for exact sums."""
+        return "" if self.shares is None else "normal"
+
     def warnings(self, present: int, rows: int | None = None) -> list[str]:
-        """Return a line for each answer whose standard error is above a tenth of its range, or not known."""
+        """Return a warning for each answer whose standard error is above a tenth of its range, or unknown."""
         return [line for error in self.errors(present, rows) for line in self._warning(error)]
 
     def _warning(self, error: PlannedError) -> list[str]:
+        """Return one warning, with more rows or epsilon that would help, or none for a small error."""
         if error.relative is None:
             return [f"{error.text}: the error depends on the number of rows: declare rows_expected"]
         if error.relative <= LARGE:
@@ -160,14 +183,14 @@ class Priced:
         return [f"{line} with {more} rows (more parties){least}; fewer statistics in the request help too"]
 
     def _epsilon_for(self, factor: float) -> float | None:
-        """Return the epsilon at which Gaussian noise is smaller by a factor, None where it is above 100."""
+        """Return the epsilon at which Gaussian noise is smaller by a factor, None if it is above 100."""
         wanted = gaussian_mu(self.epsilon, self.delta) * factor
         if gaussian_mu(100.0, self.delta) < wanted:
             return None
         return bisect(lambda epsilon: gaussian_mu(epsilon, self.delta) < wanted, self.epsilon, 100.0, 50)[1]
 
     def check_errors(self, most: float | Mapping[str, float], present: int, rows: int | None = None) -> None:
-        """Raise ConfigError for each answer whose standard error is above what is accepted.
+        """Raise ConfigError, naming each answer whose standard error is above what is accepted, or unknown.
 
         `most` is a share of the range of every answer, or a standard error for each text.
         """
@@ -196,13 +219,16 @@ class Priced:
 
 @dataclass(frozen=True)
 class Plan(Priced):
-    """One request, planned; made by `plan_request`.
+    """Plan of one request with noise: sums that parties make of their tables, their scales, and the noise.
 
     Attributes:
         statistics: what is asked for; terms: their numbers.
         blocks: the blocks of the vector, with what multiplies their sums.
         sensitivity: how far one unit moves the vector, in ring steps.
-        variance: the variance parameter of each party's share, in squared ring steps, an integer.
+        variance: the variance parameter of each party's share, in squared ring steps, an integer; of both
+            laws that of the Gaussian one.
+        weights: for texts of answers, what their squared error over its range is multiplied by in the split.
+        laplace_blocks: those with Laplace noise.
         left: the variance of noise that lost parties left in the sum, in squared ring steps.
     """
 
@@ -215,18 +241,20 @@ class Plan(Priced):
     variance: Fraction
     epsilon: float
     delta: float
+    weights: Mapping[str, float]
+    laplace_blocks: frozenset[Block] = frozenset()
     central: bool = False
     left: int = 0
     steps: int = 1
 
     @property
     def length(self) -> int:
-        """The number of coordinates."""
+        """The number of entries of each party's vector of sums."""
         return self.sensitivity.dimension
 
     @functools.cached_property
     def offsets(self) -> dict[Block, tuple[int, Fraction]]:
-        """For each block its first coordinate and its scale."""
+        """Map from each block of sums to its first index in the vector and its scale."""
         result, offset = {}, 0
         for one in self.blocks:
             result[one.block] = (offset, one.scale)
@@ -235,11 +263,11 @@ class Plan(Priced):
 
     @functools.cached_property
     def bounds(self) -> tuple[Integers, Integers]:
-        """The least and the greatest value of each coordinate of a party's vector."""
+        """The least and the greatest value that each entry of a party's vector may have."""
         return _bounds(self.blocks, self.schema)
 
     def vector(self, table: Table) -> Integers:
-        """Return a party's vector of integers, without noise, shape (length,)."""
+        """Return a party's exact sums over its table, scaled to integers and clipped, without noise."""
         values: list[int] = []
         for one in self.blocks:
             values += [round_half_up(total * one.scale) for total in one.block.sums(table)]
@@ -249,52 +277,90 @@ class Plan(Priced):
 
     @property
     def laplace(self) -> LaplaceShare | None:
-        """The share of discrete Laplace noise; None where the noise is Gaussian."""
+        """Each party's share of discrete Laplace noise; None where all noise is Gaussian."""
         share = self.shares.share
+        if isinstance(share, MixedShare):
+            return share.laplace
         return share if isinstance(share, LaplaceShare) else None
 
-    def worst(self, weights: Mapping[str, float]) -> float:
-        """Return the largest weighted error of an answer over its range, with the counted shares alone."""
-        present = self.shares.honest
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some blocks have Gaussian noise, and others Laplace noise."""
+        return isinstance(self.shares.share, MixedShare)
+
+    def noise_of(self, statistic: str) -> str:
+        """Return the distribution of the noise in a statistic, "laplace" or "normal"."""
+        return "laplace" if statistic in self._with_laplace else "normal"
+
+    @functools.cached_property
+    def _with_laplace(self) -> frozenset[str]:
+        """The texts of the statistics whose sums have Laplace noise."""
+        blocks = {
+            one.text: {block for term in terms_of(one, self.schema) for block in term.squares}
+            for one in self.statistics
+        }
+        return frozenset(text for text, own in blocks.items() if own & self.laplace_blocks)
+
+    def worst(self, weights: Mapping[str, float] | None = None) -> float:
+        """Return the largest weighted error of the answers over their ranges, with honest shares alone.
+
+        `weights`: in the place of those of the plan.
+        """
+        present, weights = self.shares.honest, self.weights if weights is None else weights
         return max(
             term.groups * math.sqrt(self._square(term, present) * weights.get(term.text, 1.0))
             for term in self.terms
         )
 
     def scale_texts(self) -> Any:
-        """Return the scale of each block and of Laplace noise, which are derived with floating point."""
-        texts = [(one.block, f"{one.scale.numerator:x}/{one.scale.denominator:x}") for one in self.blocks]
+        """Return as JSON data the blocks' and Laplace noise's scales, on which parties must agree."""
+        texts = [
+            (described(one.block), f"{one.scale.numerator:x}/{one.scale.denominator:x}")
+            for one in self.blocks
+        ]
         return texts if self.laplace is None else [texts, f"{self.laplace.scale.numerator:x}"]
 
     def with_variance(self, variance: Fraction) -> Plan:
-        """Return the plan with shares of a greater variance."""
+        """Return a copy of the plan whose Gaussian shares of noise have this variance."""
         share = DiscreteGaussian(self.sensitivity, variance)
         return replace(self, variance=variance, shares=replace(self.shares, share=share))
 
     def with_left(self, variance: int) -> Plan:
-        """Return the plan of a sum in which lost parties left noise of this variance."""
+        """Return a copy of the plan for a sum with extra noise of this variance, left by lost parties."""
         return replace(self, left=variance)
 
     def of_one_noise(self, variance: Fraction) -> Plan:
-        """Return the plan with one noise for all in the place of shares."""
+        """Return a copy of the plan with one central noise of this variance, not parties' shares."""
         return replace(self.with_variance(variance), central=True)
 
     def deviation(self, present: int) -> float:
-        """Return the standard deviation of the noise in a sum over so many parties, in ring steps."""
+        """Return the noise's standard deviation in a sum over `present` parties, in ring steps.
+
+        Of both laws that of the Gaussian one.
+        """
         return math.sqrt((self.variance if self.central else present * self.variance) + self.left)
 
+    def variance_of(self, block: Block) -> Fraction | float:
+        """Return the variance of one party's noise in a block's cells, in squared ring steps."""
+        share = self.shares.share
+        if isinstance(share, MixedShare) and block in self.laplace_blocks:
+            return share.laplace.variance
+        return self.variance
+
     def deviation_of(self, block: Block, present: int) -> float:
-        """Return the deviation of the noise in each cell of a block over so many parties, in its own steps.
+        """Return the deviation of noise and rounding in a block's cells, in units of the block's sums.
 
         Each rounding of a party's sum moves the total by half a ring step at most, and all noise is discrete:
         a step more covers both.
         """
         scaled = Scaled(block, self.offsets[block][1])
         rounding = present / 2 + 1 if scaled.rounded else 1.0
-        return (self.deviation(present) + rounding) / float(scaled.scale)
+        shares = 1 if self.central else present
+        noise = math.sqrt(shares * self.variance_of(block) + self.left)
+        return (noise + rounding) / float(scaled.scale)
 
     def _square(self, term: Term, present: int) -> float:
-        """Return the square of a term's error over its range, times its number of rows."""
+        """Return the squared error of an answer's number over its range, if there were one row."""
         return sum(
             factor * (self.deviation_of(block, present) / block.greatest(self.schema)) ** 2
             for block, factor in term.squares.items()
@@ -302,7 +368,7 @@ class Plan(Priced):
         )
 
     def errors(self, present: int, rows: int | None = None) -> list[PlannedError]:
-        """Return the standard error of each answer with so many shares of noise in the sum.
+        """Return the planned standard error of each answer with noise of `present` parties in the sum.
 
         `rows` is the public number of rows; with private rows it is `rows_expected`.
         """
@@ -311,8 +377,9 @@ class Plan(Priced):
         return [self._error(term, present, number, expected) for term in self.terms]
 
     def _error(self, term: Term, present: int, rows: int | None, expected: bool) -> PlannedError:
+        """Return the planned standard error of one number of an answer, for a number of rows if known."""
         one_row = math.sqrt(self._square(term, present)) * term.groups
-        relative = None if rows is None else one_row / rows
+        relative = one_row / rows if rows else None
         error = one_row * term.range if term.of_rows else None
         if not term.of_rows and relative is not None:
             error = relative * term.range
@@ -333,8 +400,9 @@ def plan_request(
     max_bits: float = MOST_BITS,
     laplace: bool = False,
     replaced: bool = False,
+    split: SplitName = "range",
 ) -> Plan:
-    """Plan what is asked for, at (epsilon, delta) for one unit of the schema.
+    """Plan one request for statistics of tables: choose sums, scales and noise for (epsilon, delta).
 
     Args:
         schema: the columns and the unit.
@@ -347,13 +415,19 @@ def plan_request(
             continuous Gaussian ones, and no guarantee.
         max_bits: log2 of the deviation of the noise in ring steps; less makes a coarser grid and shorter
             elements.
+        split: whether the largest error over its range is the least, or, "balanced", the largest one over
+            that of the answer asked for alone.
 
     Raises:
         ConfigError: what is asked for, or the budget, is refused; sums do not fit into the ring.
         PrivacyError: no noise suffices.
     """
     statistics = read_ask(ask, schema)
-    terms = tuple(term for one in statistics for term in statistic_of(one).terms(one, schema))
+    answers = [terms_of(one, schema) for one in statistics]
+    eligible = [laplace and statistic_of(one).any_noise for one in statistics]
+    if split == "balanced" and schema.rows == "private":
+        answers = with_lacking(answers, eligible)
+    terms = tuple(term for each in answers for term in each)
     _check(epsilon, delta, terms, weights or {})
     blocks = list(dict.fromkeys(block for term in terms for block in term.squares))
     blocks = [block for block in blocks if not is_public(block, schema)]
@@ -364,6 +438,8 @@ def plan_request(
         )
     if sum(block.cells for block in blocks) > MAX_LENGTH:
         raise ConfigError.at("ask", f"more than {MAX_LENGTH} cells", ConfigCheck.TOO_LARGE)
+    if split == "balanced":
+        weights = balanced_weights(answers, schema, weights, epsilon, delta, eligible)
     mu = gaussian_mu(epsilon, delta)
     spread = [one / mu for one in deviations(terms, blocks, schema, weights)]
     scaled = _scaled(blocks, spread, schema, parties, max_bits)
@@ -387,13 +463,20 @@ def plan_request(
         variance=variance,
         epsilon=epsilon,
         delta=delta,
+        weights=weights,
     )
-    other = _with_laplace(plan, weights) if laplace else None
-    return plan if other is None or other.worst(weights) >= plan.worst(weights) else other
+    if not any(eligible):
+        return plan
+    if split == "balanced":
+        division = split_with_laplace(answers, blocks, schema, weights, epsilon, delta, eligible)
+        other = _of_split(plan, division)
+    else:
+        other = _with_laplace(plan)
+    return plan if other is None or other.worst() >= plan.worst() else other
 
 
-def _with_laplace(plan: Plan, weights: Mapping[str, float]) -> Plan | None:
-    """Return the plan with shares of discrete Laplace noise; None unless each answer is of one block.
+def _with_laplace(plan: Plan) -> Plan | None:
+    """Return the plan with Laplace noise alone; None unless each answer depends on one block of sums.
 
     Each block's deviation makes the largest error of its answers that of all others, which is the least.
     """
@@ -404,22 +487,129 @@ def _with_laplace(plan: Plan, weights: Mapping[str, float]) -> Plan | None:
         blocks = [block for block in term.squares if not is_public(block, schema)]
         if len(blocks) != 1:
             return None
-        factor = term.squares[blocks[0]] * term.groups**2 * weights.get(term.text, 1.0)
+        factor = term.squares[blocks[0]] * term.groups**2 * plan.weights.get(term.text, 1.0)
         factors[blocks[0]] = max(factors[blocks[0]], factor)
     whole = sum(row_l1(block, schema) * math.sqrt(factor) for block, factor in factors.items())
     spread = [math.sqrt(2.0) * whole / (plan.epsilon * math.sqrt(factor)) for factor in factors.values()]
-    parties = plan.shares.parties
-    scaled = tuple(_scaled(list(factors), spread, schema, parties, LAPLACE_BITS))
+    return _all_laplace(plan, spread)
+
+
+def _all_laplace(plan: Plan, spread: Sequence[float]) -> Plan:
+    """Return the plan with discrete Laplace noise of these deviations in all blocks of sums."""
+    schema, parties = plan.schema, plan.shares.parties
+    blocks = [one.block for one in plan.blocks]
+    scaled = tuple(_scaled(blocks, spread, schema, parties, LAPLACE_BITS))
     sensitivity = l1_sensitivity(scaled, schema)
-    counted = plan.shares.honest
-    share = LaplaceShare(sensitivity, least_scale(sensitivity.l1, plan.epsilon), counted)
+    share = LaplaceShare(sensitivity, least_scale(sensitivity.l1, plan.epsilon), plan.shares.honest)
     variance = Fraction(math.ceil(share.variance))
     _check_room(scaled, schema, parties, variance)
     shares = replace(plan.shares, share=share)
-    return replace(plan, blocks=scaled, sensitivity=sensitivity, shares=shares, variance=variance)
+    return replace(
+        plan,
+        blocks=scaled,
+        sensitivity=sensitivity,
+        shares=shares,
+        variance=variance,
+        laplace_blocks=frozenset(blocks),
+    )
+
+
+def _of_split(plan: Plan, split: Split) -> Plan | None:
+    """Return the plan with the split's Laplace and Gaussian noise, or None.
+
+    None where all noise is Gaussian there, or epsilon or delta is none for which the accountant composes both
+    laws.
+    """
+    blocks = [one.block for one in plan.blocks]
+    if not split.laplace:
+        return None
+    if len(split.laplace) == len(blocks):
+        return _all_laplace(plan, split.deviations)
+    if plan.delta < LEAST_DELTA or plan.epsilon > MOST_MIXED:
+        return None
+    schema, parties = plan.schema, plan.shares.parties
+    by_kind: dict[bool, list[Scaled]] = {}
+    for pure, bits in ((False, MOST_BITS), (True, LAPLACE_BITS)):
+        chosen = [index for index, block in enumerate(blocks) if (block in split.laplace) is pure]
+        spread = [split.deviations[index] for index in chosen]
+        by_kind[pure] = _scaled([blocks[index] for index in chosen], spread, schema, parties, bits)
+    of_block = {one.block: one for each in by_kind.values() for one in each}
+    scaled = tuple(of_block[block] for block in blocks)
+    l1 = l1_sensitivity(by_kind[True], schema)
+    spent = greatest_of_row(
+        {
+            block: math.sqrt(2.0) * row_l1(block, schema) / deviation
+            for block, deviation in zip(blocks, split.deviations, strict=True)
+            if block in split.laplace
+        }
+    )
+    laplace = LaplaceShare(l1, least_scale(l1.l1, min(spent, plan.epsilon)), plan.shares.honest)
+    sensitivity = sensitivity_of(by_kind[False], schema)
+    runs = tuple((one.block.cells, one.block in split.laplace) for one in scaled)
+    moves = l1_moves(by_kind[True], schema)
+
+    whole = sensitivity_of(scaled, schema)
+
+    def shares(variance: int) -> DistributedSum:
+        gaussian = DiscreteGaussian(sensitivity, Fraction(variance))
+        share = MixedShare(whole, gaussian, laplace, runs, moves)
+        return replace(plan.shares, share=share)
+
+    variance = _least_variance(shares, plan, sensitivity, split)
+    if variance is None:
+        return None
+    _check_room(scaled, schema, parties, Fraction(variance))
+    final = shares(variance)
+    return replace(
+        plan,
+        blocks=scaled,
+        sensitivity=whole,
+        shares=final,
+        variance=Fraction(variance),
+        laplace_blocks=split.laplace,
+    )
+
+
+def _least_variance(
+    shares: Callable[[int], DistributedSum], plan: Plan, sensitivity: Sensitivity, split: Split
+) -> int | None:
+    """Search for nearly the least variance of Gaussian noise that is private beside Laplace noise.
+
+    None where the search ends with none.
+    """
+    squares = (1 / deviation**2 for deviation in split.deviations)
+    planned = greatest_of_row(
+        {
+            one.block: max(block_distance(one.block, plan.schema), 1e-9) * square
+            for one, square in zip(plan.blocks, squares, strict=True)
+            if one.block not in split.laplace
+        }
+    )
+    part = sensitivity.l2**2 / (planned * plan.shares.honest * SEARCH_PARTS)
+
+    def failing(count: int) -> float:
+        return shares(math.ceil(count * part)).delta(plan.epsilon)
+
+    # The guess is near, and the logarithm of delta nearly linear in that of the variance.
+    count, last, slope = SEARCH_PARTS, None, STEEP
+    for _ in range(SEARCHES):
+        delta = failing(count)
+        if CLOSE * plan.delta <= delta <= plan.delta:
+            break
+        here = math.log(count), math.log(max(delta, plan.delta / 1e6))
+        if last is not None and last[0] != here[0]:
+            slope = min(-1.0, (here[1] - last[1]) / (here[0] - last[0]))
+        last, wanted = here, math.log(plan.delta * (1 + CLOSE) / 2)
+        step = min(max((wanted - here[1]) / slope, -1.0), 1.0)
+        count = math.ceil(math.exp(here[0] + step))
+    else:
+        if failing(count) > plan.delta:
+            return None
+    return math.ceil(count * part)
 
 
 def _check(epsilon: float, delta: float, terms: Sequence[Term], weights: Mapping[str, float]) -> None:
+    """Raise ConfigError for a bad epsilon, delta or weight, or for a weight of an answer not asked for."""
     result = ArgumentChecks()
     result.require_budget(epsilon, delta)
     texts = {term.text for term in terms}
@@ -433,7 +623,7 @@ def _check(epsilon: float, delta: float, terms: Sequence[Term], weights: Mapping
 def _scaled(
     blocks: Sequence[Block], spread: Sequence[float], schema: Schema, parties: int, max_bits: float
 ) -> list[Scaled]:
-    """Return the blocks with scales that give each the deviation `spread`, in units of its greatest value."""
+    """Return the blocks of sums with the scales at which one ring noise gives each its wanted deviation."""
     total = parties * schema.max_rows / min(spread)
     bits = min(max_bits, math.floor(SUM_BITS - 1 - math.log2(total + 80 * parties)))
     if bits < min(max_bits, LEAST_BITS):
@@ -446,13 +636,13 @@ def _scaled(
 
 
 def no_room(parties: int, schema: Schema) -> ConfigError:
-    """Return the error of rows for which no grid is finer than the noise and fits into the ring."""
+    """Return, without raising it, the error that sums of so many rows and their noise overflow the ring."""
     reason = f"sums of {parties} times {schema.max_rows} rows do not fit into the ring with their noise"
     return ConfigError.at("max_rows", reason, ConfigCheck.TOO_LARGE)
 
 
 def near_scale(scale: float, coarse: bool = False) -> Fraction:
-    """Return an integer, or a multiple of a power of two below 1, that is within a part in 2^7 of a scale.
+    """Round a scale to an integer, or a multiple of a power of two below 1, within a part in 2^7.
 
     `coarse`: an integer within a part in 6 where there is one, since rounding costs more than a worse split.
     """
@@ -462,12 +652,21 @@ def near_scale(scale: float, coarse: bool = False) -> Fraction:
     return Fraction(max(1, round(math.ldexp(scale, bits))), 1 << bits)
 
 
+def described(block: Block) -> dict[str, Any]:
+    """Return a block's definition as JSON data for the digest by which parties compare plans."""
+    fields: dict[str, Any] = msgspec.to_builtins(block)
+    if not block.where:
+        del fields["where"]
+    return fields
+
+
 def round_half_up(value: Fraction) -> int:
-    """Return floor(value + 1/2)."""
+    """Return the nearest integer to a fraction, halves rounded up."""
     return (2 * value.numerator + value.denominator) // (2 * value.denominator)
 
 
 def _bounds(blocks: Sequence[Scaled], schema: Schema) -> tuple[Integers, Integers]:
+    """Return the least and the greatest value of each entry of a party's vector, from `max_rows`."""
     cells = [one.block.cells for one in blocks]
     low = [round_half_up(schema.max_rows * one.block.least(schema) * one.scale) for one in blocks]
     high = [round_half_up(schema.max_rows * one.block.greatest(schema) * one.scale) for one in blocks]
@@ -475,7 +674,7 @@ def _bounds(blocks: Sequence[Scaled], schema: Schema) -> tuple[Integers, Integer
 
 
 def _check_room(blocks: Sequence[Scaled], schema: Schema, parties: int, variance: Fraction) -> None:
-    """Raise ConfigError unless sums of all parties and their noise fit into the ring."""
+    """Raise ConfigError unless the sums of all parties and their noise fit into the ring without overflow."""
     low, high = _bounds(blocks, schema)
     widest = max(int(high.max()) - int(low.min()), 1)
     if parties * widest + 80 * math.isqrt(math.ceil(parties * variance)) >= 1 << 62:

@@ -2,7 +2,7 @@
 
 The release is what an observer is left with in the worst case: the sums of exactly the counted parties, each
 with its share of noise, as the session's own code reads, clips, sums, encodes and draws them. It is tested on
-neighbouring tables over the whole privacy profile, and its noise by its variance. Finding nothing proves
+neighbouring tables at points of the privacy profile, and its noise by its variance. Finding nothing proves
 nothing.
 """
 
@@ -33,10 +33,11 @@ from smpc_dp.privacy.empirical import (
     ReleaseAudit,
     audit,
 )
+from smpc_dp.privacy.mechanisms.mixed_shares import MixedShare
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.parameters import PlannedRecordParameters
 from smpc_dp.records.plan import Plan
-from smpc_dp.records.schema import Number, Schema
+from smpc_dp.records.schema import Elapsed, Number, Schema
 from smpc_dp.records.steps import SteppedPlan
 from smpc_dp.records.table import Table, read_table
 
@@ -46,6 +47,8 @@ PARTS = (1.0, 0.75, 0.5, 0.35, 0.25, 0.15, 0.1, 0.05)
 MOST_COORDINATES, AT_ONCE = 64, 1 << 22
 # How far out of its bounds a number lies in the rows of the audit, in ranges.
 FAR = 1000.0
+# The first and the last date.
+DATES = ("0001-01-01", "9999-12-31")
 LEAST_SAMPLES = 100_000
 # Deviations by which a share less must lower the measured variance, for enough draws.
 APART = 8.0
@@ -57,7 +60,7 @@ GAUSSIAN, LAPLACE = 2.0, 5.0
 
 @dataclass(frozen=True)
 class RecordAudit(ReleaseAudit):
-    """Result of the audit of the sums of one session.
+    """Result of an empirical privacy audit of a session's noisy sums: findings, and measured noise variance.
 
     Attributes:
         counted: the parties whose sums and noise are in the release.
@@ -71,12 +74,12 @@ class RecordAudit(ReleaseAudit):
 
     @property
     def violations(self) -> tuple[str, ...]:
-        """What refutes the claim, in words; none proves nothing."""
+        """Sentences on what refutes the privacy claim; an empty tuple proves nothing."""
         shrunk = f"the noise has {self.variance:.4g} of the variance that is claimed"
         return (*super().violations, *([shrunk] if self.variance < self.least else []))
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
+        """Return the audit's result as plain JSON data."""
         noise = {"counted": self.counted, "variance": self.variance, "least_variance": self.least}
         return super().to_json() | noise
 
@@ -91,7 +94,7 @@ def audit_records(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> RecordAudit:
-    """Audit a session's release; its claim is refuted with probability 0.002 at most if it is right.
+    """Audit a session's claim by simulated releases; a right claim is refuted with chance 0.002 at most.
 
     Args:
         samples: releases on each of two neighbouring inputs; None takes as many as show one missing share of
@@ -110,7 +113,8 @@ def audit_records(
     if parameters is None:
         raise ConfigError.at("session", NO_RELEASE, ConfigCheck.UNSUPPORTED)
     request = parameters.request
-    spread = LAPLACE if parameters.share_name == "discrete-laplace" else GAUSSIAN
+    is_laplace = isinstance(request, Plan) and request.laplace is not None
+    spread = LAPLACE if is_laplace else GAUSSIAN
     counted = request.mechanism.honest
     if samples is None:
         # The deviation of a measured variance is sqrt(2 / draws) of it; a share is 1 / counted.
@@ -124,12 +128,10 @@ def audit_records(
     for pair, step in itertools.product(pairs, steps):
         vectors = [[step.vector(table) for table in tables] for tables in pair]
         difference = np.sum(vectors[0], axis=0).astype(float) - np.sum(vectors[1], axis=0).astype(float)
-        bounds = request.sensitivity
-        moved = max(
-            moved, float(np.linalg.norm(difference)) / bounds.l2, float(np.abs(difference).sum()) / bounds.l1
-        )
+        moved = max(moved, _moved(request, difference))
         chosen = np.argsort(-np.abs(difference), kind="stable")[:MOST_COORDINATES]
         noise.exact = [np.sum(one, axis=0)[chosen] for one in vectors]
+        noise.expected = counted * _variances(request)[chosen]
         findings += audit(
             functools.partial(_released, parameters, vectors, chosen),
             claims,
@@ -140,21 +142,45 @@ def audit_records(
             executor=executor,
         )
     findings.sort(key=lambda finding: finding.claim.epsilon - finding.lower)
-    expected = counted * float(request.variance)
     return RecordAudit(
         counted=counted,
         epsilon=claims[0].epsilon,
         delta=request.delta if delta is None else delta,
         samples=samples,
         findings=tuple(findings),
-        variance=noise.variance / expected,
+        variance=noise.variance,
         least=noise.least(),
         moved=moved,
     )
 
 
+def _moved(request: Plan | SteppedPlan, difference: NDArray[np.float64]) -> float:
+    """Return two neighbours' distance over the planned sensitivity, the larger of L1 and L2."""
+    parts = [(difference, request.sensitivity)]
+    share = request.mechanism.share
+    if isinstance(share, MixedShare):
+        laplace = share.is_laplace
+        parts += [
+            (difference[~laplace], share.gaussian.sensitivity),
+            (difference[laplace], share.laplace.sensitivity),
+        ]
+    return max(
+        max(float(np.linalg.norm(moved)) / bounds.l2, float(np.abs(moved).sum()) / bounds.l1)
+        for moved, bounds in parts
+    )
+
+
+def _variances(request: Plan | SteppedPlan) -> NDArray[np.float64]:
+    """Return the planned variance of one party's noise in each entry of the vector."""
+    if isinstance(request, SteppedPlan):
+        return np.full(request.length, float(request.variance))
+    return np.concatenate(
+        [np.full(one.block.cells, float(request.variance_of(one.block))) for one in request.blocks]
+    )
+
+
 def _claims(parameters: PlannedRecordParameters, epsilon: float | None, delta: float | None) -> list[Claim]:
-    """Return what is tested: the session's whole profile, its claim first, or the one claim given."""
+    """Return the (epsilon, delta) claims to test: points of the session's profile, or the given one."""
     request = parameters.request
     if epsilon is None and delta is None:
         composed = Composition([parameters.event()])
@@ -169,31 +195,33 @@ def _claims(parameters: PlannedRecordParameters, epsilon: float | None, delta: f
 
 
 class _Noise(Drawn):
-    """What is known of the noise of all releases: the number of draws, and the sum of their squares.
+    """Accumulator of the simulated releases' noise, to compare its variance with the claimed one.
 
     `spread`: the variance of a square over the square of the variance; `exact`: the releases on the two
-    inputs without noise.
+    inputs without noise; `expected`: the variance that is claimed, in each coordinate.
     """
 
     def __init__(self, progress: Progress | None, samples: int, tests: int, spread: float) -> None:
         super().__init__(progress, samples, tests)
         self.spread = spread
         self.exact: Sequence[NDArray[np.int64]] = ()
+        self.expected = np.ones(1)
         self.draws, self.squares = 0, 0.0
 
     def add(self, which: int, releases: NDArray[np.float64]) -> None:
-        """Add releases on one of two inputs, and their noise."""
+        """Add releases simulated on one of two inputs to the event counts, and to the squared noise."""
         super().add(which, releases)
         noise = releases - self.exact[which]
         self.draws += noise.size
-        self.squares += float(np.square(noise).sum())
+        self.squares += float((np.square(noise) / self.expected).sum())
 
     @property
     def variance(self) -> float:
+        """The measured variance of the noise over the claimed one."""
         return self.squares / max(self.draws, 1)
 
     def least(self) -> float:
-        """Return the share of the variance below which right noise falls with probability FALSE_ALARM."""
+        """Return the threshold that a right noise's variance ratio is below with chance FALSE_ALARM."""
         # Not at the top: it takes a while to load.
         from scipy.stats import chi2
 
@@ -210,7 +238,7 @@ def _released(
     count: int,
     key: bytes,
 ) -> NDArray[np.float64]:
-    """Return releases of the counted parties on one of two inputs, shape (count, coordinates)."""
+    """Simulate noisy sums of the parties on one of two inputs, shape (count, coordinates)."""
     length, source = parameters.request.length, NoiseSource.keyed(key, b"audit")
     parts = []
     for start in range(0, count, max(1, AT_ONCE // length)):
@@ -230,7 +258,7 @@ def _released(
 def _neighbours(
     schema: Schema, parties: int, public_rows: Sequence[int] | None
 ) -> list[tuple[list[Table], list[Table]]]:
-    """Return pairs of so many parties' tables that differ in the rows of one unit, far out of bounds."""
+    """Return pairs of neighbouring inputs, all parties' tables, that differ in one unit's rows."""
 
     def tables(end: int) -> list[Table]:
         return [
@@ -246,7 +274,7 @@ def _neighbours(
 
 
 def _table(schema: Schema, end: int, public_rows: int | None) -> Table:
-    """Return a party's table with the rows of one unit at one end of all columns; 0: without them.
+    """Return a test table with one unit's rows at an extreme of all columns; `end` 0 for none of them.
 
     With public rows others fill it up, in the middle of their columns.
     """
@@ -254,11 +282,15 @@ def _table(schema: Schema, end: int, public_rows: int | None) -> Table:
     unit = most if end else 0
     others = 0 if public_rows is None else public_rows - unit
     columns: dict[str, list[Any]] = {}
-    for name, column in schema.columns.items():
+    for name, column in schema.given.items():
         if isinstance(column, Number):
             columns[name] = [column.middle + end * FAR * column.width] * unit + [column.middle] * others
         else:
             columns[name] = [column.values[0 if end > 0 else -1]] * unit + [column.values[0]] * others
+    for one in schema.derived.values():
+        dates = DATES[::end] if isinstance(one, Elapsed) and end else DATES
+        ends = zip((one.start, one.end), dates, strict=True) if isinstance(one, Elapsed) else ()
+        columns |= {name: [day] * unit + [DATES[0]] * others for name, day in ends if name in schema.dates}
     if schema.id is not None:
         columns[schema.id] = ["unit"] * unit + [f"other {index}" for index in range(others)]
     arrays = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from smpc_dp.engine.result import Evidence, Outcome, Privacy
+from smpc_dp.engine.result import Evidence, Outcome, Privacy, privacy_line
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.summary import spent_text
 
@@ -19,7 +19,7 @@ BEYOND_ROWS = "more rows than max_rows count: each sum is clamped by itself, and
 
 @dataclass(frozen=True, slots=True)
 class RecordResult:
-    """What was asked of the records of the survivors.
+    """Result of a request for statistics: answers, parties included and absent, privacy, evidence.
 
     Attributes:
         answers: the estimates with their intervals.
@@ -57,7 +57,7 @@ class RecordResult:
         *,
         resumed: bool = False,
     ) -> RecordResult:
-        """Return the result of a request with this outcome and these answers."""
+        """Return the result that combines a request's outcome, for its parties and privacy, with answers."""
         return cls(
             answers=answers,
             survivors=outcome.survivors,
@@ -74,8 +74,7 @@ class RecordResult:
     def __str__(self) -> str:
         present, absent = len(self.survivors), len(self.absent)
         lines = [str(self.answers), f"over {present} of {present + absent} parties"]
-        lines += [f"without: {', '.join(self.absent)}"] if self.absent else []
-        lines += residual_lines(self.residual_pairs)
+        lines += self._missing
         lines += ["resumed: with the rows of an earlier process"] if self.resumed else []
         if self.dropped is not None and self.dropped.beyond_rows:
             lines.append(f"of this party {BEYOND_ROWS}")
@@ -83,12 +82,34 @@ class RecordResult:
         lines.append("no ledger: nothing was charged" if receipt is None else spent_text(receipt.to_json()))
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks, with pictures of the answers, privacy and evidence.
+
+        It says nothing that is the caller's own, since notebooks are passed on.
+        """
+        # Not at the top: most results are shown by no notebook.
+        from smpc_dp.report.notebook import result_html
+        from smpc_dp.report.sections import statistics_section
+
+        shown = self.to_json()
+        present, absent = len(self.survivors), len(self.absent)
+        lines = [f"statistics over {present} of {present + absent} parties"]
+        lines += [*self._missing, privacy_line(self.privacy)]
+        own = statistics_section(shown, exact=self.privacy.epsilon is None)
+        return result_html(lines, own, self.privacy.to_json(), self.evidence.to_json())
+
+    @property
+    def _missing(self) -> list[str]:
+        """Lines that name absent parties, and say if lost parties' noise is left in the sums."""
+        lines = [f"without: {', '.join(self.absent)}"] if self.absent else []
+        return lines + residual_lines(self.residual_pairs)
+
     def to_pandas(self) -> Any:
-        """Return a pandas table with a row for each estimate."""
+        """Return a pandas table of the answers, with a row for each estimate."""
         return self.answers.to_pandas()
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data: the documented shape of `--json` outputs; nothing of `dropped`."""
+        """Return the result as plain JSON data, without what of the party's own rows was dropped."""
         answers = self.answers.to_json()
         return {
             "kind": KIND,
@@ -108,7 +129,7 @@ class RecordResult:
 
 
 def residual_lines(pairs: int) -> list[str]:
-    """Return what a reader must know of noise that is left in the sums."""
+    """Return a line saying that noise of lost parties is left in the sums, none for 0 pairs."""
     if not pairs:
         return []
     return [

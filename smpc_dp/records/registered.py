@@ -19,9 +19,11 @@ import msgspec
 from smpc_dp.decoding import convert
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.extensions import Group, called, describe_others, find
-from smpc_dp.records import cells, checks, terms
+from smpc_dp.records import cells, checks, formula, terms
 from smpc_dp.records.asked import Reader, Statistic
+from smpc_dp.records.comparisons import differences, independence, risks
 from smpc_dp.records.composed import Answer, composed
+from smpc_dp.records.cox import cox
 from smpc_dp.records.heterogeneity import heterogeneity
 from smpc_dp.records.moments import correlations, covariances
 from smpc_dp.records.noisy import Display, NoisySums
@@ -30,17 +32,19 @@ from smpc_dp.records.regression import regressions
 from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import NAME, Schema, SumsOfRows
 from smpc_dp.records.survival import log_rank, survival
+from smpc_dp.records.table1 import TABLE1
 
 __all__ = ["RecordStatistic", "SumsOfRows", "describe_statistic", "statistic_of_sums"]
 
 
 def _no_check(one: Statistic, schema: Schema, where: str) -> None:
+    """Accept any columns; the default check of a statistic does nothing."""
     pass
 
 
 @dataclass(frozen=True)
 class RecordStatistic:
-    """A statistic of records: how it is asked for, planned and answered.
+    """Definition of a kind of statistic: functions that parse, check, plan and estimate such requests.
 
     Attributes:
         name: as in what is asked, and of the entry point of another package.
@@ -50,9 +54,10 @@ class RecordStatistic:
         check: raises ConfigError, at `where`, for what else it demands of its columns.
         numeric: whether its columns must be numbers.
         several: whether it needs two columns at least.
-        groups: whether it may have `by`.
+        groups: whether it may have `by`; conditions: whether it may have `where`.
         counts: whether it gives counts of rows.
         linear: whether it gives one sum with its noise where all others that it needs are public.
+        any_noise: whether its intervals hold for Laplace noise too.
         sums, answer: of another package, see `statistic_of_sums`.
     """
 
@@ -64,14 +69,16 @@ class RecordStatistic:
     numeric: bool = True
     several: bool = False
     groups: bool = False
+    conditions: bool = True
     counts: bool = False
     linear: bool = False
+    any_noise: bool = False
     sums: SumsOfRows | None = None
     answer: Answer | None = None
 
 
 def statistic_of_sums(name: str, sums: SumsOfRows, answer: Answer) -> RecordStatistic:
-    """Return a statistic for another package to register.
+    """Return a new kind of statistic, computed from sums of rows, for another package to register.
 
     Args:
         name: of the statistic, and of the entry point.
@@ -94,30 +101,59 @@ def statistic_of_sums(name: str, sums: SumsOfRows, answer: Answer) -> RecordStat
 
 
 def _in_steps(one: Statistic, *_: object) -> Never:
-    """Raise ConfigError for what takes several requests: `fit` and `effects` plan and answer them."""
+    """Raise ConfigError always; stands in where a statistic of several requests cannot be planned as one."""
     reason = f"{one.text!r} is a loop of requests: it is asked for alone, with protocol 'secagg'"
     raise ConfigError.at("ask", reason, ConfigCheck.UNSUPPORTED)
 
 
 _COUNTS = partial(
-    RecordStatistic, terms=terms.count_terms, estimates=cells.counts, numeric=False, counts=True, linear=True
+    RecordStatistic,
+    terms=terms.count_terms,
+    estimates=cells.counts,
+    numeric=False,
+    counts=True,
+    linear=True,
+    any_noise=True,
 )
+_LINEAR = partial(RecordStatistic, groups=True, linear=True, any_noise=True)
+_MOMENTS = partial(RecordStatistic, several=True, groups=True)
 _QUANTILES = partial(
-    RecordStatistic, terms=terms.quantile_terms, estimates=quantiles, check=checks.check_levels
+    RecordStatistic,
+    terms=terms.quantile_terms,
+    estimates=quantiles,
+    check=checks.check_levels,
+    groups=True,
+    any_noise=True,
 )
-_IN_STEPS = partial(RecordStatistic, terms=_in_steps, estimates=_in_steps)
+_IN_STEPS = partial(RecordStatistic, terms=_in_steps, estimates=_in_steps, conditions=False)
 _STATISTICS = (
     _COUNTS("count", None, groups=True),
     _COUNTS("table", None, check=checks.check_table),
     _COUNTS("histogram", Reader.column_and_bins, check=checks.check_histogram),
-    RecordStatistic("sum", Reader.one_column, terms.sum_terms, cells.sums, groups=True, linear=True),
-    RecordStatistic("mean", Reader.one_column, terms.mean_terms, cells.means, groups=True, linear=True),
+    _LINEAR("sum", Reader.one_column, terms.sum_terms, cells.sums),
+    _LINEAR("mean", Reader.one_column, terms.mean_terms, cells.means),
+    RecordStatistic(
+        "missing",
+        Reader.one_column,
+        terms.missing_terms,
+        cells.missing,
+        checks.check_missing,
+        numeric=False,
+        groups=True,
+    ),
     RecordStatistic("variance", Reader.one_column, terms.variance_terms, cells.variances, groups=True),
-    RecordStatistic("covariance", Reader.columns, terms.covariance_terms, covariances, several=True),
-    RecordStatistic("correlation", Reader.columns, terms.correlation_terms, correlations, several=True),
+    _MOMENTS("covariance", Reader.columns, terms.covariance_terms, covariances),
+    _MOMENTS("correlation", Reader.columns, terms.correlation_terms, correlations),
     _QUANTILES("quantile", Reader.column_and_levels),
     _QUANTILES("median", Reader.median),
-    RecordStatistic("regression", Reader.response_over, terms.regression_terms, regressions, several=True),
+    RecordStatistic(
+        "regression",
+        formula.read_formula,
+        formula.regression_terms,
+        regressions,
+        formula.check_linear,
+        numeric=False,
+    ),
     RecordStatistic(
         "survival",
         Reader.time_and_event,
@@ -136,9 +172,42 @@ _STATISTICS = (
         numeric=False,
         groups=True,
     ),
-    RecordStatistic("heterogeneity", Reader.one_column, terms.heterogeneity_terms, heterogeneity),
-    _IN_STEPS("logistic", Reader.response_over, check=checks.check_binary_response, several=True),
-    _IN_STEPS("poisson", Reader.response_over, check=checks.check_positive_response, several=True),
+    RecordStatistic(
+        "cox",
+        Reader.time_and_event_over,
+        terms.cox_terms,
+        cox,
+        checks.check_cox,
+        numeric=False,
+        groups=True,
+    ),
+    RecordStatistic(
+        "difference",
+        Reader.one_column,
+        terms.difference_terms,
+        differences,
+        checks.check_difference,
+        groups=True,
+    ),
+    RecordStatistic(
+        "risk", Reader.one_column, terms.risk_terms, risks, checks.check_risk, groups=True, any_noise=True
+    ),
+    RecordStatistic(
+        "chi_square",
+        Reader.columns,
+        terms.independence_terms,
+        independence,
+        checks.check_independence,
+        numeric=False,
+        several=True,
+        any_noise=True,
+    ),
+    # how many parties have rows that satisfy a condition is not known
+    RecordStatistic(
+        "heterogeneity", Reader.one_column, terms.heterogeneity_terms, heterogeneity, conditions=False
+    ),
+    _IN_STEPS("logistic", formula.read_formula, check=formula.check_binary_response, numeric=False),
+    _IN_STEPS("poisson", formula.read_formula, check=formula.check_positive_response, numeric=False),
     _IN_STEPS("random_effects", Reader.column_and_least, check=checks.check_least),
 )
 # Statistics of this package by name: looked up first.
@@ -146,11 +215,11 @@ BUILT_IN: Mapping[str, RecordStatistic] = MappingProxyType({one.name: one for on
 # What takes several requests.
 LOOPS = tuple(one.name for one in _STATISTICS if one.terms is _in_steps)
 # Names that no other package can take: those, and the words of a question.
-RESERVED = frozenset({*BUILT_IN, "by", "x"})
+RESERVED = frozenset({*BUILT_IN, TABLE1, "by", "x"})
 
 
 def statistic_of(one: Statistic) -> RecordStatistic:
-    """Return what computes an answer that is asked for.
+    """Return the definition of the kind of statistic that is asked for, built in or another package's.
 
     Raises LocalError if its package is gone since the question was read.
     """
@@ -160,8 +229,13 @@ def statistic_of(one: Statistic) -> RecordStatistic:
     return result
 
 
+def terms_of(one: Statistic, schema: Schema) -> list[terms.Term]:
+    """Return the numbers that a statistic yields, each with the sums that its error depends on."""
+    return [terms.where(term, one) for term in statistic_of(one).terms(one, schema)]
+
+
 def find_statistic(name: str) -> RecordStatistic | None:
-    """Return a statistic by name, that of another package with its `package`; None if there is none.
+    """Return a kind of statistic by name, built in or from an installed package; None if there is none.
 
     Raises LocalError that names entry point and package for another object. What another package registers is
     made anew from its sums and its function: nothing else of it is called.
@@ -188,7 +262,7 @@ def find_statistic(name: str) -> RecordStatistic | None:
 
 
 def describe_statistic(name: str) -> dict[str, Any]:
-    """Return the description of a registered statistic, as a session has it in `records.statistics`.
+    """Return the JSON description of another package's statistic, to be put into a session file.
 
     Raises ConfigError for a name that no package registers, and LocalError as `find_statistic` does.
     """
@@ -201,7 +275,7 @@ def describe_statistic(name: str) -> dict[str, Any]:
 
 
 def check_registered(name: str, described: SumsOfRows, where: str) -> RecordStatistic:
-    """Return the statistic that a session describes.
+    """Return the installed statistic that a session file describes.
 
     Raises ConfigError, naming the answer, unless the described package is here, and describes the same.
     """

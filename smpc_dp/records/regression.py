@@ -6,7 +6,6 @@ covariance that depends on them alone.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,67 +14,89 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.records.asked import Statistic
-from smpc_dp.records.intervals import INFINITE, around
-from smpc_dp.records.moments import Moments
+from smpc_dp.records.features import Block
+from smpc_dp.records.formula import Coefficient, Design
+from smpc_dp.records.intervals import INFINITE, around, normal_quantile
 from smpc_dp.records.noisy import Display, NoisySums
-from smpc_dp.records.result import Estimate
+from smpc_dp.records.population import Sampling
+from smpc_dp.records.result import Estimate, near_zero
 
 Floats = NDArray[np.float64]
 REFUSED = "refused: the least eigenvalue of the second moments is within the noise"
+NO_SAMPLING = "no sampling error: the variance of the residuals is within the noise"
 
 
 def regressions(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
-    """Yield the intercept and the slopes of a response over columns."""
-    schema, (response, *others) = noisy.schema, one.columns
-    moments = Moments(noisy, one.columns)
-    equations = normal_equations(moments, response, others)
-    contrasts = _contrasts(one, noisy)
+    """Yield a linear regression's intercept and coefficients, with intervals for noise and sampling."""
+    design, y = Design(one, noisy.schema), noisy.schema.number(one.columns[0], one.text)
+    equations = normal_equations(design, noisy)
+    contrasts = y.width / 2 * design.contrasts()
     solved = equations.solve(contrasts, display.outside)
-    y = schema.number(response, one.text)
-    for row, name in enumerate(["intercept", *others]):
-        unit = response if name == "intercept" else f"{response} / {name}"
-        label, over = name if name == "intercept" else f"slope of {name}", moments.count[0]
+    for row, coefficient in enumerate(design.coefficients):
+        label, unit = design.label(coefficient), design.unit(coefficient, one.columns[0])
         if solved is None:
-            yield Estimate.of(one, label, unit, INFINITE, over=over, note=REFUSED)
+            yield Estimate.of(one, label, unit, INFINITE, over=equations.count, note=REFUSED)
             continue
-        centre, wide, error = (float(part[row]) for part in solved)
-        value = centre + (y.middle if name == "intercept" else 0.0)
-        yield Estimate.of(one, label, unit, around(value, wide, 1.0), value=value, error=error, over=over)
+        value = float(solved.values[row]) + (y.middle if coefficient == Coefficient() else 0.0)
+        sampled, wide = solved.sampling, solved.population
+        yield Estimate.of(
+            one,
+            label,
+            unit,
+            around(value, float(solved.wide[row]), 1.0),
+            value=value,
+            error=float(solved.errors[row]),
+            sampled=Sampling(
+                None if sampled is None else float(sampled[row]),
+                None if wide is None else around(value, float(wide[row]), 1.0),
+            ),
+            over=equations.count,
+            note=NO_SAMPLING if sampled is None else "",
+        )
 
 
-def _contrasts(one: Statistic, noisy: NoisySums) -> Floats:
-    """Return the matrix from coefficients of columns in [-1, 1] to those of the columns themselves."""
-    schema, (response, *others) = noisy.schema, one.columns
-    half = schema.number(response, one.text).width / 2
-    matrix = np.zeros((len(others) + 1, len(others) + 1))
-    matrix[0, 0] = half
-    for index, name in enumerate(others, 1):
-        column = schema.number(name, one.text)
-        slope = half / (column.width / 2)
-        matrix[index, index] = slope
-        matrix[0, index] = -slope * column.middle
-    return matrix
+@dataclass(frozen=True)
+class Solution:
+    """Result of noisy normal equations: coefficient estimates, interval half widths, and standard errors.
+
+    Attributes:
+        values, wide, errors: the estimates, half the widths of their intervals, and their standard errors,
+            all for the noise alone.
+        sampling: standard errors of the rows as a sample, if the variance of residuals is clear of the noise.
+        population: half the widths of intervals for both together, where rows are more than coefficients; if
+            that variance is not clear they are of one that is two standard errors larger.
+    """
+
+    values: Floats
+    wide: Floats
+    errors: Floats
+    sampling: Floats | None
+    population: Floats | None
 
 
 @dataclass(frozen=True)
 class NormalEquations:
-    """Noisy normal equations A b = y, and how each independent noise enters them.
+    """Noisy normal equations A b = y of a linear regression, and how each noise enters A and y.
 
     Attributes:
-        matrix, right: the noisy A and y.
+        matrix, right, square: the noisy A, y, and the sum of squares of the response.
+        count: the noisy number of rows.
         into_matrix: for each noise with deviation 1 the change of A, shape (noises, size, size), times its
-            deviation; into_right: of y, shape (noises, size).
+            deviation; into_right: of y, shape (noises, size); into_square: of the sum of squares.
     """
 
     matrix: Floats
     right: Floats
+    square: float
+    count: float
     into_matrix: Floats
     into_right: Floats
+    into_square: Floats
 
-    def solve(self, contrasts: Floats, outside: float) -> tuple[Floats, Floats, Floats] | None:
-        """Return for each contrast its value, half the width of its interval, and its standard error.
+    def solve(self, contrasts: Floats, outside: float) -> Solution | None:
+        """Return estimates of contrasts with intervals; None unless A is clearly positive definite.
 
-        None where the matrix is not clearly positive definite: then no interval is bounded.
+        Otherwise no interval is bounded.
         """
         if np.linalg.eigvalsh(self.matrix)[0] <= 0:
             return None
@@ -87,46 +108,84 @@ class NormalEquations:
         if np.abs(np.linalg.eigvals(growth)).max() >= 1:
             return None
         off = np.linalg.solve(np.eye(len(estimate)) - growth, reach * own)
-        spread, slope = self._spreads(contrasts @ inverse, estimate)
-        return contrasts @ estimate, reach * (spread + slope @ off), spread
+        rows = contrasts @ inverse
+        spread, slope = self._spreads(rows, estimate)
+        values, wide = contrasts @ estimate, reach * (spread + slope @ off)
+        left = self.count - len(estimate)
+        if left <= 0:
+            return Solution(values, wide, spread, None, None)
+        squares, noise = self._residuals(inverse, estimate)
+        is_clear = not near_zero(squares, noise)
+        variance = (squares if is_clear else max(squares, 0.0) + 2 * noise) / left
+        sampling = np.sqrt(variance * np.maximum((rows * contrasts).sum(axis=1), 0.0))
+        both = normal_quantile(outside) * np.hypot(spread, sampling)
+        return Solution(values, wide, spread, sampling if is_clear else None, np.asarray(both))
+
+    def _residuals(self, inverse: Floats, estimate: Floats) -> tuple[float, float]:
+        """Return the sum of squared residuals, corrected for bias, and its standard error.
+
+        At the estimate it is too small by what the noise of A and y has fitted.
+        """
+        moved = self.into_right - self.into_matrix @ estimate
+        fitted = float(((moved @ inverse) * moved).sum())
+        squares = self.square - float(estimate @ self.right) + fitted
+        noise = self.into_square - 2 * self.into_right @ estimate + (self.into_matrix @ estimate) @ estimate
+        return squares, float(np.linalg.norm(noise))
 
     def _spreads(self, rows: Floats, estimate: Floats) -> tuple[Floats, Floats]:
-        """Return the deviation of rows @ residual at the estimate, and its growth with each coefficient."""
+        """Return the noise deviation of rows @ (y - A b), and its growth with each coefficient."""
         # residual = noise @ (into_right - into_matrix b)
         through = np.einsum("js,vsk->jvk", rows, self.into_matrix)
         at = np.einsum("js,vs->jv", rows, self.into_right) - through @ estimate
         return np.sqrt((at**2).sum(axis=1)), np.sqrt((through**2).sum(axis=1))
 
 
-def normal_equations(moments: Moments, response: str, others: list[str]) -> NormalEquations:
-    """Return the equations of a regression with an intercept."""
-    size = len(others) + 1
+def normal_equations(design: Design, noisy: NoisySums) -> NormalEquations:
+    """Return a linear regression's normal equations from noisy sums, for numbers in [-1, 1]."""
+    response, coefficients = design.one.columns[0], design.coefficients
+    size, sums = len(coefficients), _Sums(design, noisy)
     matrix, right = np.zeros((size, size)), np.zeros(size)
-    changes: list[tuple[Floats, Floats]] = []
-
-    def enter(value: tuple[float, float], row: int, column: int | None) -> None:
-        into_matrix, into_right = np.zeros((size, size)), np.zeros(size)
-        if column is None:
-            right[row], into_right[row] = value
-        else:
+    into_matrix, into_right = np.zeros((sums.noises, size, size)), np.zeros((sums.noises, size))
+    for row, one in enumerate(coefficients):
+        right[row], into_right[:, row] = sums.of((*one.numbers, response), one.levels)
+        for column, other in enumerate(coefficients[: row + 1]):
+            levels = dict(one.levels) | dict(other.levels)
+            if any(levels[name] != level for name, level in one.levels):
+                # no row has two categories of one column
+                continue
+            value, noise = sums.of((*one.numbers, *other.numbers), tuple(levels.items()))
             for i, j in {(row, column), (column, row)}:
-                matrix[i, j], into_matrix[i, j] = value
-        changes.append((into_matrix, into_right))
+                matrix[i, j], into_matrix[:, i, j] = value, noise
+    square, into_square = sums.of((response, response), ())
+    count, _ = sums.of((), ())
+    return NormalEquations(matrix, right, square, count, into_matrix, into_right, into_square)
 
-    enter(moments.count, 0, 0)
-    enter(moments.sum(response), 0, None)
-    for index, name in enumerate(others, 1):
-        enter(moments.sum(name), 0, index)
-        enter(moments.sum(name, response), index, None)
-    for (i, first), (j, second) in itertools.combinations_with_replacement(enumerate(others, 1), 2):
-        enter(moments.sum(first, second), i, j)
-    return NormalEquations(
-        matrix, right, np.array([each for each, _ in changes]), np.array([each for _, each in changes])
-    )
+
+class _Sums:
+    """Access to a regression's noisy sums, with the deviation of every independent noise in each."""
+
+    def __init__(self, design: Design, noisy: NoisySums) -> None:
+        self._design, self._noisy = design, noisy
+        self._first: dict[Block, int] = {}
+        self.noises = 0
+        for block in design.factors:
+            self._first[block] = self.noises
+            self.noises += block.cells
+
+    def of(self, numbers: tuple[str, ...], levels: tuple[tuple[str, int], ...]) -> tuple[float, Floats]:
+        """Return the noisy sum of a product over rows in some categories, and each noise's deviation."""
+        wanted = dict(levels)
+        block = self._design.block(numbers, tuple(wanted))
+        cells = np.arange(block.cells).reshape([one.cells for one in block.selectors])
+        inside = cells[tuple(wanted.get(one.column, slice(None)) for one in block.selectors)].ravel()
+        greatest = block.greatest(self._noisy.schema)
+        noise = np.zeros(self.noises)
+        noise[self._first[block] + inside] = self._noisy.deviation(block) / greatest
+        return float(self._noisy.sums(block)[inside].sum()) / greatest, noise
 
 
 def chi_square(freedom: int, outside: float) -> float:
-    """Return what a chi-square number of so many degrees of freedom exceeds with this probability."""
+    """Return the value that a chi-square variable with so many degrees exceeds with this probability."""
     # Not at the top: every session imports this module, and few need it.
     from scipy.special import gammainccinv
 

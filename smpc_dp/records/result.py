@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -14,8 +16,10 @@ from smpc_dp.optional import import_optional
 from smpc_dp.privacy.guarantee import PlainStruct, PrivacyGuarantee
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.records.asked import Statistic
-from smpc_dp.records.intervals import INFINITE, Interval
+from smpc_dp.records.intervals import INFINITE, Interval, within
+from smpc_dp.records.population import Sampling
 from smpc_dp.records.schema import Schema
+from smpc_dp.report.table1 import table_lines
 
 HIDDEN = "not shown: within the noise"
 WITHIN_NOISE = "none: the count is within the noise"
@@ -34,7 +38,7 @@ NO_PRIVACY = NamedSentences.of(
 
 
 def near_zero(value: float, error: float) -> str:
-    """Return the note of a number of 0 or more, given its estimate without that bound; none if it is clear.
+    """Return a warning note if an estimate of a nonnegative number is within two errors of 0, else empty.
 
     From two standard errors on a number that is cut at 0 is too large by less than a hundredth of one.
     """
@@ -44,7 +48,7 @@ def near_zero(value: float, error: float) -> str:
 
 
 def not_protected(schema: Schema, *, central: bool = False) -> NamedSentences:
-    """Return what a reader of the answers should be told; `central`: servers draw one noise for all."""
+    """Return sentences that tell readers what the answers' privacy guarantee does not protect."""
     noise = (
         "the servers draw the noise together"
         if central
@@ -58,7 +62,8 @@ def not_protected(schema: Schema, *, central: bool = False) -> NamedSentences:
         many_rows=TOO_MANY_ROWS,
         columns="the columns, bounds, categories and what is asked for are public",
         hidden_counts="that counts within the noise are not shown is presentation, and protects nothing",
-        sampling="intervals are about the noise; they say nothing about how the rows were sampled",
+        sampling="intervals of the noise say nothing about how the rows were sampled; those of noise and "
+        "sampling, and p-values, hold for rows that are independent draws from one population",
         unit="one record is protected, not all records of one person"
         if schema.unit == "record"
         else f"that a person is in at most {schema.party_factor} parties is declared, not checked",
@@ -72,7 +77,7 @@ def not_protected(schema: Schema, *, central: bool = False) -> NamedSentences:
 
 
 class Estimate(PlainStruct, frozen=True, kw_only=True):
-    """One number.
+    """One estimated number of an answer, with intervals for the noise and the population, unit and note.
 
     Attributes:
         statistic: the text that was asked for; name: which of its numbers.
@@ -83,10 +88,18 @@ class Estimate(PlainStruct, frozen=True, kw_only=True):
             over all releases.
         standard_error: of the noise, to first order; none of quantiles, whose error has steps.
         sampling_error: the standard error of the rows as a sample of a population, independent of each
-            other, where it is known: apart from the noise, and not in the interval.
+            other, where it is known: apart from the noise, and not in `low` and `high`.
+        population_low, population_high: the ends of the interval for noise and sampling together, None where
+            there is none, or an end is not bounded.
+        p_value: of a test, the noise included; None of other numbers.
+        unreconciled: of a count that was made to agree with others the noisy count as it was released; None
+            of other numbers.
         unit: what the value is counted in.
         over: the number of values that it is computed from, with its noise; None for counts and sums.
         note: flags.
+        noise: the law of its noise: "laplace", or "normal" of noise that is Gaussian or taken for that; "" of
+            exact answers.
+        part_of: the question, `table1(...) by ...`, that `statistic` is a part of; "" of others.
     """
 
     statistic: str
@@ -100,6 +113,12 @@ class Estimate(PlainStruct, frozen=True, kw_only=True):
     unit: str
     over: float | None = None
     note: str = ""
+    noise: str = ""
+    population_low: float | None = None
+    population_high: float | None = None
+    p_value: float | None = None
+    unreconciled: float | None = None
+    part_of: str = ""
 
     @classmethod
     def of(
@@ -112,13 +131,16 @@ class Estimate(PlainStruct, frozen=True, kw_only=True):
         cell: dict[str, str] | None = None,
         value: float | None = None,
         error: float | None = None,
-        sampled: float | None = None,
+        sampled: Sampling | None = None,
         over: float | None = None,
+        unreconciled: float | None = None,
         possible: Interval = INFINITE,
         note: str = "",
     ) -> Estimate:
-        """Return a number with its interval; one outside what is possible is projected, with a note."""
+        """Return an estimate with its interval, a value outside `possible` moved to the nearest bound."""
         inside = None if value is None else min(max(value, possible[0]), possible[1])
+        sampled = sampled or Sampling()
+        population = INFINITE if sampled.ends is None else within(sampled.ends, *possible)
         return cls(
             statistic=statistic.text,
             name=name,
@@ -127,15 +149,20 @@ class Estimate(PlainStruct, frozen=True, kw_only=True):
             low=finite(ends[0]),
             high=finite(ends[1]),
             standard_error=None if error is None else finite(error),
-            sampling_error=None if sampled is None else finite(sampled),
+            sampling_error=None if sampled.error is None else finite(sampled.error),
             unit=unit,
             over=over,
             note=note or ("" if inside == value else PROJECTED),
+            population_low=finite(population[0]),
+            population_high=finite(population[1]),
+            p_value=sampled.p_value,
+            unreconciled=unreconciled,
+            part_of=statistic.part_of,
         )
 
 
 class Answers(PlainStruct, frozen=True, kw_only=True):
-    """The answers of one request.
+    """Result of a request for statistics: all estimates, interval level, and the privacy guarantee.
 
     Attributes:
         estimates: all numbers.
@@ -144,9 +171,10 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
         relation: add-remove, or substitution within a party.
         present, counted: shares of noise in the sum, and those that the guarantee counts on.
         rows: the public number of rows; None where it is private.
-        guarantee: of the request; None for exact tables, which have no differential privacy.
+        guarantee: of the request; None for exact answers, which have no differential privacy.
         not_protected: what a reader should be told.
-        following: of a regression by steps the coefficients at which the next one begins.
+        following: what the next request takes of this one: of a regression by steps the coefficients at
+            which it begins, whether steps are averaged from it on, and the sums of this one.
     """
 
     estimates: tuple[Estimate, ...]
@@ -162,8 +190,8 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
     following: tuple[int, ...] = ()
 
     def of(self, statistic: str) -> tuple[Estimate, ...]:
-        """Return the estimates of one statistic, by its text."""
-        return tuple(one for one in self.estimates if one.statistic == statistic)
+        """Return the estimates of one statistic or table of groups, found by the text that asked for it."""
+        return tuple(one for one in self.estimates if statistic in (one.statistic, one.part_of))
 
     def to_pandas(self) -> Any:
         """Return a pandas table with a row for each estimate."""
@@ -171,7 +199,7 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
         return import_optional("pandas").DataFrame(rows)
 
     def to_csv(self) -> str:
-        """Return the estimates as CSV."""
+        """Return the estimates as CSV text with a header, a line for each estimate."""
         file = io.StringIO()
         names = list(Estimate.__struct_fields__)
         writer = csv.writer(file, lineterminator="\n")
@@ -183,7 +211,7 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         exact = self.guarantee is None
-        lines = [estimate_line(msgspec.structs.asdict(one), exact) for one in self.estimates]
+        lines = estimate_lines([msgspec.structs.asdict(one) for one in self.estimates], exact=exact)
         if self.guarantee is None:
             lines.append("exact: no differential privacy")
         else:
@@ -197,39 +225,53 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
 
 
 def estimate_line(one: Mapping[str, Any], exact: bool) -> str:
-    """Return an estimate, as `Estimate.to_json` gives it, in one line: the noise and the sampling apart."""
+    """Return one estimate, given as JSON data, as a line of text with its errors and intervals."""
     name = f"{one['name']} [{cell_text(one['cell'])}]" if one["cell"] else one["name"]
     over = "" if one["over"] is None else f" over {one['over']:.6g} values"
     noise = [] if one["standard_error"] is None else [f"standard error {one['standard_error']:.3g}"]
     if not one["low"] is one["high"] is None:
         noise.append(f"in [{_shown(one['low'])}, {_shown(one['high'])}]")
-    sampling = one["sampling_error"]
+    sampling, tested = one["sampling_error"], one["p_value"]
+    both = [one["population_low"], one["population_high"]]
     parts = [
         f"{name}: {_shown(one['value'])} {one['unit']}".rstrip() + over,
         *([f"noise: {', '.join(noise)}"] if noise and not exact else []),
         *([] if sampling is None else [f"sampling: standard error {sampling:.3g}"]),
+        *([] if both == [None, None] else [f"both: in [{_shown(both[0])}, {_shown(both[1])}]"]),
+        *([] if tested is None else [f"p = {tested:.3g}"]),
     ]
     return "; ".join(parts) + (f" ({one['note']})" if one["note"] else "")
 
 
+def estimate_lines(estimates: Sequence[Mapping[str, Any]], *, exact: bool) -> list[str]:
+    """Return a line for each estimate, as `Estimate.to_json` gives them; a table for those that are one."""
+    lines: list[str] = []
+    for text, parts in itertools.groupby(estimates, key=itemgetter("part_of")):
+        together = list(parts)
+        each = (estimate_line(one, exact) for one in together)
+        lines += table_lines(text, together) if text else each
+    return lines
+
+
 def level_line(level: float, simultaneous: bool) -> str:
-    """Return what intervals cover, and what they do not."""
+    """Return a sentence on what the intervals cover at their level, and what they do not."""
     which = "all intervals together" if simultaneous else "each interval"
     return (
-        f"level of {which}: {level:g}, for the noise alone: a population that the rows are a sample of is "
-        "not covered"
+        f"level of {which}: {level:g}, for the noise alone; where it says both, for the noise and for rows "
+        "that are independent draws from a population"
     )
 
 
 def _shown(value: float | None) -> str:
+    """Return a number with six significant digits as text, a dash for None."""
     return "-" if value is None else f"{value:.6g}"
 
 
 def cell_text(cell: Mapping[str, str]) -> str:
-    """Return the cell of a table as text."""
+    """Return a table cell's columns with their categories or bins as one text."""
     return ", ".join(f"{name} = {value}" for name, value in cell.items())
 
 
 def finite(value: float) -> float | None:
-    """Return a number, None for one that is not finite."""
+    """Return a number unchanged, None if it is infinite or NaN, for plain JSON data."""
     return value if math.isfinite(value) else None

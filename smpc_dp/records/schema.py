@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from decimal import Context, Decimal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,6 +22,7 @@ from smpc_dp.values import category_of
 
 Rows = Literal["private", "public"]
 RowUnit = Literal["record", "person"]
+T = TypeVar("T", bound=msgspec.Struct)
 Few = Annotated[int, Meta(ge=1, le=1 << 20)]
 
 # Steps of a number's grid, unless its column declares them; products of two numbers stay below 2^48.
@@ -31,10 +34,13 @@ MAX_COLUMNS = 1000
 LARGEST, NARROWEST = 1e75, 1e-75
 Bound = Annotated[float, Meta(extra={"range": "[-1e75, 1e75]"})]
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+# Digits to which a logarithm is computed before it is rounded to a float64.
+_DIGITS = Context(prec=25)
 
 
 class Number(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="number"):
-    """A column of numbers, clipped to [lower, upper]."""
+    """Declared column of numbers, with bounds to which values are clipped, a grid and bins."""
 
     lower: Annotated[Bound, Meta(description="least value; smaller ones are clipped to it")]
     upper: Annotated[Bound, Meta(description="greatest value; greater ones are clipped to it")]
@@ -60,26 +66,26 @@ class Number(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="n
 
     @property
     def width(self) -> float:
-        """The declared range."""
+        """The declared upper bound less the lower bound."""
         return self.upper - self.lower
 
     @property
     def middle(self) -> float:
-        """The middle of the declared range, which the integer 0 stands for."""
+        """The middle between the declared bounds, which is encoded as 0."""
         return self.lower + self.width / 2
 
     @property
     def unit(self) -> float:
-        """How much of the column's unit the integer 1 stands for: half a grid step."""
+        """The difference of values that are encoded as neighbouring integers, half a grid step."""
         return self.width / (2 * self.steps)
 
     @property
     def is_indicator(self) -> bool:
-        """Whether its values are 0 and 1, no measurements: another value is missing, not clipped."""
+        """Whether the only values are 0 and 1; then others are missing rather than clipped."""
         return (self.lower, self.upper, self.steps) == (0, 1, 1)
 
     def points(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the nearest grid point of each value, after clipping; equal values have equal points.
+        """Return the index of the grid point nearest to each value, after clipping to the bounds.
 
         It is the conversion of rows and of edges alike, so a value on an edge is never below it.
         """
@@ -88,15 +94,15 @@ class Number(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="n
         return np.clip(point, 0, self.steps).astype(np.int64)
 
     def thresholds(self, edges: Sequence[float]) -> tuple[int, ...]:
-        """Return the grid points at which the bins begin, the first one at the lower bound."""
+        """Return the indices of the grid points at which bins begin, 0 first, given inner edges."""
         return (0, *self.points(np.array(edges, dtype=np.float64)).tolist())
 
     def edge(self, threshold: int) -> float:
-        """Return the value at a grid point."""
+        """Return the value at a grid point, given the point's index."""
         return self.lower + threshold * (self.width / self.steps)
 
     def edge_fault(self, edges: Sequence[float]) -> str | None:
-        """Return why inner edges give no bins on the grid, None if they do."""
+        """Return why inner bin edges are invalid on the grid, None if they are valid."""
         if list(edges) != sorted(set(edges)):
             return "must increase"
         if not all(self.lower < edge < self.upper for edge in edges):
@@ -114,7 +120,7 @@ class Number(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="n
         return None
 
     def issues(self, where: str) -> list[ConfigIssue]:
-        """Return every fault of the declared bounds."""
+        """Return the faults of the declared bounds, grid step and bins of a column."""
         faults: list[tuple[str, str, ConfigCheck]] = []
         if not -LARGEST <= self.lower < self.upper <= LARGEST:
             reason = f"{self.lower:g} is not below upper {self.upper:g}, both within {LARGEST:g}"
@@ -136,15 +142,28 @@ class Number(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="n
 
 
 class Category(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="category"):
-    """A column of declared categories."""
+    """Declared column of categories: allowed values, how others count, and a reference for regressions."""
 
     values: Annotated[tuple[str, ...], Meta(min_length=1, max_length=MAX_CELLS, description="all categories")]
     other: Annotated[
         str | None, Meta(description="the category that stands for all that are not declared")
     ] = None
+    missing: Annotated[
+        bool,
+        Meta(description="false: a missing value counts as `other`, so that each row has a category"),
+    ] = True
+    reference: Annotated[
+        str | None,
+        Meta(description="the category that regressions compare the others with; without it the first"),
+    ] = None
+
+    @property
+    def reference_index(self) -> int:
+        """The index of the category with which regressions compare the others."""
+        return 0 if self.reference is None else self.values.index(self.reference)
 
     def issues(self, where: str) -> list[ConfigIssue]:
-        """Return every fault of the declared categories."""
+        """Return the faults of the declared categories, such as duplicates."""
         result, seen = [], dict[str, str]()
         for value in self.values:
             key = category_of(value)
@@ -156,18 +175,131 @@ class Category(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
                 result.append(ConfigIssue(f"{where}.values", reason, ConfigCheck.DUPLICATE))
             else:
                 seen[key] = value
-        if self.other is not None and self.other not in self.values:
-            result.append(
-                ConfigIssue(f"{where}.other", f"{self.other!r} is none of `values`", ConfigCheck.UNKNOWN_NAME)
-            )
+        for key, name in (("other", self.other), ("reference", self.reference)):
+            if name is not None and name not in self.values:
+                reason = f"{shown(name)} is none of `values`"
+                result.append(ConfigIssue(f"{where}.{key}", reason, ConfigCheck.UNKNOWN_NAME))
+        if not self.missing and self.other is None:
+            reason = "missing = false needs `other`, which missing values count as"
+            result.append(ConfigIssue(f"{where}.missing", reason, ConfigCheck.CONFLICT))
         return result
 
 
 Column = Number | Category
 
 
+def logarithm(value: float) -> float:
+    """Return the natural logarithm, computed in decimal so that all machines get the same number."""
+    return float(Decimal(value).ln(_DIGITS))
+
+
+def bin_labels(edges: Sequence[float], upper: float) -> tuple[str, ...]:
+    """Return texts such as `[0, 10)` for bins that begin at these edges, the last one closed."""
+    pairs = zip(edges, [*edges[1:], upper], strict=True)
+    labels = [f"[{low:.12g}, {high:.12g})" for low, high in pairs]
+    return (*labels[:-1], labels[-1][:-1] + "]")
+
+
+Edges = Annotated[tuple[float, ...], Meta(max_length=1000)]
+
+
+class Function(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="function"):
+    """Declaration of a derived column: the logarithm or square of a column of numbers.
+
+    Its bounds are the least and the greatest value of the function between the bounds of `of`.
+    """
+
+    function: Annotated[
+        Literal["log", "square"], Meta(description="natural logarithm, of bounds above 0, or square")
+    ]
+    of: Annotated[str, Meta(description="a column of numbers, or of years or days between dates")]
+    bins: Annotated[Edges, Meta(description="inner edges of its bins in tables and groups")] = ()
+
+    def column(self, source: Number, where: str) -> Column:
+        """Return the derived column's bounds; raise ConfigError for a logarithm of bounds of 0 or less."""
+        ends = (source.lower, source.upper)
+        if self.function == "log":
+            if source.lower <= 0:
+                reason = f"lower of {self.of!r} must be above 0 for a logarithm, is {source.lower:g}"
+                raise ConfigError.at(f"{where}.of", reason, ConfigCheck.RANGE)
+            lower, upper = map(logarithm, ends)
+        else:
+            lower = 0.0 if source.lower < 0 < source.upper else min(end * end for end in ends)
+            upper = max(end * end for end in ends)
+        return Number(lower=lower, upper=upper, missing=source.missing, bins=self.bins)
+
+
+class Grouped(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="groups"):
+    """Declaration of a derived column: categories made of the bins of a column of numbers."""
+
+    of: Annotated[str, Meta(description="a column of numbers, or of years or days between dates")]
+    edges: Annotated[
+        Edges, Meta(min_length=1, description="inner edges of the bins; its categories are `[18, 30)` ...")
+    ]
+    reference: Annotated[str | None, Meta(description="as of a column of categories")] = None
+
+    def column(self, source: Number, where: str) -> Column:
+        """Return the derived column of categories; raise ConfigError for invalid bin edges."""
+        if (fault := source.edge_fault(self.edges)) is not None:
+            raise ConfigError.at(f"{where}.edges", fault, ConfigCheck.RANGE)
+        return Category(
+            values=bin_labels((source.lower, *self.edges), source.upper), reference=self.reference
+        )
+
+
+class Elapsed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="elapsed"):
+    """Declaration of a derived column: whole years or days from one date to another, such as an age.
+
+    A year is complete on the day of the same month and number, or after it if there is no such day.
+    """
+
+    unit: Annotated[Literal["years", "days"], Meta(description="what is counted")]
+    start: Annotated[str, Meta(description="a column of dates, `2026-01-31`, or one date")]
+    end: Annotated[str, Meta(description="a column of dates, or one date")]
+    lower: Annotated[int, Meta(description="least value; smaller ones are clipped to it")]
+    upper: Annotated[int, Meta(description="greatest value; greater ones are clipped to it")]
+    missing: Annotated[bool, Meta(description="as of a column of numbers")] = True
+    bins: Annotated[Edges, Meta(description="inner edges of its bins in tables and groups")] = ()
+
+    @property
+    def dates(self) -> tuple[str, ...]:
+        """The names of the columns of dates that are read, without a constant date."""
+        return tuple(one for one in (self.start, self.end) if NAME.fullmatch(one))
+
+    def column(self) -> Number:
+        """Return the derived column of whole numbers, with the declared bounds."""
+        lower, upper = float(self.lower), float(self.upper)
+        return Number(lower=lower, upper=upper, step=1.0, missing=self.missing, bins=self.bins)
+
+    def issues(self, where: str, columns: Mapping[str, Column]) -> Iterator[ConfigIssue]:
+        """Yield the faults of the two dates, which must be columns or valid constant dates."""
+        for key, value in (("start", self.start), ("end", self.end)):
+            if value in columns:
+                reason = f"{value!r} is one of `columns`: a column of dates is none of these"
+                yield ConfigIssue(f"{where}.{key}", reason, ConfigCheck.CONFLICT)
+            elif not NAME.fullmatch(value) and date_of(value) is None:
+                reason = f"{shown(value)} is neither a column nor a date as 2026-01-31"
+                yield ConfigIssue(f"{where}.{key}", reason, ConfigCheck.FORMAT)
+        if self.start == self.end or (date_of(self.start) and date_of(self.end)):
+            reason = "needs one column of dates at least, and two different ends"
+            yield ConfigIssue(f"{where}.start", reason, ConfigCheck.SHAPE)
+
+
+Derived = Function | Grouped | Elapsed
+
+
+def date_of(text: str) -> date | None:
+    """Parse a date from a text; return None if the text is not a date."""
+    if not DATE.fullmatch(text):
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
 class RowNorm(msgspec.Struct, frozen=True, kw_only=True):
-    """A bound on the L2 norm of some columns of a row, each in half ranges from the middle of its range."""
+    """Declared bound on the L2 norm of a row's numbers, scaled to [-1, 1]; longer rows are shortened."""
 
     columns: Annotated[tuple[str, ...], Meta(min_length=2, description="columns of numbers")]
     bound: Annotated[
@@ -187,7 +319,7 @@ LEAST_FACTOR, MAX_FACTOR = 1e-6, 1e6
 
 
 class SumsOfRows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The sums that an answer of another package is computed from, as data; protocols/records has each key.
+    """Declaration by another package of the sums that its statistic needs, as data in a session file.
 
     Attributes:
         package: name and version of the package, as members compare it.
@@ -208,7 +340,7 @@ class SumsOfRows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     groups: bool = False
 
     def issues(self, where: str) -> list[ConfigIssue]:
-        """Return every fault of the description."""
+        """Return the faults of another package's declaration of its statistic."""
         known, sums = {*self.arguments}, [tuple(sorted(one)) for one in self.sums]
         factors = {(), *((name,) for one in sums for name in one)}
         named = all(NAME.fullmatch(name) for name in known) and len(known) == len(self.arguments)
@@ -245,9 +377,12 @@ class SumsOfRows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class SchemaSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The `[records]` table of a session file: what all parties know of each other's tables."""
+    """Settings in a session file's `[parameters.records]`, unchecked: columns, rows and privacy unit."""
 
     columns: Annotated[dict[str, Column], Meta(description="the columns, by name")]
+    derived: Annotated[
+        dict[str, Derived], Meta(description="columns that each party computes from its own, by name")
+    ] = {}
     max_rows: Annotated[
         int,
         Meta(
@@ -286,7 +421,12 @@ class SchemaSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Schema(PlainStruct, frozen=True, kw_only=True):
-    """Checked columns and units; made by `read_schema`."""
+    """Checked declaration of the parties' tables: columns, row limits, and the protected unit.
+
+    Attributes:
+        columns: all columns, with those that are derived.
+        derived: how these are computed.
+    """
 
     columns: dict[str, Column]
     max_rows: int
@@ -298,20 +438,32 @@ class Schema(PlainStruct, frozen=True, kw_only=True):
     rows_expected: int | None = None
     norm: RowNorm | None = None
     statistics: dict[str, SumsOfRows] = msgspec.field(default_factory=dict)
+    derived: dict[str, Derived] = msgspec.field(default_factory=dict)
+
+    @property
+    def given(self) -> dict[str, Column]:
+        """The declared columns that are read from a table as they are, without dates and derived ones."""
+        return {name: column for name, column in self.columns.items() if name not in self.derived}
+
+    @property
+    def dates(self) -> tuple[str, ...]:
+        """The names of the columns of dates that a table must have."""
+        elapsed = (one for one in self.derived.values() if isinstance(one, Elapsed))
+        return tuple(dict.fromkeys(name for one in elapsed for name in one.dates))
 
     @property
     def relation(self) -> Relation:
-        """The neighbouring relation: add-remove for private rows, substitution for public ones."""
+        """The neighbouring relation of privacy: add-remove for private row counts, else substitution."""
         return "add-remove" if self.rows == "private" else "substitution"
 
     @property
     def person_factor(self) -> int:
-        """Rows of one unit, in one party."""
+        """The greatest number of rows of one protected unit in one party, 1 for records."""
         return self.rows_per_person or 1
 
     @property
     def filled(self) -> tuple[str, ...]:
-        """Columns in whose sums over all rows a row that does not count for its person is the middle.
+        """Columns of numbers in which rows ignored for their person count as the middle of the range.
 
         Where rows are public, a row that is beyond those of its person, or has no id, is in their number.
         """
@@ -322,18 +474,18 @@ class Schema(PlainStruct, frozen=True, kw_only=True):
 
     @property
     def party_factor(self) -> int:
-        """Parties that have rows of one unit."""
+        """The greatest number of parties that may have rows of one protected unit, 1 for records."""
         return self.parties_per_person or 1
 
     def column(self, name: str, where: str) -> Column:
-        """Return a column; raise ConfigError, naming where it is asked for, if there is none."""
+        """Return a declared column by name; raise ConfigError, naming who asks, if there is none."""
         if name not in self.columns:
             known = ", ".join(self.columns)
             raise ConfigError.at(where, f"no column {name!r} (columns: {known})", ConfigCheck.UNKNOWN_NAME)
         return self.columns[name]
 
     def number(self, name: str, where: str) -> Number:
-        """Return a column of numbers; raise ConfigError if it is none."""
+        """Return a declared column of numbers by name; raise ConfigError if it has categories."""
         column = self.column(name, where)
         if not isinstance(column, Number):
             raise ConfigError.at(where, f"column {name!r} has categories, no numbers", ConfigCheck.TYPE)
@@ -341,11 +493,16 @@ class Schema(PlainStruct, frozen=True, kw_only=True):
 
 
 def read_schema(given: Mapping[str, object], where: str = "records.") -> Schema:
-    """Check a `[records]` table; raise ConfigError with every fault."""
+    """Parse and check a session file's `[parameters.records]`; raise ConfigError with every fault."""
     given = dict(given)
     columns, issues = given.get("columns"), list[ConfigIssue]()
     if isinstance(columns, Mapping):
-        given["columns"], issues = _read_columns(columns, f"{where}columns")
+        known, issues = _read_columns(columns, f"{where}columns")
+        derived = given.get("derived", {})
+        if isinstance(derived, Mapping):
+            given["derived"], known, faults = _read_derived(derived, known, f"{where}derived")
+            issues += faults
+        given["columns"] = known
     good, others = read(SchemaSettings, given, where)
     issues += others
     if "columns" in good:
@@ -360,7 +517,7 @@ def read_schema(given: Mapping[str, object], where: str = "records.") -> Schema:
 
 
 def _read_columns(given: Mapping[str, object], where: str) -> tuple[dict[str, Column], list[ConfigIssue]]:
-    """Read the table of columns; return those without a fault, and every fault."""
+    """Parse the declarations of columns; return the valid ones by name, and all faults."""
     columns: dict[str, Column] = {}
     issues = Issues()
     if not given or len(given) > MAX_COLUMNS:
@@ -368,8 +525,7 @@ def _read_columns(given: Mapping[str, object], where: str) -> tuple[dict[str, Co
         return {}, [ConfigIssue(where, reason, ConfigCheck.RANGE)]
     for name, column in given.items():
         if not NAME.fullmatch(name):
-            reason = f"{shown(name)} must be a letter or _, then letters, digits and _"
-            issues.add_issue(where, reason, ConfigCheck.FORMAT)
+            issues.add_issue(where, _no_name(name), ConfigCheck.FORMAT)
             continue
         read_column, faults = _read_column(column, f"{where}.{name}")
         issues += faults
@@ -378,28 +534,94 @@ def _read_columns(given: Mapping[str, object], where: str) -> tuple[dict[str, Co
     return columns, issues
 
 
+def _no_name(name: object) -> str:
+    """Return the message of a fault that a text is not a valid column name."""
+    return f"{shown(name)} must be a letter or _, then letters, digits and _"
+
+
 def _read_column(given: object, where: str) -> tuple[Column | None, list[ConfigIssue]]:
-    """Read one column, of the kind that its keys decide where it does not say one."""
+    """Parse one column's declaration as number or category; return the column or None, and faults."""
     if isinstance(given, Number | Category):
         return given, given.issues(where)
+    kinds: dict[str, type[Column]] = {"number": Number, "category": Category}
+    column, issues = _read_kind(given, kinds, {"values": "category", "": "number"}, where)
+    return column, issues if column is None else column.issues(where)
+
+
+def _read_kind(
+    given: object, kinds: Mapping[str, type[T]], keys: Mapping[str, str], where: str
+) -> tuple[T | None, list[ConfigIssue]]:
+    """Parse a table as the class that its `kind`, or else one of its keys, names; return faults too."""
     if not isinstance(given, Mapping):
         return None, [ConfigIssue(where, f"must be a table, is {shown(given)}", ConfigCheck.TYPE)]
     own = dict(given)
-    name = own.pop("kind", "category" if "values" in own else "number")
-    kinds: dict[object, type[Column]] = {"number": Number, "category": Category}
+    name = own.pop("kind", next(kind for key, kind in keys.items() if key in own or not key))
     kind = kinds.get(name) if isinstance(name, str) else None
     if kind is None:
-        reason = f"must be 'number' or 'category', is {shown(name)}"
+        reason = f"must be {' or '.join(map(repr, kinds))}, is {shown(name)}"
         return None, [ConfigIssue(f"{where}.kind", reason, ConfigCheck.CHOICE)]
     good, issues = read(kind, own, f"{where}.")
-    if issues:
-        return None, issues
-    column: Column = kind(**good)
-    return column, column.issues(where)
+    return (None, issues) if issues else (kind(**good), [])
+
+
+_DERIVED_KINDS: dict[str, type[Derived]] = {"function": Function, "groups": Grouped, "elapsed": Elapsed}
+_DERIVED_KEYS = {"edges": "groups", "unit": "elapsed", "start": "elapsed", "end": "elapsed", "": "function"}
+
+
+def _read_derived(
+    given: Mapping[str, object], columns: Mapping[str, Column], where: str
+) -> tuple[dict[str, Derived], dict[str, Column], list[ConfigIssue]]:
+    """Parse the derived columns; return the valid declarations, all columns, and all faults.
+
+    What is between dates is read first: others may be derived from it.
+    """
+    read_ones: dict[str, Derived] = {}
+    issues = Issues()
+    if len(given) + len(columns) > MAX_COLUMNS:
+        reason = f"{len(given)} beside {len(columns)} columns, at most {MAX_COLUMNS} together"
+        issues.add_issue(where, reason, ConfigCheck.RANGE)
+    for name, one in given.items():
+        if not NAME.fullmatch(name):
+            issues.add_issue(where, _no_name(name), ConfigCheck.FORMAT)
+        elif name in columns:
+            issues.add_issue(f"{where}.{name}", "is one of `columns` too", ConfigCheck.CONFLICT)
+        else:
+            derived, faults = _read_kind(one, _DERIVED_KINDS, _DERIVED_KEYS, f"{where}.{name}")
+            issues += faults
+            if derived is not None:
+                read_ones[name] = derived
+    sources = dict(columns)
+    for name, one in read_ones.items():
+        if isinstance(one, Elapsed):
+            sources[name] = one.column()
+            issues += [*one.issues(f"{where}.{name}", columns), *sources[name].issues(f"{where}.{name}")]
+    result = dict(columns)
+    for name, one in read_ones.items():
+        try:
+            result[name] = sources[name] if isinstance(one, Elapsed) else _derived(name, one, sources, where)
+        except ConfigError as error:
+            issues += error.issues
+    return read_ones, result, issues
+
+
+def _derived(name: str, one: Function | Grouped, sources: Mapping[str, Column], where: str) -> Column:
+    """Return a derived column's own declaration; raise ConfigError if the source or edges are invalid."""
+    source = sources.get(one.of)
+    if not isinstance(source, Number):
+        known = ", ".join(each for each, column in sources.items() if isinstance(column, Number)) or "none"
+        reason = f"{shown(one.of)} is no column of numbers (columns: {known})"
+        raise ConfigError.at(f"{where}.{name}.of", reason, ConfigCheck.UNKNOWN_NAME)
+    if source.issues(""):
+        reason = f"{one.of!r} has faults of its own"
+        raise ConfigError.at(f"{where}.{name}.of", reason, ConfigCheck.CONFLICT)
+    column = one.column(source, f"{where}.{name}")
+    if issues := column.issues(f"{where}.{name}"):
+        raise ConfigError(issues)
+    return column
 
 
 def _unit_issues(good: Mapping[str, object], where: str) -> list[ConfigIssue]:
-    """Return the faults of what the unit `person` needs, and of what other units do not have."""
+    """Return faults of the keys that go with unit `person`: missing, or given for unit `record`."""
     issues = Issues()
     for key in ("id", "rows_per_person", "parties_per_person"):
         given = good.get(key) is not None
@@ -414,7 +636,7 @@ def _unit_issues(good: Mapping[str, object], where: str) -> list[ConfigIssue]:
 
 
 def _norm_issues(good: Mapping[str, object], where: str) -> list[ConfigIssue]:
-    """Return the faults of a bound on the norm of a row."""
+    """Return the faults of the declared bound on rows' norms: unknown columns, or too large a bound."""
     norm, columns = good.get("norm"), good.get("columns")
     if not isinstance(norm, RowNorm) or not isinstance(columns, Mapping):
         return []
@@ -436,5 +658,5 @@ def _norm_issues(good: Mapping[str, object], where: str) -> list[ConfigIssue]:
 
 
 def schema_of(given: Schema | Mapping[str, object]) -> Schema:
-    """Return a schema, reading it where it is a table of settings."""
+    """Return a schema as it is, or parse one from a table of settings."""
     return given if isinstance(given, Schema) else read_schema(given, "")

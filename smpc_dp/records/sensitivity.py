@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
-from smpc_dp.records.features import Block
+from smpc_dp.records.features import Block, Lacking
 from smpc_dp.records.schema import Schema
 
 Floats = NDArray[np.float64]
+Amount = TypeVar("Amount", float, Fraction)
 # Above the rounding errors of sums of some thousand numbers, and of an eigenvalue of such a matrix.
 UP = 1 + 1e-9
 # Choices of signs, missing values and cells that are gone through in one component.
@@ -29,23 +31,23 @@ MAX_GROUPS = 10
 
 
 class Scaled(msgspec.Struct, frozen=True):
-    """A block in the vector, and what its sum is multiplied by before it is rounded."""
+    """A block of sums in a party's vector, with the factor that converts its sums to ring integers."""
 
     block: Block
     scale: Fraction
 
     @property
     def rounded(self) -> bool:
-        """Whether the sum is rounded."""
+        """Whether the scaled sums may be fractions, which are rounded."""
         return self.scale.denominator > 1 or self.block.of_party
 
     def square(self, schema: Schema) -> float:
-        """Return the square of the greatest value that a row brings to a coordinate."""
+        """Return the square of the greatest scaled value that one row can add to an entry."""
         return float(self.scale * self.block.greatest(schema)) ** 2
 
 
 def sensitivity_of(blocks: Sequence[Scaled], schema: Schema) -> Sensitivity:
-    """Return how far the vectors of two neighbouring tables are apart, in steps of the ring.
+    """Return the L2 and maximum-norm sensitivity of a party's vector to one protected unit.
 
     The rounding is that of each party whose sum moves.
     """
@@ -63,16 +65,36 @@ def sensitivity_of(blocks: Sequence[Scaled], schema: Schema) -> Sensitivity:
 
 
 def row_l1(block: Block, schema: Schema) -> float:
-    """Return how far two neighbours are apart in L1 in a block of rows whose greatest value is 1."""
+    """Return the L1 distance that one row can move a block whose greatest value is scaled to 1."""
     if schema.relation == "add-remove":
         return 1.0
-    signed = any(block.powers.count(name) == 1 for name in block.powers)
-    return 2.0 if signed or any(selector.cells > 1 for selector in block.selectors) else 1.0
+    return 2.0 if block.has_odd_power or any(selector.cells > 1 for selector in block.selectors) else 1.0
+
+
+def together_or_lacking(blocks: Iterable[Block]) -> list[tuple[list[Block], list[Block]]]:
+    """Return, for each set of columns, blocks of complete rows and blocks of rows with missing values.
+
+    A row brings something to the former or to the latter, never to both. Sets without either are left out.
+    """
+    by_columns: dict[tuple[str, ...], tuple[list[Block], list[Block]]] = {}
+    for block in blocks:
+        by_columns.setdefault(block.present, ([], []))[isinstance(block, Lacking)].append(block)
+    return [(together, lacking) for together, lacking in by_columns.values() if together and lacking]
+
+
+def greatest_of_row(amounts: Mapping[Block, Amount]) -> Amount:
+    """Return the most that one row adds to all blocks, given the most it adds to each."""
+    whole = sum(amounts.values(), start=type(next(iter(amounts.values())))(0))
+    for sides in together_or_lacking(amounts):
+        whole -= min(sum(amounts[block] for block in side) for side in sides)
+    return whole
 
 
 def l1_sensitivity(blocks: Sequence[Scaled], schema: Schema) -> Sensitivity:
-    """Return how far the vectors of two neighbouring tables are apart, by the sum of the blocks' bounds."""
-    rows = sum(one.scale * one.block.greatest(schema) * int(row_l1(one.block, schema)) for one in blocks)
+    """Return the L1 and maximum-norm sensitivity of a party's vector to one protected unit."""
+    rows = greatest_of_row(
+        {one.block: one.scale * one.block.greatest(schema) * int(row_l1(one.block, schema)) for one in blocks}
+    )
     touched = sum(_touched(one, schema) for one in blocks if one.rounded)
     most = max(_furthest(one, schema) for one in blocks)
     return Sensitivity.on_integers(
@@ -83,8 +105,25 @@ def l1_sensitivity(blocks: Sequence[Scaled], schema: Schema) -> Sensitivity:
     )
 
 
+def l1_moves(blocks: Sequence[Scaled], schema: Schema) -> tuple[int, ...] | None:
+    """Return the most that each block moves by one unit in one entry; None if more entries may move.
+
+    Between other neighbours a block may move in several coordinates, of which the sum alone is bounded.
+    """
+    several = schema.relation == "substitution" and any(one.block.cells > 1 for one in blocks)
+    if schema.person_factor * schema.party_factor > 1 or several:
+        return None
+    moves = {one.block: max(1, _furthest(one, schema)) for one in blocks}
+    for together, lacking in together_or_lacking(moves):
+        # as many moves as either side has, the i-th greatest of these the greater one of both
+        sides = [sorted((moves.pop(block) for block in side), reverse=True) for side in (together, lacking)]
+        pairs = itertools.zip_longest(*sides, fillvalue=0)
+        moves |= dict(zip(together + lacking, itertools.starmap(max, pairs), strict=False))
+    return tuple(moves.values())
+
+
 def _furthest(one: Scaled, schema: Schema) -> int:
-    """Return how far one coordinate of a party moves, at most; rounding moves it no further than that."""
+    """Return the most that one protected unit in one party can move an entry of a block."""
     if one.block.of_party:
         return math.ceil(
             schema.person_factor
@@ -92,13 +131,12 @@ def _furthest(one: Scaled, schema: Schema) -> int:
             * one.scale
             * one.block.greatest(schema)
         )
-    both_signs = any(one.block.powers.count(name) == 1 for name in one.block.powers)
-    signs = 2 if both_signs and schema.relation == "substitution" else 1
+    signs = 2 if one.block.has_odd_power and schema.relation == "substitution" else 1
     return math.ceil(schema.person_factor * signs * one.scale * one.block.greatest(schema))
 
 
 def row_moves(blocks: Sequence[Scaled], schema: Schema) -> tuple[int, ...] | None:
-    """Return how far each coordinate moves that one row can move, at most; None where a unit has several.
+    """Return the most that each entry moves that one row can touch; None if a unit has several rows.
 
     Of a block it moves one cell, or under substitution two, the second from or to nothing.
     """
@@ -112,7 +150,7 @@ def row_moves(blocks: Sequence[Scaled], schema: Schema) -> tuple[int, ...] | Non
 
 
 def largest_norm(blocks: Sequence[Scaled], schema: Schema) -> float:
-    """Return the square of the L2 norm of the row that has the largest one: all present, all at a bound."""
+    """Return a bound on the squared L2 norm of one row's contribution to all blocks."""
     own = math.fsum(
         one.square(schema) * block_distance(one.block, schema) for one in blocks if one.block.of_party
     )
@@ -120,12 +158,14 @@ def largest_norm(blocks: Sequence[Scaled], schema: Schema) -> float:
 
 
 def _longest(blocks: Sequence[Scaled], schema: Schema) -> float:
-    """Return the square of the L2 norm of a row in blocks of rows, at most.
+    """Return a bound on the squared L2 norm of one row's contribution, using a declared norm bound.
 
     With y the squares of a row's values, it is linear and quadratic in y: sum y is at most the squared bound
     of the norm, and a quadratic form with entries of 0 or more is at most its largest one times (sum y)^2.
     """
-    whole = math.fsum(one.square(schema) for one in blocks)
+    if not blocks:
+        return 0.0
+    whole = greatest_of_row({one.block: one.square(schema) for one in blocks})
     norm = schema.norm
     if norm is None:
         return whole
@@ -144,7 +184,7 @@ def _longest(blocks: Sequence[Scaled], schema: Schema) -> float:
 
 
 def largest_distance(blocks: Sequence[Scaled], schema: Schema) -> float:
-    """Return the square of the L2 distance of the two rows that are furthest apart, or a bound on it."""
+    """Return a bound on the squared L2 distance of two rows' contributions to all blocks."""
     own = math.fsum(
         one.square(schema) * block_distance(one.block, schema) for one in blocks if one.block.of_party
     )
@@ -153,7 +193,7 @@ def largest_distance(blocks: Sequence[Scaled], schema: Schema) -> float:
 
 
 def components(blocks: Sequence[Scaled]) -> Iterator[list[Scaled]]:
-    """Yield the blocks that share columns, directly or through others, together."""
+    """Yield lists of blocks that share columns, so that different lists have no column in common."""
     groups: list[tuple[set[str], list[Scaled]]] = []
     for one in blocks:
         columns, members = set(one.block.columns), [one]
@@ -169,7 +209,7 @@ def components(blocks: Sequence[Scaled]) -> Iterator[list[Scaled]]:
 
 
 def block_distance(block: Block, schema: Schema) -> float:
-    """Return the square of the largest distance of two neighbours in a block whose greatest value is 1."""
+    """Return a bound on neighbours' squared L2 distance in a block whose greatest value is 1."""
     if block.of_party:
         # a row more changes S^2/n by (n (2 m z - m^2) + z^2) / (n + 1), above -3 and at most 1, for m, z in
         # [-1, 1];
@@ -177,21 +217,21 @@ def block_distance(block: Block, schema: Schema) -> float:
         return 9.0 if schema.relation == "add-remove" else 16.0
     if schema.relation == "add-remove":
         return 1.0
-    if any(block.powers.count(name) == 1 for name in block.powers):
+    if block.has_odd_power:
         return 4.0
     if any(selector.cells > 1 for selector in block.selectors):
         return 2.0
-    return 1.0 if block.powers or block.present or block.selectors else 0.0
+    return 1.0 if block.columns else 0.0
 
 
 def _touched(one: Scaled, schema: Schema) -> int:
-    """Return how many coordinates of a block one unit's rows in a party can move."""
+    """Return how many entries of a block the rows of one unit in a party can move."""
     each = 1 if schema.relation == "add-remove" else 2
     return min(one.block.cells, each * schema.person_factor)
 
 
 def _component(blocks: Sequence[Scaled], schema: Schema) -> float:
-    """Return the least of the bounds on a component's squared distance."""
+    """Return the smallest known bound on two rows' squared distance in blocks that share columns."""
     bounds = [math.fsum(one.square(schema) * block_distance(one.block, schema) for one in blocks)]
     own = _one_column(blocks, schema)
     if own is not None:
@@ -204,13 +244,13 @@ def _component(blocks: Sequence[Scaled], schema: Schema) -> float:
 
 
 def _one_column(blocks: Sequence[Scaled], schema: Schema) -> float | None:
-    """Return the exact maximum for z, z^2 and the presence of one column without cells, else None.
+    """Return the greatest squared distance of two rows in sums of one column alone, None for others.
 
     (z - z')^2 (w1^2 + w2^2 (z + z')^2) grows with |z - z'| at a given z + z', so z or z' is at a bound:
     with s = z + z' in units of the bound it is (2 - s)^2 (w1^2 + w2^2 s^2), 0 <= s <= 2.
     """
     if (
-        any(one.block.selectors for one in blocks)
+        any(one.block.selectors or one.block.where for one in blocks)
         or len(set().union(*(one.block.columns for one in blocks))) > 1
     ):
         return None
@@ -229,20 +269,21 @@ def _one_column(blocks: Sequence[Scaled], schema: Schema) -> float | None:
 
 
 def _enumerated(blocks: Sequence[Scaled], schema: Schema) -> float | None:
-    """Return the largest sum over choices of signs, missing values and cells; None if they are too many.
+    """Return a bound on two rows' squared distance by trying all signs, gaps and cells; None if too many.
 
     For a column: 0 same sign, 1 other sign, 2 missing in one of the rows. For a selector: 0 same cell, 1
-    other.
+    other. For a condition: 0 both rows satisfy it, 1 one does.
     """
     columns = sorted({name for one in blocks for name in (*one.block.powers, *one.block.present)})
     selectors = sorted({selector for one in blocks for selector in one.block.selectors}, key=repr)
     absent = {name for one in blocks for name in one.block.present}
-    ranges = [3 if name in absent else 2 for name in columns] + [2] * len(selectors)
+    conditions = list(dict.fromkeys(one.block.where for one in blocks if one.block.where))
+    ranges = [3 if name in absent else 2 for name in columns] + [2] * len(selectors + conditions)
     choices = math.prod(ranges)
     if choices > MAX_CHOICES:
         return None
     grid = np.indices(ranges).reshape(len(ranges), -1) if ranges else np.zeros((0, 1), dtype=np.int64)
-    state = dict(zip([*columns, *selectors], grid, strict=True))
+    state = dict(zip([*columns, *selectors, *conditions], grid, strict=True))
     total = np.zeros(choices)
     for one in blocks:
         total += one.square(schema) * _contribution(one.block, state, choices)
@@ -250,33 +291,35 @@ def _enumerated(blocks: Sequence[Scaled], schema: Schema) -> float | None:
 
 
 def _contribution(block: Block, state: dict[object, NDArray[np.int64]], choices: int) -> Floats:
-    """Return the squared distance in a block for each choice, in units of its greatest value."""
+    """Return two rows' squared distance in a block, with greatest value 1, for each enumerated case."""
     sign = np.ones(choices)
     for name in block.powers:
         sign *= np.where(state[name] == 1, -1.0, 1.0)
-    is_square = len(block.powers) == 2 and block.powers[0] == block.powers[1]
-    result = np.ones(choices) if is_square else 2 * (1 - sign)
+    has_square = any(block.powers.count(name) == 2 for name in block.powers)
+    result = np.maximum(2 * (1 - sign), 1.0 if has_square else 0.0)
     for selector in block.selectors:
         result = np.where(state[selector] == 1, 2.0 if selector.cells > 1 else 1.0, result)
     for name in block.present:
         result = np.where(state[name] == 2, 1.0, result)
-    return result
+    return np.where(state[block.where] == 1, 1.0, result) if block.where else result
 
 
 def _by_inner_product(blocks: Sequence[Scaled], schema: Schema) -> float:
-    """Return |f|^2 + |f'|^2 - 2 <f, f'> at most: blocks without cells through their quadratic form.
+    """Return a bound on two rows' squared distance by a bound on their inner product.
 
     Which sets of blocks are missing in one of the rows is gone through; such a block moves by its norm at
     most.
     """
-    plain = [one for one in blocks if not one.block.selectors]
+    plain = [one for one in blocks if not one.block.selectors and len(one.block.powers) <= 2]
     cells = math.fsum(
-        one.square(schema) * block_distance(one.block, schema) for one in blocks if one.block.selectors
+        one.square(schema) * block_distance(one.block, schema)
+        for one in blocks
+        if one.block.selectors or len(one.block.powers) > 2
     )
-    by_presence: dict[tuple[str, ...], list[Scaled]] = {}
+    by_presence: dict[tuple[object, object], list[Scaled]] = {}
     for one in plain:
-        by_presence.setdefault(one.block.present, []).append(one)
-    always = by_presence.pop((), [])
+        by_presence.setdefault((one.block.present, one.block.where), []).append(one)
+    always = by_presence.pop(((), ()), [])
     groups = list(by_presence.values())
     if len(groups) > MAX_GROUPS:
         return math.inf
@@ -293,7 +336,7 @@ def _by_inner_product(blocks: Sequence[Scaled], schema: Schema) -> float:
 
 
 def _polar(blocks: Sequence[Scaled], schema: Schema) -> float:
-    """Return 2 sum of N_b - 2 min over the box of c + b.u + u'Au, bounded by the least eigenvalue of A."""
+    """Return a bound on two complete rows' squared distance, by the least eigenvalue of a quadratic form."""
     names = sorted({name for one in blocks for name in one.block.powers})
     index = {name: position for position, name in enumerate(names)}
     quadratic = np.zeros((len(names), len(names)))

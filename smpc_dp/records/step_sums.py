@@ -18,7 +18,7 @@ _LEVEL = 0.95
 
 
 class StepSums(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Sums of a request, which are public.
+    """Opened sums of one request in a form to be stored, with whose rows are in them.
 
     Attributes:
         total: int64, the least significant byte first.
@@ -32,25 +32,25 @@ class StepSums(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
     @classmethod
     def of(cls, outcome: Outcome, names: tuple[str, ...]) -> StepSums:
-        """Return the sums of an outcome; `names`: the parties, in the roster's order."""
+        """Return a request's opened sums for storage; `names`: the parties, in the roster's order."""
         residual = 0 if outcome.noise is None else outcome.noise.residual_pairs
         survivors = tuple(names.index(name) for name in outcome.survivors)
         return cls(np.asarray(outcome.total, "<i8").tobytes(), survivors, residual)
 
     @classmethod
     def decode(cls, content: bytes) -> StepSums:
-        """Decode what `encode` returned; raise LocalError for anything else."""
+        """Decode stored sums from bytes; raise LocalError if they are damaged."""
         try:
             return decode_msgpack(content, cls)
         except msgspec.DecodeError:
             raise LocalError("stored sums of a regression are damaged") from None
 
     def encode(self) -> bytes:
-        """Return the sums as bytes."""
+        """Return the sums as MessagePack bytes, for `decode`."""
         return msgspec.msgpack.encode(self)
 
     def following(self, parameters: P) -> P:
-        """Return the parameters of the next request, given those of this one."""
+        """Return the next request's parameters, by decoding the sums into this request's answers."""
         total = np.frombuffer(self.total, "<i8").astype(np.int64)
         answered = parameters.leaving(self.residual_pairs)
         answers = answered.answers(total, self.survivors, level=_LEVEL, simultaneous=False)

@@ -27,7 +27,7 @@ from smpc_dp.records.table import Integers, Table
 
 @dataclass(frozen=True)
 class SteppedPlan(Priced):
-    """One request of several, planned.
+    """Base class of the plan of one request of a statistic that takes several, each based on the last.
 
     Attributes:
         statistics: what is asked for, alone.
@@ -47,38 +47,38 @@ class SteppedPlan(Priced):
 
     @property
     def statistic(self) -> Statistic:
-        """What is asked for."""
+        """The parsed statistic that takes the requests, the only one asked for."""
         return self.statistics[0]
 
     @property
     def audited(self) -> tuple[SteppedPlan, ...]:
-        """The steps that an audit releases: the first, and those whose sums are of another kind."""
+        """The plans of steps that a privacy audit simulates; this base has itself alone."""
         return (self,)
 
     @property
     def length(self) -> int:
-        """The number of coordinates."""
+        """The length of each party's vector; subclasses define it."""
         raise NotImplementedError
 
     @property
     def bounds(self) -> tuple[Integers, Integers]:
-        """The least and the greatest value of each coordinate of a party's vector, in every step."""
+        """The least and the greatest value of each entry of a party's vector; subclasses define them."""
         raise NotImplementedError
 
     def vector(self, table: Table) -> Integers:
-        """Return a party's vector of integers, without noise, shape (length,)."""
+        """Return a party's vector of exact integer sums; this base raises NotImplementedError."""
         raise NotImplementedError
 
     def scale_texts(self) -> Any:
-        """Return what is derived with floating point, and what the step depends on of those before."""
+        """Return JSON data on which parties must agree; this base raises NotImplementedError."""
         raise NotImplementedError
 
     def deviation(self, present: int) -> float:
-        """Return the standard deviation of the noise in a sum over so many parties, in ring steps."""
+        """Return the noise's standard deviation in a sum over `present` parties, in ring steps."""
         return math.sqrt(present * self.variance)
 
     def check_release(self, total: NDArray[np.int64], level: float) -> None:
-        """Raise ConfigError for a noisy total of another shape, or a level that is none."""
+        """Raise ConfigError for an opened sum of the wrong shape, or a level outside (0, 1)."""
         if not 0 < level < 1:
             raise ConfigError.at("level", f"must be in (0, 1), is {level}", ConfigCheck.RANGE)
         if total.shape != (self.length,):
@@ -88,7 +88,7 @@ class SteppedPlan(Priced):
 
 @dataclass(frozen=True)
 class StepNoise:
-    """What shares of noise are planned for: (epsilon, delta) of one step, and whose shares count."""
+    """Parameters of the noise of one step: epsilon, delta, and how many parties' shares count."""
 
     epsilon: float
     delta: float
@@ -96,8 +96,8 @@ class StepNoise:
     missing: int
     corrupt: int
 
-    def shares(self, sensitivity: Sensitivity) -> tuple[DistributedSum, Fraction]:
-        """Return the sum of the least shares of an integer variance, and this variance."""
+    def distributed_noise(self, sensitivity: Sensitivity) -> tuple[DistributedSum, Fraction]:
+        """Return the least Gaussian noise in equal shares that is private, and a share's variance."""
         of = {"parties": self.parties, "missing": self.missing, "corrupt": self.corrupt}
         least = DistributedSum.calibrate(DiscreteGaussian, self.epsilon, self.delta, sensitivity, **of)
         variance = Fraction(math.ceil(least.share.distribution.value))
@@ -113,7 +113,7 @@ def split_budget(
     budget: tuple[float, float],
     shares: tuple[int, int, int],
 ) -> Planned:
-    """Return the first of equal steps that together are (epsilon, delta)-private.
+    """Return the first step's plan, with noise by which all steps together stay within the budget.
 
     Args:
         step: plans one of them for a part of the budget.
@@ -127,7 +127,7 @@ def split_budget(
 
 
 def read_alone(ask: Ask, schema: Schema) -> Statistic:
-    """Return the statistic that takes several requests; raise ConfigError for others beside it."""
+    """Parse the one statistic that takes several requests; raise ConfigError for others beside it."""
     statistics = read_ask(ask, schema)
     one = next(each for each in statistics if each.kind in LOOPS)
     if len(statistics) > 1:

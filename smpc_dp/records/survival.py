@@ -6,14 +6,17 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.records.asked import Statistic
-from smpc_dp.records.intervals import INFINITE, Interval, around, fieller, normal_quantile, times, within
+from smpc_dp.records.intervals import INFINITE, Interval, around, normal_quantile, share_interval, times
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
+from smpc_dp.records.population import Sampling, first_order, on_scale, two_sided
 from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate, near_zero
+from smpc_dp.records.survival_times import Curve
 from smpc_dp.records.terms import survival_block
 
 Floats = NDArray[np.float64]
@@ -27,7 +30,7 @@ WIDE_BINS = "more than half of the rows at risk leave within a bin: right for ha
 
 @dataclass(frozen=True)
 class Hazards:
-    """Noisy counts of one group by bin of time: `events` and `leaving`, with and without an event.
+    """Noisy counts of one group's rows with and without an event, by time bin, for survival estimates.
 
     `staying`: the count of those that stay at the upper bound of time; `noise`: the deviation of each count.
     """
@@ -39,42 +42,34 @@ class Hazards:
 
     @property
     def at_risk(self) -> Floats:
-        """Number of rows at risk in each bin: those whose time is in it or later."""
+        """The noisy number of rows at risk in each bin, whose time is in the bin or later."""
         return np.asarray(np.cumsum((self.events + self.leaving)[::-1])[::-1] + self.staying)
 
     @property
     def risk_noise(self) -> Floats:
-        """The deviation of the rows at risk: a sum of two counts for each bin from there on, and one."""
+        """The noise deviation of the number of rows at risk in each bin."""
         return np.asarray(self.noise * np.sqrt(2.0 * np.arange(len(self.events), 0, -1) + 1))
 
     @property
     def later(self) -> Floats:
-        """Number of rows whose time is in a later bin, or beyond."""
+        """The noisy number of rows whose time is after each bin."""
         return np.append(self.at_risk[1:], self.staying)
 
     def interval(self, index: int, z: float) -> Interval:
-        """Return the interval of a hazard: events over rows at risk, of which the events are a part."""
+        """Return the interval of one bin's hazard, events over rows at risk, for noise of z deviations."""
         risk, events = float(self.at_risk[index]), float(self.events[index])
         spread, noise = float(self.risk_noise[index]), self.noise
-        # events / (events + rest): the odds' numerator and denominator are independent
-        low, high = fieller(events, noise, risk - events, math.sqrt(max(spread**2 - noise**2, 0.0)), z)
-        return within((_share(low), _share(high)), 0.0, 1.0)
+        rest = math.sqrt(max(spread**2 - noise**2, 0.0))
+        return share_interval((events, noise), (risk - events, rest), z)
 
     def rates(self) -> Floats:
-        """Return the hazards, within [-1, 1]: cut at 0, negative ones would add up over the bins."""
+        """Return each bin's noisy hazard, events over rows at risk, clipped to [-1, 1]."""
         risk = np.maximum(self.at_risk, 1e-9)
         return np.clip(self.events / risk, -1.0, 1.0)
 
 
-def _share(odds: float) -> float:
-    """Return odds as a share; negative odds are none of a count."""
-    if odds == math.inf:
-        return 1.0
-    return odds / (1 + odds) if odds > 0 else 0.0
-
-
 def surviving(events: float, leaving: float, later: float) -> float:
-    """Return the probability to survive a bin in which some have an event, some leave, and others stay.
+    """Return the probability to survive a time bin, given its numbers of events, leavers and stayers.
 
     (1 - (d + c) / R)^(d / (d + c)), with R = d + c + later: the maximum of the likelihood where both hazards
     are constant within the bin. Where nobody stays, the actuarial 1 - d / (R - c / 2). It falls with the
@@ -90,7 +85,7 @@ def surviving(events: float, leaving: float, later: float) -> float:
 
 
 def _slopes(events: float, leaving: float, later: float) -> tuple[float, float, float]:
-    """Return the derivatives of log `surviving` by its arguments, for some that stay."""
+    """Return the derivatives of log `surviving` with respect to its three counts, for later > 0."""
     events, leaving = max(events, 0.0), max(leaving, 0.0)
     gone, risk = events + leaving, events + leaving + later
     # f = log(1 + gone / later) / gone and its derivative by `gone`
@@ -103,50 +98,95 @@ def _slopes(events: float, leaving: float, later: float) -> tuple[float, float, 
 
 
 def survival(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
-    """Yield the probability to survive each bin of time, for each group.
+    """Yield each group's survival probability at each bin's end, median time and restricted mean time.
 
     Within a bin the hazards of events and of leaving are taken as constant; with nobody leaving it is the
     estimate of Kaplan and Meier (1958). Its interval comes from those of all counts, which hold at once.
     """
+    block = survival_block(one, noisy.schema)
     for hazards, cell, labels in _groups(one, noisy):
-        bins = len(labels)
-        z = normal_quantile(display.outside / (3 * bins))
-        low, high, wide, errors = 1.0, 1.0, False, _Errors(hazards)
-        for index, label in enumerate(labels):
-            ends = _step_interval(hazards, index, z)
-            low, high = low * ends[0], high * ends[1]
-            risk, noise = float(hazards.at_risk[index]), float(hazards.risk_noise[index])
-            hidden = risk <= display.least(noise) or risk <= 0
-            wide |= not hidden and bool(hazards.later[index] < (1 - WIDE) * risk)
-            value = None if hidden else _curve(hazards, index)
+        errors, curve = _Errors(hazards), [*_points(hazards, display)]
+        wide = False
+        for index, (label, point) in enumerate(zip(labels, curve, strict=True)):
+            risk = float(hazards.at_risk[index])
+            wide |= point.value is not None and bool(hazards.later[index] < (1 - WIDE) * risk)
+            note = WIDE_BINS if wide else _projected(hazards, index)
             yield Estimate.of(
                 one,
                 "survival",
                 "",
-                (low, high),
+                point.ends,
                 cell={**cell, one.columns[0]: label},
-                value=value,
-                error=errors.noise(index, value),
-                sampled=errors.sampling(index, value),
+                value=point.value,
+                error=errors.noise(index, point.value),
+                sampled=_population(errors, index, point.value, display.outside),
                 over=float(hazards.at_risk[0]),
-                note=WITHIN_NOISE if hidden else WIDE_BINS if wide else _projected(hazards, index),
+                note=WITHIN_NOISE if point.value is None else note,
             )
+        values = [point.value for point in curve]
+        both = [_population(errors, index, value, display.outside) for index, value in enumerate(values)]
+        times = Curve(
+            block.selectors[-2].edges,
+            values,
+            [point.ends for point in curve],
+            [None if each is None else each.ends for each in both],
+            errors.weighted,
+        )
+        yield from times.estimates(one, cell, float(hazards.at_risk[0]), display.outside)
+
+
+class _Point(NamedTuple):
+    """Point of a survival curve: the value at a bin's end, None if noise hides it, and its noise interval."""
+
+    value: float | None
+    ends: Interval
+
+
+def _points(hazards: Hazards, display: Display) -> Iterator[_Point]:
+    """Yield the points of one group's survival curve, with simultaneous intervals for the noise."""
+    bins = len(hazards.events)
+    z, low, high = normal_quantile(display.outside / (3 * bins)), 1.0, 1.0
+    for index in range(bins):
+        ends = _step_interval(hazards, index, z)
+        low, high = low * ends[0], high * ends[1]
+        risk, noise = float(hazards.at_risk[index]), float(hazards.risk_noise[index])
+        hidden = risk <= display.least(noise) or risk <= 0
+        yield _Point(None if hidden else _curve(hazards, index), (low, high))
+
+
+def _population(errors: _Errors, index: int, value: float | None, outside: float) -> Sampling | None:
+    """Return the population's interval of a survival probability, normal for log(-log S)."""
+    noise, error = errors.noise(index, value), errors.sampling(index, value)
+    if value is None or not 0 < value < 1:
+        return Sampling(error)
+    scale = _falling, _risen, 1 / (-value * math.log(value))
+    return on_scale(value, noise, error, outside, scale) or Sampling(error)
+
+
+def _falling(survival: float) -> float:
+    """Return -log(-log S) for a survival probability S inside (0, 1), a scale on which errors are normal."""
+    return -math.log(-math.log(survival))
+
+
+def _risen(number: float) -> float:
+    """Return the survival probability with this value of -log(-log S), the inverse of `_falling`."""
+    return math.exp(-math.exp(min(-number, 700.0)))
 
 
 def _curve(hazards: Hazards, index: int) -> float:
-    """Return the probability to survive all bins up to one."""
+    """Return the probability to survive all bins from the first to this one."""
     counts = zip(hazards.events, hazards.leaving, hazards.later, strict=True)
     return math.prod(surviving(*map(float, each)) for each in itertools.islice(counts, index + 1))
 
 
 def _projected(hazards: Hazards, index: int) -> str:
-    """Return the note of a curve for which a negative count was taken as 0."""
+    """Return a note if a negative noisy count up to this bin was taken as 0, else an empty text."""
     counts = (hazards.events[: index + 1], hazards.leaving[: index + 1], hazards.later[: index + 1])
     return PROJECTED if any((count < 0).any() for count in counts) else ""
 
 
 def _step_interval(hazards: Hazards, index: int, z: float) -> Interval:
-    """Return the ends of the probability to survive one bin, for counts within z deviations."""
+    """Return bounds on the probability to survive one bin, for counts within z deviations."""
     events = around(float(hazards.events[index]), hazards.noise, z)
     leaving = around(float(hazards.leaving[index]), hazards.noise, z)
     noise = math.sqrt(max(float(hazards.risk_noise[index]) ** 2 - 2 * hazards.noise**2, 0.0))
@@ -158,7 +198,7 @@ def _step_interval(hazards: Hazards, index: int, z: float) -> Interval:
 
 
 class _Errors:
-    """Standard errors of the curve of one group, by the noise and of the rows as a sample.
+    """Standard errors of one group's survival curve, from the noise and from rows being a sample.
 
     Of log `surviving` of each bin: its slopes in events, those that leave and those that stay, its variance
     over samples of rows, and the slopes of that variance; NaN where nobody stays.
@@ -179,12 +219,12 @@ class _Errors:
                 ]
 
     def noise(self, index: int, value: float | None) -> float | None:
-        """Return the deviation of the curve by the noise, to first order; None if nobody stays."""
+        """Return the noise's standard error of the survival at a bin's end; None if nobody stays."""
         moved = self._moved(self._slopes, index)
         return None if value is None or math.isnan(moved) else value * moved
 
     def sampling(self, index: int, value: float | None) -> float | None:
-        """Return the standard error of the curve for rows that are a sample; of Greenwood if nobody leaves.
+        """Return the sampling error of the survival at a bin's end, Greenwood's if nobody leaves.
 
         None if nobody stays, or if its square is within its noise.
         """
@@ -192,8 +232,20 @@ class _Errors:
         clear = not math.isnan(total) and not near_zero(total, self._moved(self._changes, index))
         return value * math.sqrt(total) if clear and value is not None else None
 
+    def weighted(self, weights: Floats) -> tuple[float | None, float | None]:
+        """Return the noise and sampling errors of a weighted sum of the bins' log survivals.
+
+        Each is None as that of the curve is.
+        """
+        last, squares = len(weights) - 1, weights**2
+        total, moved = float(squares @ self._variances), self._moved(weights[:, None] * self._slopes, last)
+        clear = not math.isnan(total) and not near_zero(
+            total, self._moved(squares[:, None] * self._changes, last)
+        )
+        return None if math.isnan(moved) else moved, math.sqrt(total) if clear else None
+
     def _moved(self, slopes: Floats, index: int) -> float:
-        """Return the deviation of a sum over the bins up to one, to first order in all counts."""
+        """Return the noise deviation of a sum over bins up to one, given slopes in each bin's counts."""
         until = np.arange(len(slopes))[:, None] <= index
         by_events, by_leaving, by_later = np.where(until, slopes, 0.0).T
         # a count of one bin is among those that stay in all bins before
@@ -203,7 +255,7 @@ class _Errors:
 
 
 def _sampled_variance(counts: Floats) -> float:
-    """Return the variance of log `surviving` over samples of rows.
+    """Return the sampling variance of log `surviving` of one bin, given its three counts.
 
     Given the rows at risk the three counts of a bin are multinomial, and the estimate is homogeneous in them.
     Negative counts are not cut at 0: over many bins that would add up.
@@ -212,7 +264,7 @@ def _sampled_variance(counts: Floats) -> float:
 
 
 def _groups(one: Statistic, noisy: NoisySums) -> Iterator[tuple[Hazards, dict[str, str], list[str]]]:
-    """Yield the counts of each group with its cell and the labels of the bins."""
+    """Yield each group's noisy counts by time bin, with the group's label and the bins' labels."""
     schema = noisy.schema
     block = survival_block(one, schema)
     *groups, time, _ = block.selectors
@@ -225,31 +277,28 @@ def _groups(one: Statistic, noisy: NoisySums) -> Iterator[tuple[Hazards, dict[st
 
 
 def log_rank(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
-    """Yield observed less expected events of the first of two groups, and the log-rank z.
+    """Yield the log-rank test of two groups: observed less expected events, and z with its p-value.
 
-    The variance in z is that of the rows as a sample [Mantel 1966], where noise makes it negative 0, plus
-    that of the noise, to first order.
+    Both are sums over strata: the cells of the columns after the first one of `by`. The variance in z is that
+    of the rows as a sample [Mantel 1966], where noise makes it negative 0, plus that of the noise, to first
+    order.
     """
-    (first, cell, labels), (second, _, _) = _groups(one, noisy)
-    both = Hazards(
-        first.events + second.events,
-        first.leaving + second.leaving,
-        first.staying + second.staying,
-        first.noise * math.sqrt(2),
-    )
-    bins = len(labels)
-    z = normal_quantile(display.outside / (2 * bins + 1))
-    low, high = around(float(first.events.sum()), first.noise * math.sqrt(bins), z)
-    for index in range(bins):
-        risk = around(float(first.at_risk[index]), float(first.risk_noise[index]), z)
-        expected = times((max(risk[0], 0.0), max(risk[1], 0.0)), both.interval(index, z))
-        low, high = low - expected[1], high - expected[0]
-    rates = both.rates()
-    difference = float((first.events - first.at_risk * rates).sum())
-    noise = _difference_noise(first, both)
-    sampling, spread = _mantel(first, both)
-    hidden = both.at_risk[0] <= display.least(float(both.risk_noise[0]))
-    over, note = float(both.at_risk[0]), WITHIN_NOISE if hidden else ""
+    groups = [*_groups(one, noisy)]
+    half = len(groups) // 2
+    pairs = zip(groups[:half], groups[half:], strict=True)
+    strata = [_Stratum.of(first, second) for (first, *_), (second, *_) in pairs]
+    bins, (cell, column) = len(groups[0][2]), (groups[0][1], one.by[0])
+    z = normal_quantile(display.outside / (half * (2 * bins + 1)))
+    ends = [stratum.interval(z) for stratum in strata]
+    low, high = sum(low for low, _ in ends), sum(high for _, high in ends)
+    difference = sum(stratum.difference for stratum in strata)
+    noise = math.hypot(*(stratum.noise for stratum in strata))
+    sampled = sum(stratum.mantel[0] for stratum in strata)
+    spread = math.hypot(*(stratum.mantel[1] for stratum in strata))
+    over = sum(float(stratum.both.at_risk[0]) for stratum in strata)
+    hidden = over <= display.least(math.hypot(*(float(stratum.both.risk_noise[0]) for stratum in strata)))
+    cell = {column: cell[column]}
+    clear = not hidden and not near_zero(sampled, spread)
     yield Estimate.of(
         one,
         "observed - expected events",
@@ -258,50 +307,87 @@ def log_rank(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Est
         cell=cell,
         value=None if hidden else difference,
         error=None if hidden else noise,
-        sampled=None if hidden or near_zero(sampling, spread) else math.sqrt(sampling),
+        sampled=first_order(difference, noise, math.sqrt(sampled), display.outside) if clear else None,
         over=over,
-        note=note,
+        note=WITHIN_NOISE if hidden else "the interval of the noise is wider than its level needs",
     )
+    tested = difference / math.sqrt(max(sampled, 0.0) + noise**2)
     yield Estimate.of(
         one,
         "log-rank z, noise included",
         "",
         INFINITE,
         cell=cell,
-        value=None if hidden else difference / math.sqrt(max(sampling, 0.0) + noise**2),
+        value=None if hidden else tested,
+        sampled=None if hidden else Sampling(p_value=two_sided(tested)),
         over=over,
-        note=note or "approximate: normal with variance 1 without a difference",
+        note=WITHIN_NOISE if hidden else "approximate: normal with variance 1 without a difference",
     )
 
 
-def _mantel(first: Hazards, both: Hazards) -> tuple[float, float]:
-    """Return the hypergeometric variance of the first group's events, and its deviation by the noise."""
-    counts = np.stack([first.at_risk, both.at_risk, both.events])
-    move = _MOVE * max(first.noise, 1.0)
-    by_first, by_both, by_events = (
-        (_mantel_parts(*(counts + unit)) - _mantel_parts(*(counts - unit))) / (2 * move)
-        for unit in move * np.eye(3)[..., None]
-    )
-    spread = _deviation(first.noise, by_first + by_both, by_both, by_events, by_events)
-    return float(_mantel_parts(*counts).sum()), spread
+@dataclass(frozen=True)
+class _Stratum:
+    """Counts that a log-rank test needs in one stratum: of the first group, and of both together."""
+
+    first: Hazards
+    both: Hazards
+
+    @classmethod
+    def of(cls, first: Hazards, second: Hazards) -> _Stratum:
+        """Return the stratum of a log-rank test that two groups' counts make."""
+        counts = (
+            first.events + second.events,
+            first.leaving + second.leaving,
+            first.staying + second.staying,
+        )
+        return cls(first, Hazards(*counts, first.noise * math.sqrt(2)))
+
+    @property
+    def difference(self) -> float:
+        """The observed less the expected number of events in the first group."""
+        return float((self.first.events - self.first.at_risk * self.both.rates()).sum())
+
+    def interval(self, z: float) -> Interval:
+        """Return bounds on observed less expected events, for counts within z noise deviations."""
+        first, bins = self.first, len(self.first.events)
+        low, high = around(float(first.events.sum()), first.noise * math.sqrt(bins), z)
+        for index in range(bins):
+            risk = around(float(first.at_risk[index]), float(first.risk_noise[index]), z)
+            expected = times((max(risk[0], 0.0), max(risk[1], 0.0)), self.both.interval(index, z))
+            low, high = low - expected[1], high - expected[0]
+        return low, high
+
+    @property
+    def mantel(self) -> tuple[float, float]:
+        """The hypergeometric variance of the first group's events, and the noise's deviation in it."""
+        first, both = self.first, self.both
+        counts = np.stack([first.at_risk, both.at_risk, both.events])
+        move = _MOVE * max(first.noise, 1.0)
+        by_first, by_both, by_events = (
+            (_mantel_parts(*(counts + unit)) - _mantel_parts(*(counts - unit))) / (2 * move)
+            for unit in move * np.eye(3)[..., None]
+        )
+        spread = _deviation(first.noise, by_first + by_both, by_both, by_events, by_events)
+        return float(_mantel_parts(*counts).sum()), spread
+
+    @property
+    def noise(self) -> float:
+        """The noise's standard error of observed less expected events, to first order."""
+        first, both = self.first, self.both
+        rates = both.rates()
+        share = np.clip(first.at_risk / np.maximum(both.at_risk, 1.0), 0.0, 1.0)
+        return _deviation(first.noise, share * rates - rates, share * rates, 1 - share, -share)
 
 
 def _mantel_parts(first_at_risk: Floats, at_risk: Floats, events: Floats) -> Floats:
-    """Return the variance of the first group's events in each bin, given those of both; none is cut at 0."""
+    """Return the hypergeometric variance of the first group's events in each bin, for a log-rank test."""
     risk = np.maximum(at_risk, 2.0)
     share, events = np.clip(first_at_risk / risk, 0.0, 1.0), np.minimum(events, risk)
     return np.asarray(share * (1 - share) * events * (risk - events) / (risk - 1))
 
 
-def _difference_noise(first: Hazards, both: Hazards) -> float:
-    """Return the noise deviation of observed less expected events, to first order in each count."""
-    rates = both.rates()
-    share = np.clip(first.at_risk / np.maximum(both.at_risk, 1.0), 0.0, 1.0)
-    return _deviation(first.noise, share * rates - rates, share * rates, 1 - share, -share)
-
-
 def _deviation(noise: float, own_risk: Floats, other_risk: Floats, own: Floats, other: Floats) -> float:
-    """Return the deviation of a number, given its slopes in the rows at risk and the events by bin.
+    """Return the noise deviation of a number, given its slopes in both groups' counts by bin.
 
     `own_risk`, `own`: of the first group; `other_risk`, `other`: of the second one.
     """

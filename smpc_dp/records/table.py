@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.optional import import_optional
 from smpc_dp.privacy.guarantee import PlainStruct
-from smpc_dp.records.schema import Column, Number, Schema
+from smpc_dp.records.derived import elapsed_numbers, function_codes, group_codes
+from smpc_dp.records.schema import Column, Elapsed, Grouped, Number, Schema
 from smpc_dp.values import (
     categories_of,
     category_of,
@@ -49,7 +50,7 @@ _EXACT_FLOAT = 2.0**53
 
 
 class Dropped(PlainStruct, frozen=True):
-    """What of a party's rows does not count, or not as it is: for the party alone, never for others.
+    """Record, for a party alone, of which of its rows and values were missing, clipped or ignored.
 
     Attributes:
         rows: rows of the table.
@@ -76,14 +77,14 @@ class Dropped(PlainStruct, frozen=True):
     unclosed: int = 0
 
     def without_values(self) -> list[str]:
-        """Return the columns in which no row has a number, or a declared category."""
+        """Return the columns in which no row has a usable number or category."""
         counts = Counter(self.missing) + Counter(self.undeclared)
         return [name for name, count in counts.items() if count == self.rows - self.beyond_person]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows on the grids of a schema.
+    """A party's table after reading: columns as integer codes, with masks of what is present and counts.
 
     `codes` has for each column an int64 array: of a number z, in [-steps, steps]; of a category its index,
     -1 for none. `given` says which values are there, `present` the same, or of a column with `missing =
@@ -101,7 +102,7 @@ class Table:
     dropped: Dropped
 
     def check_rows(self, party: str) -> None:
-        """Raise ConfigError for more rows than `max_rows`; only before others wait for this party."""
+        """Raise ConfigError if more than `max_rows` rows count; to be called before others wait."""
         if self.dropped.beyond_rows:
             most = self.schema.max_rows
             rows = f"{most + self.dropped.beyond_rows} {self.schema.rows} rows"
@@ -109,7 +110,7 @@ class Table:
             raise ConfigError.at("max_rows", reason, ConfigCheck.RANGE)
 
     def part(self, start: int, stop: int) -> Table:
-        """Return some of the rows."""
+        """Return the table of rows `start` to `stop` - 1, with everything else unchanged."""
         parts: dict[str, Any] = {
             key: {name: values[start:stop] for name, values in getattr(self, key).items()}
             for key in ("codes", "present", "given", "above")
@@ -118,26 +119,28 @@ class Table:
         return replace(self, **parts, counted=counted, rows=len(counted))
 
     def grid(self, name: str) -> Integers:
-        """Return the grid points 0..steps of a column of numbers."""
+        """Return a number column's values as indices of grid points, 0 to `steps`."""
         column = self.schema.columns[name]
         steps = column.steps if isinstance(column, Number) else 0
         return (self.codes[name] + steps) // 2
 
 
 def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table:
-    """Read one party's rows: a path of a CSV or Parquet file, a pandas table, or arrays by column.
+    """Read a party's rows from a CSV or Parquet file, pandas table or arrays, and encode them by a schema.
 
     Raises:
         ConfigError: a column is missing, or has another length; with public rows, too many rows.
         LocalError: the file cannot be read, or a package for it is not installed.
     """
-    columns, absent, read_from = _arrays(source, schema, schema.columns, party)
+    columns, absent, read_from = _arrays(source, schema, [*schema.given, *schema.dates], party)
     rows = len(absent)
     counting = rows if schema.rows == "public" else rows - int(absent.sum())
     arrays: dict[str, dict[str, Any]] = {"codes": {}, "present": {}, "given": {}, "above": {}}
     counts: dict[str, dict[str, int]] = {"missing": {}, "clipped": {}, "undeclared": {}}
+    values = {name: _coded(columns[name], column, absent) for name, column in schema.given.items()}
+    values |= _derived(values, columns, schema, absent)
     for name, column in schema.columns.items():
-        read = _coded(columns[name], column, absent)
+        read = values[name]
         for key, array in (("codes", read.codes), ("given", read.given), ("above", read.above)):
             arrays[key][name] = array
         is_middle = isinstance(column, Number) and not column.missing
@@ -164,7 +167,7 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
 def undeclared_counts(
     source: Source, schema: Schema, columns: Sequence[str], *, party: str = "table"
 ) -> dict[str, Counter[str]]:
-    """Return how many rows that count have each value that is no declared category, by column.
+    """Return, by column, how many rows have each value that is not a declared category.
 
     Arguments and errors as of `read_table`, but that only these columns need be there.
     """
@@ -184,7 +187,7 @@ def undeclared_counts(
 def _arrays(
     source: Source, schema: Schema, names: Iterable[str], party: str
 ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_], Columns]:
-    """Return columns as arrays of one length; which rows are without an id, or beyond their person's."""
+    """Return needed columns as arrays, a mask of rows ignored for their person, and the raw columns."""
     wanted = [*names, *([schema.id] if schema.id else [])]
     read = read_columns(source, wanted, party)
     columns = {name: column_of(values) for name, values in read.values.items()}
@@ -197,7 +200,7 @@ def _arrays(
 
 
 class Columns(NamedTuple):
-    """Columns of a table as they are given, and how many lines of its file are none of the header's."""
+    """Raw columns read from a table, with the numbers of lines that were too short, too long or unclosed."""
 
     values: dict[str, Any]
     ragged: int = 0
@@ -205,7 +208,7 @@ class Columns(NamedTuple):
 
 
 def read_columns(source: Source, wanted: Sequence[str], party: str) -> Columns:
-    """Return the wanted columns as they are given; raise ConfigError naming those missing or there twice."""
+    """Read raw columns of a file or table; raise ConfigError naming missing or duplicate ones."""
     if isinstance(source, str | os.PathLike):
         path = Path(source)
         read = _parquet if path.suffix == ".parquet" else _csv
@@ -219,7 +222,7 @@ def read_columns(source: Source, wanted: Sequence[str], party: str) -> Columns:
 
 
 def _keys(source: Any, party: str) -> list[str]:
-    """Return the names of the columns of a mapping or of a pandas table."""
+    """Return the column names of a mapping or pandas table; raise ConfigError for other objects."""
     if isinstance(source, Mapping):
         return list(source)
     columns = getattr(source, "columns", None)
@@ -231,7 +234,7 @@ def _keys(source: Any, party: str) -> list[str]:
 
 @contextlib.contextmanager
 def _long_fields() -> Iterator[None]:
-    """Let fields of a CSV file be of any length."""
+    """Lift the csv module's limit on the length of fields while the context lasts."""
     with _FIELD_LIMIT:
         before = csv.field_size_limit(MAX_FIELD)
         try:
@@ -241,7 +244,7 @@ def _long_fields() -> Iterator[None]:
 
 
 def _csv(path: Path, wanted: Sequence[str], party: str) -> Columns:
-    """Read the wanted columns of a CSV file with a header; values stay text.
+    """Read raw columns of a CSV file with a header as texts; raise LocalError if it cannot be read.
 
     A row is one line, so that no row decides how others are read. Of a line with a quote that does not close
     on it, or with more cells than the header, no cell is known: all are missing.
@@ -263,7 +266,7 @@ def _csv(path: Path, wanted: Sequence[str], party: str) -> Columns:
 
 
 def _cells_of_lines(lines: Iterable[str], width: int, indices: Mapping[str, int]) -> Columns:
-    """Return the cells at these indices of each line; what a line does not have is missing."""
+    """Return the wanted cells of CSV lines as columns, empty where malformed, and count such lines."""
     columns: dict[str, list[str]] = {name: [] for name in indices}
     ragged = unclosed = 0
     for line in lines:
@@ -281,7 +284,7 @@ def _cells_of_lines(lines: Iterable[str], width: int, indices: Mapping[str, int]
 
 
 def _parquet(path: Path, wanted: Sequence[str], party: str) -> Columns:
-    """Read the wanted columns of a Parquet file, each value as it is."""
+    """Read raw columns of a Parquet file; raise LocalError if it cannot be read."""
     arrow, parquet = import_optional("pyarrow"), import_optional("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(path)
@@ -293,7 +296,7 @@ def _parquet(path: Path, wanted: Sequence[str], party: str) -> Columns:
 
 
 def _of_arrow(arrow: Any, column: Any) -> Any:
-    """Return the values of a column of pyarrow; texts that are no UTF-8 with replaced bytes."""
+    """Return a pyarrow column's values as an array or list, dates as texts, invalid UTF-8 replaced."""
     kind = column.type
     if arrow.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
@@ -308,7 +311,7 @@ def _of_arrow(arrow: Any, column: Any) -> Any:
 
 
 def _beyond_person(ids: NDArray[Any], most: int) -> NDArray[np.bool_]:
-    """Return which rows have no id, or are beyond the first `most` rows of theirs.
+    """Return a mask of rows that have no usable id, or exceed the allowed rows per person.
 
     A whole float that its type cannot tell from the next one may be the ids of several persons, so it is
     none.
@@ -326,14 +329,14 @@ def _beyond_person(ids: NDArray[Any], most: int) -> NDArray[np.bool_]:
 
 
 def _is_rounded(value: object, key: str, exact: float) -> bool:
-    """Tell whether an id may be that of several persons: a large float, or the text that it has."""
+    """Tell whether a numeric id is so large that rounding may have merged several persons' ids."""
     if isinstance(value, str):
         return key != value.strip() and abs(parse_number(key) or 0.0) >= _EXACT_FLOAT
     return isinstance(value, float) and abs(value) >= exact
 
 
 class _Read(NamedTuple):
-    """One column: codes, which values are there and which are above, how many are missing and the like."""
+    """One column after reading: integer codes, masks of given and too large values, counts of changes."""
 
     codes: Integers
     given: NDArray[np.bool_]
@@ -342,7 +345,7 @@ class _Read(NamedTuple):
 
 
 def _coded(values: NDArray[Any], column: Column, absent: NDArray[np.bool_]) -> _Read:
-    """Return a column's codes, and what became of its values."""
+    """Return a raw column encoded as grid or category codes, with counts of missing or clipped values."""
     if isinstance(column, Number):
         return _numbers(values, column, absent)
     index = {category_of(value): position for position, value in enumerate(column.values)}
@@ -354,6 +357,7 @@ def _coded(values: NDArray[Any], column: Column, absent: NDArray[np.bool_]) -> _
             continue
         if value is None:
             missing += 1
+            code[position] = -1 if column.missing else other
             continue
         known = index.get(value)
         undeclared += known is None
@@ -362,7 +366,40 @@ def _coded(values: NDArray[Any], column: Column, absent: NDArray[np.bool_]) -> _
     return _Read(code, code >= 0, np.zeros(len(code), dtype=bool), changed)
 
 
+def _derived(
+    values: Mapping[str, _Read],
+    columns: Mapping[str, NDArray[Any]],
+    schema: Schema,
+    absent: NDArray[np.bool_],
+) -> dict[str, _Read]:
+    """Return the columns that a schema derives from others, encoded as codes.
+
+    What became of a source's values is told with the source.
+    """
+    result: dict[str, _Read] = {}
+    for name, one in schema.derived.items():
+        if isinstance(one, Elapsed):
+            numbers = elapsed_numbers(one, columns, len(absent))
+            result[name] = _numbers(numbers, schema.number(name, name), absent)
+    known = {**values, **result}
+    for name, one in schema.derived.items():
+        if isinstance(one, Elapsed):
+            continue
+        read, source = known[one.of], schema.number(one.of, one.of)
+        if isinstance(one, Grouped):
+            codes = np.where(read.given, group_codes(one, source, read.codes), -1)
+            above = np.zeros(len(codes), dtype=bool)
+        else:
+            column = schema.number(name, name)
+            codes = function_codes(one, source, column, read.codes)
+            above = read.above & (codes == column.steps)
+            codes = np.where(read.given, codes, 0)
+        result[name] = _Read(codes, read.given, above, {})
+    return result
+
+
 def _numbers(values: NDArray[Any], column: Number, absent: NDArray[np.bool_]) -> _Read:
+    """Return a raw column of numbers encoded on its grid, counting missing and clipped values."""
     real, _ = numbers_of(values)
     if column.is_indicator:
         # no measurement that could be clipped
@@ -378,7 +415,7 @@ def _numbers(values: NDArray[Any], column: Number, absent: NDArray[np.bool_]) ->
 
 
 def _shorten(codes: dict[str, Integers], schema: Schema) -> int:
-    """Shorten the rows of codes that exceed the bound of the norm, in place; return their number.
+    """Scale down, in place, rows whose norm exceeds the declared bound; return how many there were.
 
     Each code goes towards 0, and the factor is below the exact one by far more than its rounding error: so no
     shortened row exceeds the bound.

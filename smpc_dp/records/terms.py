@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
 from smpc_dp.records.asked import Statistic
 from smpc_dp.records.features import (
     Block,
+    Lacking,
     Selector,
     coarser,
     edged,
@@ -19,14 +22,14 @@ from smpc_dp.records.features import (
     product,
     selector,
 )
-from smpc_dp.records.schema import Schema, SumsOfRows
+from smpc_dp.records.schema import Category, Schema, SumsOfRows
 
 # Children of a cell in the tree of a quantile's counts.
 FANOUT = 16
 
 
 class Term(msgspec.Struct, frozen=True):
-    """One number of a statistic, to first order.
+    """Error model of one number of an answer: its range, and how each noisy sum's variance adds to its error.
 
     Attributes:
         text: as in the result.
@@ -47,12 +50,12 @@ class Term(msgspec.Struct, frozen=True):
 
 
 def count_terms(one: Statistic, schema: Schema) -> list[Term]:
-    """Return the term of counts, a table or a histogram."""
-    return [Term(one.text, 1.0, True, {product(schema, by=counted_cells(one, schema)): 1.0})]
+    """Return the error model of the counts in a table or histogram: one block of noisy counts."""
+    return [Term(one.text, 1.0, True, {product(schema, by=count_selectors(one, schema)): 1.0})]
 
 
-def counted_cells(one: Statistic, schema: Schema) -> list[Selector]:
-    """Return the selectors of counts, a table or a histogram."""
+def count_selectors(one: Statistic, schema: Schema) -> list[Selector]:
+    """Return the partitions of columns whose cross product gives the cells of a table or histogram."""
     if one.bins is not None or one.edges:
         (name,) = one.columns
         column = schema.number(name, one.text)
@@ -60,24 +63,50 @@ def counted_cells(one: Statistic, schema: Schema) -> list[Selector]:
     return [selector(schema, name) for name in (*one.columns, *one.by)]
 
 
+def missing_blocks(one: Statistic, schema: Schema) -> tuple[Block, Block]:
+    """Return two blocks of counts by group, whose difference is the number of missing values."""
+    (name,), by = one.columns, _groups(one, schema)
+    if isinstance(schema.columns[name], Category):
+        return product(schema, by=by), product(schema, by=[*by, selector(schema, name)])
+    return product(schema, by=by), product(schema, over=one.columns, by=by)
+
+
+def missing_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the error model of a number of missing values: counts of all rows and of rows with one."""
+    every, given = missing_blocks(one, schema)
+    return [Term(one.text, 1.0, True, {every: 1.0, given: float(given.cells // every.cells)})]
+
+
 def _groups(one: Statistic, schema: Schema) -> list[Selector]:
+    """Return the partitions of the columns after `by` into their declared cells."""
     return [selector(schema, name) for name in one.by]
 
 
-def survival_block(one: Statistic, schema: Schema) -> Block:
-    """Return the counts by group, bin of time, and event or none, of the rows that have time and event.
+def _by(one: Statistic) -> str:
+    """Return the groups as a text has them; nothing without groups."""
+    return f" by {' x '.join(one.by)}" if one.by else ""
 
-    A last cell of time, which no point of the grid is in, is of the rows that stay at its upper bound.
+
+def _of_groups(one: Statistic) -> str:
+    return ", groups of equal size" if one.by else ""
+
+
+def survival_block(one: Statistic, schema: Schema) -> Block:
+    """Return the block of counts by group, time bin and event that a survival statistic needs.
+
+    A last cell of time, which no point of the grid is in, is of the rows that stay at its upper bound. The
+    cells of columns after these two are groups as well.
     """
-    name, event = one.columns
+    name, event, *others = one.columns
+    groups = [*_groups(one, schema), *(selector(schema, each) for each in others)]
     column, halves = schema.number(name, name), equal_bins(event, schema.number(event, event), 2)
     edges = (*selector(schema, name).edges, column.upper)
     time = Selector(name, len(edges), (*column.thresholds(column.bins), column.steps + 1), edges)
-    return Block((), tuple(sorted(one.columns)), (*_groups(one, schema), time, halves))
+    return Block((), tuple(sorted((name, event))), (*groups, time, halves))
 
 
 def levels_of(name: str, schema: Schema, bins: int) -> list[Selector]:
-    """Return the levels of the tree of counts of a column, the finest first, without the root."""
+    """Return a column's partitions at all levels of a quantile's tree, finest first, without the root."""
     levels = [equal_points(name, schema.number(name, name), bins)]
     while levels[-1].cells > FANOUT:
         levels.append(coarser(levels[-1], FANOUT))
@@ -85,12 +114,58 @@ def levels_of(name: str, schema: Schema, bins: int) -> list[Selector]:
 
 
 def is_public(block: Block, schema: Schema) -> bool:
-    """Whether a block is the number of rows, and that is public."""
+    """Whether a block is the number of all rows and that is public, so that no noise is needed."""
     return schema.rows == "public" and not block.columns
 
 
+def with_lacking(answers: Sequence[Sequence[Term]], eligible: Sequence[bool]) -> list[list[Term]]:
+    """Return error models in which counts of complete rows are replaced by counts of incomplete ones.
+
+    Only where that takes no more counts: where the count of all rows is in the request, or several counts
+    over some columns. `eligible`: the answers of which counts are replaced, if no other one has these.
+    """
+    counts: dict[Block, bool] = {}
+    for terms, free in zip(answers, eligible, strict=True):
+        for block in (block for term in terms for block in term.squares):
+            if not (block.powers or block.is_survival):
+                counts[block] = counts.get(block, True) and free
+    free_counts = [block for block, free in counts.items() if free and counts.get(_all_rows(block), True)]
+    number = Counter((block.selectors, block.where) for block in free_counts)
+    replaced = {block for block in free_counts if block.present and number[block.selectors, block.where] > 1}
+    return [[_with_lacking(term, replaced) for term in terms] for terms in answers]
+
+
+def where(term: Term, one: Statistic) -> Term:
+    """Return an error model over only the rows that satisfy a statistic's condition, unchanged if none."""
+    if not one.where:
+        return term
+    squares = {
+        msgspec.structs.replace(block, where=one.where): square for block, square in term.squares.items()
+    }
+    assumed = term.assumed
+    if not term.of_rows:
+        assumed = f"{assumed}, if all rows satisfy the condition".removeprefix(", ")
+    return msgspec.structs.replace(term, text=one.named(term.text), squares=squares, assumed=assumed)
+
+
+def _all_rows(block: Block) -> Block:
+    """Return the block of counts of all rows in a block's cells, complete or not."""
+    return Block((), (), block.selectors, where=block.where)
+
+
+def _with_lacking(term: Term, replaced: set[Block]) -> Term:
+    """Return an error model with given counts replaced by counts of all rows and of incomplete rows."""
+    squares: dict[Block, float] = {}
+    for block, square in term.squares.items():
+        parts = [block]
+        if block in replaced:
+            parts = [_all_rows(block), Lacking((), block.present, block.selectors, where=block.where)]
+        squares |= dict.fromkeys(parts, square)
+    return msgspec.structs.replace(term, squares=squares)
+
+
 def sum_terms(one: Statistic, schema: Schema) -> list[Term]:
-    """Return the term of a sum."""
+    """Return the error model of a sum: which noisy sums it needs, and each one's part in its error."""
     (name,), by = one.columns, _groups(one, schema)
     column = schema.number(name, one.text)
     squares = {product(schema, name, by=by): 0.25}
@@ -100,7 +175,7 @@ def sum_terms(one: Statistic, schema: Schema) -> list[Term]:
 
 
 def mean_terms(one: Statistic, schema: Schema) -> list[Term]:
-    """Return the term of a mean."""
+    """Return the error model of a mean: which noisy sums it needs, and each one's part in its error."""
     (name,), by = one.columns, _groups(one, schema)
     squares = {product(schema, name, by=by): 0.25, product(schema, over=one.columns, by=by): 0.25}
     groups = math.prod(each.cells for each in by)
@@ -109,7 +184,7 @@ def mean_terms(one: Statistic, schema: Schema) -> list[Term]:
 
 
 def variance_terms(one: Statistic, schema: Schema) -> list[Term]:
-    """Return the term of a variance."""
+    """Return the error model of a variance: which noisy sums it needs, and their parts in its error."""
     (name,), by = one.columns, _groups(one, schema)
     squares = {
         product(schema, name, name, by=by): 1.0,
@@ -123,57 +198,99 @@ def variance_terms(one: Statistic, schema: Schema) -> list[Term]:
 
 
 def quantile_terms(one: Statistic, schema: Schema) -> list[Term]:
-    """Return the term of quantiles, or a median."""
-    levels = levels_of(one.columns[0], schema, one.bins or 1)
+    """Return the error model of quantiles: noisy counts by tree level, and their parts in the rank."""
+    levels, by = levels_of(one.columns[0], schema, one.bins or 1), _groups(one, schema)
     # a rank adds about half of the cells below one parent, at each level
-    squares = {product(schema, by=[level]): min(level.cells, FANOUT) / 4 for level in levels}
-    return [Term(one.text, 1.0, False, squares, 1, "the error of the rank, as a share of the rows")]
+    squares = {product(schema, by=[*by, level]): min(level.cells, FANOUT) / 4 for level in levels}
+    assumed = "the error of the rank, as a share of the rows" + (", in groups of equal size" if by else "")
+    return [Term(one.text, 1.0, False, squares, math.prod(each.cells for each in by), assumed)]
 
 
 def correlation_terms(one: Statistic, schema: Schema) -> list[Term]:
-    """Return the term of each pair of columns."""
-    over, result = one.columns, []
-    count = product(schema, over=over)
-    squares = {product(schema, name, name, over=over): 1.0 for name in over}
+    """Return an error model for the correlation of each pair of columns: the noisy sums in it."""
+    over, by, result = one.columns, _groups(one, schema), []
+    count = product(schema, over=over, by=by)
+    groups, assumed = math.prod(each.cells for each in by), "standard deviations a quarter of the ranges"
+    squares = {product(schema, name, name, over=over, by=by): 1.0 for name in over}
     for first, second in itertools.combinations(over, 2):
-        used = squares | {product(schema, first, second, over=over): 4.0, count: 0.25}
+        used = squares | {product(schema, first, second, over=over, by=by): 4.0, count: 0.25}
         used = {block: used[block] for block in used if set(block.powers) <= {first, second}}
-        used |= {product(schema, name, over=over): 1.0 for name in (first, second)}
-        text = f"correlation({first}, {second})"
-        result.append(Term(text, 2.0, False, used, 1, "standard deviations a quarter of the ranges"))
+        used |= {product(schema, name, over=over, by=by): 1.0 for name in (first, second)}
+        text = f"correlation({first}, {second}){_by(one)}"
+        result.append(Term(text, 2.0, False, used, groups, assumed + _of_groups(one)))
     return result
 
 
 def covariance_terms(one: Statistic, schema: Schema) -> list[Term]:
-    """Return the term of each pair of columns, a column with itself too."""
-    over, result = one.columns, []
-    count = product(schema, over=over)
+    """Return an error model for each pair's covariance, and each column's variance."""
+    over, by, result = one.columns, _groups(one, schema), []
+    count, groups = product(schema, over=over, by=by), math.prod(each.cells for each in by)
     for first, second in itertools.combinations_with_replacement(over, 2):
-        factors = {product(schema, first, second, over=over): 1.0, count: 0.25}
-        factors |= {product(schema, name, over=over): 0.25 for name in (first, second)}
+        factors = {product(schema, first, second, over=over, by=by): 1.0, count: 0.25}
+        factors |= {product(schema, name, over=over, by=by): 0.25 for name in (first, second)}
         size = math.prod(schema.number(name, one.text).width / 2 for name in (first, second))
-        assumed = "means a quarter of the ranges from their middles"
-        result.append(Term(f"covariance({first}, {second})", size, False, factors, 1, assumed))
+        assumed = "means a quarter of the ranges from their middles" + _of_groups(one)
+        text = f"covariance({first}, {second}){_by(one)}"
+        result.append(Term(text, size, False, factors, groups, assumed))
     return result
 
 
 def logrank_terms(one: Statistic, schema: Schema) -> list[Term]:
-    """Return the term of a log-rank test."""
+    """Return the error model of a log-rank test: noisy counts by group, time bin and event."""
     block = survival_block(one, schema)
-    squares = {block: 2.0 * block.selectors[-2].cells}
+    # two groups in each stratum
+    squares = {block: block.cells / 2.0}
     return [Term(one.text, 1.0, True, squares, 1, "half of the rows with an event")]
 
 
 def survival_terms(one: Statistic, schema: Schema) -> list[Term]:
-    """Return the term of survival curves."""
+    """Return the error model of survival curves: noisy counts by group, time bin and event."""
     block = survival_block(one, schema)
     time = block.selectors[-2].cells
     groups = math.prod(each.cells for each in block.selectors[:-2])
     return [Term(one.text, 1.0, False, {block: 4.0 * time}, groups, "half of the rows at risk in all bins")]
 
 
+def cox_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the error model of a Cox regression's log hazard ratio: counts by pattern, time and event."""
+    block = survival_block(one, schema)
+    # the score of a category with half of the rows, over the information: a quarter of the events
+    squares = {block: 32.0 * block.cells}
+    return [Term(one.text, 1.0, False, squares, 1, "half of the rows in a category, half with an event")]
+
+
+def difference_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the error model of a difference of two groups' means: the noisy sums in it."""
+    (name,), by = one.columns, _groups(one, schema)
+    squares = {
+        product(schema, name, by=by): 0.5,
+        product(schema, over=one.columns, by=by): 0.5,
+        product(schema, name, name, by=by): 0.01,
+    }
+    width = schema.number(name, one.text).width
+    return [Term(one.text, width, False, squares, 2, "groups of equal size, means at a bound")]
+
+
+def risk_selectors(one: Statistic, schema: Schema) -> list[Selector]:
+    """Return the partitions, by group and by event or none, of the counts that give two risks."""
+    (name,) = one.columns
+    return [*_groups(one, schema), equal_bins(name, schema.number(name, one.text), 2)]
+
+
+def risk_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the error model of a difference of two groups' risks: noisy counts by group and event."""
+    squares = {product(schema, by=risk_selectors(one, schema)): 2.0}
+    return [Term(one.text, 1.0, False, squares, 2, "groups of equal size, risks near 0 or 1")]
+
+
+def independence_terms(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the error model of a chi-square test: that of each count in its table."""
+    squares = {product(schema, by=[selector(schema, name) for name in one.columns]): 1.0}
+    return [Term(one.text, 1.0, True, squares, 1, "the error of each count of the table")]
+
+
 def heterogeneity_terms(one: Statistic, schema: Schema) -> list[Term]:
-    """Return the term of the variation between parties."""
+    """Return the error model of Q, the variation between parties' means: the noisy sums in it."""
     (name,) = one.columns
     squares = {
         party_squares(schema, name): 1.0,
@@ -185,20 +302,8 @@ def heterogeneity_terms(one: Statistic, schema: Schema) -> list[Term]:
     return [Term(one.text, 4.0, True, squares, 1, "a standard deviation half of the half range")]
 
 
-def regression_terms(one: Statistic, schema: Schema) -> list[Term]:
-    """Return the term of a linear regression."""
-    over, (response, *others) = one.columns, one.columns
-    squares = {product(schema, over=over): 0.25, product(schema, response, over=over): 1.0}
-    squares |= {product(schema, name, over=over): 1.0 for name in others}
-    squares |= {product(schema, name, response, over=over): 16.0 for name in others}
-    pairs = itertools.combinations_with_replacement(others, 2)
-    squares |= {product(schema, *pair, over=over): 16.0 / len(others) for pair in pairs}
-    assumed = "columns that are not correlated, with standard deviations a quarter of their ranges"
-    return [Term(one.text, 1.0, False, squares, 1, assumed)]
-
-
 def described_blocks(described: SumsOfRows, one: Statistic, schema: Schema) -> list[Block]:
-    """Return the blocks of a described answer, in the order of its sums."""
+    """Return the blocks of sums that another package's statistic needs, in its own order."""
     by = _groups(one, schema)
     columns = dict(zip(described.arguments, one.columns, strict=True))
     return [
@@ -208,7 +313,7 @@ def described_blocks(described: SumsOfRows, one: Statistic, schema: Schema) -> l
 
 
 def described_terms(described: SumsOfRows, one: Statistic, schema: Schema) -> list[Term]:
-    """Return the term of a described answer."""
+    """Return the error model of another package's statistic, with the factors that it declares."""
     columns = dict(zip(described.arguments, one.columns, strict=True))
     size = math.prod(schema.number(columns[name], one.text).width for name in described.range)
     groups = math.prod(each.cells for each in _groups(one, schema))

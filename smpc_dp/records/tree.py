@@ -16,7 +16,7 @@ _KNOWN = 1e-4
 
 
 class CountTree:
-    """The weighted least-squares fit of leaves to noisy counts of all levels [Hay et al. 2010, generalised].
+    """Least-squares estimator of histogram counts from noisy counts at all levels of a tree of bins.
 
     Args:
         cells: the cells of each level, the finest first; each coarser one has `FANOUT` cells of the finer.
@@ -25,6 +25,7 @@ class CountTree:
     """
 
     def __init__(self, cells: Sequence[int], deviations: Sequence[float], total: float | None) -> None:
+        self.cells = (*cells,) if total is None else (*cells, 1)
         leaves = np.arange(cells[0])
         parents = [leaves // FANOUT**level for level in range(len(cells))]
         rows = [
@@ -35,22 +36,31 @@ class CountTree:
             rows.append(np.ones((1, cells[0]), dtype=bool))
             spread.append(np.array([total or _KNOWN * min(deviations)]))
         design = np.concatenate(rows).astype(np.float64)
-        weights = 1 / np.concatenate(spread) ** 2
+        self._spread = np.concatenate(spread)
+        weights = 1 / self._spread**2
         self.covariance = np.linalg.inv(design.T @ (weights[:, None] * design))
         self._fit = self.covariance @ (design.T * weights)
 
     def leaves(self, counts: Sequence[Floats]) -> Floats:
-        """Return the fitted count of each leaf, from the counts of each level and of the total."""
+        """Return the fitted count of each finest bin, from noisy counts of all levels and the total."""
         return np.asarray(self._fit @ np.concatenate(counts))
 
     def rank_deviations(self, level: float) -> Floats:
-        """Return the deviation of (leaves below an edge) - level * (all leaves), for each inner edge."""
-        size = len(self.covariance)
-        below = np.tri(size - 1, size) - level
+        """Return the noise deviation of (count below edge) - level * (total), for each inner edge."""
+        below = self._below(level)
         return np.asarray(np.sqrt(np.maximum(((below @ self.covariance) * below).sum(axis=1), 0.0)))
+
+    def rank_noises(self, level: float) -> Floats:
+        """Return the deviation that each noisy count brings to each inner edge's rank, (edges, counts)."""
+        return np.asarray((self._below(level) @ self._fit) * self._spread)
+
+    def _below(self, level: float) -> Floats:
+        """Return the matrix from bin counts to (count below edge) - level * (total) for each inner edge."""
+        size = len(self.covariance)
+        return np.tri(size - 1, size) - level
 
 
 @functools.lru_cache(maxsize=64)
 def tree_of(cells: tuple[int, ...], deviations: tuple[float, ...], total: float | None) -> CountTree:
-    """Return the tree of these levels; the same request has many sums in a simulation."""
+    """Return, cached, the least-squares estimator for a tree with these cells and noise deviations."""
     return CountTree(cells, deviations, total)

@@ -23,7 +23,7 @@ LABEL = 26
 
 
 def ticks(low: float, high: float, most: int = 5, least: float = 0.0) -> list[float]:
-    """Return 2 to `most` + 1 round numbers, `least` apart or more, that reach from `low` to `high`."""
+    """Return 2 to `most` + 2 round numbers for an axis, at least `least` apart, that span `low` to `high`."""
     span = high - low or abs(high) or 1.0
     raw = max(span / most, least)
     power = 10.0 ** math.floor(math.log10(raw))
@@ -33,30 +33,32 @@ def ticks(low: float, high: float, most: int = 5, least: float = 0.0) -> list[fl
 
 
 def _scale(value: float, low: float, high: float, start: float, end: float) -> float:
+    """Return the coordinate at which a chart shows a value, between `start` and `end`."""
     return round(start + (value - low) / (high - low) * (end - start), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A number at an axis, and its position in the picture."""
+    """Number at an axis of a chart: its text and its position in the picture."""
 
     at: float
     text: str
 
 
-def _beside(labels: Iterable[str]) -> int:
-    """Return the room that labels need to the left of a picture."""
+def _label_room(labels: Iterable[str]) -> int:
+    """Return the width that labels take at the left of a chart."""
     return math.ceil(GAP + CHARACTER * max(map(len, labels)))
 
 
 def _ticks(numbers: Sequence[float], start: float, end: float) -> list[Tick]:
+    """Return the ticks of a chart's axis at these numbers, with labels and positions."""
     low, high = numbers[0], numbers[-1]
     return [Tick(_scale(number, low, high, start, end), f"{number:.6g}") for number in numbers]
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines over one axis: at most SERIES series of points (x, y), all finite.
+    """Block of a report: a line chart of up to SERIES series, with the table of its numbers.
 
     Attributes:
         caption: what is shown; x, y: names of the axes.
@@ -74,21 +76,22 @@ class Lines:
 
     @property
     def left(self) -> int:
-        """Where the lines begin."""
-        return _beside(tick.text for tick in self.y_ticks)
+        """Horizontal position where the chart's plot begins."""
+        return _label_room(tick.text for tick in self.y_ticks)
 
     @property
     def right(self) -> int:
-        """Where the lines end."""
+        """Horizontal position where the chart's plot ends."""
         return self.left + WIDTH + 4 * RIGHT
 
     @property
     def width(self) -> int:
-        """Width of the picture."""
+        """Width of the picture, in SVG units."""
         return self.right + RIGHT
 
     @property
     def _numbers(self) -> tuple[list[float], list[float]]:
+        """Numbers at the ticks of the x axis and of the y axis."""
         xs = [x for _, points in self.series for x, _ in points]
         ys = [y for _, points in self.series for _, y in points]
         # Of steps there are no halves.
@@ -97,17 +100,17 @@ class Lines:
 
     @property
     def x_ticks(self) -> list[Tick]:
-        """Numbers of the lower axis."""
+        """Ticks of the chart's lower axis, with their positions."""
         return _ticks(self._numbers[0], self.left, self.right)
 
     @property
     def y_ticks(self) -> list[Tick]:
-        """Numbers of the left axis."""
+        """Ticks of the chart's left axis, with their positions."""
         return _ticks(self._numbers[1], HEIGHT - BOTTOM, TOP)
 
     @property
     def paths(self) -> list[tuple[int, str, str]]:
-        """Number from 1, name, and points as SVG has them, of each line."""
+        """Number (from 1), name and SVG points of each line."""
         (xs, ys), left, right = self._numbers, self.left, self.right
 
         def points(line: tuple[tuple[float, float], ...]) -> str:
@@ -120,7 +123,7 @@ class Lines:
 
 
 def _label(name: str) -> str:
-    """Return a name as a picture has it: of a long one the part in brackets, which tells it from others."""
+    """Return a name shortened for a chart, keeping the part in brackets, or start and end."""
     if len(name) > LABEL and name.endswith("]"):
         name = name[name.find("[") + 1 : -1]
     # What differs stands at the end as often as at the beginning.
@@ -129,7 +132,7 @@ def _label(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One interval in the picture: its height, its name, its ends and its value."""
+    """One interval of a chart with its position, label, ends and value."""
 
     y: float
     label: str
@@ -140,9 +143,10 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """Values with their intervals, one below the other: (name, low, value, high), all finite.
+    """Block of a report: a chart of values with intervals, one below the other.
 
-    A picture shows the first MOST_INTERVALS of them; the table has all.
+    A picture shows the first MOST_INTERVALS of them; the table has all. `rows`: (name, low, value, high), all
+    finite.
     """
 
     caption: str
@@ -153,41 +157,42 @@ class Intervals:
 
     @property
     def left(self) -> int:
-        """Where the intervals begin."""
-        return _beside(_label(name) for name, *_ in self.shown)
+        """Horizontal position at which the chart shows the axis' least value."""
+        return _label_room(_label(name) for name, *_ in self.shown)
 
     @property
     def right(self) -> int:
-        """Where they end."""
+        """Horizontal position at which the chart shows the axis' greatest value."""
         return self.left + WIDTH
 
     @property
     def width(self) -> int:
-        """Width of the picture."""
+        """Width of the picture, in SVG units."""
         return self.right + RIGHT
 
     @property
     def shown(self) -> tuple[tuple[str, float, float, float], ...]:
-        """The rows that the picture has."""
+        """Rows that the chart shows: of very many, only the first."""
         return self.rows[:MOST_INTERVALS]
 
     @property
     def height(self) -> int:
-        """Height of the picture."""
+        """Height of the picture, in SVG units."""
         return TOP + ROW * len(self.shown) + BOTTOM
 
     @property
     def _numbers(self) -> list[float]:
+        """Numbers at the ticks of the chart's axis."""
         return ticks(min(low for _, low, _, _ in self.shown), max(high for *_, high in self.shown))
 
     @property
     def x_ticks(self) -> list[Tick]:
-        """Numbers of the lower axis."""
+        """Ticks of the chart's lower axis, with their positions."""
         return _ticks(self._numbers, self.left, self.right)
 
     @property
     def drawn(self) -> list[Drawn]:
-        """The intervals at their positions."""
+        """Intervals with the positions at which the chart draws them."""
         low, high, left, right = self._numbers[0], self._numbers[-1], self.left, self.right
 
         def at(value: float) -> float:

@@ -23,7 +23,7 @@ ROWS = (200, 50, 10, 3)
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Pairs of a name and a short value that stand out."""
+    """Block of a report: pairs of a name and a short value, shown prominently."""
 
     pairs: tuple[tuple[str, str], ...]
     block: ClassVar[str] = "facts"
@@ -31,7 +31,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A paragraph; `kind`: "lead", "note" or ""."""
+    """Block of a report: a paragraph; `kind` is "lead", "note" or ""."""
 
     text: str
     kind: str = ""
@@ -40,7 +40,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Sentences:
-    """A list of sentences; `kind`: "limits" for what does not hold, or ""."""
+    """Block of a report: a list of sentences; `kind` "limits" marks what does not hold."""
 
     texts: tuple[str, ...]
     kind: str = ""
@@ -49,7 +49,7 @@ class Sentences:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A command to copy."""
+    """Block of a report: a command to copy."""
 
     text: str
     block: ClassVar[str] = "code"
@@ -60,7 +60,7 @@ Block = Table | Facts | Text | Sentences | Code | Chart
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a report with a heading."""
+    """Section of a report: a heading and its blocks."""
 
     id: str
     heading: str
@@ -69,7 +69,11 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report: its title, a sentence that says how it ended (`state`: good, bad or ""), facts, sections."""
+    """Content of an HTML report: title, a sentence on how the run ended, facts and sections.
+
+    `state`: "good", "bad" or "". `meaning`: a sentence on what epsilon means here; "" where nothing was
+    released.
+    """
 
     title: str
     conclusion: str
@@ -77,26 +81,27 @@ class Report:
     facts: Facts
     sections: tuple[Section, ...]
     footer: str = ""
+    meaning: str = ""
 
 
 def section(id: str, heading: str, blocks: Iterable[Block | None]) -> list[Section]:
-    """Return a section in a list, which is empty without blocks."""
+    """Return a list with one section of a report; an empty list if it would have no blocks."""
     retained = tuple(block for block in blocks if block is not None)
     return [Section(id, heading, retained)] if retained else []
 
 
 def render(report: Report) -> str:
-    """Return the HTML of a report, below MOST_BYTES: tables show fewer rows where it would be longer."""
+    """Return a report as one HTML page below MOST_BYTES; tables are cut, then sections left out."""
     template = environment().get_template("report.html")
     text = ""
     for most in ROWS:
-        text = template.render(report=report, sections=_cut(report.sections, most))
+        text = template.render(report=report, sections=cut_tables(report.sections, most))
         if len(text.encode()) < MOST_BYTES:
             return text
     # Many long texts: sections are left out from the end, which say less of the result.
     for count in range(len(report.sections) - 1, -1, -1):
         note = Text("Sections are missing here: the file would be longer than 300 kB.", "note")
-        shown = (*_cut(report.sections[:count], ROWS[-1]), Section("missing", "Left out", (note,)))
+        shown = (*cut_tables(report.sections[:count], ROWS[-1]), Section("missing", "Left out", (note,)))
         text = template.render(report=report, sections=shown)
         if len(text.encode()) < MOST_BYTES:
             break
@@ -104,7 +109,7 @@ def render(report: Report) -> str:
 
 
 def write(report: Report, path: Path, *, own: bool = False) -> None:
-    """Write a report to a file, which is `own`: for nobody else to read; raise LocalError."""
+    """Write a report as an HTML file, readable by its owner alone if `own`; LocalError on failure."""
     if own:
         with suppress(OSError):
             path.touch(mode=0o600)
@@ -112,12 +117,13 @@ def write(report: Report, path: Path, *, own: bool = False) -> None:
     write_file(path, render(report).encode(), "the report")
 
 
-def _cut(sections: Sequence[Section], most: int) -> tuple[Section, ...]:
-    """Return sections whose tables have at most so many rows, those behind charts too."""
+def cut_tables(sections: Sequence[Section], most: int) -> tuple[Section, ...]:
+    """Return sections of a report with tables cut to `most` rows."""
     return tuple(replace(one, blocks=tuple(_first(block, most) for block in one.blocks)) for one in sections)
 
 
 def _first(block: Block, most: int) -> Block:
+    """Return a block of a report with its table cut to `most` rows."""
     if isinstance(block, Lines | Intervals):
         return replace(block, table=block.table.first(most))
     return block.first(most) if isinstance(block, Table) else block

@@ -18,18 +18,18 @@ MOST_NAME = 60
 
 
 def visible(text: str, most: int = MOST_TEXT) -> str:
-    """Return a text whose lines are `printable`, the end cut off with a note."""
+    """Return untrusted text with unprintable characters escaped, cut to `most` characters with a note."""
     shown = "\n".join(printable(line, most) for line in text[:most].split("\n"))
     return shown if len(text) <= most else f"{shown}… ({len(text):,} characters, the first {most:,} here)"
 
 
 def short(text: object) -> str:
-    """Return a name for a table or a heading: at most MOST_NAME characters, all seen."""
+    """Return any value as a short printable name for a table or heading."""
     return visible(str(text), MOST_NAME)
 
 
 def environment() -> Environment:
-    """Return a new environment, whose templates are those of this package; a page may add to it.
+    """Return a new Jinja environment with the templates of HTML reports.
 
     Values of expressions go through `visible` and are escaped; a name that is not defined is an error.
     `styles` are those of all pages, `style_source` their hash for a content security policy.
@@ -49,18 +49,19 @@ def environment() -> Environment:
 
 
 def _finalize(value: object) -> object:
+    """Escape the control characters of a text that a template prints."""
     # Markup is what a template has escaped already: its macros and filters.
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @functools.cache
 def styles() -> str:
-    """Return the styles of all pages."""
+    """Return the CSS that all HTML reports and pages share."""
     return files("smpc_dp.report").joinpath("templates", "styles.css").read_text("utf-8")
 
 
 @functools.cache
 def style_source() -> str:
-    """Return the source expression of the styles for a content security policy: 'sha256-...'."""
+    """Return the hash expression of the CSS for a Content-Security-Policy: 'sha256-...'."""
     digest = base64.b64encode(hashlib.sha256(styles().encode()).digest()).decode()
     return f"'sha256-{digest}'"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class View(NamedTuple):
-    """A role, what it saw, and what it did not see."""
+    """What one role (party, aggregator, server) saw in a run, and what it did not see, in words."""
 
     role: str
     saw: str
@@ -75,7 +75,7 @@ _CHECKED_VIEWS = {
 
 
 def _checked(views: tuple[View, ...]) -> tuple[View, ...]:
-    """Return the views of a sum whose total is checked."""
+    """Return views of the roles in a secure sum, extended for sums whose total parties check."""
     return tuple(view._replace(saw=view.saw + _CHECKED_VIEWS.get(view.role, "")) for view in views)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -11,24 +11,41 @@ from smpc_dp.report.chart import Intervals, Lines
 from smpc_dp.report.document import Block, Section, Sentences, Text, section
 from smpc_dp.report.roles import KINDS, NETWORK, VIEWS
 from smpc_dp.report.table import Table
+from smpc_dp.report.table1 import printed
 from smpc_dp.report.trace import Trace
 from smpc_dp.summary import PAIRS_COVERED, rounded
 
 Json = Mapping[str, Any]
 # Of a column of a table.
 TEXT, LONG, NUMBER, CODE = "", "long", "number", "code"
-NOISE_ALONE = "The intervals are about the noise alone, not about how the data were sampled."
+# How counts and the ends of their intervals become whole numbers: an interval never shrinks.
+WHOLE: Mapping[str, Callable[[float], int]] = {"value": round, "low": math.floor, "high": math.ceil}
+# A greater one is written as a power of e.
+MOST_EPSILON = 20.0
+# Unit of estimates that are counts.
+ROWS = "rows"
+ABOUT_INTERVALS = (
+    "Low and high are about the noise alone, not about how the data were sampled; those of the population "
+    "are about both, for rows that are independent draws from it."
+)
+# What an estimate says about a population, with the headings of its columns.
+OF_POPULATION = {
+    "sampling_error": "sampling error",
+    "population_low": "population, low",
+    "population_high": "population, high",
+    "p_value": "p-value",
+}
 
 
 def number(value: float | int | None, digits: int = 6) -> str:
-    """Return a number as text, "-" without one."""
+    """Format a number with this many significant digits; "-" for None."""
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
 
 
 def amount(size: int) -> str:
-    """Return a number of bytes with its unit."""
+    """Format a number of bytes with a unit, such as kB."""
     return (
         f"{size:,} bytes"
         if size < 10_000
@@ -39,7 +56,7 @@ def amount(size: int) -> str:
 
 
 def written(value: object, *, inner: bool = False) -> str:
-    """Return a parameter as text; what is `inner` to another has brackets."""
+    """Format a session's parameter as text; nested lists (`inner`) are put in brackets."""
     if isinstance(value, Mapping):
         text = "; ".join(f"{key} = {written(one, inner=True)}" for key, one in value.items())
         return f"{{{text}}}" if inner else text
@@ -52,10 +69,13 @@ def written(value: object, *, inner: bool = False) -> str:
 # Results
 
 
-def vector_section(result: Json, interval: tuple[float, float] | None) -> list[Section]:
-    """Return the section of a sum or an average.
+def vector_section(
+    result: Json, interval: tuple[float, float] | None, bounds: tuple[Any, Any] | None = None
+) -> list[Section]:
+    """Return a report's section on a sum or average: table, chart, and the noise's interval.
 
     `interval`: how far the noise reaches at a level, (reach, level); None where that is not known.
+    `bounds`: least and greatest value of each coordinate, or of all, where intervals end.
     """
     values, error, kind = result["value"], result["standard_error"], result["kind"]
     resolution = result["step"] / (result["weight"] or 1)
@@ -67,25 +87,40 @@ def vector_section(result: Json, interval: tuple[float, float] | None) -> list[S
         cells.append([f"{error:.2g}"] * len(values))
     if error and interval is not None:
         columns += [("low", NUMBER), ("high", NUMBER)]
-        for reach in (-interval[0], interval[0]):
-            ends = rounded([value + reach for value in values], kind, error, resolution)
-            cells.append([str(end) for end in ends])
+        lows, highs = _ends(values, interval[0], bounds)
+        for ends in (lows, highs):
+            cells.append([str(end) for end in rounded(ends, kind, error, resolution)])
     note = _noise_note(result, interval)
     caption = f"The {kind} over {len(result['survivors'])} parties"
     table = Table(caption, tuple(columns), tuple(zip(*cells, strict=True)), note)
     if not error or interval is None:
         return section("result", "Result", [table])
-    reach, level = interval
-    drawn = tuple(
-        (label, value - reach, float(value), value + reach)
-        for label, value in zip(labels, values, strict=True)
-    )
-    picture = Intervals(f"Each coordinate with its {100 * level:g}% interval", kind, drawn, table)
+    drawn = tuple(zip(labels, lows, map(float, values), highs, strict=True))
+    picture = Intervals(f"Each coordinate with its {100 * interval[1]:g}% interval", kind, drawn, table)
     return section("result", "Result", [picture])
 
 
+def _ends(
+    values: Sequence[float], reach: float, bounds: tuple[Any, Any] | None
+) -> tuple[list[float], list[float]]:
+    """Return the lower and upper ends of the values' intervals, cut off at the bounds."""
+    lower, upper = (
+        [(-math.inf, math.inf)[side]] * len(values)
+        if bounds is None
+        else list(bounds[side])
+        if isinstance(bounds[side], list | tuple)
+        else [bounds[side]] * len(values)
+        for side in (0, 1)
+    )
+    lows = [min(max(value - reach, low), high) for value, low, high in zip(values, lower, upper, strict=True)]
+    highs = [
+        min(max(value + reach, low), high) for value, low, high in zip(values, lower, upper, strict=True)
+    ]
+    return lows, highs
+
+
 def _noise_note(result: Json, interval: tuple[float, float] | None) -> str:
-    """Return what the numbers of a sum or an average leave open."""
+    """Return a sentence on how far noise moves a sum or an average, for a report."""
     if not result["standard_error"]:
         return "Exact: there is no noise in it."
     if interval is None:
@@ -106,41 +141,48 @@ def _noise_note(result: Json, interval: tuple[float, float] | None) -> str:
 
 
 def statistics_section(result: Json, *, exact: bool, note: str = "") -> list[Section]:
-    """Return the section of statistics of records: a table of all, and a picture for each statistic.
+    """Return a report's section on statistics of records: a table of each, with a chart of its intervals.
 
     `exact`: whether there is no noise, and so no interval. `note`: another sentence about all of them.
     """
     estimates = result["estimates"]
     which = "all intervals together" if result["simultaneous"] else "each interval"
     noise = () if exact else ("standard_error", "low", "high")
-    sampled = any(one["sampling_error"] is not None for one in estimates)
-    numbers = ("value", *noise, *(("sampling_error",) if sampled else ()))
-    headings = {"standard_error": "standard error of the noise", "sampling_error": "sampling error"}
+    known = [key for key in OF_POPULATION if any(one[key] is not None for one in estimates)]
+    numbers = ("value", *noise, *known)
+    distributions = {one["noise"] for one in estimates}
+    headings = {"standard_error": "standard error of the noise", **OF_POPULATION}
     columns = (
         ("statistic", TEXT),
         *((headings.get(key, key), NUMBER) for key in numbers),
         ("unit", TEXT),
+        *([("noise", TEXT)] if "laplace" in distributions else []),
         ("note", TEXT),
     )
     asked: dict[tuple[str, str], list[Json]] = {}
     for one in estimates:
-        asked.setdefault((one["statistic"], one["unit"]), []).append(one)
-    about = f"Level of {which}: {result['level']:g}. {NOISE_ALONE}"
+        key = (one["part_of"], "") if one.get("part_of") else (one["statistic"], one["unit"])
+        asked.setdefault(key, []).append(one)
+    about = f"Level of {which}: {result['level']:g}. {ABOUT_INTERVALS}"
     blocks: list[Block] = [Text("Exact counts: no differential privacy." if exact else about)]
     blocks += [Text(note)] if note else []
     for (statistic, unit), group in asked.items():
+        if group[0].get("part_of"):
+            blocks.append(_table1(statistic, group))
+            continue
         rows = tuple(
             (
                 _estimate_name(one),
-                *(number(one[key]) for key in numbers),
+                *(_estimated(one, key) for key in numbers),
                 one["unit"],
+                *([one["noise"]] if "laplace" in distributions else []),
                 one["note"],
             )
             for one in group
         )
         table = Table(statistic, columns, rows).filled()
         drawn = tuple(
-            (_estimate_name(one), float(one["low"]), float(one["value"]), float(one["high"]))
+            (_estimate_name(one), _end(one, "low"), float(one["value"]), _end(one, "high"))
             for one in group
             if all(one[key] is not None and math.isfinite(one[key]) for key in ("low", "value", "high"))
         )
@@ -148,13 +190,34 @@ def statistics_section(result: Json, *, exact: bool, note: str = "") -> list[Sec
     return section("result", "Result", blocks)
 
 
+def _table1(text: str, parts: Sequence[Json]) -> Table:
+    """Return the table of a study's groups from its parts."""
+    made = printed(parts)
+    columns = tuple((heading, NUMBER if index else TEXT) for index, heading in enumerate(made.headings))
+    return Table(text, columns, made.rows, " ".join(made.notes))
+
+
+def _end(one: Json, key: str) -> float:
+    """Return an end of an estimate's interval; never below 0 for counts."""
+    return max(0.0, float(one[key])) if one["unit"] == ROWS else float(one[key])
+
+
+def _estimated(one: Json, key: str) -> str:
+    """Format a number of an estimate; counts are rounded to integers."""
+    value = one[key]
+    if value is None or one["unit"] != ROWS or key not in WHOLE or not math.isfinite(value):
+        return number(value)
+    return number(max(0, WHOLE[key](value)))
+
+
 def _estimate_name(one: Json) -> str:
+    """Return the name of a statistic's estimate, with its cell if it has one."""
     cell = ", ".join(f"{column} = {value}" for column, value in one["cell"].items())
     return f"{one['name']} [{cell}]" if cell else str(one["name"])
 
 
 def pairs_section(result: Json) -> list[Section]:
-    """Return the section of a U-statistic."""
+    """Return a report's section on a statistic of pairs of parties."""
     low, high = result["interval"] or (None, None)
     rows = [
         ("estimate", number(result["value"])),
@@ -169,11 +232,22 @@ def pairs_section(result: Json) -> list[Section]:
     rows += [(key, number(result[key])) for key in ("positives", "auc") if result[key] is not None]
     note = "" if result["interval"] is None else f"The interval is {PAIRS_COVERED}."
     table = Table(result["kernel"], (("property", TEXT), ("value", NUMBER)), tuple(rows), note)
-    return section("result", "Result", [table])
+    if result["interval"] is None:
+        return section("result", "Result", [table])
+    caption = f"The estimate with its {100 * result['level']:g}% interval"
+    drawn = (
+        (
+            str(result["kernel"]),
+            float(result["interval"][0]),
+            float(result["value"]),
+            float(result["interval"][1]),
+        ),
+    )
+    return section("result", "Result", [Intervals(caption, result["kernel"], drawn, table)])
 
 
 def learned_section(results: Mapping[str, Json]) -> list[Section]:
-    """Return the section of a learner, of all parties' results."""
+    """Return a report's section on the models that parties have learned."""
     some = next(iter(results.values()))
     values = [result["values"][0] for result in results.values()]
     columns = list(zip(*values, strict=True))
@@ -208,7 +282,7 @@ def learned_section(results: Mapping[str, Json]) -> list[Section]:
 
 
 def _totals_checked(evidence: Sequence[Json | None]) -> list[Block]:
-    """Return how many totals of averages the parties have checked; nothing where they checked none."""
+    """Return a sentence on how many totals the parties have checked; no block if none."""
     given = [one for one in evidence if one is not None]
     averages, checked = (sum(one[key] for one in given) for key in ("averages", "checked"))
     text = f"Averages whose totals the parties checked, all parties together: {checked} of {averages}."
@@ -216,7 +290,7 @@ def _totals_checked(evidence: Sequence[Json | None]) -> list[Block]:
 
 
 def _metrics(results: Mapping[str, Json]) -> Block:
-    """Return the picture of the metric over steps, where the session measures one."""
+    """Return a chart of the learners' metric over steps, or a note if there is none."""
     # Parties of different groups have points of different steps.
     points = {one["step"]: one["value"] for result in results.values() for one in result["metrics"]}
     caption = "The average metric of the group after each measured step"
@@ -225,10 +299,12 @@ def _metrics(results: Mapping[str, Json]) -> Block:
 
 
 def _mean(values: Sequence[float]) -> float:
+    """Return the arithmetic mean of the values, for a report."""
     return math.fsum(values) / len(values)
 
 
 def _spread(values: Sequence[float]) -> float:
+    """Return the standard deviation of the values, for a report."""
     mean = _mean(values)
     return math.sqrt(_mean([(value - mean) ** 2 for value in values]))
 
@@ -237,7 +313,7 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def privacy_section(privacy: Json, receipts: Mapping[str, Json | None]) -> list[Section]:
-    """Return the section of a result's privacy: what was spent, and what is left; `receipts` by party."""
+    """Return a report's section on the privacy of a result: its cost, and what budget is left."""
     blocks: list[Block] = []
     if privacy["unit"] is None:
         blocks.append(Text("No differential privacy: the release is exact."))
@@ -255,15 +331,26 @@ def privacy_section(privacy: Json, receipts: Mapping[str, Json | None]) -> list[
     return section("privacy", "Privacy spent and left", blocks)
 
 
+def epsilon_meaning(privacy: Json) -> str:
+    """Return a sentence on what a result's epsilon and delta mean, or that it is exact."""
+    if privacy["epsilon"] is None:
+        return "The result is exact: nothing limits what it tells, with other knowledge, about one party."
+    epsilon = privacy["epsilon"]
+    factor = number(math.exp(epsilon), 3) if epsilon <= MOST_EPSILON else f"e^{number(epsilon)}"
+    return (
+        f"Epsilon {number(epsilon)} means: where the claim holds, other data of one {privacy['unit']} change "
+        f"the probability of any outcome at most by a factor of {factor}, and by {number(privacy['delta'])} "
+        "(delta) besides."
+    )
+
+
 def guarantee_table(guarantee: Json) -> Table:
-    """Return the table of all that epsilon and delta depend on."""
-    moved = ", ".join(f"{norm} {number(value)}" for norm, value in guarantee["sensitivity"].items())
+    """Return a table of all that a privacy guarantee depends on: relation, unit, assumption, proof."""
     rows = (
         ("epsilon", number(guarantee["epsilon"])),
         ("delta", number(guarantee["delta"])),
         ("unit of privacy", guarantee["protects"]),
         ("neighbouring inputs", guarantee["relation"]),
-        ("sensitivity", f"{moved} ({guarantee['unit']})"),
         ("mechanism", guarantee["mechanism"]),
         ("assumption", guarantee["assumption"]),
         ("proof", guarantee["proof"]),
@@ -273,6 +360,7 @@ def guarantee_table(guarantee: Json) -> Table:
 
 
 def _charges(receipts: Mapping[str, Json], unread: Sequence[str] = ()) -> list[Block]:
+    """Return blocks on what was charged to the parties' ledgers, or a note that nothing was."""
     if not receipts and not unread:
         return [Text("No ledger was given: nothing was charged.", "note")]
     table: list[Block] = [_receipts_table(receipts)] if receipts else []
@@ -280,6 +368,7 @@ def _charges(receipts: Mapping[str, Json], unread: Sequence[str] = ()) -> list[B
 
 
 def _budget_table(budget: Json) -> Table:
+    """Return a table of a session's privacy budget: spent, whole, and requests left."""
     spent = "more than any" if budget["spent"] is None else number(budget["spent"])
     rows = (
         ("this request, epsilon", number(budget["epsilon"])),
@@ -292,6 +381,7 @@ def _budget_table(budget: Json) -> Table:
 
 
 def _receipts_table(receipts: Mapping[str, Json]) -> Table:
+    """Return a table of ledger charges, one row for each party."""
     columns = (
         ("party", TEXT),
         ("data set", TEXT),
@@ -324,7 +414,7 @@ def _receipts_table(receipts: Mapping[str, Json]) -> Table:
 def learned_privacy(
     results: Mapping[str, Json], ledgers: Mapping[str, Json], unread: Sequence[str] = ()
 ) -> list[Section]:
-    """Return the sections of a learner's privacy, all steps together, and of what it does not protect.
+    """Return a report's sections on the privacy of all learning steps, and on what is not protected.
 
     `ledgers`: what each party's has spent; `unread`: why others could not be read.
     """
@@ -352,7 +442,7 @@ def learned_privacy(
 
 
 def limits_section(texts: Iterable[str]) -> list[Section]:
-    """Return the section of what is not protected, each text once."""
+    """Return a report's section on what is not protected, without repeated sentences."""
     retained = tuple(dict.fromkeys(texts))
     return section(
         "limits", "What this does not protect", [Sentences(retained, "limits")] if retained else []
@@ -362,7 +452,7 @@ def limits_section(texts: Iterable[str]) -> list[Section]:
 def roles_section(
     keys: Sequence[str], notes: Sequence[str] = (), *, failed: bool = False, network: bool = True
 ) -> list[Section]:
-    """Return the section of what each role saw, for the kinds of computation with these keys of `VIEWS`.
+    """Return a report's section on what each role saw, for these kinds of computation.
 
     `failed`: the run has no result, and its roles saw a part at most; `network`: messages went over one.
     """
@@ -386,7 +476,7 @@ def roles_section(
 
 
 def charged_section(ledgers: Mapping[str, Json], unread: Sequence[str] = ()) -> list[Section]:
-    """Return the section of what ledgers have spent after a run without a result; as `learned_privacy`."""
+    """Return a report's section on what ledgers were charged in a run that gave no result."""
     charged = Text("What a ledger was charged before the run failed stays charged.")
     blocks = [charged, *_charges(ledgers, unread)] if ledgers or unread else []
     return section("privacy", "Privacy spent and left", blocks)
@@ -398,7 +488,7 @@ def charged_section(ledgers: Mapping[str, Json], unread: Sequence[str] = ()) -> 
 def losses_section(
     absent: Sequence[str] | None, faults: Sequence[str], trace: Trace, notes: Sequence[str] = ()
 ) -> list[Section]:
-    """Return the section of who was lost, and when; `absent` is None without a result."""
+    """Return a report's section on which members were lost in a run, when and why."""
     named = f"Not in the result: {', '.join(absent)}." if absent else "Nobody is missing in the result."
     blocks: list[Block] = [] if absent is None else [Text(named)]
     blocks += [Text(text, "note") for text in notes]
@@ -414,7 +504,7 @@ def losses_section(
 
 
 def times_section(trace: Trace) -> list[Section]:
-    """Return the section of the time of each step: a row for each member, and a table for each role."""
+    """Return a report's section on how long each step took, by member."""
     if not trace.steps:
         return []
     unit = f"{trace.unit[0].upper()}{trace.unit[1:]}."
@@ -422,7 +512,7 @@ def times_section(trace: Trace) -> list[Section]:
 
 
 def _roles(steps: Mapping[str, Mapping[str, float]]) -> list[dict[str, Mapping[str, float]]]:
-    """Return members with their steps, in groups of those that have steps in common."""
+    """Return groups of members that have steps in common, with the seconds of each step."""
     groups: list[dict[str, Mapping[str, float]]] = []
     names: list[set[str]] = []
     for member, own in steps.items():
@@ -436,6 +526,7 @@ def _roles(steps: Mapping[str, Mapping[str, float]]) -> list[dict[str, Mapping[s
 
 
 def _times_table(group: Mapping[str, Mapping[str, float]]) -> Table:
+    """Return a table of seconds by member and step."""
     steps = list(dict.fromkeys(step for own in group.values() for step in own))
     columns = (("member", TEXT), *((step, NUMBER) for step in steps), ("all", NUMBER))
     rows = tuple(
@@ -449,7 +540,7 @@ def _times_table(group: Mapping[str, Mapping[str, float]]) -> Table:
 
 
 def traffic_section(trace: Trace, more: str = "") -> list[Section]:
-    """Return the section of the bytes between members; `more`: what is not counted."""
+    """Return a report's section on bytes sent between members; `more` says what is not counted."""
     between = list(trace.connections())
     if not between:
         return []
@@ -463,7 +554,7 @@ def traffic_section(trace: Trace, more: str = "") -> list[Section]:
 
 
 def evidence_section(evidence: Json | None) -> list[Section]:
-    """Return the section of what binds a result to its run."""
+    """Return a report's section on what identifies a result's run, and what its evidence shows."""
     if evidence is None or "averages" in evidence:
         # That of a learner counts averages, which are in the section of its steps.
         return []
@@ -483,7 +574,7 @@ def evidence_section(evidence: Json | None) -> list[Section]:
 
 
 def _shown_of_total(evidence: Json) -> str:
-    """Return what evidence shows of the numbers of a result, and to whom."""
+    """Return a sentence on what the evidence shows of a total, and to whom."""
     is_signed = evidence.get("signed_result") is not None
     if evidence.get("checked") and not evidence.get("log"):
         checked = (
@@ -502,7 +593,7 @@ def _shown_of_total(evidence: Json) -> str:
 
 
 def curve(caption: str, y: str, series: Sequence[tuple[str, Sequence[tuple[float, float]]]]) -> Lines | None:
-    """Return a picture of lines over steps, with its table; None without a finite point."""
+    """Return a line chart over steps with its table; None if no point is finite."""
     retained = tuple(
         (name, points)
         for name, given in series

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table.
+    """Block of a report: a table with title, columns and rows.
 
     Attributes:
         caption: its heading.
@@ -25,13 +25,13 @@ class Table:
     block: ClassVar[str] = "table"
 
     def filled(self) -> Table:
-        """Return the table without the columns that have nothing in any row."""
+        """Return the table without columns that are empty in every row."""
         there = [i for i in range(len(self.columns)) if any(row[i] for row in self.rows)]
         rows = tuple(tuple(row[i] for i in there) for row in self.rows)
         return replace(self, columns=tuple(self.columns[i] for i in there), rows=rows)
 
     def first(self, most: int) -> Table:
-        """Return the table with at most so many rows, and a note about the others."""
+        """Return the table cut to `most` rows, with a note on how many are left out."""
         if len(self.rows) <= most:
             return self
         cut = f"The first {most:,} of {len(self.rows):,} rows."

@@ -9,7 +9,7 @@ from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
 
 
 def result_text(result: Mapping[str, Any]) -> str:
-    """Format a result, as `Result.to_json` gives it, in a few lines for a person."""
+    """Format a result (JSON data) as a few lines of text for a person."""
     error = result.get("standard_error", 0.0)
     shown = value_text(
         result["value"][:SHOWN_VALUES],
@@ -31,7 +31,7 @@ def result_text(result: Mapping[str, Any]) -> str:
 
 
 def privacy_lines(result: Mapping[str, Any]) -> list[str]:
-    """Return what a result says of its privacy, of its charge and of what is not protected."""
+    """Return lines of text on a result's privacy, its cost, and what is not protected."""
     privacy = result["privacy"]
     return [
         f"privacy: {privacy['claim']}",
@@ -43,13 +43,13 @@ def privacy_lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def logged_lines(result: Mapping[str, Any]) -> list[str]:
-    """Return the lines that identify a result's log to an auditor; none without a log."""
+    """Return lines of text that identify the log of a result for an auditor; none without a log."""
     log = result["evidence"].get("log") if result.get("evidence") else None
     return [] if log is None else [f"the log of the run ends with head {log['head']}"]
 
 
 def _noise(result: Mapping[str, Any]) -> str:
-    """Describe the noise of a result."""
+    """Return words on the noise in a result: its standard error, pairs' noise left in it, and bias."""
     error, curator = result["standard_error"], result["curator_standard_error"]
     residual = result["residual_pairs"]
     left = f"; noise of {residual} pairs is left in it" if residual else ""
@@ -68,7 +68,7 @@ def _noise(result: Mapping[str, Any]) -> str:
 
 
 def _budget(privacy: Mapping[str, Any]) -> list[str]:
-    """Return what of a session's budget a request has cost, and what is left."""
+    """Return lines on what a request cost of the session's privacy budget, and what is left."""
     budget = privacy.get("budget")
     if budget is None:
         return []
@@ -80,10 +80,11 @@ def _budget(privacy: Mapping[str, Any]) -> list[str]:
 
 
 def _unit(privacy: Mapping[str, Any]) -> list[str]:
-    """Return the line about the unit of privacy."""
+    """Return a line on whom the privacy protects: a party, a record or a person."""
     unit = privacy.get("unit")
     return [] if unit is None else [f"unit: epsilon and delta protect one {unit}"]
 
 
 def _spent(receipt: Mapping[str, Any] | None) -> list[str]:
+    """Return a line on what a ledger has spent of its budget; none without a receipt."""
     return [] if receipt is None else [spent_text(receipt)]

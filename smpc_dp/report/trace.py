@@ -16,7 +16,7 @@ REPEATED = 20
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A member that was lost, or failed: when, in which step, what happened, and who reported it."""
+    """Record of a member that was lost or failed: time, step, what happened, and who reported it."""
 
     seconds: float
     step: str
@@ -26,7 +26,7 @@ class Loss:
 
 @dataclass(slots=True)
 class Trace:
-    """Steps, traffic and losses of one run, by member.
+    """Collector of the steps, traffic and losses of one run, by member, for its report.
 
     Attributes:
         unit: what the seconds of a step are.
@@ -49,14 +49,14 @@ class Trace:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the first entry of this trace."""
+        """Seconds since the trace's first entry."""
         now = self.clock()
         if self._began is None:
             self._began = now
         return now - self._began
 
     def begin(self, member: str, step: str) -> None:
-        """Add that a member begins a step, or goes on with it; "" that it has ended."""
+        """Record that a member begins or resumes a step; "" ends its present step."""
         now = self.seconds
         before, since = self._at.get(member, ("", now))
         if before == step:
@@ -66,17 +66,17 @@ class Trace:
         self._at[member] = (step, now)
 
     def spend(self, member: str, step: str, seconds: float) -> None:
-        """Add seconds to a member's step."""
+        """Add seconds to a member's time in a step."""
         own = self.steps.setdefault(member, {})
         own[step] = own.get(step, 0.0) + seconds
 
     def count(self, member: str, peer: str, sent: int, received: int = 0) -> None:
-        """Add the bytes that a member has sent to a peer, and received from it."""
+        """Add bytes that a member has sent to a peer and received from it."""
         self.sent[member, peer] = self.sent.get((member, peer), 0) + sent
         self._received[peer, member] = self._received.get((peer, member), 0) + received
 
     def lose(self, text: str, reporter: str, step: str = "") -> None:
-        """Add a loss now, unless the reporter has said the same: a role does, and then its process."""
+        """Record a loss at this time, unless it repeats one of the last, or MOST_LOSSES are recorded."""
         cut = text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}…"
         repeated = any((loss.text, loss.reporter) == (cut, reporter) for loss in self.losses[-REPEATED:])
         if not repeated and len(self.losses) < MOST_LOSSES:
@@ -84,20 +84,20 @@ class Trace:
 
     @property
     def total(self) -> int:
-        """All bytes between members."""
+        """Total of bytes sent between members."""
         return sum({**self._received, **self.sent}.values())
 
     def ordered(self) -> dict[str, dict[str, float]]:
-        """Return the steps, with the members in their order."""
+        """Return the seconds of each step by member, members in a fixed order."""
         return {name: self.steps[name] for name in sorted(self.steps, key=self._sort_key())}
 
     def _sort_key(self) -> Callable[[str], tuple[int, str]]:
-        """Return the key function that sorts members: as in `names`, then others by name."""
+        """Return a sort key for members: those in `names` first, in order, then others by name."""
         index = {name: number for number, name in enumerate(self.names)}
         return lambda name: (index.get(name, len(index)), name)
 
     def connections(self) -> Iterator[tuple[str, str, int, int]]:
-        """Yield each pair of members with the bytes from the first to the second, and back."""
+        """Yield each pair of members with the bytes sent in either direction."""
         sent = {**self._received, **self.sent}
         position = self._sort_key()
         pairs = {(one, other) if position(one) < position(other) else (other, one) for one, other in sent}

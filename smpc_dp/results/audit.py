@@ -37,7 +37,7 @@ UNAUDITED = "That it is right, and that a quorum agreed on its parties, is what 
 
 
 class ResultReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The report on a stored result, and the documented shape of `smpc-dp audit RESULT --json`.
+    """Report of an audit of a party's stored result, as `smpc-dp audit RESULT --json` prints it.
 
     Attributes:
         ok: everything holds for the session and run that were given; `code` is 0.
@@ -80,12 +80,12 @@ class ResultReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def statement(self) -> str:
-        """The conclusion for a person, below what it does not say."""
+        """Conclusion of the audit in sentences for a person, after what it does not show."""
         return " ".join(part for part in (self.limits, self.conclusion) if part)
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The report on two stored results, and the documented shape of `smpc-dp audit --compare --json`.
+    """Report of comparing two parties' results of one run, as `smpc-dp audit --compare --json` prints it.
 
     Attributes:
         ok: both have one total; `code` is 0.
@@ -116,7 +116,7 @@ def audit_result(
     run: str | None = None,
     request: int | None = None,
 ) -> ResultReport:
-    """Audit a party's stored result; see `ResultReport`.
+    """Audit a party's stored result against the session file: signatures and numbers; return a report.
 
     Args:
         path: of the file, as `smpc-dp party --out` writes it.
@@ -142,7 +142,7 @@ def compare_results(
     *,
     session: str | os.PathLike[str] | None = None,
 ) -> Comparison:
-    """Compare two parties' stored results of one run; see `Comparison`. Errors as of `audit_result`."""
+    """Compare two parties' stored results of one run, to detect an aggregator that signed two totals."""
     loaded, totals = session_of(session), list[SignedTotal]()
     for path in (one, other):
         try:
@@ -179,13 +179,13 @@ def compare_results(
 
 
 def without_session() -> Comparison:
-    """Return the report where no session file was given."""
+    """Return the report that says that nothing was compared since no session file was given."""
     reason = "Without the session file nobody knows the aggregator's key: give --session."
     return Comparison(ok=False, code=NO_SESSION, conclusion=reason)
 
 
 def _of_both(one: SignedTotal, other: SignedTotal) -> dict[str, Any]:
-    """Return what a comparison says of two results of one run."""
+    """Return fields of a comparison's report that two results of a run share: names, run and digests."""
     return {
         "session": one.context.session_digest.hex(),
         "operation": one.context.operation,
@@ -196,7 +196,7 @@ def _of_both(one: SignedTotal, other: SignedTotal) -> dict[str, Any]:
 
 
 def _two_results(one: SignedTotal, other: SignedTotal) -> Comparison:
-    """Return the report on two results of one run that differ: the aggregator has signed both."""
+    """Return the report that the aggregator has signed two different results of one run."""
     aggregator = one.context.aggregator
     receivers = f"{one.receiver} and {other.receiver}"
     reason = f"Two totals: {aggregator} has signed two results of one run, for {receivers}."
@@ -211,20 +211,21 @@ def _two_results(one: SignedTotal, other: SignedTotal) -> Comparison:
 
 
 def _bad_file(path: str | os.PathLike[str], error: PeerFault | VerificationError) -> Comparison:
-    """Return the report on a file that does not hold. Anybody may have changed its sets: it names nobody."""
+    """Return the report that one of two result files fails a check; it accuses nobody."""
     text = error.reason if isinstance(error, PeerFault) else str(error)
     reason = printable(f"{path}: {text}")
     return Comparison(ok=False, code=FAILS, conclusion=f"A file does not hold: {reason}.", check=error.check)
 
 
 def _nothing(reason: str) -> Comparison:
+    """Return the report that two results cannot be compared, with the reason."""
     return Comparison(
         ok=False, code=NOTHING_SIGNED, conclusion=f"There is nothing to compare: {printable(reason)}."
     )
 
 
 def session_of(path: str | os.PathLike[str] | None) -> SessionFile | None:
-    """Return the session of a file; None without a file, also with a digest, which has no keys."""
+    """Load and return a session file; None if no file, or only a digest, was given."""
     if path is None or (_DIGEST.fullmatch(os.fspath(path)) and not os.path.exists(path)):
         return None
     return load_session(path, audited=True)
@@ -237,7 +238,7 @@ def _audited(
     request: int | None,
     known: dict[str, Any],
 ) -> ResultReport:
-    """Make all checks in their order; `known` gets what a report says in any case."""
+    """Check a stored result step by step and return the report; put facts for any report in `known`."""
     known["session"] = stored.session_digest
     if session is None:
         reason = "No session file was given: names, keys and plan are not known, and nothing was checked."
@@ -282,7 +283,7 @@ def _audited(
 
 
 def _held(total: SignedTotal, known: dict[str, Any], *, certain: bool) -> ResultReport:
-    """Return the report of a result that holds."""
+    """Return the report on a result that passed all checks."""
     context, corrupt = total.context, total.parameters.plan.max_corrupt
     over = f"over {known['survivors']} of {known['parties']} parties"
     if total.parameters.has_checkers:
@@ -305,14 +306,14 @@ def _held(total: SignedTotal, known: dict[str, Any], *, certain: bool) -> Result
 
 
 def _not_checked(total: SignedTotal) -> str:
-    """Return what of the file is not checked."""
+    """Return sentences on what in a result file the audit did not check."""
     if total.parameters.steps > 1:
         return f"The estimates follow from several requests, and were not computed again. {PRIVATE}"
     return PRIVATE
 
 
 def _unsigned(stored: StoredFile, session: SessionFile) -> str:
-    """Return the verdict on a result without a signed result: what audits it."""
+    """Return a sentence on how else to audit a result that has no signed total."""
     if not stored.evidence:
         return (
             "This result has no evidence: what it was computed from is audited by the logs of the runs, "
@@ -333,7 +334,7 @@ def _unsigned(stored: StoredFile, session: SessionFile) -> str:
 
 
 def _refused(error: SmpcError, known: dict[str, Any]) -> ResultReport:
-    """Return the report on a result that does not hold, with the aggregator where it has signed the fault."""
+    """Return the report on a result that fails a check; it names the aggregator if that signed the fault."""
     culprit = error.culprit if isinstance(error, PeerFault) else None
     text, limits, check = printable(str(error)), "", getattr(error, "check", None)
     if culprit is not None:
@@ -352,7 +353,7 @@ def _refused(error: SmpcError, known: dict[str, Any]) -> ResultReport:
 
 
 def is_result(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a file is one JSON object, as a result is, and no log by its name or its first line."""
+    """Tell whether a file looks like a stored result (one JSON object) and not like a log."""
     file = Path(path)
     if not file.is_file() or file.suffix == ".jsonl":
         return False

@@ -19,7 +19,7 @@ CLOSE = 1e-12
 
 
 class StoredPrivacy(msgspec.Struct, frozen=True):
-    """The numbers of a claim."""
+    """Numbers of a privacy claim (unit, epsilon, delta), read from a result file."""
 
     unit: str | None
     epsilon: float | None
@@ -27,7 +27,7 @@ class StoredPrivacy(msgspec.Struct, frozen=True):
 
 
 class StoredTotal(msgspec.Struct, frozen=True):
-    """The numbers of a sum or an average."""
+    """Numbers of a sum or an average, read from a result file."""
 
     value: list[int | float]
     fixed_point: list[int]
@@ -40,7 +40,7 @@ class StoredTotal(msgspec.Struct, frozen=True):
 
 
 class StoredEstimates(msgspec.Struct, frozen=True):
-    """The numbers of statistics of records, as JSON data, and how they were made."""
+    """Numbers of statistics of records, read from a result file, and how they were made."""
 
     level: Annotated[float, Meta(gt=0, lt=1)]
     simultaneous: bool
@@ -53,13 +53,13 @@ class StoredEstimates(msgspec.Struct, frozen=True):
 
 
 def read_total(fields: Mapping[str, Any]) -> StoredTotal:
-    """Return the numbers of a sum or an average; raise VerificationError if they are malformed."""
+    """Read the numbers of a sum or average from a result's JSON data; VerificationError if malformed."""
     total: StoredTotal = convert_fields(fields, StoredTotal)
     return total
 
 
 def check_total(total: StoredTotal, outcome: Outcome, kind: str) -> None:
-    """Raise VerificationError unless the numbers of a sum or an average are those of an outcome."""
+    """Raise VerificationError unless a result file's sum or average is that of the signed total."""
     try:
         expected = Result.of(outcome, kind)
     except PrivacyError as error:
@@ -76,12 +76,14 @@ def check_total(total: StoredTotal, outcome: Outcome, kind: str) -> None:
 
 
 def read_estimates(fields: Mapping[str, Any]) -> StoredEstimates:
-    """Return the numbers of statistics of records; raise VerificationError if they are malformed."""
+    """Read the numbers of statistics from a result's JSON data; VerificationError if malformed."""
     estimates: StoredEstimates = convert_fields(fields, StoredEstimates)
     return estimates
 
 
-def check_estimates(stored: StoredEstimates, parameters: Any, outcome: Outcome, names: Sequence[str]) -> None:
+def check_estimates(
+    stored: StoredEstimates, parameters: Any, outcome: Outcome, operation: str, names: Sequence[str]
+) -> None:
     """Raise VerificationError unless the numbers of statistics of records are those of an outcome.
 
     Of several requests one alone does not give them: they are not checked.
@@ -89,6 +91,10 @@ def check_estimates(stored: StoredEstimates, parameters: Any, outcome: Outcome, 
     _check_privacy(stored.privacy, outcome)
     if parameters.steps > 1:
         return
+    planned = parameters.planned()
+    if planned and not operation.endswith(f" {planned}"):
+        reason = "the question has other noise or scales than the session's"
+        raise VerificationError(reason, Check.WRONG_RESULT)
     result = parameters.result(
         outcome, names, level=stored.level, simultaneous=stored.simultaneous, hide=stored.hide
     )
@@ -99,7 +105,7 @@ def check_estimates(stored: StoredEstimates, parameters: Any, outcome: Outcome, 
 
 
 def _check_privacy(stored: StoredPrivacy, outcome: Outcome) -> None:
-    """Raise VerificationError unless the numbers of a claim are those of an outcome."""
+    """Raise VerificationError unless a result file's privacy numbers are those recomputed."""
     claimed = outcome.privacy
     for name in ("unit", "epsilon", "delta"):
         if not _are_close(getattr(stored, name), getattr(claimed, name)):
@@ -107,7 +113,7 @@ def _check_privacy(stored: StoredPrivacy, outcome: Outcome) -> None:
 
 
 def _are_close(given: Any, expected: Any) -> bool:
-    """Tell whether JSON data are the same, but for the rounding of numbers."""
+    """Tell whether two JSON values are equal but for rounding of numbers."""
     match given, expected:
         case [[*ones], [*others]]:
             return len(ones) == len(others) and all(map(_are_close, ones, others))

@@ -11,7 +11,7 @@ from smpc_dp.records.result import Estimate
 
 
 class PrintedPrivacy(TypedDict):
-    """What is protected, against whom, and what it cost."""
+    """JSON output on a result's privacy: unit, epsilon, assumptions, what is not protected, and cost."""
 
     unit: Unit | None
     epsilon: float | None
@@ -25,7 +25,7 @@ class PrintedPrivacy(TypedDict):
 
 
 class PrintedSample(TypedDict):
-    """A sample of the signers of a certificate, bytes as hex."""
+    """JSON output on a certificate's sampled signers, with the Merkle root and proof in hex."""
 
     signers: list[str]
     root: str
@@ -33,7 +33,7 @@ class PrintedSample(TypedDict):
 
 
 class PrintedCertificate(TypedDict):
-    """Signatures by party over the digest of a set, bytes as hex."""
+    """JSON output on a quorum certificate: signatures by party over a set's digest, in hex."""
 
     set_digest: str
     signatures: dict[str, str]
@@ -41,7 +41,7 @@ class PrintedCertificate(TypedDict):
 
 
 class PrintedLoggedRun(TypedDict):
-    """Identity of a logged run, bytes as hex."""
+    """JSON output that identifies a logged run: its number, and hashes in hex."""
 
     number: int
     session_head: str
@@ -49,7 +49,7 @@ class PrintedLoggedRun(TypedDict):
 
 
 class PrintedStart(TypedDict):
-    """Values of `start` that a run is bound to, bytes as hex."""
+    """JSON output on the values of a run's start message to which the run is bound, in hex."""
 
     present: str
     root: str
@@ -58,7 +58,7 @@ class PrintedStart(TypedDict):
 
 
 class PrintedRoots(TypedDict):
-    """Values of `roll` that a run is bound to, bytes as hex."""
+    """JSON output on the values of a run's roll message to which the run is bound, in hex."""
 
     advertised: str
     root: str
@@ -71,7 +71,7 @@ _Commitment = TypedDict("_Commitment", {"roll": str})  # noqa: UP013
 
 
 class PrintedSignedResult(_SignedRoots):
-    """The total as the aggregator signed it, bytes as hex."""
+    """JSON output on the message with the total that the aggregator signed, bytes in hex."""
 
     version: int
     request: int
@@ -83,7 +83,7 @@ class PrintedSignedResult(_SignedRoots):
 
 
 class PrintedEvidence(_Commitment):
-    """Evidence that binds a result to its run, bytes as hex."""
+    """JSON output on the hashes, sets and signatures that bind a result to its run, in hex."""
 
     protocol: str
     version: int
@@ -98,7 +98,7 @@ class PrintedEvidence(_Commitment):
 
 
 class PrintedAverage(TypedDict):
-    """A sum or an average."""
+    """JSON output of a secure sum or average: value, errors, participants, privacy and evidence."""
 
     kind: Literal["sum", "average"]
     value: list[float]
@@ -120,7 +120,7 @@ class PrintedAverage(TypedDict):
 
 
 class PrintedSecondOpinion(TypedDict):
-    """What the second auditor found of a result, or of two; see `smpc_dp_verify.result.ResultOpinion`."""
+    """JSON output on what the second, independent auditor found of stored results."""
 
     code: int
     reason: str
@@ -139,7 +139,7 @@ class PrintedSecondOpinion(TypedDict):
 
 
 class PrintedStatistics(TypedDict):
-    """Statistics of records."""
+    """JSON output of statistics of records: estimates, errors, privacy and evidence."""
 
     kind: Literal["statistics"]
     estimates: list[Estimate]

@@ -16,14 +16,14 @@ from smpc_dp.session.refusals import SUFFIX, read_evidence
 
 
 def is_refusal(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a file is the evidence of a refusal, by its name."""
+    """Tell by its name whether a file holds a party's evidence of why it refused an aggregator's result."""
     return os.fspath(path).endswith(SUFFIX)
 
 
 def audit_refusal(
     path: str | os.PathLike[str], *, session: str | os.PathLike[str] | None = None
 ) -> Comparison:
-    """Judge the evidence that a party has of two results of one run; see `Comparison`.
+    """Check evidence that the aggregator signed one result of a run and named another; return a report.
 
     Raises LocalError if a file cannot be read or is damaged, ConfigError for a wrong session file.
     """

@@ -28,7 +28,7 @@ from smpc_dp.wire.signing import Context, decode
 
 @dataclass(frozen=True)
 class SignedTotal:
-    """A stored result of a session, and the session's context and parameters."""
+    """Stored result with an aggregator's signed total, and methods that check parts of its evidence."""
 
     stored: StoredFile
     result: StoredResult
@@ -42,7 +42,7 @@ class SignedTotal:
 
     @classmethod
     def of(cls, stored: StoredFile, result: StoredResult, session: SessionFile) -> SignedTotal:
-        """Check that a result is of the session, and read its sets; raise VerificationError."""
+        """Decode a stored result's sets for this session; raise VerificationError if it is of another."""
         evidence, message = result.evidence, result.evidence.signed_result
         if (evidence.protocol, evidence.version) != (session.protocol, session.version):
             reason = f"it is of '{evidence.protocol}' {evidence.version}, the session of '{session.protocol}'"
@@ -90,21 +90,21 @@ class SignedTotal:
 
     @property
     def run_id(self) -> bytes:
-        """The run id, as the file says."""
+        """Run id that the result file states."""
         return bytes.fromhex(self.result.evidence.run_id)
 
     @property
     def receiver(self) -> str:
-        """The party that the aggregator signed for."""
+        """Name of the party for which the aggregator signed the total."""
         return self.result.evidence.signed_result.receiver
 
     @property
     def body(self) -> bytes:
-        """The body that the aggregator has signed."""
+        """Bytes of the message that the aggregator signed."""
         return bytes.fromhex(self.result.evidence.signed_result.body)
 
     def check_names(self) -> None:
-        """Raise VerificationError unless names are parties', and the absent ones those that are left."""
+        """Raise VerificationError unless all names are parties, and absent ones are the rest."""
         context, evidence = self.context, self.result.evidence
         named = [evidence.signed_result.receiver, *self.result.absent]
         for certificate in (evidence.participants, evidence.survivors):
@@ -120,7 +120,7 @@ class SignedTotal:
             )
 
     def check_run_id(self) -> None:
-        """Raise VerificationError unless the run id binds session, request, operation and start."""
+        """Raise VerificationError unless the run id is the hash of session, request, operation and start."""
         start, operation = self.roots.start, self.context.operation
         run_id = keys.run_identifier(
             self.context, operation, start.present.packed, start.root, start.following
@@ -129,7 +129,7 @@ class SignedTotal:
             raise VerificationError("the run id is not that of what it binds", Check.RUN_ID_DIFFERS)
 
     def check_sets(self) -> None:
-        """Raise VerificationError unless each set lies in the one before and the survivors are enough."""
+        """Raise VerificationError unless sets shrink, enough survive, and the receiver is a survivor."""
         sets = (self.survivors, self.participants, self.roots.advertised, self.roots.start.present)
         names = ("survivors", "participants", "parties that advertised", "parties present")
         for index in range(3):
@@ -144,7 +144,7 @@ class SignedTotal:
             raise VerificationError(f"its receiver {self.receiver} is no survivor", Check.NOT_INCLUDED)
 
     def check_digests(self) -> Participation:
-        """Return the participants; raise VerificationError unless digests are those of sets and roots."""
+        """Check the digests of the sets of parties; return the participants, or VerificationError."""
         context, evidence, run_id = self.context, self.result.evidence, self.run_id
         advertised = self.roots.advertised.packed
         own = keys.merkle_commitment_digest(context, run_id, advertised, *self.roots.roots)
@@ -161,14 +161,14 @@ class SignedTotal:
         return Participation(own, self.participants, certificate, self.roots)
 
     def check_certificates(self) -> None:
-        """Raise VerificationError unless quorums signed both digests."""
+        """Raise VerificationError unless the certificates of participants and survivors are valid."""
         evidence = self.result.evidence
         self._check_certificate(m.ATTEST_PARTICIPANTS, evidence.participants, self.participants)
         if evidence.survivors is not None:
             self._check_certificate(m.ATTEST_SURVIVORS, evidence.survivors, self.survivors)
 
     def _check_certificate(self, step: str, stored: StoredCertificate, members: PartySet) -> None:
-        """Raise VerificationError unless a quorum of `members` has signed a certificate."""
+        """Raise VerificationError unless a step's certificate of a quorum of `members` is valid."""
         context, sample = self.context, stored.sample
         shown = sorted(stored.signatures, key=context.number)
         signers = list(stored.signatures) if sample is None else sample.signers
@@ -193,7 +193,7 @@ class SignedTotal:
             raise VerificationError(reason, Check.BAD_CERTIFICATE)
 
     def check_signature(self) -> None:
-        """Raise VerificationError unless the aggregator has signed the body for the receiver."""
+        """Raise VerificationError unless the aggregator signed the total's message for the receiver."""
         context, message = self.context, self.result.evidence.signed_result
         envelope = Envelope(
             self.run_id,
@@ -207,7 +207,7 @@ class SignedTotal:
             context.check(envelope)
 
     def _decoded(self) -> tuple[Any, RingVector]:
-        """Return the message that the aggregator has signed, and its total; raise PeerFault, of it."""
+        """Decode the signed message and its total; PeerFault against the aggregator if malformed."""
         context, parameters = self.context, self.parameters
         message: Any = decode(self.body, parameters.kinds.result, context.aggregator)
         try:
@@ -217,7 +217,11 @@ class SignedTotal:
             raise PeerFault(context.aggregator, reason, Check.MALFORMED) from None
 
     def check_commitments(self) -> None:
-        """Raise PeerFault, of the aggregator, unless a checked total opens the survivors' commitments."""
+        """Raise PeerFault, of the aggregator, if a checked total does not open the commitments.
+
+        With checkers the check is that enough of them have attested the total. Raises PeerFault also for a
+        malformed message.
+        """
         context, parameters = self.context, self.parameters
         message, total = self._decoded()
         if not parameters.is_checked:
@@ -234,7 +238,7 @@ class SignedTotal:
             checked_total.check_commitments(context, parameters, run_id, certified, message, total)
 
     def check_numbers(self, participation: Participation) -> None:
-        """Check that the total is possible, and that the file has it.
+        """Raise VerificationError unless the signed total gives the numbers in the file.
 
         Raises PeerFault, of the aggregator, or VerificationError.
         """
@@ -259,11 +263,11 @@ class SignedTotal:
         kind = context.operation.split(" ")[0]
         if self.result.kind != kind:
             raise _wrong("kind", self.result.kind, kind)
-        self.task.check_numbers(self.numbers, parameters, outcome, kind, context.names)
+        self.task.check_numbers(self.numbers, parameters, outcome, context.operation, context.names)
 
     @contextmanager
     def _of_aggregator(self) -> Iterator[None]:
-        """Turn a failed check in the block into a fault of the aggregator, which has signed it."""
+        """Turn a failed check in the block into a PeerFault against the aggregator, who signed."""
         try:
             yield
         except VerificationError as error:
@@ -272,7 +276,7 @@ class SignedTotal:
 
 @contextmanager
 def _of_file() -> Iterator[None]:
-    """Turn faults of members in the block into faults of the file: anybody may have written it."""
+    """Turn a PeerFault in the block into a VerificationError: anybody may have written the file."""
     try:
         yield
     except PeerFault as fault:
@@ -280,7 +284,7 @@ def _of_file() -> Iterator[None]:
 
 
 def _parameters_of(session: SessionFile) -> Any:
-    """Return the parameters of the session's sums; raise VerificationError where no total is signed."""
+    """Return the session's parameters for sums; VerificationError if its totals are not signed."""
     requests, described = session.checked_parameters.requests, session.described
     is_signed = described.is_sum and session.topology == "aggregator" and not session.is_logged
     # A session of an earlier release was audited by its logs alone.
@@ -290,7 +294,7 @@ def _parameters_of(session: SessionFile) -> Any:
 
 
 def _number(context: Context, name: str) -> int:
-    """Return the number of a party; raise VerificationError for another name."""
+    """Return the number of the party with this name; raise VerificationError for an unknown name."""
     try:
         return context.number(name)
     except ValueError:
@@ -298,7 +302,7 @@ def _number(context: Context, name: str) -> int:
 
 
 def _in_order(context: Context, names: Sequence[str]) -> PartySet:
-    """Return a set of parties, which are named in roster order; raise VerificationError."""
+    """Return names in roster order as a set of parties; VerificationError for another order."""
     numbers = [_number(context, name) for name in names]
     if numbers != sorted({*numbers}):
         raise VerificationError("parties are not named once each in roster order", Check.WRONG_ORDER)
@@ -307,4 +311,5 @@ def _in_order(context: Context, names: Sequence[str]) -> PartySet:
 
 
 def _wrong(name: str, given: object, expected: object) -> VerificationError:
+    """Return the VerificationError for a value in a file that differs from the signed total's."""
     return VerificationError(f"{name} is {given}, of the signed total {expected}", Check.WRONG_RESULT)

@@ -33,7 +33,7 @@ SIGNED = "signed_result"
 
 
 class StoredStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`RunStart` as JSON."""
+    """JSON of a result file: fields of the message that started the run."""
 
     present: Hex
     root: Hex32
@@ -42,7 +42,7 @@ class StoredStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoredRoots(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`RunRoots` as JSON, without `start`."""
+    """JSON of a result file: who advertised keys, and Merkle roots over these and over commitments."""
 
     advertised: Hex
     root: Hex32
@@ -50,7 +50,7 @@ class StoredRoots(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoredMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"roots": "roll"}):
-    """`SignedResult` as JSON."""
+    """JSON of a result file: the aggregator's signed message with the total."""
 
     version: int
     request: Annotated[int, Meta(ge=1, lt=1 << 62)]
@@ -63,7 +63,7 @@ class StoredMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 
 
 class StoredSample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`Sample` as JSON."""
+    """JSON of a result file: the signers sampled for a certificate, with Merkle root and proof."""
 
     signers: list[Name]
     root: Hex32
@@ -71,7 +71,7 @@ class StoredSample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoredCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`Certificate` as JSON."""
+    """JSON of a result file: signatures of a quorum that certify a set of parties."""
 
     set_digest: Hex32
     signatures: dict[Name, Hex64]
@@ -79,13 +79,13 @@ class StoredCertificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class StoredSession(msgspec.Struct, frozen=True):
-    """What evidence of any kind has."""
+    """JSON of a result file: the session digest, which the evidence of any result has."""
 
     session_digest: Hex32
 
 
 class StoredEvidence(msgspec.Struct, frozen=True, rename={"merkle_commitment": "roll"}):
-    """`Evidence` with a signed result as JSON; other fields are of other protocols, or of later releases."""
+    """JSON of a result file: evidence with a signed total; unknown fields are ignored."""
 
     protocol: str
     version: int
@@ -100,7 +100,7 @@ class StoredEvidence(msgspec.Struct, frozen=True, rename={"merkle_commitment": "
 
 
 class StoredResult(msgspec.Struct, frozen=True):
-    """A result with a signed result."""
+    """JSON content of a result file that has a signed total, as an audit reads it."""
 
     kind: str
     evidence: StoredEvidence
@@ -110,7 +110,7 @@ class StoredResult(msgspec.Struct, frozen=True):
 
 
 class StoredFile(msgspec.Struct, frozen=True):
-    """A file of a result: its fields as data, and what they say of session and evidence.
+    """Result file that was read: all fields as data, and its evidence and signed total if present.
 
     `result` is None without a signed result.
     """
@@ -121,12 +121,12 @@ class StoredFile(msgspec.Struct, frozen=True):
 
     @property
     def session_digest(self) -> str | None:
-        """The session digest in hex; None where the result has no evidence."""
+        """Session digest in hex; None if the result has no evidence."""
         return self.evidence.get("session_digest")
 
 
 def read_result(path: str | os.PathLike[str]) -> StoredFile:
-    """Read a file with a result.
+    """Read and decode a party's result file.
 
     Raises LocalError if it cannot be read or is too large, VerificationError if it is malformed or of
     another version.
@@ -143,7 +143,7 @@ def read_result(path: str | os.PathLike[str]) -> StoredFile:
 
 
 def decode_result(fields: Mapping[str, Any]) -> StoredFile:
-    """Decode a result's JSON data; raise VerificationError if it is malformed or of another version."""
+    """Decode a result's JSON data; VerificationError if it is malformed or of another version."""
     evidence = fields.get("evidence")
     if evidence is None:
         return StoredFile(fields, {}, None)
@@ -164,7 +164,7 @@ def decode_result(fields: Mapping[str, Any]) -> StoredFile:
 
 
 def convert_fields(fields: Mapping[str, Any], kind: Any) -> Any:
-    """Convert the JSON data of a result; raise VerificationError for data of another form."""
+    """Convert a result's JSON data to a type; raise VerificationError if it does not fit."""
     try:
         return convert(fields, kind)
     except (msgspec.ValidationError, ValueError, OverflowError) as error:

@@ -20,7 +20,7 @@ MOST_PURE = 64
 def check_session(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SumParameters | None, list[ConfigIssue]]:
-    """Check an exact sum, one with noise (epsilon, delta or a mechanism), or statistics of records."""
+    """Check `[parameters]` of any secure sum, exact or private; return checked ones or every fault."""
     if BUDGET in parameters and not asks_steps(parameters):
         # Not at the top: it loads the accountant.
         from smpc_dp.privacy.budget import check_with_budget
@@ -37,10 +37,11 @@ def check_session(
 def _check_record_budget(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SumParameters | None, list[ConfigIssue]]:
-    """Check statistics of records with a budget: of Laplace noise where it is smaller for all requests.
+    """Check private statistics of records, with Laplace noise if smaller; return parameters or all faults.
 
-    That has an equal part of the pure epsilon in each, to which a better composition adds less than a part in
-    a hundred where it is smaller than Gaussian noise: for one table at epsilon 1 up to eight requests.
+    Laplace noise has an equal part of the pure epsilon in each request, to which a better composition adds
+    less than a part in a hundred where it is smaller than Gaussian noise: for one table at epsilon 1 up to
+    eight requests.
     """
     from smpc_dp.privacy.accountant.compose import Composition
     from smpc_dp.privacy.budget import check_with_budget, read_budget
@@ -54,11 +55,9 @@ def _check_record_budget(
     pure, _ = check_records({**rest, **part}, parties)
     if not isinstance(pure, RecordSumParameters) or pure.request.laplace is None:
         return normal, issues
-    given = parameters.get("answer_weights")
-    weights = given if isinstance(given, Mapping) else {}
-    if isinstance(normal, RecordSumParameters) and normal.request.worst(weights) <= pure.request.worst(
-        weights
-    ):
-        return normal, issues
+    if isinstance(normal, RecordSumParameters):
+        weights = normal.request.weights
+        if normal.request.worst() <= pure.request.worst(weights):
+            return normal, issues
     fits = Composition([pure.event()] * budget.requests).delta(budget.epsilon) <= budget.delta
     return (pure, []) if fits else (normal, issues)

@@ -37,13 +37,13 @@ from smpc_dp.wire.signing import decode
 
 
 class AwaitCertifiedResult(AwaitResult, frozen=True, kw_only=True, eq=False):
-    """The party has checked the total for all, and attested `digest`."""
+    """State of a party that has checked and signed the total for all, and waits for the result."""
 
     digest: bytes
 
 
 def on_total(member: Party, state: AwaitResult, body: bytes) -> Transition:
-    """Check the total against the commitments of all, and attest it for those that do not see them."""
+    """Check the total against the survivors' commitments, and sign it for parties that do not see these."""
     message = decode(body, m.CheckedResult, member.context.aggregator)
     states.check_total(member, state, message)
     # The range too: it is what the others take from the result.
@@ -61,7 +61,7 @@ def on_total(member: Party, state: AwaitResult, body: bytes) -> Transition:
 
 
 def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
-    """Decode the sum, if more survivors attest it than may be corrupt; a checker takes no other."""
+    """Decode the sum if enough survivors have signed it; a checking party accepts only its own total."""
     context, run_id = member.context, state.run_id
     message = decode(body, m.CertifiedResult, context.aggregator)
     digest = checked_total.attested_digest(context, run_id, state.survivors_certificate.set_digest, message)
@@ -98,7 +98,7 @@ party = functools.partial(sum_party, PARTY)
 
 
 class CollectTotal(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The total is known, and `checkers` check it for all.
+    """State of an aggregator that has the total and collects signatures of the parties that check it.
 
     `pending`: those that have not answered; `signed`: what the others sent. Both change in place.
     """
@@ -115,26 +115,26 @@ class CollectTotal(CollectorState, frozen=True, kw_only=True, eq=False):
 
     @property
     def waiting(self) -> Set[int]:
-        """The checkers that have not answered."""
+        """The checking parties that have not answered."""
         return self.pending.keys()
 
     @property
     def waiting_count(self) -> int:
-        """The number of checkers that have not answered."""
+        """The number of checking parties that have not answered."""
         return len(self.pending)
 
     @property
     def possible(self) -> int:
-        """How many may attest the total, or have: a signature counts, even if its party is lost."""
+        """The greatest number of signatures on the total: received ones, and those that may come."""
         return len(self.pending) + len(self.signed)
 
     def asked(self, _parties: int) -> int:
-        """Return the number of checkers."""
+        """Return the number of parties that are asked to check the total for all."""
         return len(self.checkers)
 
 
 def show_total(aggregator: Aggregator, state: CollectUnmask) -> Transition:
-    """Recover the total, and show it with all commitments to the parties that check it for the others."""
+    """Recover the total, and send it with all commitments to the parties that check it for all."""
     opened, outcome = states.open_total(aggregator, state)
     result = cast(m.CheckedResult, opened)
     run_id, survivors_digest = state.run_id, state.survivors_certificate.set_digest
@@ -153,7 +153,7 @@ def show_total(aggregator: Aggregator, state: CollectUnmask) -> Transition:
 
 
 def accept_total(_aggregator: Aggregator, state: CollectTotal, party: int, envelope: Envelope) -> Item:
-    """Store a checker's attestation of the total."""
+    """Store a checking party's signature on the total."""
     if party not in state.pending:
         raise PeerFault(envelope.sender, "attests a total that it was not shown", Check.UNEXPECTED_STEP)
     if decode(envelope.body, m.Attestation, envelope.sender).set_digest != state.attesting.digest:
@@ -164,7 +164,7 @@ def accept_total(_aggregator: Aggregator, state: CollectTotal, party: int, envel
 
 
 def finish_total(aggregator: Aggregator, state: CollectTotal) -> Transition:
-    """Send the total, with the certificate of those that have checked it."""
+    """Send all parties the total, with signatures of the parties that checked it."""
     least = quorum(aggregator, state)
     certificate, _ = certified_set.certify(aggregator, state, state.attesting, state.signed, least)
     result = m.CertifiedResult(state.total, state.blinding, certificate)
@@ -173,24 +173,24 @@ def finish_total(aggregator: Aggregator, state: CollectTotal) -> Transition:
 
 
 def quorum(aggregator: Aggregator, _state: CollectTotal) -> int:
-    """Return the number of checkers that must attest the total."""
+    """Return the number of checking parties that must sign the total."""
     return aggregator.parameters.plan.check_quorum
 
 
 def threshold(aggregator: Aggregator, state: CollectUnmask) -> int:
-    """Return the number of holders that must open shares: with fewer than a quorum nobody could check."""
+    """Return how many holders must open shares: at least a quorum, so that the total can be checked."""
     return max(states.threshold(aggregator, state), aggregator.parameters.plan.check_quorum)
 
 
 def lose_checker(_aggregator: Aggregator, state: CollectorState, party: int) -> Sequence[Envelope]:
-    """Wait no longer for a party that is excluded; nobody is told."""
+    """Stop waiting for a checking party that was excluded; return no messages."""
     if isinstance(state, CollectTotal):
         state.pending.pop(party, None)
     return ()
 
 
 def check_fixed(aggregator: Aggregator, state: CollectorState) -> None:
-    """See `states.check_fixed`; when the total is known, a survivor may be lost."""
+    """Raise TimeoutFault for a lost party of earlier sums that is not in this one, until there is a total."""
     if not isinstance(state, CollectTotal):
         states.check_fixed(aggregator, state)
 

@@ -14,7 +14,7 @@ FRESH_NOISE = ", but for the fresh noise in it"
 def sum_claim(
     plan: SecAggPlan, survivors: int, *, same: bool = True, checked: bool = False, by_some: bool = False
 ) -> Claim:
-    """Return the claim of a run: exact sum, no differential privacy, and what is not protected.
+    """Return the privacy claim of an exact sum: no differential privacy, and what is not protected.
 
     `same`: all exact sums of the session are over the same survivors. `checked`, `by_some`: each receiver
     checks the total, or some for all.
@@ -25,7 +25,7 @@ def sum_claim(
 
 
 def _unchecked_claim(plan: SecAggPlan, survivors: int, same: bool) -> Claim:
-    """Return the claim of a run whose total is the aggregator's word."""
+    """Return the privacy claim of a sum in which no party can check the aggregator's total."""
     differences = (
         "sums of other sessions, or of this one with parties that have connected anew, may be over another "
         "survivor set, and two sums over differing sets reveal the difference"
@@ -75,7 +75,7 @@ def noisy_claim(
     checked: bool = False,
     by_some: bool = False,
 ) -> Claim:
-    """Return the claim of a run with noise in the sum.
+    """Return the privacy claim of a sum with noise: the guarantee, and what is not protected.
 
     Args:
         private: the clause about epsilon, which ends with a colon.
@@ -106,7 +106,7 @@ def with_check(
     word: str = "lies",
     by_some: bool = False,
 ) -> Claim:
-    """Return a claim with that of the total, which receivers check (protocols/secagg/checked.md).
+    """Return a privacy claim extended by what parties' checks of the total show.
 
     Args:
         vectors: what parties commit to.
@@ -162,5 +162,5 @@ def with_check(
 
 
 def _sum_clause(kind: str, survivors: int) -> str:
-    """Return the clause about what a run releases; `kind` is "an exact" or "a noisy"."""
+    """Return the clause of a claim on what a run releases; `kind` is "an exact" or "a noisy"."""
     return f"{kind} sum over {survivors} survivors: the aggregator learns it and every party is told it"

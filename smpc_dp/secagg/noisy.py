@@ -36,7 +36,13 @@ if TYPE_CHECKING:
 
 MechanismName = Literal["discrete-gaussian", "skellam"]
 # Of statistics of records too, whose plan draws it.
-ShareName = Literal["discrete-gaussian", "skellam", "discrete-laplace"]
+ShareName = Literal["discrete-gaussian", "skellam", "discrete-laplace", "discrete-gaussian-and-laplace"]
+NOISE_IN_WORDS: dict[ShareName, str] = {
+    "discrete-gaussian": "discrete Gaussian noise",
+    "skellam": "Skellam noise",
+    "discrete-laplace": "discrete Laplace noise",
+    "discrete-gaussian-and-laplace": "discrete Gaussian noise and of discrete Laplace noise",
+}
 DISTRIBUTIONS: dict[ShareName, type[DiscreteGaussianDistribution | SkellamDistribution]] = {
     "discrete-gaussian": DiscreteGaussianDistribution,
     "skellam": SkellamDistribution,
@@ -53,7 +59,7 @@ REFUSED = OF_GOPA | {
 
 
 class NoisySumParameters(CheckableParameters, frozen=True):
-    """Checked parameters of a sum with noise: `variance` of each share, in squared grid steps.
+    """Checked parameters of a sum with noise, of which each party adds a share of this variance.
 
     The claim counts on `honest` shares: see `counted_shares`.
     """
@@ -67,35 +73,35 @@ class NoisySumParameters(CheckableParameters, frozen=True):
     curator_deviation: float
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
-        """Add this party's share of the noise."""
+        """Add this party's share of the noise to an encoded vector, in place."""
         source = NoiseSource.keyed(randomness.bytes(32), b"secagg", b"noise")
         ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
-        """Return `count` draws of a share, in grid steps."""
+        """Return `count` draws of one party's share of the noise, in grid steps."""
         return DISTRIBUTIONS[self.mechanism](self.variance).draw(source, count)
 
     @property
     def view(self) -> str:
-        """Key of `report.roles.VIEWS`."""
+        """The key of the report page for this protocol, in `report.roles.VIEWS`."""
         return "secagg-noisy-checked" if self.is_checked else "secagg-noisy"
 
     @property
     def is_signed(self) -> bool:
-        """Whether elements are read as two's complement: a vector with noise may have negative ones."""
+        """Whether ring elements are decoded as two's complement: yes, noisy values may be negative."""
         return True
 
     @property
     def share_name(self) -> str | None:
-        """Name of the law of a share."""
+        """The name of the distribution of a party's share of the noise."""
         return self.mechanism
 
     def planned(self) -> str:
-        """Return the variance of a share in hexadecimal."""
+        """Return the variance of a party's share of the noise, as a fraction in hexadecimal."""
         return f"{self.variance.numerator:x}/{self.variance.denominator:x}"
 
     def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
-        """Return the noisy sum on the grid, to be read later, and the number of contributors.
+        """Return the noisy sum on the grid, and the number of parties that contributed to it.
 
         Raises:
             VerificationError: it is further out than the noise explains.
@@ -104,7 +110,7 @@ class NoisySumParameters(CheckableParameters, frozen=True):
         return decode_noisy(self.encoding, total, contributors, deviation)
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise:
-        """Return the noise in the sum over `survivors`."""
+        """Return the noise in a sum over this many survivors, each of which added a share."""
         return Noise(
             total=math.sqrt(survivors * self.variance) * self.encoding.step,
             curator=self.curator_deviation * self.encoding.step,
@@ -113,30 +119,30 @@ class NoisySumParameters(CheckableParameters, frozen=True):
         )
 
     def noise_distributions(self, survivors: int, residual_pairs: int) -> tuple[Part, ...]:  # noqa: ARG002
-        """Return the distribution of a share, and how many are in the sum."""
+        """Return the distribution of a party's share of the noise, and the number of shares."""
         return ((DISTRIBUTIONS[self.mechanism](self.variance), survivors),)
 
     def event(self) -> Event:
-        """Return the privacy event of one request."""
+        """Return the privacy event of one request, to charge to a ledger."""
         return mechanism_of(self).event()
 
     @property
     def assumption(self) -> str:
-        """Whose noise the guarantee counts on, in words."""
+        """The sentence that says which parties' noise the guarantee relies on."""
         return (
             f"in every sum at least {self.honest} honest parties, other than those that look at it, "
-            f"bring their share of {self.mechanism} noise"
+            f"bring their share of {NOISE_IN_WORDS[self.mechanism]}"
         )
 
     @property
     def known_noise(self) -> str:
-        """The noise that observers of a sum know, in words."""
+        """The words of a claim for the noise that observers of a sum know, their own."""
         parties, corrupt = self.plan.parties, self.plan.max_corrupt
         colluding = f"the own noise of up to {corrupt} of {parties} parties that collude"
         return colluding if corrupt else "any one party's own noise"
 
     def claim(self, survivors: int) -> Claim:
-        """Return the claim: that of the secure sum, and (epsilon, delta) of the release."""
+        """Return the privacy claim: that of the secure sum, and (epsilon, delta) of the release."""
         guarantee = replace(
             mechanism_of(self).guarantee(self.delta, units=self.plan.parties),
             epsilon=self.epsilon,
@@ -159,14 +165,14 @@ class NoisySumParameters(CheckableParameters, frozen=True):
 
 
 def protected(encoding: Encoding) -> str:
-    """Return what of a party epsilon protects, as the subject of a claim."""
+    """Return the words for which data of a party epsilon protects: its vector, or also its weight."""
     return "vector and weight together are" if encoding.max_weight else "vector is"
 
 
 def decode_noisy(
     encoding: Encoding, total: RingVector, contributors: int, deviation: int
 ) -> tuple[GridTotal, int]:
-    """Return a noisy sum on the grid, to be read later, and the number of contributors.
+    """Return a noisy sum on the grid and the number of contributors; raise if it is out of range.
 
     `total` must not change any more. `deviation` is the standard deviation of all noise that may be in it, in
     steps, rounded down.
@@ -199,7 +205,7 @@ def check_room(encoding: Encoding, deviation: int) -> None:
 
 
 def mechanism_of(parameters: NoisySumParameters) -> DistributedSum:
-    """Return the mechanism of a run, for an accountant."""
+    """Return the privacy mechanism of a sum of parties' shares of noise, for the accountant."""
     from smpc_dp.privacy.mechanisms import distributed
     from smpc_dp.privacy.mechanisms.additive import FAMILIES
 
@@ -208,7 +214,7 @@ def mechanism_of(parameters: NoisySumParameters) -> DistributedSum:
 
 
 def counted_shares(plan: SecAggPlan) -> int:
-    """Return the number of noise shares unknown to the adversary in any sum that it can learn.
+    """Return the number of noise shares that the privacy guarantee counts on, unknown to the adversary.
 
     Every party sees the sum and knows its own share. A curious one is among the c corrupt parties; if c = 0
     it is one of the honest parties, whose share then does not count.
@@ -217,13 +223,13 @@ def counted_shares(plan: SecAggPlan) -> int:
 
 
 def noise_counts(plan: SecAggPlan) -> tuple[int, int, int]:
-    """Return (parties, missing, corrupt) of the mechanism, in which curious parties are corrupt."""
+    """Return the numbers of parties, of missing ones, and of those that look, for which noise is planned."""
     looking = max(plan.max_corrupt, 1)
     return plan.parties, plan.parties - looking - counted_shares(plan), looking
 
 
 def sensitivity_of(encoding: Encoding) -> Sensitivity:
-    """Return the greatest distance of two vectors of an encoding, in grid steps: substitution of a vector."""
+    """Return the greatest distances of two vectors of an encoding, in grid steps."""
     from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 
     widths, length = encoding.widths, encoding.ring_length
@@ -234,7 +240,7 @@ def sensitivity_of(encoding: Encoding) -> Sensitivity:
 
 
 class PrivateSettings(SumSettings, frozen=True, kw_only=True):
-    """The `[parameters]` that all sums with differential privacy have."""
+    """The `[parameters]` of a session file that all sums with differential privacy have."""
 
     epsilon: Annotated[float, Meta(gt=0, lt=1000, description="of each honest party in one request")]
     delta: Annotated[float, Meta(gt=0, lt=1)]
@@ -248,7 +254,7 @@ class PrivateSettings(SumSettings, frozen=True, kw_only=True):
 
 
 class NoisySettings(PrivateSettings, frozen=True, kw_only=True):
-    """The `[parameters]` of a secure sum with differential privacy."""
+    """The `[parameters]` of a session file for a secure sum with differential privacy."""
 
     mechanism: Annotated[MechanismName, Meta(description="the law of a share")] = "discrete-gaussian"
     complete_graph: Annotated[
@@ -265,7 +271,7 @@ class NoisySettings(PrivateSettings, frozen=True, kw_only=True):
 def check_noisy(
     parameters: Mapping[str, object], parties: int, *, complete: bool = False
 ) -> tuple[NoisySumParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`NoisySettings`) that asks for privacy; return every fault found.
+    """Check `[parameters]` of a private sum and plan its noise; return parameters or every fault.
 
     `precision` is a 2^20th of the range by default. With the `complete` graph the noise of all honest parties
     that stay is counted on, whatever the aggregator does.
@@ -299,7 +305,7 @@ def check_noisy(
 
 
 def with_precision(parameters: Mapping[str, object]) -> dict[str, object]:
-    """Return a `[parameters]` table with a `precision`, if it lacks one that can be derived."""
+    """Return the `[parameters]` table with a default `precision`, where one can be derived."""
     given = dict(parameters)
     if given.get("kind", "real") == "real" and "precision" not in given:
         width = _range(given)
@@ -309,7 +315,7 @@ def with_precision(parameters: Mapping[str, object]) -> dict[str, object]:
 
 
 def _range(given: Mapping[str, object]) -> float:
-    """Return the widest range of a coordinate, 0 if it is invalid."""
+    """Return the widest range that the bounds in `[parameters]` allow a coordinate; 0 if invalid."""
     if "l2_bound" in given:
         bound = given["l2_bound"]
         return 2 * bound if isinstance(bound, int | float) else 0.0
@@ -325,7 +331,7 @@ def _range(given: Mapping[str, object]) -> float:
 def _planned(
     base: SumParameters, epsilon: float, delta: float, mechanism: MechanismName, total: Total
 ) -> NoisySumParameters:
-    """Return the parameters of a checked session, with planned noise."""
+    """Return the parameters of a checked sum with noise planned for epsilon and delta."""
     from smpc_dp.privacy.mechanisms.additive import FAMILIES, DiscreteGaussian
     from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 

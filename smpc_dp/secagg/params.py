@@ -55,23 +55,23 @@ OF_GOPA = {
 
 
 class SecAggParameters(CheckableParameters, frozen=True):
-    """Checked parameters of an exact sum; `same_survivors`: all of a session are over the same survivors."""
+    """Checked parameters of an exact secure sum, maybe over the same survivors in a whole session."""
 
     group_version: ClassVar[int] = EARLIER_VERSION
     same_survivors: bool = True
 
     @property
     def view(self) -> str:
-        """Key of `report.roles.VIEWS`."""
+        """The key of the report page for this protocol, in `report.roles.VIEWS`."""
         return "secagg-checked" if self.is_checked else "secagg"
 
     @property
     def keeps_survivors(self) -> bool:
-        """Whether all sums of a session must be over the same survivors; see `survivors`."""
+        """Whether all sums of a session must include exactly the same parties."""
         return self.same_survivors
 
     def claim(self, survivors: int) -> Claim:
-        """Return the claim: an exact sum, no differential privacy, and what is not protected."""
+        """Return the privacy claim of an exact sum: no differential privacy, and what is visible."""
         return sum_claim(
             self.plan,
             survivors,
@@ -96,7 +96,7 @@ Security = Annotated[float, Meta(ge=20, le=128, description="bits for the statis
 
 
 class SumSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The `[parameters]` that all sums have."""
+    """The `[parameters]` of a session file that all secure sums have."""
 
     length: Annotated[int, Meta(ge=1, le=MAX_LENGTH, description="coordinates of a vector")]
     lower: Annotated[
@@ -156,7 +156,7 @@ CheckedTotal = Annotated[
 
 
 class ExactSettings(SumSettings, frozen=True, kw_only=True):
-    """The `[parameters]` of an exact sum."""
+    """The `[parameters]` of a session file for exact secure sums."""
 
     same_survivors: Annotated[
         bool,
@@ -171,7 +171,7 @@ class ExactSettings(SumSettings, frozen=True, kw_only=True):
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SecAggParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`ExactSettings`) for a session of `parties` parties; return every fault.
+    """Check `[parameters]` of an exact secure sum; return checked ones or every fault.
 
     Source: [Bell et al. 2020, section 3].
     """
@@ -245,7 +245,7 @@ def check_sum(
 def resolve_total(
     total: Total | None, elements: int, parties: int, unsupported: str | None = None, *, least: int
 ) -> Total:
-    """Return whether each receiver checks the total of so many elements, a weight's included, and parties.
+    """Return how the total is checked: as set, or by default for this many elements and parties.
 
     Args:
         total: the setting; None if the session lacks it: then what is within the bounds of the default, and
@@ -281,7 +281,7 @@ def resolve_total(
 def plan_graph(
     good: Mapping[str, Any], parties: int, complete: bool, loss: float | None = None
 ) -> tuple[SecAggPlan | None, list[ConfigIssue]]:
-    """Return the plan of valid settings, and the faults that prevent it.
+    """Return the plan of neighbours and thresholds for valid settings, or None, and the faults.
 
     `dropout` and `corrupt` have their defaults where they are None: `loss` as of `check_sum`.
     """
@@ -322,7 +322,7 @@ def plan_graph(
 
 
 def _succeeds(planned: Callable[[], SecAggPlan]) -> bool:
-    """Tell whether a plan succeeds."""
+    """Tell whether a planning function returns without an error."""
     try:
         planned()
     except ConfigError:
@@ -331,7 +331,7 @@ def _succeeds(planned: Callable[[], SecAggPlan]) -> bool:
 
 
 def _encoding_issues(good: Mapping[str, Any], parties: int) -> list[ConfigIssue]:
-    """Return the faults of the known parameters of the encoding."""
+    """Return the faults of the valid settings for the fixed-point encoding."""
     issues = Issues()
     kind = good.get("kind")
     if kind == "integer" and good.get("precision") is not None:

@@ -10,8 +10,8 @@ from smpc_dp.engine.averaging import Averaging
 from smpc_dp.engine.session_protocol import (
     Roles,
     SessionProtocol,
-    all_saved,
     corrupt_as_written,
+    no_unsaved_reason,
     with_earlier_defaults,
 )
 from smpc_dp.errors import ConfigIssue
@@ -28,6 +28,7 @@ MOST_COMPLETE = 512
 
 
 def _check(parameters: Mapping[str, object], parties: int) -> tuple[SumParameters | None, list[ConfigIssue]]:
+    """Check `[parameters]` of a secure sum session; return checked ones, or None with the issues found."""
     from smpc_dp.secagg.check import check_session
 
     return check_session(parameters, parties)
@@ -36,13 +37,14 @@ def _check(parameters: Mapping[str, object], parties: int) -> tuple[SumParameter
 def _check_earlier(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SumParameters | None, list[ConfigIssue]]:
+    """Check `[parameters]` of an earlier protocol version, with the defaults of that version."""
     return _check(with_earlier_defaults(parameters), parties)
 
 
 def _check_group(
     parameters: Mapping[str, object], members: int
 ) -> tuple[SumParameters | None, list[ConfigIssue]]:
-    """Check the parameters of an average of learners, noisy if they have epsilon."""
+    """Check the parameters of an average over a learner's group, with noise if there is an epsilon."""
     if "epsilon" in parameters and members <= MOST_COMPLETE:
         from smpc_dp.secagg.noisy import check_noisy
 
@@ -51,29 +53,33 @@ def _check_group(
 
 
 def states_of(parameters: SumParameters) -> Any:
-    """Return the module of the roles of a request: others where some check the total for all."""
+    """Return the Python module with the functions of party and aggregator for these parameters."""
     from smpc_dp.secagg import checkers, states
 
     return checkers if parameters.has_checkers else states
 
 
 def _party(context: Context, parameters: SumParameters, *arguments: Any, **named: Any) -> Run[Any]:
+    """Return a party's state machine for one request, with the checks of totals in the parameters."""
     run: Run[Any] = states_of(parameters).party(context, parameters, *arguments, **named)
     return run
 
 
 def _aggregator(context: Context, parameters: SumParameters, *arguments: Any, **named: Any) -> Run[Any]:
+    """Return the aggregator's state machine for one request, with the parameters' checks of totals."""
     run: Run[Any] = states_of(parameters).aggregator(context, parameters, *arguments, **named)
     return run
 
 
 def _tables() -> Roles:
+    """Import and return the state tables of the party and the aggregator of secure sums."""
     from smpc_dp.secagg import states
 
     return states.PARTY, states.AGGREGATOR
 
 
 def _checkers_tables() -> Roles:
+    """Import and return the state tables of secure sums in which some parties check totals for all."""
     from smpc_dp.secagg import checkers
 
     return checkers.PARTY, checkers.AGGREGATOR
@@ -86,7 +92,7 @@ PROTOCOLS = (
         audited={AUDITED_VERSION: _check_earlier},
         party=_party,
         aggregator=_aggregator,
-        unsaved=all_saved,
+        unsaved=no_unsaved_reason,
         in_rounds=True,
         averaging=Averaging(settings=frozenset({"mechanism", "total"}), is_exact=True, check=_check_group),
         most_corrupt=functools.partial(corrupt_as_written, VERSION),

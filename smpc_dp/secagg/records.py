@@ -43,29 +43,29 @@ REFUSED = REFUSED_NOISY | records.REFUSED | records.NO_TABLES
 
 
 class PrivateRecordParameters(NoisySumParameters, PlannedRecordParameters, frozen=True):
-    """What the parameters of all secure sums for statistics of records have."""
+    """Base of checked parameters of private statistics of records by a secure sum."""
 
     hides_records: ClassVar[bool] = True
 
     @property
     def view(self) -> str:
-        """Key of `report.roles.VIEWS`."""
+        """The key of the report page for this protocol, in `report.roles.VIEWS`."""
         return "records-checked" if self.is_checked else "records"
 
     def planned(self) -> str:
-        """Return the variance of a share, and the scale of each block: all that is derived with floats."""
+        """Return, as text, the variance of a share of noise and a digest of the blocks' scales."""
         return f"{super().planned()} {self.scales_digest()}"
 
     def event(self) -> Event:
-        """Return what one request is to a privacy ledger."""
+        """Return the privacy event of one request, to charge to a ledger."""
         return self.request.event()
 
     def claim(self, survivors: int) -> Claim:
-        """Return the claim: that of the secure sum, and (epsilon, delta) of one unit for what it releases."""
+        """Return the privacy claim: that of the secure sum, and (epsilon, delta) of a row or person."""
         from smpc_dp.records.result import not_protected
 
         schema = self.schema
-        guarantee = replace(self.request.guarantee(), assumption=self.assumption)
+        guarantee = replace(self.request.guarantee, assumption=self.assumption)
         private = (
             f"{protected(schema)} ({self.epsilon:g}, {self.delta:g})-differentially private "
             f"({schema.relation}) in what is released{steps_text(self.steps)}, given {self.known_noise}:"
@@ -89,31 +89,32 @@ class RecordSumParameters(PrivateRecordParameters, NoisyRecordParameters, frozen
     public_rows: tuple[int, ...] | None
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
-        """Return `count` draws of a share, in grid steps."""
-        share = self.request.laplace
-        return super().own_noise(source, count) if share is None else share.noise(source, count)
+        """Return `count` draws of one party's share of the noise, in grid steps."""
+        if self.request.laplace is None:
+            return super().own_noise(source, count)
+        return self.request.mechanism.share.noise(source, count)
 
 
 class SteppedSumParameters(PrivateRecordParameters, SteppedRecordParameters, frozen=True):
-    """Checked parameters of one private step of several, by a secure sum; epsilon: of all steps."""
+    """Checked parameters of one step of several for private statistics; epsilon is of all steps."""
 
     request: SteppedPlan
     public_rows: tuple[int, ...] | None
 
 
 class ExactSteppedParameters(SecAggParameters, SteppedRecordParameters, frozen=True, kw_only=True):
-    """Checked parameters of one step of several from exact sums, over the same survivors."""
+    """Checked parameters of one of several exact sums that answer a question, over fixed parties."""
 
     request: SteppedPlan
     public_rows: tuple[int, ...] | None
 
     @property
     def view(self) -> str:
-        """Key of `report.roles.VIEWS`."""
+        """The key of the report page for this protocol, in `report.roles.VIEWS`."""
         return "records-checked" if self.is_checked else "records"
 
     def planned(self) -> str:
-        """Return a digest of the scales, and of what the step takes from those before."""
+        """Return the digest of the step's scales and of coefficients from earlier steps, as text."""
         return self.scales_digest()
 
 
@@ -121,18 +122,18 @@ SteppedParameters = SteppedSumParameters | ExactSteppedParameters
 
 
 def steps_text(steps: int) -> str:
-    """Return what several requests of one question are, in words."""
+    """Return " in all N steps together", to add to a privacy claim; "" for a single step."""
     return "" if steps == 1 else f" in all {steps} steps together"
 
 
 class SumRecordSettings(RecordSettings, frozen=True, kw_only=True):
-    """The `[parameters]` of statistics of records by a secure sum."""
+    """The `[parameters]` of a session file for statistics of records by a secure sum."""
 
     total: CheckedTotal = None
 
 
 class StepSettings(AskSettings, frozen=True, kw_only=True):
-    """The `[parameters]` of what takes several requests: logistic and Poisson regression, random effects."""
+    """The `[parameters]` of statistics that take several requests, such as logistic regression."""
 
     total: CheckedTotal = None
     steps: Annotated[
@@ -158,12 +159,12 @@ class StepSettings(AskSettings, frozen=True, kw_only=True):
 
 
 def asks_steps(parameters: Mapping[str, object]) -> bool:
-    """Tell whether a `[parameters]` table asks for what takes several requests."""
+    """Tell whether `[parameters]` ask for a statistic that takes several requests."""
     return _loop_of(parameters) is not None
 
 
 def _loop_of(parameters: Mapping[str, object]) -> str | None:
-    """Return the kind of what takes several requests; None if there is none."""
+    """Return which statistic of several requests the `[parameters]` ask for; None if there is none."""
     if RECORDS not in parameters:
         return None
     from smpc_dp.records.ask import asked_loop
@@ -174,9 +175,9 @@ def _loop_of(parameters: Mapping[str, object]) -> str | None:
 def check_steps(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SteppedParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`StepSettings`); return every fault found."""
+    """Check `[parameters]` of a statistic of several requests; return checked ones or every fault."""
     refused = REFUSED | dict.fromkeys(
-        ("budget", "answer_weights"),
+        ("budget", "answer_weights", "split"),
         "is not for what takes several requests: epsilon is of all of them together",
     )
     if _loop_of(parameters) == "random_effects":
@@ -192,6 +193,7 @@ def check_steps(
 
 
 def _planned_steps(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> SteppedParameters:
+    """Plan the requests of a statistic that takes several, with or without noise."""
     from smpc_dp.records.effects import plan_effects
     from smpc_dp.records.fit import plan_fit
 
@@ -221,7 +223,7 @@ def _planned_steps(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) ->
 def check_records(
     parameters: Mapping[str, object], parties: int, *, laplace: bool = True
 ) -> tuple[RecordSumParameters | SteppedParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`RecordSettings`, `StepSettings`); return every fault found.
+    """Check `[parameters]` of statistics of records by secure sums; return checked ones or every fault.
 
     `laplace`: whether statistics may have discrete Laplace noise, where it is smaller in one request.
     """
@@ -240,10 +242,16 @@ def check_records(
 def _planned(
     plan: SecAggPlan, schema: Schema, good: Mapping[str, Any], *, laplace: bool
 ) -> RecordSumParameters:
+    """Plan the statistics of a session, with Gaussian noise, or Laplace noise too if `laplace`."""
     from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 
     request = records.plan_records(plan, schema, good, laplace=laplace)
     records.check_planned_errors(request, good, plan.parties)
+    if request.is_mixed:
+        # of the Gaussian noise, as the counted shares have it together
+        common = _common(plan, request, good, math.sqrt(counted_shares(plan) * request.variance))
+        mechanism = "discrete-gaussian-and-laplace"
+        return RecordSumParameters(**{**common, "mechanism": mechanism}, request=request)
     if request.laplace is not None:
         whole = request.laplace.variance * request.laplace.parts
         common = _common(plan, request, good, math.sqrt(whole))

@@ -10,9 +10,10 @@ names the parties.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector
@@ -60,7 +61,7 @@ Aggregator = SumAggregator[SumParameters]
 
 
 class AwaitDelivery(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has dealt shares of its secrets to its holders."""
+    """State of a party that has dealt secret shares and waits for the shares that others dealt."""
 
     expects: ClassVar[str] = m.DELIVER
     vector: RingVector
@@ -71,7 +72,7 @@ class AwaitDelivery(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested the participants."""
+    """State of a party that has signed the participants and waits for their certificate."""
 
     expects: ClassVar[str] = m.PARTICIPANTS
     releases: ClassVar[bool] = True
@@ -83,7 +84,7 @@ class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitSurvivors(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has sent its masked vector."""
+    """State of a party that has sent its masked vector and waits for the list of survivors."""
 
     expects: ClassVar[str] = m.SURVIVORS
     delivered: Delivered
@@ -91,7 +92,7 @@ class AwaitSurvivors(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitSurvivorsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested the survivors."""
+    """State of a party that has signed the survivors and waits for a quorum's signatures."""
 
     expects: ClassVar[str] = m.SURVIVORS_CERTIFICATE
     delivered: Delivered
@@ -101,7 +102,7 @@ class AwaitSurvivorsCertificate(PartyState, frozen=True, kw_only=True, eq=False)
 
 
 class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has opened one share of each dealer."""
+    """State of a party that has opened one share of each dealer and waits for the sum."""
 
     expects: ClassVar[str] = m.RESULT
     participation: Participation
@@ -110,15 +111,24 @@ class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class Finished(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has the result; `survivors`: of a secure sum, for the session's later ones."""
+    """Final state of a party that has the result and the survivors, for the session's later sums."""
 
     over: ClassVar[bool] = True
     outcome: Outcome
     survivors: PartySet | None = None
 
+    @property
+    def restorable(self) -> Self:
+        """The state to save, without the total, which its signed result contains in fewer bytes."""
+        return replace(self, outcome=outcomes.without_total(self.outcome))
+
+    def restored(self, member: Party) -> Self:
+        """Return the full final state of a restored run, with the total read from the signed result."""
+        return replace(self, outcome=outcomes.with_total(member, self.outcome))
+
 
 def on_neighbours(member: Party, state: AwaitNeighbours, body: bytes) -> Transition:
-    """Deal shares of the masking key and of a fresh self-mask seed."""
+    """Deal encrypted secret shares of the masking key and of a fresh self-mask seed to neighbours."""
     run_id = state.run_id
     graph, sealing = key_graph.join_graph(member, run_id, state.advertised, body)
     masked_sum.check_holders(member, state.advertised.neighbours, graph.revealed, m.REVEAL)
@@ -134,7 +144,7 @@ def on_neighbours(member: Party, state: AwaitNeighbours, body: bytes) -> Transit
 
 
 def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
-    """Open the shares that others dealt, and attest the participants."""
+    """Decrypt the shares that others dealt to this party, and sign the participants."""
     run_id = state.run_id
     delivered = masked_sum.open_delivery(member, run_id, state.graph, state.sealing, body)
     after = AwaitParticipants(
@@ -149,7 +159,7 @@ def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
 
 
 def on_participants(member: Party, state: AwaitParticipants, body: bytes) -> Transition:
-    """Mask the vector for exactly the participants that a quorum has certified, and open its commitment."""
+    """Send the vector masked for exactly the certified participants, and the commitment to it, if any."""
     run_id, delivered, participants = state.run_id, state.delivered, state.delivered.participants
     certificate = check_certified(member, run_id, m.ATTEST_PARTICIPANTS, delivered.digest, participants, body)
     masks = masked_sum.masks_of(member, run_id, state.graph, participants, state.self_seed)
@@ -166,7 +176,7 @@ def on_participants(member: Party, state: AwaitParticipants, body: bytes) -> Tra
 
 
 def on_survivors(member: Party, state: AwaitSurvivors, body: bytes) -> Transition:
-    """Attest the survivors, if the session's earlier sums are over the same parties."""
+    """Sign the set of survivors; raise if the session's earlier sums are over other parties."""
     run_id, delivered = state.run_id, state.delivered
     message = decode(body, m.Survivors, member.context.aggregator)
     survivors = members_of(member, message.survivors, delivered.participants, "survivors")
@@ -184,7 +194,7 @@ def on_survivors(member: Party, state: AwaitSurvivors, body: bytes) -> Transitio
 
 
 def on_survivors_certificate(member: Party, state: AwaitSurvivorsCertificate, body: bytes) -> Transition:
-    """Open one share of each dealer, and forget both."""
+    """Reveal one share of each dealer, and discard the shares."""
     run_id, survivors = state.run_id, state.survivors
     certificate = check_certified(member, run_id, m.ATTEST_SURVIVORS, state.digest, survivors, body)
     message = masked_sum.open_shares(member, run_id, state.delivered.held, survivors)
@@ -197,7 +207,7 @@ def on_survivors_certificate(member: Party, state: AwaitSurvivorsCertificate, bo
 
 
 def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
-    """Decode the sum; where totals are checked, first check it."""
+    """Decode the sum into the result, after checking the total if totals are checked."""
     message = decode(body, member.parameters.kinds.result, member.context.aggregator)
     if member.parameters.is_checked:
         check_total(member, state, message)
@@ -207,7 +217,7 @@ def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
 
 
 def check_total(member: Party, state: AwaitResult, message: m.Result) -> None:
-    """Raise PeerFault, of the aggregator, unless the commitments of all survivors add up to the total's."""
+    """Raise PeerFault naming the aggregator unless survivors' commitments add up to the total's."""
     participation = state.participation
     certified = Certified(participation.party_roots, participation.certificate.set_digest, state.survivors)
     total = outcomes.unpack_total(member, message, message.total)
@@ -217,7 +227,7 @@ def check_total(member: Party, state: AwaitResult, message: m.Result) -> None:
 def outcome_of(
     member: Party, state: AwaitResult, message: m.Result, signed: SignedResult | None = None
 ) -> Outcome:
-    """Return the outcome of a total; raise an SmpcError for one that the survivors cannot reach."""
+    """Return the result that the aggregator's total gives; raise if survivors cannot reach the total."""
     try:
         return outcomes.outcome(
             member.context,
@@ -296,7 +306,7 @@ def sum_party(
     *,
     last: HeldResult | None = None,
 ) -> Run[Outcome]:
-    """Return the run of one party of a sum without a log.
+    """Return the state machine of a party in a secure sum without a public log.
 
     Args:
         role: the table of its states.
@@ -324,14 +334,14 @@ party = functools.partial(sum_party, PARTY)
 
 
 class CollectDeal(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The graph is known, and each party deals shares of its secrets to its holders."""
+    """State of an aggregator that has sent the graph and collects the parties' encrypted shares."""
 
     expects: ClassVar[str] = m.DEAL
     edges: Edges
 
 
 class CollectParticipants(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The shares are delivered, and each party attests the participants."""
+    """State of an aggregator that has delivered shares and collects signatures on the participants."""
 
     expects: ClassVar[str] = m.ATTEST_PARTICIPANTS
     edges: Edges
@@ -340,7 +350,7 @@ class CollectParticipants(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """Values of the aggregator once the participants are certified."""
+    """Values that the aggregator keeps once the participants are certified."""
 
     edges: Edges
     dealt: Dealt
@@ -348,7 +358,7 @@ class Agreed(msgspec.Struct, frozen=True):
 
 
 class Added(msgspec.Struct, frozen=True):
-    """Sum of the masked vectors, and for each sender the dealers whose share was invalid.
+    """Aggregator's running sum of masked vectors, and each sender's complaints about invalid shares.
 
     `opened`: the commitment of each sender, where totals are checked.
     """
@@ -359,7 +369,7 @@ class Added(msgspec.Struct, frozen=True):
 
 
 class CollectMasked(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The participants are certified, and each party sends its masked vector; `added` is their sum."""
+    """State of an aggregator that has certified the participants and adds up their masked vectors."""
 
     expects: ClassVar[str] = m.MASKED
     agreed: Agreed
@@ -367,7 +377,7 @@ class CollectMasked(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectSurvivors(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The masked vectors are added, and each party attests the survivors."""
+    """State of an aggregator that has added the vectors and collects signatures on the survivors."""
 
     expects: ClassVar[str] = m.ATTEST_SURVIVORS
     agreed: Agreed
@@ -376,7 +386,7 @@ class CollectSurvivors(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectUnmask(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The survivors are certified, and each party opens one share of each dealer."""
+    """State of an aggregator that has certified the survivors and collects opened shares."""
 
     expects: ClassVar[str] = m.UNMASK
     agreed: Agreed
@@ -387,25 +397,25 @@ class CollectUnmask(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 def finish_reveal(aggregator: Aggregator, state: CollectReveal) -> Transition:
-    """Connect the graph."""
+    """Compute the graph of neighbours from the opened draws, and send each party its neighbours."""
     edges, messages = key_graph.connect_graph(aggregator, state, state.commitments)
     return Transition(CollectDeal(edges=edges), messages)
 
 
 def accept_deal(_aggregator: Aggregator, state: CollectDeal, party: int, envelope: Envelope) -> Item:
-    """Store a party's encrypted shares."""
+    """Store a party's encrypted shares; raise PeerFault unless there is one for each holder."""
     return masked_sum.accept_deal(state.edges, party, envelope)
 
 
 def finish_deal(aggregator: Aggregator, state: CollectDeal) -> Transition:
-    """Deliver the shares; the parties that have dealt take part."""
+    """Send each party the shares dealt to it, and the participants: all parties that have dealt."""
     dealt, attesting, messages = masked_sum.deliver(aggregator, state, state.edges)
     after = CollectParticipants(edges=state.edges, dealt=dealt, attesting=attesting)
     return Transition(after, messages)
 
 
 def finish_participants(aggregator: Aggregator, state: CollectParticipants) -> Transition:
-    """Send the certificate of the participants."""
+    """Send all parties the certificate that fixes which parties take part in the sum."""
     participation, messages = certified_set.certify_participants(
         aggregator, state, state.attesting, state.edges.digest
     )
@@ -417,7 +427,7 @@ def finish_participants(aggregator: Aggregator, state: CollectParticipants) -> T
 
 
 def accept_masked(aggregator: Aggregator, state: CollectMasked, party: int, envelope: Envelope) -> Item:
-    """Add a masked vector to the total, and store its party's complaints and its commitment."""
+    """Add a party's masked vector to the total, and store its complaints and its commitment."""
     agreed, added = state.agreed, state.added
     message = decode(envelope.body, aggregator.parameters.kinds.masked, envelope.sender)
     opened: Opened | None = None
@@ -434,7 +444,7 @@ def accept_masked(aggregator: Aggregator, state: CollectMasked, party: int, enve
 
 
 def finish_masked(aggregator: Aggregator, state: CollectMasked) -> Transition:
-    """Send the set of the survivors, whose vectors are in the total."""
+    """Send all parties the set of survivors, whose vectors are in the total."""
     # A party that is lost after its vector was added is a survivor all the same: the total holds its input.
     survivors = PartySet.of(state.added.complaints, aggregator.parties)
     if aggregator.fixed is not None:
@@ -446,7 +456,7 @@ def finish_masked(aggregator: Aggregator, state: CollectMasked) -> Transition:
 
 
 def finish_survivors(aggregator: Aggregator, state: CollectSurvivors) -> Transition:
-    """Send the certificate of the survivors."""
+    """Send all parties the certificate of the survivors, which fixes whose vectors the total has."""
     message, certificate = certified_set.certify(aggregator, state, state.attesting)
     after = CollectUnmask(
         agreed=state.agreed,
@@ -459,7 +469,7 @@ def finish_survivors(aggregator: Aggregator, state: CollectSurvivors) -> Transit
 
 
 def accept_unmask(aggregator: Aggregator, state: CollectUnmask, party: int, envelope: Envelope) -> Item:
-    """Store the shares that a holder opens; they count, even if the holder is lost in the same step."""
+    """Store a holder's opened shares, which count even if the holder is lost in this step."""
     complaints = state.added.complaints[party]
     expected = tuple(dealer for dealer in state.agreed.dealt.dealers_of[party] if dealer not in complaints)
     item = masked_sum.accept_unmask(aggregator, expected, envelope)
@@ -468,13 +478,13 @@ def accept_unmask(aggregator: Aggregator, state: CollectUnmask, party: int, enve
 
 
 def finish_unmask(aggregator: Aggregator, state: CollectUnmask) -> Transition:
-    """Recover the secrets that hide the total, subtract their masks, and send the sum."""
+    """Recover the secrets of masks from opened shares, subtract the masks, and send the sum."""
     result, outcome = open_total(aggregator, state)
     return key_graph.send_result(aggregator, state, m.RESULT, result, outcome)
 
 
 def open_total(aggregator: Aggregator, state: CollectUnmask) -> tuple[m.Result, Outcome]:
-    """Subtract the masks from the total, in place; return it, with all commitments where it is checked."""
+    """Remove the masks from the total in place; return the result message and the outcome."""
     context, parameters = aggregator.context, aggregator.parameters
     agreed, total = state.agreed, state.added.total
     recovery = Recovery(
@@ -512,12 +522,12 @@ def open_total(aggregator: Aggregator, state: CollectUnmask) -> tuple[m.Result, 
 
 
 def threshold(aggregator: Aggregator, _state: CollectUnmask) -> int:
-    """Return the number of holders that must open shares."""
+    """Return the number of holders that must open their shares to remove the masks."""
     return aggregator.parameters.plan.threshold
 
 
 def check_fixed(aggregator: Aggregator, state: CollectorState) -> None:
-    """Raise TimeoutFault if a party is excluded whose vector is in earlier sums of the session."""
+    """Raise TimeoutFault if an excluded party's vector is in earlier sums of the session, not in this one."""
     if aggregator.fixed is None:
         return
     # A vector that was added counts, even if its party has been lost since.
@@ -606,7 +616,7 @@ def sum_aggregator(
     fixed: FixedSurvivors | None = None,
     last: SentResults | None = None,
 ) -> Run[Outcome]:
-    """Return the run of the aggregator of a sum without a log.
+    """Return the state machine of the aggregator of a secure sum without a public log.
 
     Args:
         role: the table of its states.
@@ -624,5 +634,5 @@ aggregator = functools.partial(sum_aggregator, AGGREGATOR)
 
 
 def first_state(parties: int) -> key_graph.CollectHello:
-    """Return the state of an aggregator before any hello."""
+    """Return the aggregator's state at the start of a run, before any hello."""
     return key_graph.CollectHello(inbox=Inbox(set(range(1, parties + 1))))

@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -25,6 +26,7 @@ from smpc_dp.errors import (
     LocalError,
     PeerFault,
     SmpcError,
+    TimeoutFault,
     certificate_of,
     without_frames,
 )
@@ -39,13 +41,14 @@ from smpc_dp.session.deadline import StepTimer, aggregator_step_seconds, now
 from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.session.exchange.states import Relayed
-from smpc_dp.session.member import Membership, aggregator_name, requests_of
+from smpc_dp.session.member import Membership, requests_of
 from smpc_dp.session.opening import open_state
 from smpc_dp.session.operations import HELLOS, Operations, is_hello, leaving_error, small
 from smpc_dp.session.pages import showing_logs
 from smpc_dp.session.progress import Progress
 from smpc_dp.session.session_state import LostRunError, SessionState, StateFolder
 from smpc_dp.session.tasks import BESIDE, CONVICTING, Beside, ConvictedParties
+from smpc_dp.session.threads import finish_in_thread
 from smpc_dp.wire.abort import LEAVE, QUIT, TEXTS
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
@@ -64,7 +67,7 @@ _LOG = logging.getLogger("smpc_dp.session")
 
 
 class RequestServer:
-    """Serves requests over open connections; made by `open_computing_server`."""
+    """The aggregator's server of a session's requests over open connections, one request after another."""
 
     def __init__(
         self,
@@ -114,13 +117,13 @@ class RequestServer:
         self._is_first = True
 
     async def gather(self, enough: int | None = None) -> None:
-        """Wait until `enough` parties (None: all) have connected, or `connect` seconds have passed."""
+        """Wait until `enough` parties (None: all) are connected, or the connect time is over."""
         await self._pool.gather(self._membership.session.roster.party_names, enough)
 
     async def request(
         self, number: int, group: Membership | None = None
     ) -> Outcome | StatisticResult | Relayed | SmpcError | None:
-        """Serve one request; return its outcome or error, or None when every party left before it began.
+        """Serve one request to its end; return its result or error, or None if no party asks for it.
 
         `group`: the membership of a request of a group.
         """
@@ -134,14 +137,14 @@ class RequestServer:
         )
         timer = StepTimer(self._membership.session.timeouts, first, is_endless=self._is_endless)
         await self._heed_certificates()
-        await asyncio.to_thread(self._state.keep_exclusions, self._culprits)
+        await finish_in_thread(partial(self._state.keep_exclusions, self._culprits))
         self.beside = self._saved_beside(number)
         run = self._role(number, self.beside)
         self._drive = Drive(number, run, self._pool, timer, self, self._on_event)
         try:
-            resumed = await asyncio.to_thread(self._restored, run)
+            resumed = await finish_in_thread(partial(self._restored, run))
         except LostRunError as error:
-            await asyncio.to_thread(self._end, number)
+            await finish_in_thread(partial(self._end, number))
             self._drive.notify("failed", error)
             return error
         self._was_over = resumed is not None and resumed.finished
@@ -165,12 +168,12 @@ class RequestServer:
             if self._state.saves and isinstance(error, LocalError) and is_served and not is_over:
                 # What could not be saved is resumed by the next process.
                 raise
-            await asyncio.to_thread(self._end, number)
+            await finish_in_thread(partial(self._end, number))
             if isinstance(error, PeerFault) and certificate_of(self._culprits.get(error.culprit)) is None:
                 self._culprits[error.culprit] = error
             return without_frames(error)
         outcome: Outcome | StatisticResult | Relayed = self._drive.run.result
-        await asyncio.to_thread(self._end, number)
+        await finish_in_thread(partial(self._end, number))
         self._on_event(
             Event(
                 self._membership.name,
@@ -185,11 +188,11 @@ class RequestServer:
         return outcome
 
     def _saved_beside(self, number: int) -> Beside | None:
-        """Return what a saved request is for, None for one of the session's; it is read before the run is."""
+        """Return the kind of a saved request that is no sum, such as a statistic; None for a sum."""
         return BESIDE.get(self._state.beside(number))
 
     def _role(self, number: int, beside: Beside | None = None) -> Run[Any]:
-        """Return the aggregator's role in a request for a sum, or beside them."""
+        """Return the aggregator's run of a request: of a sum, or of the kind that `beside` names."""
         requested = self._requested(number)
         if beside is not None:
             context = requested.context(number)
@@ -207,7 +210,7 @@ class RequestServer:
         return run
 
     def _restored(self, run: Run[Any]) -> Run[Any] | None:
-        """Return the role in a request as an earlier process has left it, None if it was not begun.
+        """Return the run as an earlier process saved it, or None if nothing is saved.
 
         Raises LostRunError where that has nothing to go on with.
         """
@@ -219,11 +222,11 @@ class RequestServer:
 
     @property
     def _is_skipping(self) -> bool:
-        """Whether parties connect to this process before its first request, whatever its number."""
+        """Whether parties may begin at a later request than this process's first."""
         return self._is_endless or self._state.saves
 
     def resume_earlier(self, number: int, group: Membership | None = None) -> None:
-        """Restore the role in the request before this one, if its state is there, for its result.
+        """Restore the saved run of the previous request, to send its result again if asked.
 
         `group`: the membership of that request, where it is of a group.
         """
@@ -235,24 +238,24 @@ class RequestServer:
                 self._earlier = self._state.restored_collection(earlier)
 
     def _end(self, number: int) -> None:
-        """Destroy the states of requests before this one, and keep its role for those who come back."""
+        """Delete the saved states of earlier requests; keep the last run for parties that come back."""
         if self._drive.saved:
             self._earlier = self._drive.run
         self._state.end_collection(number)
 
     def _requested(self, number: int) -> Membership:
-        """Return the membership of a request: that of its group, or the session's."""
+        """Return the membership of request `number`: its group's, or the whole session's."""
         return self._groups.get(number, self._membership)
 
     async def _heed_certificates(self) -> None:
-        """Judge the certificates beside the aggregator's key, once: convicted parties are refused."""
+        """Check stored cheating certificates, once, and refuse the parties that they convict."""
         if not self._judged and self._membership.certificate_folder.exists():
             self._convictions = await asyncio.to_thread(self._judge)
             self._culprits |= {name: self._convictions.fault(name) for name in self._convictions.files}
         self._judged = True
 
     def _judge(self) -> ConvictedParties:
-        """Return the parties that certificates beside the aggregator's key convict; raises LocalError."""
+        """Return the parties convicted by certificates stored beside the key; raises LocalError."""
         folder, roster = self._membership.certificate_folder, self._membership.session.roster
         if not CONVICTING.is_there:
             reason = f"'{CONVICTING.task}' is not in this installation"
@@ -260,7 +263,7 @@ class RequestServer:
         return CONVICTING.find().convictions(folder, roster)
 
     def _keep_conviction(self, event: events.Event) -> None:
-        """Store the certificate of an accusation at once, before anybody is told.
+        """Store the certificate that an event brings, before other members are told.
 
         It is not shown again to a process that is started anew.
         """
@@ -269,7 +272,7 @@ class RequestServer:
             self._keep_convictions()
 
     def _keep_convictions(self) -> None:
-        """Store the certificates of a request, and refuse their parties in later ones."""
+        """Store the certificates of the current request; refuse their parties from now on."""
         inbox, convictions = getattr(self._drive.run.state, "inbox", None), self._convictions
         if inbox is None or convictions is None:
             return
@@ -288,12 +291,12 @@ class RequestServer:
                         inbox.faults.append(issue)
 
     async def _ban_culprits(self) -> None:
-        """Exclude from a request the parties that deviated in an earlier one."""
+        """Exclude from this request the parties that deviated in an earlier one."""
         for name, fault in self._culprits.items():
             await self._drive.act(events.Conviction(name, fault))
 
     async def _run(self, *, is_new: bool) -> bool:
-        """Serve the request that has begun to its end; return False when no party is left.
+        """Serve the begun request to its end; return False when no party is left that could ask.
 
         `is_new`: whether no earlier process has begun it.
         """
@@ -318,7 +321,8 @@ class RequestServer:
             self._drive.keep = self._keep_conviction
         drive = self._drive
         if is_new and self._state.saves:
-            drive.replace(await asyncio.to_thread(self._state.begin_collection, drive.run, self.operation))
+            begin = partial(self._state.begin_collection, drive.run, self.operation)
+            drive.replace(await finish_in_thread(begin))
         async with drive.outcome():
             if self.beside is not None:
                 if self._convictions is None:
@@ -335,7 +339,7 @@ class RequestServer:
         return True
 
     async def begin_step(self, drive: Drive) -> None:
-        """Set the time limit of the step; see `Holder.begin_step`."""
+        """Set the time limit of the aggregator's step that has just begun."""
         run, timeouts = drive.run, self._membership.session.timeouts
         if run.step not in HELLOS:
             seconds = aggregator_step_seconds(run.state.matchings, timeouts)
@@ -344,9 +348,10 @@ class RequestServer:
             self._is_first = False
 
     async def _ask(self, drive: Drive, *, is_new: bool) -> list[InboundEvent] | None:
-        """Wait until the operation of a request is clear; return the inbound events that came for it.
+        """Wait until enough parties ask for one operation, and return their messages; None if no run begins.
 
-        `is_new`: as of `_run`: what a saved request is for stays. Returns None when no party is left to ask.
+        `is_new`: as of `_run`: what a saved request is for stays. None when no party is left to ask, or
+        the server was told to stop.
         """
         number, timer, requested = drive.request, drive.timer, self._requested(drive.request)
         names = requested.names
@@ -402,15 +407,15 @@ class RequestServer:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether no further request is served."""
+        """Whether the server was told to stop, and begins no further request."""
         return self._stop is not None and self._stop.is_set()
 
     def _next_look(self) -> float:
-        """Return when this process looks whether it is told to stop."""
+        """Return when the server checks next whether to stop; infinity if it cannot be told to."""
         return math.inf if self._stop is None else now() + LOOK_SECONDS
 
     async def _returned(self, drive: Drive, missing: Callable[[], Collection[str]]) -> bool:
-        """Wait, where runs are saved, for a party whose connection is lost; return whether one is back."""
+        """Wait for a lost party of a saved run to reconnect; return whether one did."""
         names = self._requested(drive.request).names
         if not (self._state.saves and any(map(self._pool.is_cut, names))):
             return False
@@ -419,7 +424,7 @@ class RequestServer:
         return returned
 
     def following(self, number: int) -> int:
-        """Return the next request; of an endless wait the latest one that enough for a run have reached.
+        """Return the number of the request to serve next, later if enough parties are ahead.
 
         So a process that was started again skips what was served before. Fewer parties neither make it skip
         a request nor keep it at earlier ones.
@@ -432,7 +437,7 @@ class RequestServer:
         return max([number + 1, *asked[needed - 1 : needed]])
 
     def _refuse_beside(self, beside: Beside, held: Sequence[InboundEvent]) -> NoReturn:
-        """Refuse all who ask where most ask for what this installation does not have; raise LocalError.
+        """Refuse all parties, since most ask for a kind that is not installed; raise LocalError.
 
         The role of a sum has no part in it: they could not read its farewell.
         """
@@ -450,7 +455,7 @@ class RequestServer:
     def _refuse_early(
         self, hello: InboundEvent, operations: Operations, lacking: Collection[str], enough: int
     ) -> None:
-        """Tell a party that has asked early that too few others ask; the request stays."""
+        """Tell a party that waited long that too few others ask for its request."""
         operations.forget(hello.peer)
         self._asked.forget(hello.peer)
         context = self._requested(hello.request).context(hello.request)
@@ -461,7 +466,7 @@ class RequestServer:
     async def _hear(
         self, drive: Drive, inbound: InboundEvent | None, operations: Operations, askers: Askers
     ) -> None:
-        """Hold an inbound event, if there is one, for the role, before a request's operation is agreed."""
+        """Take an event before the request's operation is agreed: hold hellos, count who asks."""
         names = self._requested(drive.request).names
         if inbound is None:
             return
@@ -493,7 +498,7 @@ class RequestServer:
             await drive.take(inbound)
 
     async def _show(self, inbound: InboundEvent) -> None:
-        """Send lines of a log; refuse a message that does not ask for them."""
+        """Answer a party's request for log lines, in a thread; report a malformed request."""
         try:
             self._pool.send(
                 inbound.request, await asyncio.to_thread(answer, self._membership, self._board, inbound)
@@ -503,25 +508,25 @@ class RequestServer:
 
     @property
     def progress(self) -> Progress:
-        """Results of the requests of the call that is under way, where it takes several."""
+        """Results so far of the current call of a method that makes several requests."""
         return self._state.progress
 
     @property
     def first(self) -> int:
-        """The first request that this process serves."""
+        """The number of the first request that this process serves."""
         return self._state.first_request()
 
     async def skip(self, number: int, group: Membership) -> None:
-        """Pass over a group's request that an earlier process has served.
+        """Skip a group's request that an earlier process has served; restore the last of them.
 
         The last one stays for those who come back.
         """
         self._groups[number] = group
         if number == self.first - 1:
-            await asyncio.to_thread(self.resume_earlier, self.first)
+            await finish_in_thread(partial(self.resume_earlier, self.first))
 
     def span(self, requests: int | None) -> tuple[int, int]:
-        """Return the first request that this process serves, and the last one, 0 without an end.
+        """Restore the request before; return (first, last) number that this process serves, last 0: no end.
 
         `requests`: as of `serve`.
         """
@@ -530,15 +535,15 @@ class RequestServer:
         return first, self._state.last_request(requests) if requests else 0
 
     async def end(self) -> None:
-        """Send survivors that are away the result, where runs are saved; serve logs; record the end."""
+        """End the session: send missing results to survivors, serve logs, and save that it has ended."""
         if self._state.saves:
             await self._await_survivors()
         if self._membership.parameters.is_logged:
             await self.linger()
-        await asyncio.to_thread(self._state.end_command)
+        await finish_in_thread(self._state.end_command)
 
     async def _await_survivors(self) -> None:
-        """Wait for the time of a step for survivors that lack the result."""
+        """Wait, for at most a step's time, for survivors that have not received the result."""
         last, waiting = now() + self._membership.session.timeouts.step, set(self._survivors_away())
         while waiting and now() < last and (inbound := await self._pool.next(last)) is not None:
             if inbound.envelope is None and inbound.clean:
@@ -554,7 +559,7 @@ class RequestServer:
                 self._pool.refuse_request(context, inbound, Code.PAST, self._drive.request + 1)
 
     def _survivors_away(self) -> list[str]:
-        """Return the survivors of the last request that may lack its result, and have not left.
+        """Return the names of survivors that may lack the last result, and have not left.
 
         Of groups all parties that have not left.
         """
@@ -574,7 +579,7 @@ class RequestServer:
         return [*filter(may_lack, survivors), *(staying if self._groups else ())]
 
     async def linger(self) -> None:
-        """Serve logs until no party has asked for a step time, or ten step times are over."""
+        """Serve log lines after the last request until parties stop asking, or the time is over."""
         patience = self._membership.session.timeouts.step
         last = now() + LINGER_STEPS * patience
         while now() < last and any(map(self._pool.is_live, self._pool.connections)):
@@ -584,17 +589,14 @@ class RequestServer:
             await self._answer(inbound)
 
     async def _answer(self, inbound: InboundEvent) -> bool:
-        """Answer after the last request: with lines of a log, or with what a survivor lacks.
-
-        Returns whether the message says nothing else.
-        """
+        """Answer a message after the last request; return whether it needed nothing else."""
         if is_log_request(inbound):
             await self._show(inbound)
             return True
         return inbound.envelope is not None and await self._resend(self._drive, inbound, inbound.envelope)
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Serve a request for log lines, or return the event of the role; see `Holder.event_of`.
+        """Answer a request for log lines, or return the event that the message means to the run.
 
         Raises LocalError for an expected message that this process could not store: its sender is not at
         fault.
@@ -629,11 +631,15 @@ class RequestServer:
             # Others ask for a statistic where this party asks for a sum, or the other way round.
             self._pool.refuse_request(context, inbound, Code.KIND)
             return events.PeersLost((inbound.peer,))
+        if is_hello(inbound) and drive.saved and run.role.has_taken_other(run.member, run.state, envelope):
+            # Of a later process, without a state: its party is lost from this run, and has broken nothing.
+            lost = TimeoutFault({inbound.peer}, run.step, "started again without a state", code=Code.BEGUN)
+            await drive.act(events.Conviction(inbound.peer, lost))
         other = self._leaves_other_kind(inbound, envelope)
         return events.PeersLost((inbound.peer,)) if other else events.Message(envelope)
 
     def _lost(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Return the event of a lost connection, None where its party may go on over another one."""
+        """Return the event of a lost connection; None if the party may go on after it reconnects."""
         asks = drive.run.step in HELLOS and inbound.peer in drive.run.waiting_for
         if asks and self._pool.is_live(inbound.peer):
             return None
@@ -642,10 +648,7 @@ class RequestServer:
         return None if drive.saved and not inbound.clean else events.PeersLost((inbound.peer,))
 
     async def _resend(self, drive: Drive, inbound: InboundEvent, envelope: Envelope) -> bool:
-        """Send again, over a new connection, what the sender of its first message lacks.
-
-        Returns whether the message says nothing else.
-        """
+        """Send a reconnected party what it has missed; return whether its message was only for that."""
         number, connection, run = inbound.request, inbound.connection, drive.run
         # A call that was cancelled and is made again says hello again, also to an aggregator without a state.
         is_repeated = (
@@ -665,17 +668,18 @@ class RequestServer:
             run = earlier
         elif not drive.saved:
             return False
-        if is_hello(inbound) and run.role.has_taken_other(run.member, run.state, envelope):
+        other = envelope.step != run.role.hello or run.role.has_taken_other(run.member, run.state, envelope)
+        if is_hello(inbound) and other:
             # Of a process without a state: it would take what the run has sent for a fault of the aggregator.
             return False
-        stored = [one for one in await asyncio.to_thread(run.resend) if one.receiver == inbound.peer]
+        stored = [one for one in await finish_in_thread(run.resend) if one.receiver == inbound.peer]
         if number < drive.request and not stored:
             return self._refuse_past(drive, inbound, envelope)
         self._pool.send(number, stored, excludes=number == drive.request)
         return is_repeated or number < drive.request
 
     def _refuse_past(self, drive: Drive, inbound: InboundEvent, envelope: Envelope) -> bool:
-        """Answer a message of a past request's run; return False for a hello, which is answered elsewhere."""
+        """Answer a message of a past request; return False for a hello."""
         if is_hello(inbound):
             return False
         if envelope.step not in (LEAVE, QUIT):
@@ -687,9 +691,9 @@ class RequestServer:
         return True
 
     def _leaves_other_kind(self, inbound: InboundEvent, envelope: Envelope) -> bool:
-        """Tell whether a party has left a sum, and signed that, where others ask for a statistic.
+        """Return whether a party has left, signed, a request of another kind than others ask for.
 
-        Or the other way round. It does not know what others ask for: no fault.
+        It does not know what others ask for: no fault.
         """
         if envelope.step != LEAVE:
             return False
@@ -699,7 +703,7 @@ class RequestServer:
 
 
 def _has_signed(context: Context, envelope: Envelope) -> bool:
-    """Tell whether the sender has signed a message in this context."""
+    """Return whether a message's sender has validly signed it for this request."""
     try:
         context.check(envelope)
     except PeerFault:
@@ -724,7 +728,7 @@ async def serve(  # noqa: PLR0913 - each can be left out
     counter: str | os.PathLike[str] | None = None,
     stop: asyncio.Event | None = None,
 ) -> list[Result | RecordResult | StatisticResult | SmpcError]:
-    """Run the aggregator of a session until `requests` are served.
+    """Run a session's aggregator until `requests` are served, and return their results or errors.
 
     Args:
         session: path of the session file.
@@ -755,7 +759,7 @@ async def serve(  # noqa: PLR0913 - each can be left out
     """
     if requests is not None and requests < 0:
         raise ConfigError.at("requests", f"must be at least 0, is {requests}", ConfigCheck.RANGE)
-    membership = Membership.load(session, name or aggregator_name(session), key, "aggregator", web=web)
+    membership = Membership.load(session, name, key, "aggregator", web=web)
     membership.refuse_others("vector", "records")
     await membership.load_generators()
     on_event = with_logging(on_event)
@@ -783,11 +787,11 @@ async def serve_requests(
     opening: AbstractAsyncContextManager[RequestServer],
     requests: int | None = None,
 ) -> list[Result | RecordResult | StatisticResult | SmpcError]:
-    """Serve requests for sums, and beside them; arguments and results as of `serve`."""
+    """Open the aggregator's server, serve requests in turn, and return their results or errors."""
     results: list[Result | RecordResult | StatisticResult | SmpcError] = []
     async with opening as server:
         steps = ServedSteps(membership, server.progress)
-        number, last = await asyncio.to_thread(server.span, requests)
+        number, last = await finish_in_thread(partial(server.span, requests))
         while not server.is_stopping and (not last or number <= last):
             ended = await server.request(number)
             if ended is None:
@@ -807,7 +811,7 @@ async def serve_requests(
 def log_folder(
     membership: Membership, session: str | os.PathLike[str], board: str | os.PathLike[str] | None
 ) -> BoardFolder:
-    """Return the folder of the aggregator's logs, by default `board`; create it if requests are logged."""
+    """Return the folder of the aggregator's logs; create it if the session has logs."""
     text = membership.session.canonical_json().decode("ascii")
     folder = board if board is not None else Path(session).parent / "board"
     logs = BoardFolder(folder, text, membership.checkpoint_identity())
@@ -831,7 +835,7 @@ async def open_aggregator(
     state: SessionState | None = None,
     stop: asyncio.Event | None = None,
 ) -> AsyncIterator[RequestServer]:
-    """Listen for the parties of a session, and close all connections at the end; arguments as of `serve`."""
+    """Open an aggregator's server that listens for parties, for a `with` block; close all at its end."""
     host, port = membership.address(listen_on)
     pool = ConnectionPool(membership, on_event)
     endpoint = membership.endpoint(aggregator=True)
@@ -858,4 +862,4 @@ async def open_aggregator(
                 await listener.close()
             finally:
                 # The log of a failed run is evidence too.
-                await asyncio.to_thread(logs.close)
+                await finish_in_thread(logs.close)

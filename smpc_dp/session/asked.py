@@ -31,20 +31,23 @@ _Signature = Annotated[bytes, Meta(min_length=64, max_length=64)]
 
 
 class RequestHello(Protocol):
-    """What every hello that is shown says: the request of a session, and what its party asks for in it."""
+    """Interface of a first message to an aggregator or server: session, request number and operation."""
 
     @property
-    def session_digest(self) -> bytes: ...
+    def session_digest(self) -> bytes:
+        """The hash of the session file of the party."""
 
     @property
-    def request(self) -> int: ...
+    def request(self) -> int:
+        """The number of the request that the party asks for."""
 
     @property
-    def operation(self) -> str: ...
+    def operation(self) -> str:
+        """Text that says what the request computes."""
 
 
 class HelloKind(NamedTuple):
-    """The step and the body of hellos to a collector of one kind."""
+    """Which first messages one kind of aggregator or server expects: their step and type."""
 
     step: str
     body: type[RequestHello]
@@ -55,7 +58,7 @@ SUM_HELLO = HelloKind(HELLO, Hello)
 
 
 class Asked(Body, frozen=True):
-    """Aggregator or server: hellos of one request, which ask for the operation of most parties.
+    """Message to a party that asks for another request than most: signed hellos of those others.
 
     A hello is its party's number, body and signature, in roster order. `next` is the earliest request that
     the receiver can join: that of the hellos, or the one after it.
@@ -67,7 +70,7 @@ class Asked(Body, frozen=True):
 
 
 def needed_signers(parameters: Tolerant) -> int:
-    """Return the number of parties that show what most ask for: more than may lie, or more than half.
+    """Return how many parties' hellos show what most ask for: more than may lie, or than half.
 
     It is never one alone, and at most as many as a request has.
     """
@@ -77,7 +80,7 @@ def needed_signers(parameters: Tolerant) -> int:
 
 @dataclass(slots=True)
 class _Requested:
-    """A party's hello, its operation, and whether its signature is valid; None: it was not checked."""
+    """Stored hello of one party with its operation, and whether its signature was found valid."""
 
     hello: Envelope
     operation: str
@@ -85,7 +88,7 @@ class _Requested:
 
 
 class Hellos:
-    """Hellos of one request for a sum, the first of each party.
+    """Collection of the parties' first hellos for one request, which shows what most of them ask for.
 
     Each is what its party has signed for this request and receiver: what another member finds wrong in one
     that is shown counts against who shows it.
@@ -105,7 +108,7 @@ class Hellos:
         return bool(self._requests)
 
     def add(self, envelope: Envelope) -> None:
-        """Store a party's first hello; nothing of another message, or of a hello with a circuit."""
+        """Store a party's first hello; ignore any other message, and later hellos."""
         context, sender = self.context, envelope.sender
         if (envelope.step, envelope.receiver, envelope.run_id) != self._addressed:
             return
@@ -118,35 +121,35 @@ class Hellos:
                 self._counts[hello.operation] += 1
 
     def forget(self, party: str) -> None:
-        """Drop the hello of a party that asks no more."""
+        """Delete the hello of a party that does not ask any more."""
         if (dropped := self._requests.pop(party, None)) is not None:
             self._counts -= Counter([dropped.operation])
 
     @property
     def is_divided(self) -> bool:
-        """Whether parties ask for different operations, and more than half of all seem to ask for one."""
+        """Whether parties ask for different operations, but more than half for a single one."""
         return len(self._counts) > 1 and max(self._counts.values()) > len(self.context.names) // 2
 
     def counts(self) -> Counter[str]:
-        """Return how many parties ask for each operation; where they differ, by valid signatures."""
+        """Return how many parties ask for each operation; where they differ, only signed hellos count."""
         if len(self._counts) < 2:
             return self._counts
         return Counter(one.operation for one in self._requests.values() if self._is_signed(one))
 
     @property
     def most(self) -> str:
-        """The operation of most parties; of equally frequent ones the first in alphabetical order."""
+        """The operation that most parties ask for; of equally frequent ones the alphabetically first."""
         counts = self.counts()
         return min(counts, key=lambda text: (-counts[text], text), default="")
 
     def others(self, operation: str, names: Collection[str] | None = None) -> list[str]:
-        """Return the parties, of `names` or of all, that ask for another operation."""
+        """Return the parties that ask for another operation than the given one."""
         requests = self._requests
         asked = requests if names is None else requests.keys() & set(names)
         return [name for name in asked if requests[name].operation != operation]
 
     def shown(self, party: str = "") -> list[Envelope]:
-        """Return signed hellos with the operation of most, as many as are needed, or none.
+        """Return enough signed hellos to show what most parties ask for, or an empty list.
 
         `party`: to whom they are shown; its own is none of them.
         """
@@ -162,6 +165,7 @@ class Hellos:
         return []
 
     def _is_signed(self, one: _Requested) -> bool:
+        """Return whether a stored hello's signature is valid; verified once, then remembered."""
         if one.signed is None:
             one.signed = True
             try:
@@ -172,7 +176,7 @@ class Hellos:
 
 
 class AskedRequests:
-    """Hellos of the current request and the last one, and the answers to parties that ask for others.
+    """Collector's record of who asks for what, with answers to parties that ask for something else.
 
     Requests of groups and of statistics have none.
     """
@@ -187,28 +191,28 @@ class AskedRequests:
         self._most: str | None = None
 
     def begin(self, context: Context, parameters: Tolerant) -> None:
-        """Begin a request."""
+        """Begin to collect the parties' hellos for a new request."""
         self._last = self._current or self._last
         needed, name = needed_signers(parameters), self._identity.name
         self._current = None if context.grouped else Hellos(context, needed, self._kind, name)
         self._most = None
 
     def drop(self) -> None:
-        """Store nothing of the current request: it is for a statistic."""
+        """Forget the hellos of the current request."""
         self._current = None
 
     def add(self, envelope: Envelope | None) -> None:
-        """Store a hello of the current request."""
+        """Store a party's hello for the current request."""
         if self._current is not None and envelope is not None:
             self._current.add(envelope)
 
     def forget(self, party: str) -> None:
-        """Drop the hello of a party that asks no more, before the request is open."""
+        """Forget the hello of a party that has stopped asking for the current request."""
         if self._current is not None:
             self._current.forget(party)
 
     def hear(self, drive: Drive, inbound: InboundEvent, ignored: Collection[str] = ()) -> None:
-        """Store a hello, and show what most others ask for to each party that asks for something else.
+        """Store a hello, and send each party that asks for something else what most others ask for.
 
         That is a hello of an earlier request, one that comes too late for the current request, and one of
         another operation than more than half of all parties'. `ignored`: excluded parties.
@@ -230,7 +234,7 @@ class AskedRequests:
             drive.connections.send(number, self.answer(name, number + 1))
 
     def _differing(self, newest: str) -> list[str]:
-        """Return the parties, each once, that ask for another operation than more than half of all.
+        """Return the parties that must be told that more than half ask for another operation.
 
         `newest`: whose hello came last.
         """
@@ -248,7 +252,7 @@ class AskedRequests:
         return current.others(most)
 
     def answer(self, party: str, following: int) -> list[Envelope]:
-        """Return what shows a party that the earliest request that it can join is `following`.
+        """Return the messages that show a party which request it can join next.
 
         Nothing where no request next to it was asked for by enough parties.
         """
@@ -265,7 +269,7 @@ class AskedRequests:
 
 @dataclass(frozen=True, slots=True)
 class OwnRequest:
-    """A party's own request, which others may not ask for.
+    """A party's own request, to compare with what other parties ask for: operation, label and number.
 
     Attributes:
         context: that of the request, with the operation.
@@ -288,18 +292,18 @@ class OwnRequest:
         label: str | None,
         kind: HelloKind = SUM_HELLO,
     ) -> OwnRequest | None:
-        """Return a party's request; None without a label: a plan numbers it."""
+        """Return a party's request to be compared with others'; None without a label."""
         if label is None:
             return None
         return cls(member.context(number, operation), needed_signers(member.parameters), label, kind)
 
     def error(self, party: str, number: int, operation: str | None, following: int) -> OtherRequestError:
-        """Return the error of a party, given number and operation of most others; None: it is not known."""
+        """Return the error that tells the caller that most parties ask for another request."""
         label = None if operation is None else self.label_of(operation)
         return OtherRequestError(party, self.context.request, self.label, number, label, following)
 
     def label_of(self, operation: str) -> str | None:
-        """Return the label of an operation that differs from this one in its label alone, else None."""
+        """Return the label in another party's operation if only the label differs; else None."""
         kind, _, rest = self.context.operation.partition(" ")
         rest = rest.removeprefix(self.label).strip()
         others, _, text = operation.partition(" ")
@@ -308,7 +312,7 @@ class OwnRequest:
         return text.removesuffix(rest).strip()
 
     def shown_error(self, party: str, envelope: Envelope) -> OtherRequestError | None:
-        """Return the error that `Asked` shows; None if most others ask for another operation in this request.
+        """Check what a collector shows of others' hellos; return the error that follows, or None.
 
         Raises PeerFault naming its sender, which has signed it, if it shows nothing; TimeoutFault if it
         shows the party's own request: that this has begun is the sender's word alone.

@@ -11,20 +11,22 @@ from smpc_dp.session.deadline import StepTimer, now
 
 
 class Tolerant(Protocol):
-    """Interface of a request's parameters: what its plan tolerates."""
+    """Interface of session parameters that say how many lost and corrupt parties a request tolerates."""
 
     @property
-    def tolerated(self) -> tuple[int, int, int]: ...
+    def tolerated(self) -> tuple[int, int, int]:
+        """Numbers of all parties, of those that may be lost, and of those that may collude."""
+        ...
 
 
 def needed_parties(parameters: Tolerant) -> int:
-    """Return the number of parties that a run needs, or half of all where that is more."""
+    """Return how many parties a run needs: all but those that may be lost, and at least half."""
     parties, lost, _ = parameters.tolerated
     return max(parties - lost, (parties + 1) // 2)
 
 
 class Askers:
-    """Parties that ask for a request before it opens.
+    """Record of the parties that ask for a request that has not begun, which decides when to begin.
 
     A corrupt party may say hello for all requests at once. So the time in which others may ask begins when
     more parties have asked than may lie, the c that may collude and the D that may be lost: one of them is
@@ -50,26 +52,26 @@ class Askers:
 
     @property
     def until(self) -> float:
-        """Time until which the first party waits for others; infinite where none does."""
+        """Time until which the first party that asked waits for others; infinite if none waits."""
         return math.inf if self.opened else next((until for _, until in self._asked.values()), math.inf)
 
     def add(self, hello: InboundEvent) -> None:
-        """Count a party that asks, once."""
+        """Count the party that sent this hello as asking for the request."""
         if not self.opened:
             self._asked.setdefault(hello.peer, (hello, self._timer.others_until()))
 
     def remove(self, peer: str) -> None:
-        """Do not count a party any more; it may ask again."""
+        """Stop counting a party as asking for the request."""
         self._asked.pop(peer, None)
 
     def open(self) -> None:
-        """Open the request, and begin the time in which others may ask."""
+        """Begin the request, and the time in which further parties may join."""
         if not self.opened:
             self.opened = True
             self._timer.begin()
 
     def open_if_enough(self, ahead: Collection[str], others: Collection[str]) -> None:
-        """Open the request if enough parties ask.
+        """Begin the request if enough parties ask for it; else do nothing.
 
         `ahead`: those that ask for a later request, and have passed this one; `others`: those that are
         connected, or may be soon.

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Awaited:
-    """Reporter of the expected members, those without a connection first.
+    """Reporter that tells a session's watcher, from time to time, which members are waited for.
 
     Every WAITING_SECONDS in the first LONG_SECONDS of a wait, then every LONG_SECONDS.
     """
@@ -34,18 +34,18 @@ class Awaited:
         self.begin(0, "", frozenset)
 
     def begin(self, request: int, step: str, names: Callable[[], Collection[str]]) -> None:
-        """Wait for `names()` from now on, in this step of a request."""
+        """Set the request and step that are waited for, and a function that names the members."""
         self._request, self._step, self._names = request, step, names
         self._failure = ""
         self._often_until = now() + LONG_SECONDS
         self.next_report = now() + WAITING_SECONDS
 
     def failed(self, reason: str) -> None:
-        """Report from now on why the expected members are not connected: what the last attempt ended with."""
+        """Set the reason, shown in later reports, why the last attempt to connect failed."""
         self._failure = f": {reason}; `smpc-dp check` says what to do"
 
     async def gather(self, inbound: asyncio.Event, until: float, enough: Callable[[], bool]) -> bool:
-        """Wait until `enough()` holds, or until the time; return whether it holds.
+        """Wait until `enough()` is true or the time has come; return whether it is true.
 
         It is evaluated after each `inbound`.
         """
@@ -60,7 +60,7 @@ class Awaited:
         return True
 
     async def next(self, get: Callable[[], Awaitable[T]], until: float, look: float = math.inf) -> T | None:
-        """Return the result of `get`, or None when the time, or that to look at other things, comes first."""
+        """Wait for the result of `get`, reporting meanwhile; return None at either time limit."""
         while True:
             try:
                 async with asyncio.timeout_at(min(until, look, self.next_report)):
@@ -71,7 +71,7 @@ class Awaited:
                     return None
 
     async def follow(self, work: Awaitable[T], seconds: float) -> T:
-        """Return the result of `work`, which ends by itself after so many seconds."""
+        """Wait for the result of `work`, which takes at most `seconds`, reporting meanwhile."""
         until, task = now() + seconds, asyncio.ensure_future(work)
         try:
             while not (await asyncio.wait([task], timeout=max(0.0, self.next_report - now())))[0]:
@@ -82,7 +82,7 @@ class Awaited:
             await asyncio.gather(task, return_exceptions=True)
 
     def notify(self, until: float) -> None:
-        """Report the expected members and until when they are waited for, if it is time."""
+        """Report which members are waited for, and until when, if the next report is due."""
         if now() < self.next_report:
             return
         self.next_report = now() + (WAITING_SECONDS if now() < self._often_until else LONG_SECONDS)
@@ -99,7 +99,7 @@ class Awaited:
 
 
 def _clock(until: float) -> str:
-    """Return a time of the event loop in local time; empty if it never comes."""
+    """Return a time of the event loop as local clock time in text; "" for infinity."""
     if math.isinf(until):
         return ""
     return time.strftime("%H:%M:%S", time.localtime(time.time() + until - now()))

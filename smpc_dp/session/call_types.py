@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from smpc_dp.capabilities.learn.own import LocalFunction, Metric
     from smpc_dp.capabilities.learn.requirements import Learned, OnStep
     from smpc_dp.capabilities.pairs.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
-    from smpc_dp.capabilities.pairs.garbled.params import Mode, Output
+    from smpc_dp.capabilities.pairs.garbled.params import Mode, Output, Security
     from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
     from smpc_dp.capabilities.pairs.statistics.similarity import Similarities
     from smpc_dp.capabilities.pairs.ustatistic.plan import Engine
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         "OnStep",
         "Output",
         "Role",
+        "Security",
         "SentReport",
         "Similarities",
         "StatisticResult",

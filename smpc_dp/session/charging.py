@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class Raised(NamedTuple):
-    """The release of a run in which more parties than planned, `false_count`, signed false statements."""
+    """Actual privacy loss of a run that was more than charged, with how many parties signed falsely."""
 
     false_count: int
     event: ReleaseEvent
 
 
 class Charge(Protocol):
-    """Charges a run, given its id, to the ledger if there is one; raises PrivacyError if refused.
+    """Interface of a function that charges a run to the party's ledger, and returns the receipt, if any.
 
-    Returns the receipt. `raised`: the run's actual release, where it shows more than was charged. It is
-    recorded even beyond the budget, since it has happened, and once for each number of false parties.
+    `raised`: the run's actual release, where it shows more than was charged. It is recorded even
+    beyond the budget, since it has happened, and once for each number of false parties.
     """
 
     async def __call__(self, run_id: bytes, raised: Raised | None = None) -> Receipt | None: ...
@@ -37,7 +37,7 @@ async def charge_run(
     run_id: bytes,
     raised: Raised | None = None,
 ) -> Receipt | None:
-    """Charge a run to the ledger, if there is one; with the first three arguments bound it is a `Charge`."""
+    """Charge a run's release to the ledger and return the receipt; None without a ledger."""
     if ledger is None:
         return None
     if raised is None:
@@ -49,7 +49,7 @@ async def charge_run(
 
 
 def open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:
-    """Open the ledger of a party; raises the errors of `Ledger.open`."""
+    """Open the privacy ledger file of a party; raise an error if it is missing or another party's."""
     # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
     from smpc_dp.privacy.accountant.ledger import Ledger
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 import numpy as np
@@ -29,6 +30,7 @@ from smpc_dp.session.events import OnEvent
 from smpc_dp.session.refusals import evidence_file
 from smpc_dp.session.requests import AggregatorLostError, ends_session
 from smpc_dp.session.session_state import SessionState
+from smpc_dp.session.threads import finish_in_thread
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.interfaces import PeerEndpoint
 from smpc_dp.transport.sockets import pauses
@@ -58,7 +60,7 @@ SESSION_ENDED = "it has ended the session and serves no more requests"
 
 
 class Connection(ABC):
-    """Connections of a party, and its requests over them.
+    """Base class of a party's connections in a session, over which it takes part in requests.
 
     Attributes:
         membership: this member's session file and identity.
@@ -85,6 +87,7 @@ class Connection(ABC):
 
     @property
     def _timeouts(self) -> Timeouts:
+        """Time limits of the session's steps and waits."""
         timeouts: Timeouts = self.membership.session.timeouts
         return timeouts
 
@@ -99,7 +102,7 @@ class Connection(ABC):
         before: int = 0,
         label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
-        """Take part in one request of all parties, or of a group.
+        """Take part in one sum of all parties or of a group; return the result and the ledger's receipt.
 
         Raises SmpcError after the others are notified; OtherRequestError if a `label` is given.
 
@@ -118,7 +121,7 @@ class Connection(ABC):
         *,
         beside: Beside | None = None,  # noqa: ARG002 - for an aggregator alone
     ) -> None:
-        """Leave a request of all parties, or of a group, before it begins; `beside`: what it is for."""
+        """Leave a request before it begins, and tell the others why."""
         run = self._declined(membership or self.membership, request)
         self.connections.send(request, run.handle(events.Cancellation(error)))
 
@@ -126,7 +129,7 @@ class Connection(ABC):
     async def _answered(
         self, request: int, run: Run[Any], in_result: tuple[str, str] = IN_RESULT
     ) -> AsyncIterator[None]:
-        """Record that the caller has the result of a request, or its error.
+        """Context manager of one request: at its end, note that the caller has the result or error.
 
         The error of a saved run says whether its input may be in a result that others have; `in_result` as
         of `complete`.
@@ -142,30 +145,30 @@ class Connection(ABC):
             raise
         finally:
             scope = run.member.context.scope
-            if run.state.over and not await asyncio.to_thread(self.state.is_open, request, scope):
+            if run.state.over and not await finish_in_thread(partial(self.state.is_open, request, scope)):
                 self.state.answer(request, with_result=run.state.outcome is not None)
 
     @abstractmethod
     def _declined(self, membership: Any, request: int) -> Any:
-        """Return the role in a request that the party leaves at once."""
+        """Return the run of a request that the party leaves at once, without input."""
 
     def lost(self, _request: int, error: SmpcError) -> SmpcError:
-        """Return the error for a learner whose request failed: no further one is possible, or the same."""
+        """Return the error of a failed request as it is; subclasses may say that the session has ended."""
         return error
 
     def fail(self, request: int, error: SmpcError) -> NoReturn:
-        """Raise the error of `lost`; the original one, which may have evidence, is the cause of another."""
+        """Raise the error of a failed request, chained to the original one."""
         lost = self.lost(request, error)
         raise lost from (None if lost is error else error)
 
     async def quit(self, request: int, error: SmpcError) -> None:  # noqa: B027 - for an aggregator alone
-        """Tell an aggregator the reason before this party leaves the session."""
+        """Do nothing, unless connected to an aggregator, which is then told why the party leaves."""
 
     async def close(self) -> None:
-        """Send queued messages, say goodbye and close; within a saved run without a goodbye."""
+        """Send queued messages, say goodbye (unless a saved run is to go on), and close everything."""
         try:
             # Others wait for the process that goes on.
-            if not await asyncio.to_thread(self.state.end_session):
+            if not await finish_in_thread(self.state.end_session):
                 await self.connections.close()
         finally:
             self.connections.abort()
@@ -173,7 +176,7 @@ class Connection(ABC):
 
 
 class Waits:
-    """Time limits of a party for its collectors' messages, in seconds: for the first step and later ones."""
+    """Holder of a party's run: time limits for its collectors' messages, and what messages mean."""
 
     def __init__(self, first: float, later: float, own: OwnRequest | None = None) -> None:
         """`own`: the request that others may not ask for; None where a plan numbers requests."""
@@ -181,12 +184,12 @@ class Waits:
         self._own = own
 
     async def begin_step(self, drive: Drive) -> None:
-        """See `Holder.begin_step`."""
+        """Set the time limit of the step that has just begun."""
         drive.timer.step(self._first)
         self._first = self._later
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """See `Holder.event_of`."""
+        """Return the event that an incoming message or lost connection means to the run, or None."""
         if inbound.envelope is None:
             return None if drive.connections.is_live(inbound.peer) else events.PeersLost((inbound.peer,))
         if inbound.request != drive.request:
@@ -201,12 +204,12 @@ class Waits:
         return events.Message(inbound.envelope)
 
     def _is_shown(self, _peer: str, _error: OtherRequestError) -> bool:
-        """Tell whether enough collectors have shown the request to join."""
+        """Return true: one collector is enough to show which request others ask for."""
         return True
 
 
 class AggregatorWaits(Waits):
-    """Time limits of a party at an aggregator, which may be at a later request, or have ended the session.
+    """Holder of a party's run at an aggregator: time limits, reconnection, and what messages mean.
 
     Before the aggregator's first message a lost connection is opened anew, and the hello is sent again:
     nothing else was sent. `first`: the step of that message; `reconnect`: opens the connection; None: its
@@ -229,13 +232,13 @@ class AggregatorWaits(Waits):
         self._renewals = MOST_RENEWALS
 
     async def begin_step(self, drive: Drive) -> None:
-        """See `Holder.begin_step`; report the warning of a state to the watcher."""
+        """Set the party's time limit for the step that has just begun; report its warning, if any."""
         await super().begin_step(drive)
         if text := drive.run.state.warning:
             drive.warn(text)
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """See `Holder.event_of`."""
+        """Return the event that an incoming message or lost connection means to the run, or None."""
         step = drive.run.step
         if inbound.clean and step == self.first:
             raise TimeoutFault({inbound.peer}, step, SESSION_ENDED)
@@ -250,7 +253,7 @@ class AggregatorWaits(Waits):
         return await super().event_of(drive, inbound)
 
     async def _resume(self, drive: Drive, peer: str, reconnect: Callable[[], Awaitable[None]]) -> None:
-        """Open a lost connection anew, and send again; a saved run is left as it is where nobody answers."""
+        """Reconnect to the aggregator after a pause, and send again what it may have missed."""
         if drive.connections.is_live(peer):
             return
         drive.notify_lost(peer)
@@ -267,12 +270,12 @@ class AggregatorWaits(Waits):
         await drive.resend()
 
     def work_seconds(self, _drive: Drive) -> float:
-        """Return for how long others may do work that the current step leaves to their holders."""
+        """Return how many seconds to wait on top for others' own work; here always 0."""
         return 0.0
 
 
 class AggregatorConnection(Connection):
-    """Connection of a party to an aggregator."""
+    """A party's connection to the aggregator of its session, over which it makes requests."""
 
     def __init__(
         self,
@@ -306,7 +309,7 @@ class AggregatorConnection(Connection):
         role: MakeParty | None = None,
         state: SessionState | None = None,
     ) -> AggregatorConnection:
-        """Connect to the aggregator; raises the errors of `dial`."""
+        """Return a party's connection to the aggregator, opened unless a saved request is under way."""
         connection = cls(membership, on_event, role, endpoint, state)
         if connection.state.is_under_way or connection.state.progress.state:
             # What it has may be on disk, as a learner's last model; its request connects where it has to.
@@ -319,7 +322,7 @@ class AggregatorConnection(Connection):
         return connection
 
     async def reconnect(self) -> None:
-        """Connect to the aggregator, if it is not connected and has not ended the session.
+        """Connect to the aggregator again, unless it is connected or has ended the session.
 
         Tries until `connect` seconds have passed, and less and less often. Raises the errors of `dial`, and
         TimeoutFault after the end of the session.
@@ -334,14 +337,14 @@ class AggregatorConnection(Connection):
         await pool.awaited.follow(self._call(self._endpoint), self._endpoint.connect_timeout)
 
     async def _call(self, endpoint: PeerEndpoint) -> None:
-        """Call the aggregator, and add the channel at once: who waits for it may be cancelled meanwhile."""
+        """Dial the aggregator, and add the new channel to the pool at once."""
         pool = self.connections
         channel = await endpoint.dial(self.membership.aggregator, pool.awaited.failed)
         pool.welcome(channel, resumes=True)
 
     @property
     def live(self) -> bool:
-        """Whether the aggregator is connected."""
+        """Whether the connection to the aggregator is open now."""
         return self.connections.is_live(self.membership.aggregator)
 
     async def run(
@@ -354,7 +357,7 @@ class AggregatorConnection(Connection):
         before: int = 0,
         label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
-        """See `Connection.run`; a lost connection is opened anew if a `label` is given, or runs are saved."""
+        """Take part in one sum; reconnect if possible; return the result and the ledger's receipt."""
         member = membership or self.membership
         is_planned = label is None
         may_reconnect = not is_planned or self.state.saves
@@ -381,8 +384,8 @@ class AggregatorConnection(Connection):
         return run.result, receipt
 
     async def saved(self, run: Run[Any], given: NDArray[Any] | None) -> Run[Any]:
-        """Return a party's role as it is saved; arguments and errors as of `SessionState.party_run`."""
-        run, self.resumed = await asyncio.to_thread(self.state.party_run, run, given)
+        """Return the run, restored from disk if it was begun, or saved from now on."""
+        run, self.resumed = await finish_in_thread(partial(self.state.party_run, run, given))
         return run
 
     async def complete(
@@ -394,7 +397,7 @@ class AggregatorConnection(Connection):
         in_result: tuple[str, str] = IN_RESULT,
         **options: Any,
     ) -> Receipt | None:
-        """Drive a role of `saved` to its end; return the ledger's receipt.
+        """Drive a run, saved or not, to its end; return the ledger's receipt of the charge.
 
         `in_result`: what the error of a saved run says of this party's input, after its release and before;
         `options`: of `Drive`. Raises the error that ended the run.
@@ -410,7 +413,7 @@ class AggregatorConnection(Connection):
         return receipt
 
     def drive(self, request: int, run: Run[Any], waits: Waits, **options: Any) -> Drive:
-        """Return the drive of a role, with options of `Drive`.
+        """Return the driver that exchanges a run's messages over this connection.
 
         Raises TimeoutFault if the connection is lost.
         """
@@ -424,7 +427,7 @@ class AggregatorConnection(Connection):
         return drive
 
     async def fetch(self, request: int, message: Envelope, step: str, seconds: float) -> bytes:
-        """Send a message outside of runs and return the body of the answer; raises TimeoutFault."""
+        """Send a message outside of any run; return the answer's content, or raise TimeoutFault."""
         peer = self.membership.aggregator
         if self.state.saves:
             # A result from disk needs no connection.
@@ -441,7 +444,7 @@ class AggregatorConnection(Connection):
         raise TimeoutFault({peer}, step, str(ChannelClosed(peer, clean=False)))
 
     def lost(self, request: int, error: SmpcError) -> SmpcError:
-        """See `Connection.lost`; an error that the aggregator sent before it ended the session is kept."""
+        """Return AggregatorLostError if no further request is possible, or `error` as it is."""
         aggregator, check = self.membership.aggregator, check_of(error, Check.MALFORMED)
         if check == Check.OTHER_RESULT:
             return AggregatorLostError(f"{aggregator}: refused in request {request}: {error}")
@@ -450,11 +453,12 @@ class AggregatorConnection(Connection):
         return AggregatorLostError(f"{aggregator}: lost in request {request}: {error}")
 
     def _declined(self, membership: Membership, request: int) -> Run[Any]:
+        """Return the run of a request that this party leaves at once, with zeros as input."""
         parameters = membership.parameters
         return self._party(membership, request, "", np.zeros(parameters.shape, parameters.encoding.dtype))
 
     async def quit(self, request: int, error: SmpcError) -> None:
-        """See `Connection.quit`."""
+        """Send the aggregator the reason why this party leaves the session."""
         self._write_last(self.membership.context(request), QUIT, error)
 
     async def decline(
@@ -465,14 +469,14 @@ class AggregatorConnection(Connection):
         *,
         beside: Beside | None = None,
     ) -> None:
-        """See `Connection.decline`."""
+        """Leave a request before it begins, and tell the aggregator why."""
         if beside is None:
             await super().decline(request, error, membership)
         else:
             self._write_last(beside.context(self.membership.context(request)), LEAVE, error)
 
     def _write_last(self, context: Context, step: str, error: SmpcError) -> None:
-        """Send the last message of this party in a request, or in the session."""
+        """Send the aggregator a signed last message that says why this party leaves."""
         identity, to = self.membership.identity, (context.aggregator,)
         written = context.write(identity, context.session_digest, step, to, abort_of(error))
         self.connections.send(context.request, written)
@@ -485,7 +489,7 @@ class AggregatorConnection(Connection):
         ring_vector: RingVector,
         seen: Seen = NOTHING_SEEN,
     ) -> Run[Any]:
-        """Return the party's role in a request."""
+        """Return the party's run of a request, with its encoded vector as input."""
         context = membership.context(request, operation)
         parameters, identity = membership.parameters, membership.identity
         make = membership.maker(self._role or make_party)

@@ -35,7 +35,7 @@ Divert = Callable[[str, Buffer], Awaitable[bool]]
 
 @dataclass(slots=True)
 class Connection:
-    """Connected party: its channel, its outgoing queue, and the tasks that serve both directions.
+    """State of one open connection: channel, outgoing queue, and the tasks that read and write.
 
     The first task ends when everything that was received, the loss of the channel included, was taken. A
     process that calls in the place of an earlier one knows nothing of the run under way: nothing is sent to
@@ -54,7 +54,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class InboundEvent:
-    """Inbound event: a message of a request, or (envelope None) the loss of a connection.
+    """An incoming message of a request, or (without an envelope) the loss of a connection.
 
     `clean`: whether the peer said goodbye before its connection was lost. `failure`: in the place of a
     message that this process could not store.
@@ -73,7 +73,7 @@ WAKE = InboundEvent("")
 
 
 class FairQueue:
-    """Fair queue of inbound events, in which each connection has at most one event.
+    """Queue of incoming events in which each connection has at most one at a time, so that none floods.
 
     A connection appends its next event at the end. One whose event is not taken yet reads no further message,
     so a party that sends much is held back by its connection, and waits behind one message of every other
@@ -87,7 +87,7 @@ class FairQueue:
         self._arrived = asyncio.Event()
 
     async def put(self, inbound: InboundEvent) -> None:
-        """Add an inbound event of a connection; return when it is taken."""
+        """Add an event to the queue, and wait until it is taken."""
         taken = asyncio.get_running_loop().create_future()
         self._waiting[taken] = inbound
         # It stays no longer than its taker needs it.
@@ -98,24 +98,29 @@ class FairQueue:
         finally:
             self._waiting.pop(taken, None)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no event waits in the queue."""
+        return not self._waiting
+
     def wake(self, inbound: InboundEvent = WAKE) -> None:
-        """Add an inbound event that nobody waits for until it is taken."""
+        """Add an event without waiting until it is taken, by default one that only wakes the reader."""
         self._waiting[asyncio.get_running_loop().create_future()] = inbound
         self._arrived.set()
 
     async def get(self) -> InboundEvent:
-        """Return the next inbound event."""
+        """Wait for the next event, and remove and return it."""
         while not self._waiting:
             self._arrived.clear()
             await self._arrived.wait()
         return self._take()
 
     def take_all(self) -> list[InboundEvent]:
-        """Return the events that have arrived by now: at most one of each connection."""
+        """Remove and return all events that wait now, at most one of each connection."""
         return [self._take() for _ in range(len(self._waiting))]
 
     def _take(self) -> InboundEvent:
-        """Return the first event, and let its connection add the next."""
+        """Remove and return the first event, and let its connection add the next."""
         taken, inbound = self._waiting.popitem(last=False)
         if not taken.done():
             taken.set_result(None)
@@ -125,7 +130,7 @@ class FairQueue:
 
 
 class ConnectionPool:
-    """Holds all connections and merges their messages into one stream of inbound events.
+    """All open connections of a member, with one merged stream of incoming messages.
 
     `outbox`: how many messages may wait for one party. `aggregator`: a party that is told of its exclusion
     from the request under way may send only small messages until the next one. `divert` is given every
@@ -160,7 +165,7 @@ class ConnectionPool:
         self._largest = self._heard = membership.largest_message()
 
     def welcome(self, channel: PeerChannel, *, resumes: bool = False) -> Connection:
-        """Add a channel; the last one of a party counts.
+        """Add a member's new connection in place of its earlier one, whose queued messages are dropped.
 
         `resumes`: whether the peer goes on where its last connection ended, and is no new process.
         """
@@ -182,18 +187,18 @@ class ConnectionPool:
         return connection
 
     async def gather(self, names: Sequence[str], enough: int | None = None) -> bool:
-        """Wait until `enough` of `names` (None: all) are connected, or `connect` seconds; return which."""
+        """Wait until `enough` of the named members are connected; return whether they are in time."""
         until = now() + self._membership.session.timeouts.connect
         many = len(names) if enough is None else enough
         self.awaited.begin(0, "", lambda: [name for name in names if not self.is_live(name)])
         return await self.awaited.gather(self.arrived, until, lambda: sum(map(self.is_live, names)) >= many)
 
     def refused(self, who: str, error: SmpcError) -> None:
-        """Report a connection that did not become a channel, or that ends by an error."""
+        """Report to the watcher a connection that was refused, or ended with an error."""
         self._on_event(Event(self._membership.name, "refused", detail=f"{who}: {error}"))
 
     async def _read(self, connection: Connection, before: asyncio.Task[None] | None, resumes: bool) -> None:
-        """Read the messages of a channel into the queue, until it ends."""
+        """Task of a connection: read its messages into the queue, until it ends."""
         channel = connection.channel
         if before is not None:
             # The loss of a party's last channel is reported before any event of this one.
@@ -219,7 +224,7 @@ class ConnectionPool:
             self._early.pop(channel.peer, None)
 
     async def _receive(self, connection: Connection) -> InboundEvent:
-        """Return the next message of a channel that is not diverted."""
+        """Return a connection's next message, other than those that are passed on elsewhere."""
         peer = connection.channel.peer
         while True:
             try:
@@ -232,12 +237,12 @@ class ConnectionPool:
                 return InboundEvent(peer, request, envelope, connection=connection)
 
     async def _write(self, connection: Connection) -> None:
-        """Send the queued messages of a connection, until it ends."""
+        """Task of a connection: send its queued messages, until it ends."""
         while await self._send_next(connection):
             pass
 
     async def _send_next(self, connection: Connection) -> bool:
-        """Send the next queued message; return False if there is none any more."""
+        """Send a connection's next queued message; return False once the queue is closed."""
         message = await connection.outbox.get()
         try:
             if message is not None:
@@ -251,7 +256,7 @@ class ConnectionPool:
         return message is not None
 
     def send(self, request: int, envelopes: Sequence[Envelope], *, excludes: bool = True) -> None:
-        """Queue messages; cut a connection whose party does not read its queue.
+        """Queue messages for their receivers; cut a connection whose queue is too full.
 
         `excludes`: whether an abort among them excludes its receiver from the request under way.
         """
@@ -275,7 +280,7 @@ class ConnectionPool:
         number: int = 0,
         lacking: Collection[str] = (),
     ) -> None:
-        """Tell a peer why its hello has no answer: its request is over, say, or too few others ask.
+        """Answer a member's hello with the reason why its request is not served.
 
         `number`: as of `Abort`; `lacking`: the members that have not asked, if that is the reason.
         """
@@ -288,7 +293,7 @@ class ConnectionPool:
         self.send(inbound.request, sent, excludes=code not in (Code.PAST, Code.FEW))
 
     async def post(self, request: int, envelopes: Sequence[Envelope]) -> None:
-        """Send messages without the queue; return when the transport has taken them.
+        """Send messages directly, not queued; return when the transport has taken them.
 
         A closed channel drops them: its reader reports the loss after what the peer has sent before.
         """
@@ -298,20 +303,20 @@ class ConnectionPool:
                 await channel.send(*self._membership.to_wire(request, envelope))
 
     async def next(self, until: float, look: float = math.inf) -> InboundEvent | None:
-        """Return the next inbound event, or None at the deadline or the time to look at other things.
+        """Wait for the next incoming event; return None at either time limit.
 
         Reports the expected members, and the deadline, meanwhile.
         """
         return await self.awaited.next(self.inbound.get, until, look)
 
     def keep(self, inbound: InboundEvent, most: int = EARLY_LIMIT, size: int = SMALL_MESSAGE) -> None:
-        """Store a message of a later request, of at most `size` bytes; at most `most` of each peer."""
+        """Store a message of a later request, if it is small and its sender has few stored."""
         retained = self._early.setdefault(inbound.peer, [])
         if inbound.envelope is not None and len(inbound.envelope.body) <= size and len(retained) < most:
             retained.append(inbound)
 
     def take_early(self, request: int) -> list[InboundEvent]:
-        """Return the messages of a request that came before it began, and drop those of earlier ones."""
+        """Remove and return the stored messages of a request, and drop those of earlier ones."""
         retained = {
             peer: [item for item in inbound if item.request > request]
             for peer, inbound in self._early.items()
@@ -321,12 +326,12 @@ class ConnectionPool:
         return expected
 
     def early(self, request: int) -> list[Envelope]:
-        """Return the stored messages of a later request, which stay stored."""
+        """Return the stored messages of a later request, without removing them."""
         stored = [item for inbound in self._early.values() for item in inbound if item.request == request]
         return [item.envelope for item in stored if item.envelope is not None]
 
     def ahead(self, hellos: Collection[str]) -> dict[str, int]:
-        """Return the latest request of each peer that has asked for a later one.
+        """Return, for each member that has said hello to a later request, the latest such request.
 
         `hellos`: the steps of such messages.
         """
@@ -338,7 +343,7 @@ class ConnectionPool:
         return asked
 
     async def drain(self, name: str) -> None:
-        """Drop all events up to the end of a member's lost connection, which says whether it was `clean`."""
+        """Drop incoming events until a lost connection's reader has ended, and its last words are known."""
         if name in self.connections:
             reader = self.connections[name].tasks[0]
             while not reader.done():
@@ -346,29 +351,29 @@ class ConnectionPool:
                 await asyncio.sleep(0)
 
     def is_live(self, name: str) -> bool:
-        """Tell whether a party is connected."""
+        """Return whether the named member is connected now."""
         connection = self.connections.get(name)
         return connection is not None and connection.channel.live
 
     def is_cut(self, name: str) -> bool:
-        """Tell whether a party has lost its connection within the last step's time, without a goodbye."""
+        """Return whether a member lost its connection, without a goodbye, within the last step's time."""
         connection = self.connections.get(name)
         if connection is None or connection.channel.live or connection.clean:
             return False
         return now() < connection.lost + self._membership.session.timeouts.step
 
     def is_gone(self, name: str) -> bool:
-        """Tell whether a party has no connection and nothing received over the last one is untaken."""
+        """Return whether a member is not connected, and all that it has sent has been taken."""
         connection = self.connections.get(name)
         return connection is None or (not connection.channel.live and connection.tasks[0].done())
 
     def admit_all(self) -> None:
-        """Allow full-size messages of all parties, at the beginning of a request."""
+        """Allow messages of full size from all members, since a request begins."""
         self._excluded.clear()
         self.hear(self._largest)
 
     def hear(self, most: int) -> None:
-        """Limit messages of this request to `most` bytes.
+        """Set the largest message, in bytes, that members may send in this request.
 
         A party that sends a longer one loses its connection.
         """
@@ -377,18 +382,18 @@ class ConnectionPool:
             connection.channel.max_received = self._longest(name)
 
     def _longest(self, name: str) -> int:
-        """Return the longest message, in bytes, that a party may send now."""
+        """Return the largest message, in bytes, that a member may send now."""
         return min(self._heard, SMALL_MESSAGE) if name in self._excluded else self._heard
 
     def abort(self) -> None:
-        """Cut every open connection and end all tasks."""
+        """Cut every open connection and end all tasks at once."""
         for connection in self.connections.values():
             connection.channel.abort()
             for task in connection.tasks:
                 task.cancel()
 
     async def close(self) -> None:
-        """Send queued messages, say goodbye and end all tasks."""
+        """Send queued messages, say goodbye to all members, and end all tasks."""
 
         async def finish(connection: Connection) -> None:
             reader, writer = connection.tasks

@@ -18,7 +18,7 @@ PATIENCE = 4.0
 
 
 class StepTimer:
-    """Time limits of an aggregator or coordinator in one request, in the event loop's time."""
+    """Clock of one request: deadlines of its steps and of connecting."""
 
     def __init__(self, timeouts: Timeouts, first: bool, *, is_endless: bool = False) -> None:
         """`is_endless`: whether parties may connect once the request is open, until enough have asked."""
@@ -27,51 +27,54 @@ class StepTimer:
         self._late_until = -math.inf
         self._connected = now() + (timeouts.connect if first else 0.0)
         self.at = math.inf
-        self._enough = False
+        self._shortened = False
 
     @property
     def connecting(self) -> bool:
-        """Whether parties may still be connecting, which is not so in later requests of a bounded number."""
+        """Whether parties may still be connecting for the first time."""
         return now() < max(self._connected, self._late_until)
 
     @property
     def passed(self) -> bool:
-        """Whether the time of the step is over."""
+        """Whether the deadline of the current step has passed."""
         return now() >= self.at
 
     def begin(self) -> None:
-        """Start the time in which others may ask, `gather`, after enough parties have asked."""
+        """Start the time in which further parties may ask, after enough have asked."""
         self.at = self.others_until()
         if self._is_endless:
             self._late_until = self.at
 
     def others_until(self) -> float:
-        """Return until when others may ask, from now on."""
+        """Return the time until which further parties may join the request."""
         return max(now() + self._timeouts.gather, self._connected)
 
-    def enough(self) -> None:
-        """Limit the wait for further parties to one `step`, or the rest of `connect`."""
-        if not self._enough:
-            self._enough = True
+    def shorten(self) -> None:
+        """Move up the deadline for further parties, since enough have sent their messages.
+
+        Only the first call changes the wait, which becomes no longer.
+        """
+        if not self._shortened:
+            self._shortened = True
             self._late_until = -math.inf
             self.at = min(self.at, max(now() + self._timeouts.step, self._connected))
 
     def step(self, seconds: float) -> None:
-        """Begin a step of so many seconds."""
+        """Start a step, and set its deadline `seconds` from now."""
         self.at = now() + seconds
 
     def pause(self) -> float:
-        """Return the time until which to wait for inbound events."""
+        """Return the time until which the caller may wait for incoming events."""
         return min(self.at, self._connected) if now() < self._connected else self.at
 
 
 def pairs_seconds(matchings: int, timeouts: Timeouts) -> float:
-    """Return the time limit of a party for its pairs in so many matchings, in turn."""
+    """Return how many seconds a party may take for the pairs of all its matchings."""
     return matchings * (timeouts.gather + PATIENCE * timeouts.step)
 
 
 def pair_seconds(matching: int, timeouts: Timeouts) -> tuple[float, float]:
-    """Return until when a party waits for its partner to begin the pair of a matching, and in the pair.
+    """Return (seconds until the partner of this matching must begin, seconds until the pair must end).
 
     In seconds from the beginning of the first matching, 0, which all parties notice at about the same time:
     whom an earlier partner has kept to the end of its time is still waited for. In the last `step` of the
@@ -83,7 +86,7 @@ def pair_seconds(matching: int, timeouts: Timeouts) -> tuple[float, float]:
 
 
 def aggregator_step_seconds(matchings: int, timeouts: Timeouts) -> float:
-    """Return the time limit of parties in one step of an aggregator.
+    """Return how many seconds an aggregator waits for the parties' messages of a step.
 
     `matchings`: the number of matchings whose pairs are evaluated in it.
     """
@@ -91,7 +94,7 @@ def aggregator_step_seconds(matchings: int, timeouts: Timeouts) -> float:
 
 
 def aggregator_run_seconds(steps: int, matchings: int, timeouts: Timeouts, first: bool = False) -> float:
-    """Return the longest time of a request at an aggregator, once it is open, without its computing.
+    """Return an upper bound in seconds on a request at an aggregator, computing apart.
 
     Args:
         steps: at most so many steps after the hello, as `AggregatorRole.most_steps` says.
@@ -104,7 +107,7 @@ def aggregator_run_seconds(steps: int, matchings: int, timeouts: Timeouts, first
 
 
 def party_run_seconds(steps: int, timeouts: Timeouts, before: int = 0) -> float:
-    """Return the longest time that a party waits in a request at an aggregator, its own computing apart.
+    """Return an upper bound in seconds on what a party waits in a request at an aggregator.
 
     `steps` as for `aggregator_run_seconds`; `before`: requests that others may be at still.
     """
@@ -112,7 +115,7 @@ def party_run_seconds(steps: int, timeouts: Timeouts, before: int = 0) -> float:
 
 
 def hello_seconds(timeouts: Timeouts, before: int = 0) -> float:
-    """Return how long a party waits for the answer to its hello.
+    """Return how many seconds a party waits for the answer to its first message of a request.
 
     The request has `gather` to open, and the others as much again; so have the `before` requests that others
     may be at still.
@@ -121,12 +124,12 @@ def hello_seconds(timeouts: Timeouts, before: int = 0) -> float:
 
 
 def direct_run_seconds(patience: Sequence[bool], timeouts: Timeouts) -> float:
-    """Return the longest time of a request without an aggregator; `patience` is `PeerRole.patience`."""
+    """Return an upper bound in seconds on a request between parties without an aggregator."""
     return timeouts.gather + sum(PATIENCE if patient else 1.0 for patient in patience) * timeouts.step
 
 
 def servers_run_seconds(computing: float, timeouts: Timeouts) -> float:
-    """Return the longest time of a request to servers, once open at one; `computing`: mpyc's limit.
+    """Return an upper bound in seconds on a request to servers, their computing included.
 
     The steps are `ComputingServer`'s: the hellos; the other servers' hellos; shares, what is held and its
     seals; the computation, and that of the other servers.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from smpc_dp.engine import events
@@ -20,6 +21,7 @@ from smpc_dp.session.charging import Charge, Raised
 from smpc_dp.session.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.session.deadline import StepTimer
 from smpc_dp.session.events import Event, OnEvent, notify
+from smpc_dp.session.threads import finish_in_thread
 from smpc_dp.wire.envelope import Envelope
 
 if TYPE_CHECKING:
@@ -27,20 +29,20 @@ if TYPE_CHECKING:
 
 
 class Holder(Protocol):
-    """Interface of a role's holder: the time limits of its steps, and its inbound events."""
+    """Interface of whoever drives a role: sets the time limits of steps, and interprets messages."""
 
     async def begin_step(self, drive: Drive) -> None:
-        """Set the time limit of the step that has begun, and begin the work that it leaves to the holder."""
+        """Set the time limit of the step that has begun; start work that the step requires, if any."""
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Return the role's event for an inbound event, None if it has none.
+        """Return the event that an incoming message or lost connection means to the run, or None.
 
         Raises SmpcError to end the run.
         """
 
 
 class Drive:
-    """One role in one request.
+    """Driver of one run over connections: passes events to the role, sends messages, keeps deadlines.
 
     Attributes:
         request: its number.
@@ -98,7 +100,7 @@ class Drive:
         self._drained = self._declared = False
 
     async def to_end(self, *, resumed: bool = False) -> Receipt | None:
-        """Drive the role to its end; return the ledger's receipt. Raises the error that ended the run.
+        """Run the role to its end and return the ledger's receipt; raise the error that ended it.
 
         `resumed`: the role was restored.
         """
@@ -111,14 +113,14 @@ class Drive:
         return self._receipt or self.run.receipt if self.saved else self._receipt
 
     async def resend(self, to: str = "") -> None:
-        """Send what a new connection needs: the messages of a saved role's newest state, else the hello.
+        """Send again what a new connection needs: a saved run's last messages, or else the hello.
 
         `to`: the member at its other end; "": all members.
         """
         messages = self.hello
         if self.saved:
             try:
-                messages = await asyncio.to_thread(self.run.resend)
+                messages = await finish_in_thread(self.run.resend)
             except SmpcError as error:
                 self._farewell = self._driver.cancel(error)
                 raise
@@ -127,13 +129,13 @@ class Drive:
         await self._send([one for one in messages if to in ("", one.receiver)])
 
     def replace(self, run: Any) -> None:
-        """Drive the role as it is saved from now on."""
+        """Replace the run by its saved form, and drive that from now on."""
         self.run = self._driver.run = run
         self.saved = True
 
     @contextlib.asynccontextmanager
     async def outcome(self) -> AsyncIterator[None]:
-        """Tell the others and the watcher of an SmpcError that ends the run; end the holder's work."""
+        """Context manager of a run: when an SmpcError ends it, tell the others and the watcher."""
         try:
             yield
         except SmpcError as error:
@@ -148,13 +150,13 @@ class Drive:
             await self._end_work()
 
     async def _end_work(self) -> None:
-        """Cancel the holder's work."""
+        """Cancel the work of the current step and wait until it has ended; do nothing without any."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
 
     async def loop(self) -> None:
-        """Drive the role, which has started, to its end."""
+        """Pass events to the run until it ends."""
         while not self.run.finished:
             if self.run.step != self._step:
                 self._step, self._drained = self.run.step, False
@@ -165,7 +167,7 @@ class Drive:
             await self._process_next()
 
     async def _process_next(self) -> None:
-        """Process one event: the end of the work, absent peers, the next inbound event, or the deadline."""
+        """Wait for one event (message, loss, deadline or end of work), and pass it to the run."""
         if self._work is not None and self._work.done():
             work, self._work = self._work, None
             await self.act(events.Report(work.result()))
@@ -177,26 +179,32 @@ class Drive:
             self.held, self._drained = self.connections.inbound.take_all(), True
         elif not self.held and self.timer.passed:
             await self.act(events.Deadline())
-        elif inbound := self.held.pop(0) if self.held else await self.connections.next(self.timer.pause()):
+        elif inbound := self.held.pop(0) if self.held else await self._next():
             await self.take(inbound)
 
+    async def _next(self) -> InboundEvent | None:
+        """Save what was taken so far, wait for the next incoming event, and return it."""
+        if self.saved and not self.run.is_settled and self.connections.inbound.is_empty:
+            await finish_in_thread(self.run.settle)
+        return await self.connections.next(self.timer.pause())
+
     async def take(self, inbound: InboundEvent) -> None:
-        """Give the role an inbound event; shorten the first step's wait once enough have sent."""
+        """Pass an incoming message or loss to the role; end the wait early if enough have sent."""
         event = await self._holder.event_of(self, inbound) if inbound.peer else None
         if event is not None:
             await self.act(event)
         if self.run.step == self._first and self.run.has_enough:
-            self.timer.enough()
+            self.timer.shorten()
 
     async def lose(self, *names: str) -> None:
-        """Stop waiting for members that have no connection; a loss not taken yet is an inbound event."""
+        """Tell the role that members without a connection are lost, unless messages of theirs wait."""
         pool = self.connections
         missing = (name for name in names if not (self.saved and pool.is_cut(name)))
         if absent := tuple(filter(pool.is_gone, missing)):
             await self.act(events.PeersLost(absent))
 
     async def act(self, event: events.Event) -> Sequence[Envelope]:
-        """Give the role an event; charge, store, send and return its messages.
+        """Pass an event to the role; charge the ledger, save the state, and send the messages.
 
         Raises the error that ends the run.
 
@@ -204,7 +212,9 @@ class Drive:
         meanwhile.
         """
         releases = self.run.releases
-        messages = await asyncio.to_thread(self._act, event)
+        act = partial(self._act, event)
+        # What a cancelled caller closes is not used by the step of a saved role any more.
+        messages = await (finish_in_thread(act) if self.saved else asyncio.to_thread(act))
         try:
             if (
                 self._driver.error is None
@@ -226,25 +236,26 @@ class Drive:
         return messages
 
     def _act(self, event: events.Event) -> Sequence[Envelope]:
-        """Give the role an event, and store the evidence; a cancelled caller stops neither."""
+        """Pass an event to the role and save evidence; completes even if the caller is cancelled."""
         messages = self._driver.act(event)
         if self.keep is not None:
             self.keep(event)
         return messages
 
     async def _send(self, messages: Sequence[Envelope]) -> None:
+        """Send a run's messages; wait until they have left if the driver is set to."""
         if self._posts:
             await self.connections.post(self.request, messages)
         else:
             self.connections.send(self.request, messages)
 
     async def charge(self, raised: Raised | None = None) -> None:
-        """Charge the run, or its actual release `raised`; PrivacyError if the ledger refuses."""
+        """Charge the run to the party's ledger before a release; PrivacyError if the ledger refuses."""
         if self._charge is not None:
             self._receipt = await self._charge(self.run.run_id, raised)
 
     async def _keep(self) -> None:
-        """Charge what more false statements than planned cost, and store the state of the session log."""
+        """Charge the additional loss from false statements, and save the state of the session log."""
         retained = self._retained
         if retained is None:
             return
@@ -255,20 +266,21 @@ class Drive:
                 event = self._logged.event_without(state.false_count)
                 await self.charge(Raised(state.false_count, event))
                 self._charged = state.false_count
-            if self._driver.error is None:
-                await retained.keep(state.seen)
+            if self._driver.error is None and state.seen != retained.seen:
+                # A call that is made again reads what this one has stored.
+                await finish_in_thread(partial(retained.keep, state.seen))
         except SmpcError:
             # The messages of a saved state are left to the process that can keep this.
             self.suspended = self.saved and self._driver.error is None
             raise
 
     def begin_work(self, work: Awaitable[object]) -> None:
-        """Begin the work that a state leaves to the holder; the role is given its result."""
+        """Start a task of the holder, whose result is passed to the role when it ends."""
         self._work = asyncio.ensure_future(work)
         self._work.add_done_callback(lambda _: self.connections.inbound.wake())
 
     def cancel_work(self) -> bool:
-        """Cancel the holder's work; return False if it has ended: the role is given its result, or error."""
+        """Cancel the holder's task; return False if there is none, or it has ended with a result."""
         if self._work is None or self._work.done():
             return False
         self._work.cancel()
@@ -276,22 +288,22 @@ class Drive:
         return True
 
     def begin_wait(self) -> None:
-        """Report from now on whom the role waits for."""
+        """Report from now on, to the watcher, which members the role waits for."""
         self.connections.awaited.begin(self.request, self.run.step, lambda: self.run.waiting_for)
 
     def report(self) -> None:
-        """Report to the watcher if the step, or the number of expected messages, has changed."""
+        """Report to the watcher if the step, or the number of awaited messages, has changed."""
         if self._driver.progressed():
             self.notify("step")
 
     def notify(self, kind: Any, detail: str | SmpcError = "") -> None:
-        """Report to the watcher the expected messages, or the error of the role."""
+        """Report the run's step or error to the watcher, with a detail."""
         notify(self._on_event, kind, self.request, self.run, detail)
 
     def warn(self, text: str) -> None:
-        """Report to the watcher what the role warns of."""
+        """Report a warning about the run to the watcher."""
         self._on_event(Event(self.run.name, "warned", self.request, self.run.step, detail=text))
 
     def notify_lost(self, peer: str) -> None:
-        """Report to the watcher that a peer is disconnected."""
+        """Report to the watcher that the connection to a member is lost."""
         self._on_event(Event(self.run.name, "lost", self.request, self.run.step, detail=peer))

@@ -21,7 +21,7 @@ Kind = Literal[
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Event of `party` in request number `request` (0: outside of any request).
+    """Event that a member reports to its watcher: what happened, in which request, to whom.
 
     `step` is the step in which the party waits and `waiting` for how many others; `detail` is one line of
     text. Both are made `printable`. The last event of a process is "done", with `survivors` and `absent`, or
@@ -52,7 +52,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """Return the event in words, without party and request."""
+        """Return a sentence that says what happened, without naming member and request."""
         return {
             "connected": f"connected to {self.detail}",
             "refused": f"refused {self.detail}",
@@ -68,7 +68,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def _wait_text(self) -> str:
-        """The step that is waited for and until when, in words; empty where that is not known."""
+        """Text on the step that is waited for, and until when; "" if unknown."""
         if not self.until:
             return ""
         step = f"in step '{self.step}'" if self.step else "to connect"
@@ -92,17 +92,17 @@ _LEVELS: dict[Kind, int] = {
 
 
 def warning(party: str, peer: str) -> Event:
-    """Return the event of a peer's report that another process has used this member's key."""
+    """Return the event that warns that another process has used this member's key."""
     reason = f"{peer} says that our key is used twice: another process has tried to connect in our name"
     return Event(party, "warned", detail=reason)
 
 
 def ignore(_event: Event) -> None:
-    """Watch nothing."""
+    """Do nothing with an event: the default when nobody watches."""
 
 
 def both(first: OnEvent, second: OnEvent) -> OnEvent:
-    """Return a watcher that calls both."""
+    """Return a function that passes each event to both of two watchers."""
 
     def watch(event: Event) -> None:
         first(event)
@@ -112,7 +112,7 @@ def both(first: OnEvent, second: OnEvent) -> OnEvent:
 
 
 def with_logging(on_event: OnEvent) -> OnEvent:
-    """Return a watcher that logs each event of one member but traffic before it calls `on_event`.
+    """Return a watcher that also writes each event, except traffic, to the program's log.
 
     It also logs the beginning of requests.
     """
@@ -131,7 +131,7 @@ def with_logging(on_event: OnEvent) -> OnEvent:
 
 
 def _log(event: Event) -> None:
-    """Log an event."""
+    """Write an event to the program's log."""
     request = f"request {event.request}: " if event.request else ""
     more = ""
     if event.kind == "done":
@@ -146,6 +146,6 @@ def _log(event: Event) -> None:
 def notify(
     on_event: OnEvent, kind: Kind, request: int, machine: RunningRole, detail: str | SmpcError = ""
 ) -> None:
-    """Report the expected messages of a role, or its error."""
+    """Report to a watcher which messages a run waits for, or with which error it ended."""
     code = detail.code if isinstance(detail, SmpcError) else ""
     on_event(Event(machine.name, kind, request, machine.step, machine.waiting_count, str(detail), code))

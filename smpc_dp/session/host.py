@@ -18,12 +18,13 @@ from smpc_dp.web_settings import WebSettings
 
 
 def _ignore(_line: str) -> None:
+    """Do nothing with a line of output: the default when nobody reads."""
     pass
 
 
 @dataclass(frozen=True, slots=True)
 class HostMember:
-    """One member of a session on this host, as the options of `smpc-dp party` describe it."""
+    """Settings of one member that runs on this host, as given to `smpc-dp party`."""
 
     session: Path
     name: str
@@ -43,7 +44,7 @@ class HostMember:
     stop: asyncio.Event | None = None
 
     def input_among(self, suffixes: Collection[str]) -> Path:
-        """Return the file of its vector, record or data, by default one beside the session file.
+        """Return the party's input file, given or found beside the session file by suffix.
 
         Raises LocalError if that does not exist with one of these suffixes.
         """
@@ -51,11 +52,11 @@ class HostMember:
 
     @property
     def input_file(self) -> Path:
-        """The file of its vector, record or points; errors as of `input_among`."""
+        """The path of the party's input file: a vector, record or table."""
         return self.input_among(SUFFIXES)
 
     def connect(self) -> AbstractAsyncContextManager[Session]:
-        """Connect a party as `smpc_dp.connect` does; what it warns of is printed with plan or result."""
+        """Return a context manager that connects a party to its session."""
         for kind in (NoiseWarning, UnchargedWarning):
             warnings.simplefilter("ignore", kind)
         return connect(

@@ -30,7 +30,7 @@ Vector = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.uint64]
 
 
 def read_vector(path: str | os.PathLike[str]) -> Vector:
-    """Read the vector in a file, shape (length,), without rounding.
+    """Read a party's vector from a JSON, text or .npy file, shape (length,), without rounding.
 
     Whole numbers give int64 (uint64 where one is above 2^63 - 1), all others float64. `.npy` holds a
     one-dimensional array, `.json` a list of numbers, `.csv` and `.txt` numbers separated by commas, blanks or
@@ -72,12 +72,12 @@ def read_vector(path: str | os.PathLike[str]) -> Vector:
 
 
 def read_weights(path: str | os.PathLike[str], parties: Collection[str]) -> dict[str, int]:
-    """Read the weights in a JSON file `{"alice": 3, ...}`, one for each of `parties`; see `read_table`."""
+    """Read the parties' weights from a JSON file {"alice": 3, ...}, one for each party."""
     return read_table(path, parties, "weight")
 
 
 def read_table(path: str | os.PathLike[str], parties: Collection[str], kind: str) -> dict[str, int]:
-    """Read an integer for each of `parties` from a JSON file `{"alice": 3, ...}`; `kind` names it.
+    """Read an integer for each party from a JSON file {"alice": 3, ...}; `kind` names it in errors.
 
     Raises:
         LocalError: the file cannot be read.
@@ -108,7 +108,7 @@ def read_table(path: str | os.PathLike[str], parties: Collection[str], kind: str
 
 
 def find_input(folder: str | os.PathLike[str], name: str, suffixes: Collection[str] = SUFFIXES) -> Path:
-    """Return the input file of a party in a folder: NAME with one of the suffixes.
+    """Return the path of a party's input file in a folder, NAME with one of the suffixes.
 
     Raises:
         LocalError: there is none, or more than one.
@@ -122,18 +122,18 @@ def find_input(folder: str | os.PathLike[str], name: str, suffixes: Collection[s
 
 
 def _kind(value: object) -> str:
-    """Return the JSON kind of a value, which is secret itself."""
+    """Return the JSON type name of a value, for errors that must not show the value."""
     kinds = {bool: "true or false", str: "a string", list: "a list", dict: "an object", type(None): "null"}
     return kinds.get(type(value), "a number")
 
 
 def _text(file: Path, name: str) -> str:
-    """Read a text file."""
+    """Return the content of a text file; raise LocalError if it cannot be read."""
     return decoded(read_bounded(file, name, MAX_TEXT_BYTES), str(file))
 
 
 def _load_json(file: Path, kind: str) -> object:
-    """Read a JSON file."""
+    """Parse a JSON file and return its data; raise ConfigError if it is not valid JSON."""
 
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
         table: dict[str, object] = {}
@@ -161,7 +161,7 @@ def _load_json(file: Path, kind: str) -> object:
 
 
 def _load_npy(file: Path) -> NDArray[np.generic]:
-    """Read a one-dimensional array of numbers from a .npy file."""
+    """Read the array in a .npy file; raise LocalError if it cannot be read, ConfigError if it is none."""
     log_opening(file, "the input")
     try:
         with file.open("rb") as opened:
@@ -178,7 +178,7 @@ def _load_npy(file: Path) -> NDArray[np.generic]:
 
 
 def _array(values: Sequence[object], file: Path) -> Vector:
-    """Return a list of plain numbers as an array in which none is rounded."""
+    """Convert a list of numbers to an array, without rounding any."""
     wholes: list[int] = []
     for index, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -206,7 +206,7 @@ def _array(values: Sequence[object], file: Path) -> Vector:
 
 
 def _numbers(array: NDArray[np.generic], file: Path) -> Vector:
-    """Check that an array holds finite numbers."""
+    """Return a vector of numbers as float64, int64 or uint64; raise ConfigError for any other array."""
     if array.ndim != 1:
         raise ConfigError.at(str(file), f"must hold one vector, has shape {array.shape}", ConfigCheck.SHAPE)
     if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:

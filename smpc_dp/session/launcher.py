@@ -31,7 +31,7 @@ _DECODER = msgspec.json.Decoder(Event)
 
 @dataclass(slots=True)
 class ProcessOutcome:
-    """Outcome of one process: exit code (negative: the signal), last event and the end of its stderr.
+    """How a member's process ended: exit code, last event, and the end of its error output.
 
     `first`: it failed before the aggregator did, so that its failure is no consequence of the aggregator's
     end.
@@ -46,12 +46,12 @@ class ProcessOutcome:
 
     @property
     def ok(self) -> bool:
-        """Whether the process ended by itself and without error."""
+        """Whether the process ended with exit code 0."""
         return self.exit_code == 0
 
     @property
     def how(self) -> str:
-        """Description of the end: "killed (SIGKILL)" or "exit code 3"."""
+        """Text on how the process ended, such as "killed (SIGKILL)" or "exit code 3"."""
         code = self.exit_code
         if code is None:
             return "has not ended"
@@ -59,7 +59,7 @@ class ProcessOutcome:
 
     @property
     def reason(self) -> str:
-        """Cause of the failure in one line: the error's text, the end of its stderr, or its exit code."""
+        """One line on why the process failed: its error, its stderr's end, or its exit code."""
         if self.last is not None and self.last.kind == "failed" and self.last.detail:
             # The end of stderr names more of the same parties.
             return shorten(self.last.detail, REASON_LIMIT, placeholder=" ...")
@@ -67,7 +67,7 @@ class ProcessOutcome:
 
 
 class Launcher:
-    """Processes of one session.
+    """Starter and supervisor of processes, one for each member of a session on this machine.
 
     The standard input of every child is a pipe that closes when this process dies, for whatever reason; the
     child then ends (`run_child`). Each child prints one event as JSON a line; other lines are kept as output.
@@ -83,7 +83,7 @@ class Launcher:
         self.outcomes: dict[str, ProcessOutcome] = {}
 
     def kill(self, name: str) -> None:
-        """Kill one process at once, as a crash would."""
+        """Kill a member's process at once, as a crash would."""
         process = self._processes.get(name)
         if process is not None and process.returncode is None:
             process.kill()
@@ -91,7 +91,7 @@ class Launcher:
     async def run(
         self, commands: Mapping[str, Sequence[str]], aggregator: str | None
     ) -> dict[str, ProcessOutcome]:
-        """Start a process for each name, wait until all have ended, and return the outcome of each.
+        """Start a process for each member, wait until all have ended, and return their outcomes.
 
         When the `aggregator` has ended, the others get GRACE_SECONDS, or if it failed FAILED_SECONDS to
         report their state. Without one they get GRACE_SECONDS when the first of them has succeeded. On
@@ -115,7 +115,7 @@ class Launcher:
         return self.outcomes
 
     async def _first(self, watchers: Mapping[str, asyncio.Task[None]], aggregator: str | None) -> float:
-        """Wait for the process whose end starts the others' time limit; return that limit in seconds."""
+        """Wait for the first decisive end of a process; return how many seconds the others have left."""
         if aggregator is not None:
             await watchers[aggregator]
             return GRACE_SECONDS if self.outcomes[aggregator].ok else FAILED_SECONDS
@@ -125,7 +125,7 @@ class Launcher:
         return GRACE_SECONDS
 
     async def _start(self, name: str, command: Sequence[str]) -> asyncio.subprocess.Process:
-        """Start one process."""
+        """Start the process of one member with this command line, and return the process."""
         self.outcomes[name] = ProcessOutcome(name)
         try:
             process = await asyncio.create_subprocess_exec(
@@ -142,7 +142,7 @@ class Launcher:
         return process
 
     async def _watch(self, name: str, process: asyncio.subprocess.Process, is_aggregator: bool) -> None:
-        """Collect the events of a process until it ends."""
+        """Read events from a process's output, and report them, until the process ends."""
         outcome = self.outcomes[name]
         if process.stdout is None:
             raise LocalError(f"{name}: the process has no output pipe")
@@ -169,12 +169,12 @@ class Launcher:
         self._aggregator_over |= is_aggregator
 
     async def _collect(self, outcome: ProcessOutcome, stream: asyncio.StreamReader | None) -> None:
-        """Keep the end of a stream."""
+        """Read a process's error output, and keep its end in the outcome."""
         while stream is not None and (chunk := await stream.read(STDERR_LIMIT)):
             outcome.errors = (outcome.errors + chunk.decode("utf-8", "replace"))[-STDERR_LIMIT:]
 
     async def _stop_all(self) -> None:
-        """Terminate all processes, then kill them."""
+        """Send all processes a signal to end; kill those that do not."""
         self._stopping = True
         running = [process for process in self._processes.values() if process.returncode is None]
         for process in running:
@@ -193,19 +193,19 @@ class Launcher:
 
 
 def member_command(*arguments: str) -> list[str]:
-    """Return the command line of `smpc-dp ARGUMENTS` as a child that prints its events."""
+    """Return the command line that runs `smpc-dp` with these arguments as a child process."""
     return [sys.executable, "-m", "smpc_dp", *arguments, "--events"]
 
 
 def print_event(event: Event) -> None:
-    """Print an event for the launcher that started this process."""
+    """Print an event as a line of JSON for the launching process."""
     # In ASCII: standard output may have an encoding of its own.
     sys.stdout.write(json.dumps(msgspec.to_builtins(event)) + "\n")
     sys.stdout.flush()
 
 
 def run_child(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
-    """Run `main` and return its exit code; SIGTERM (143) and SIGHUP (129) cancel it.
+    """Run `main` as a child process's work and return its exit code; signals cancel the work.
 
     If supervised, the end of the parent counts as SIGTERM.
     """
@@ -218,7 +218,7 @@ def run_child(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
 
 
 async def _guarded(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
-    """Run `main` until it ends, a signal arrives or the parent ends."""
+    """Run `main` until it ends, a signal arrives, or the parent process ends; return the exit code."""
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(main())
     reported_by: signal.Signals | None = None

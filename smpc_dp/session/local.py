@@ -38,7 +38,7 @@ def create_local_session(
     timeouts: Timeouts | None = None,
     servers: int = 3,
 ) -> Path:
-    """Write `session.toml` and `keys/NAME.key` for all members into `folder`; return the session file.
+    """Write a session file and all members' keys into a folder, to try on one machine.
 
     For trials and tests: all secret keys are on one machine. Between hosts each member runs `smpc-dp keygen`
     and sends the others only its output.
@@ -85,7 +85,7 @@ def create_local_session(
 
 
 def check_free(address: str) -> None:
-    """Raise LocalError unless a process can listen on `host:port` now."""
+    """Raise LocalError if no process can listen on `host:port` now; else do nothing."""
     listening(*split_address(address)).close()
 
 
@@ -103,7 +103,7 @@ def free_port() -> int:
 
 
 def _ports() -> Iterator[int]:
-    """Yield candidate ports, from a random one on."""
+    """Yield port numbers of this machine to try, beginning with a random one."""
     count = _LAST_PORT - _FIRST_PORT
     for index in itertools.count(secrets.randbelow(count)):
         yield _FIRST_PORT + index % count

@@ -46,7 +46,7 @@ _LOG = logging.getLogger("smpc_dp.session")
 
 @dataclass(frozen=True, slots=True)
 class HostedSession:
-    """A session of a folder: `name` is that of its own folder, `aggregator` its roster entry."""
+    """A session that one process serves together with others: its folder, aggregator and path."""
 
     name: str
     file: Path
@@ -55,20 +55,20 @@ class HostedSession:
 
     @property
     def path(self) -> str:
-        """The path of the aggregator's address."""
+        """URL path under which the session is served."""
         return WebAddress.parse(self.aggregator.address or "").path
 
 
 @dataclass(frozen=True, slots=True)
 class SessionFolder:
-    """What a folder has: sessions that can be served, and by name why others cannot."""
+    """Result of searching a folder: sessions that can be served, and why others cannot."""
 
     sessions: tuple[HostedSession, ...]
     issues: dict[str, tuple[ConfigIssue, ...]]
 
 
 def find_sessions(folder: Path, first: Collection[str] = ()) -> SessionFolder:
-    """Return the sessions in `session.toml` of the folders in a folder, and why others cannot be served.
+    """Search a folder's subfolders for session files; return those that can be served, and the faults.
 
     `first`: the names of those that keep their paths, where others have the same. Raises LocalError if the
     folder cannot be read.
@@ -108,14 +108,14 @@ def find_sessions(folder: Path, first: Collection[str] = ()) -> SessionFolder:
 
 
 def _where(file: Path, where: str) -> str:
-    """Return the location of an issue with the name of the file, which it may begin with."""
+    """Return where in a session file a fault is, preceded by the file's name."""
     if where.startswith(str(file)):
         return where
     return f"{file}: {where}" if where else str(file)
 
 
 def _hosted(file: Path) -> HostedSession:
-    """Return the session of a file; raises ConfigError or LocalError if it cannot be served.
+    """Read a session file to be served; raise ConfigError or LocalError if it cannot be.
 
     Raises OSError if there is no such file, or it cannot be asked for.
     """
@@ -142,7 +142,7 @@ async def serve_sessions(
     *,
     again: asyncio.Event | None = None,
 ) -> None:
-    """Serve sessions of a folder at `host`:`port` until this is cancelled.
+    """Serve all sessions of a folder on one HTTP port, as their aggregators, until cancelled.
 
     `watch_of` makes the watcher of a session's events. A session that this machine cannot serve, for its disk
     say, is served again later; one whose files are wrong is not. Each time `again` is set, the folder is read
@@ -169,7 +169,7 @@ async def serve_sessions(
 
 @dataclass(frozen=True, slots=True)
 class _Served:
-    """A session that is served; `stop` is set once it is to end."""
+    """State of one session that is being served: its task, and the event that stops the task."""
 
     session: HostedSession
     task: asyncio.Task[bool]
@@ -177,7 +177,7 @@ class _Served:
 
 
 class _Hosting:
-    """Sessions that are served behind one HTTP server."""
+    """Manager of all sessions that one HTTP server serves, which follows changes of their folder."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class _Hosting:
         self._threads = 0
 
     def begin(self, sessions: Sequence[HostedSession]) -> None:
-        """Serve sessions."""
+        """Start serving these sessions, none of which is served yet."""
         self._make_threads(len(self._served) + len(sessions))
         for session in sessions:
             self._server.expect(session.path)
@@ -229,7 +229,7 @@ class _Hosting:
             self._on_change(session.name, f"begins: {session.aggregator.address} at port {self._server.port}")
 
     async def look(self) -> None:
-        """Read the folder again: serve sessions that were added, and end those whose file is gone.
+        """Read the folder again: start sessions that were added, stop those whose file is gone.
 
         These end when no request is under way. One whose file is changed, or wrong, is served as before.
         """
@@ -256,7 +256,7 @@ class _Hosting:
         self._begin_new(sessions)
 
     def _begin_new(self, sessions: dict[str, HostedSession]) -> None:
-        """Serve those of the sessions of the folder that are not served, and have not ended well."""
+        """Start sessions of the folder that are neither served nor have ended normally."""
         paths = {served.session.path: name for name, served in self._served.items()}
         added = []
         self._wanted.clear()
@@ -273,7 +273,7 @@ class _Hosting:
     def _compare(
         self, served: HostedSession, current: HostedSession | None, issues: Sequence[ConfigIssue]
     ) -> None:
-        """Say of a session that is served what in its file is not taken."""
+        """Report if a served session's file has changed, and that the change is not applied."""
         stays = f"the session goes on with the digest {served.loaded.digest.hex()}"
         if current is None:
             self._on_change(served.name, f"{stays}; not taken: {ConfigError(issues)}")
@@ -283,7 +283,7 @@ class _Hosting:
             self._on_change(served.name, f"{current.file} has other timeouts, which are not taken: {stays}")
 
     def _ended(self, session: HostedSession, task: asyncio.Task[bool]) -> None:
-        """Forget a session that is served no more, whose task has ended."""
+        """Remove a session whose task has ended from the server, and log its error if any."""
         served = self._served.pop(session.name, None)
         if served is None:
             return
@@ -302,7 +302,7 @@ class _Hosting:
             self._again.set()
 
     async def end(self) -> None:
-        """Cut all sessions off."""
+        """Stop serving all sessions at once."""
         tasks = [served.task for served in self._served.values()]
         self._served.clear()
         for task in tasks:
@@ -310,7 +310,7 @@ class _Hosting:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _make_threads(self, sessions: int) -> None:
-        """Give the event loop threads for so many sessions, and for reading the folder."""
+        """Give the event loop enough threads for so many sessions."""
         if sessions <= self._threads:
             return
         self._threads = sessions
@@ -320,14 +320,14 @@ class _Hosting:
 
 
 def _change(session: HostedSession, loaded: SessionFile) -> str:
-    """Return what the file of a session has become, as it is read now; "" for the same session."""
+    """Return text on how a session's file differs from the served session; "" if it does not."""
     if loaded.digest == session.loaded.digest:
         return ""
     return f"{session.file} is now of a session with the digest {loaded.digest.hex()}"
 
 
 def _check_unchanged(session: HostedSession) -> None:
-    """Raise ConfigError unless the file of a session is as it was; else as `load_session`."""
+    """Raise ConfigError if the session file on disk is not the session that is served."""
     if changed := _change(session, load_session(session.file)):
         reason = f"{changed}, and was of {session.loaded.digest.hex()}"
         raise ConfigError.at("", reason, ConfigCheck.DIFFERS)
@@ -336,7 +336,7 @@ def _check_unchanged(session: HostedSession) -> None:
 async def _serve(
     session: HostedSession, member: HostMember, stop: asyncio.Event, on_problem: OnProblem
 ) -> bool:
-    """Serve one session to its end; return whether it ended well."""
+    """Run the aggregator of one session to its end; return whether it ended without an error."""
     task, pause = task_of(session.loaded), 0.0
     while not stop.is_set():
         try:

@@ -49,29 +49,34 @@ _REQUEST = struct.Struct(">I")
 
 
 class ConnectedMember(Protocol):
-    """Interface of the member that owns channels."""
+    """Interface of a member, as connections need it: name, session, identity, and message coding."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of this member."""
 
     @property
     def session(self) -> SessionFile:
-        """Checked session file."""
+        """The checked session file of this member."""
         ...
 
     @property
-    def identity(self) -> Identity: ...
+    def identity(self) -> Identity:
+        """The key pair and name of this member."""
 
-    def largest_message(self) -> int: ...
+    def largest_message(self) -> int:
+        """The greatest length in bytes of a message that the member accepts."""
 
-    def to_wire(self, request: int, envelope: Envelope) -> tuple[Any, ...]: ...
+    def to_wire(self, request: int, envelope: Envelope) -> tuple[Any, ...]:
+        """Encode a message of a request as the buffers that a channel sends."""
 
-    def from_wire(self, message: Any, sender: str) -> tuple[int, Envelope]: ...
+    def from_wire(self, message: Any, sender: str) -> tuple[int, Envelope]:
+        """Decode what a peer sent into (request, message); raise PeerFault if it is malformed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Checked session file and identity of the member that this process acts for.
+    """One member of a session in this process: its checked session file, identity and parameters.
 
     `parameters`: of the session's sums, as of `requests_of`. `group`: the parties of a group's request, in
     roster order; None: all parties. `one_process`: the objects that the members of a simulation share. `web`:
@@ -90,17 +95,17 @@ class Membership:
     def load(
         cls,
         path: str | os.PathLike[str],
-        name: str,
+        name: str | None,
         key: str | os.PathLike[str] | None = None,
         role: str = "party",
         loaded: SessionFile | None = None,
         web: WebSettings | None = None,
     ) -> Membership:
-        """Load session file and key; nothing is sent.
+        """Read a member's session file and key from disk; connects to nobody.
 
         Args:
             path: the session file.
-            name: the member; it must be in the roster, in this role.
+            name: the member; it must be in the roster, in this role. None: the session's aggregator.
             key: its identity file; by default `keys/NAME.key` beside the session file.
             loaded: the session file, where it has been read before.
             web: settings of connections over HTTPS, where the aggregator has an address `wss://host/path`.
@@ -112,6 +117,11 @@ class Membership:
         # Each request of a learner has its own parameters: `of_group`.
         parameters = requests_of(session)[0]
         names = [member.name for member in session.roster]
+        aggregator = session.roster.aggregator
+        if name is None:
+            if aggregator is None:
+                raise ConfigError.at("roster", "has no aggregator", ConfigCheck.MISSING)
+            name = aggregator.name
         if name not in names:
             reason = f"{name!r} is not in {path} (members: {', '.join(names[:20])})"
             raise ConfigError.at("roster", reason, ConfigCheck.UNKNOWN_NAME)
@@ -120,7 +130,6 @@ class Membership:
             raise ConfigError.at(
                 "roster", f"'{name}' is {member.role}, not {role}, in {path}", ConfigCheck.CONFLICT
             )
-        aggregator = session.roster.aggregator
         served = aggregator is not None and is_web_address(aggregator.address or "")
         if web is not None and not served:
             reason = "settings of HTTPS are for an aggregator at wss://, which this session has not"
@@ -131,11 +140,11 @@ class Membership:
 
     @property
     def name(self) -> str:
-        """The member's name."""
+        """The name of the member that this process acts for."""
         return self.identity.name
 
     def checkpoint_identity(self) -> Identity | None:
-        """Return the key of an aggregator's checkpoints, which is beside its own; None if it signs none.
+        """Return the key that signs an aggregator's log checkpoints; None if there are none.
 
         Raises LocalError if there is no such file, ConfigError if it has another key than the session names.
         """
@@ -147,13 +156,13 @@ class Membership:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the parties of a request, in roster order."""
+        """Names of the parties of a request (of all, or of a group), in roster order."""
         if self.group is not None:
             return self.group
         return self.session.roster.party_names
 
     def of_group(self, parameters: Any, names: tuple[str, ...]) -> Membership:
-        """Return the membership for a group's request, with parameters planned for its size.
+        """Return a copy for a request of the named group, with parameters for the group's size.
 
         `names` are in roster order.
         """
@@ -170,7 +179,7 @@ class Membership:
             raise ConfigError.at("listen_on", str(error), ConfigCheck.FORMAT) from None
 
     def endpoint(self, *, aggregator: bool = False) -> PeerEndpoint:
-        """Return the member's endpoint, with limits that fit the session.
+        """Return the member's transport endpoint, with size and time limits of the session.
 
         An aggregator stores large messages on disk and bounds that, and with it the time of each. Raises
         LocalError unless it has that disk, and the memory for totals.
@@ -200,29 +209,29 @@ class Membership:
 
     @property
     def aggregator(self) -> str:
-        """The name of the aggregator; `EVERYONE` where there is none."""
+        """The name of the aggregator, or the constant EVERYONE in a session without one."""
         aggregator = self.session.roster.aggregator
         return EVERYONE if aggregator is None else aggregator.name
 
     @property
     def certificate_folder(self) -> Path:
-        """The folder of certificates that convict others of cheating, beside the member's key."""
+        """The folder of certificates that convict other parties of cheating, beside the key."""
         return self.key_file.with_name(CERTIFICATES)
 
     @property
     def runs_seen(self) -> SeenRuns:
-        """Stored state of the party's session logs, in a file beside its key."""
+        """The party's stored record of session logs that it has seen, in a file beside its key."""
         # By the member's name: key files need no suffix.
         return SeenRuns(self.key_file.with_name(self.name + SUFFIX))
 
     @property
     def opened_tables(self) -> OpenedOnce | None:
-        """The party's record of exact tables, in a file beside its key; None where the session has none."""
+        """The party's record of which exact tables were opened; None if the session opens none."""
         return self.session.described.opened_once(self)
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """Names of the servers that compute the session's sums, in roster order."""
+        """Names of the session's computing servers, in roster order."""
         return tuple(member.name for member in self.session.roster.servers)
 
     @property
@@ -235,17 +244,17 @@ class Membership:
         return encoding
 
     def refuse_others(self, *tasks: str) -> None:
-        """Raise ConfigError for a session with another task than these."""
+        """Raise ConfigError unless the session's task (what it computes) is among those named."""
         task = task_of(self.session)
         if task.name not in tasks:
             raise task.error_of_other_request(self.session)
 
     async def load_generators(self) -> None:
-        """Load what commitments of this session need; nothing where no total is checked."""
+        """Load the commitment generators in a thread; does nothing unless totals are checked."""
         await asyncio.to_thread(self.load_generators_blocking)
 
     def load_generators_blocking(self) -> None:
-        """Load as `load_generators` does, outside of an event loop."""
+        """Load the commitment generators in this thread, if the session checks totals."""
         lengths = [one.shape[0] for one in self.session.checked_parameters.requests if one.is_checked]
         if lengths:
             # Not at the top: most sessions need none.
@@ -254,7 +263,7 @@ class Membership:
             generator_cache.load_generators(max(lengths), 2)
 
     def context(self, request: int, operation: str = "") -> Context:
-        """Return the context of request number `request`, with the operation of a party."""
+        """Return the context (session, request, names, keys) that the messages of a request are bound to."""
         names, keys = self.names, self.session.roster.keys
         protocol, version = self.session.protocol, self.session.version
         if self.group is not None:
@@ -276,25 +285,25 @@ class Membership:
         )
 
     def event(self) -> Event:
-        """Return the privacy event of one request."""
+        """Return the privacy event that a ledger charges for one request."""
         return self.session.described.event(self.parameters)
 
     def maker(self, make: Callable[..., Run[Any]]) -> Callable[..., Run[Any]]:
-        """Return the function that makes this member's roles: `make`, in a simulation with its seed."""
+        """Return `make`, or in a simulation a version that gives runs the member's seeded randomness."""
         return make if self.one_process is None else self.one_process.maker(self.name, make)
 
     def claim(self, planned: str) -> str:
-        """Return the privacy claim of a learner in this session; that of a simulation says that it is one."""
+        """Return a learner's privacy claim, marked as a simulation's if it is one."""
         return planned if self.one_process is None else f"a simulation of: {planned}"
 
     @property
     def random(self) -> Randomness:
-        """Source of the random bytes that the member draws outside of its roles."""
+        """Source of random bytes for draws outside of runs: the system's, or a simulation's seed."""
         seeded = {} if self.one_process is None else self.one_process.sources
         return seeded.get(self.name) or SystemRandomness()
 
     def noise_source(self) -> NoiseSource:
-        """Return the source of the noise that this member draws outside of its roles."""
+        """Return the source of noise for draws outside of runs: the system's, or a simulation's."""
         if self.one_process is not None:
             return self.one_process.noise_source(self.name)
         # Not at the top: few sessions have such noise.
@@ -303,16 +312,16 @@ class Membership:
         return NoiseSource.system()
 
     def to_wire(self, request: int, envelope: Envelope) -> tuple[Any, ...]:
-        """Return the arguments of a channel's `send` for an envelope: its buffers, or in memory itself."""
+        """Return what a channel sends for a message: encoded buffers, or the object in a simulation."""
         return to_wire(request, envelope) if self.one_process is None else (request, envelope)
 
     def from_wire(self, message: Any, sender: str) -> tuple[int, Envelope]:
-        """Return request number and envelope of a received message; errors as of the function `from_wire`."""
+        """Return (request number, envelope) of a received message; raise PeerFault if malformed."""
         received: tuple[int, Envelope] = from_wire(message, sender) if self.one_process is None else message
         return received
 
     def largest_message(self) -> int:
-        """Return a bound in bytes on any message of a run, from the plan; larger messages are refused."""
+        """Return an upper bound in bytes on valid messages; larger ones are refused."""
         planned = (self.parameters,) if self.group is not None else requests_of(self.session)
         servers = len(self.servers)
         bounds: list[int] = [one.largest_message(servers) for one in planned]
@@ -322,7 +331,7 @@ class Membership:
 def _budget(
     size: int, largest: int, others: int, step: float, spools: SpoolFolder | None = None
 ) -> InflightBudget:
-    """Return a budget for one `largest` message of each of `others` in `step` seconds.
+    """Return a limit on the bytes of messages under way, with the least speed at which each peer must send.
 
     While some wait, each must come as fast as it takes for all to come in time.
     """
@@ -331,10 +340,7 @@ def _budget(
 
 
 def requests_of(session: SessionFile) -> tuple[Any, ...]:
-    """Return the parameters of every kind of request of a session.
-
-    Raises ConfigError for one that cannot run.
-    """
+    """Return the parameters of each kind of request in a session; raise ConfigError if it cannot run."""
     result = session.checked_parameters.requests
     aggregator = session.roster.aggregator
     if not result or (aggregator is None and session.topology == "aggregator"):
@@ -348,7 +354,7 @@ def requests_of(session: SessionFile) -> tuple[Any, ...]:
 
 
 def load_identity(key_file: str | os.PathLike[str], name: str, public_key: bytes, where: str) -> Identity:
-    """Return the identity in a key file; raise ConfigError, at `where`, unless it has this public key."""
+    """Read a member's key file; raise ConfigError unless it has the expected public key."""
     identity = Identity.load(key_file, name)
     if identity.public_key != public_key:
         raise ConfigError.at(where, "is not the one of the key file", ConfigCheck.DIFFERS)
@@ -356,17 +362,17 @@ def load_identity(key_file: str | os.PathLike[str], name: str, public_key: bytes
 
 
 def default_key(session: str | os.PathLike[str], name: str) -> Path:
-    """Return the default path of a member's identity file: `keys/NAME.key` beside the session file."""
+    """Return the default path of a member's key file, `keys/NAME.key` beside the session file."""
     return Path(session).parent / "keys" / f"{name}.key"
 
 
 def to_wire(request: int, envelope: Envelope) -> tuple[Buffer, ...]:
-    """Return the buffers of one envelope of a request; its body, which may go to many, is not copied."""
+    """Encode a request number and an envelope as buffers to send, without copying the body."""
     return _REQUEST.pack(request), *envelope_buffers(envelope)
 
 
 def from_wire(data: Buffer, sender: str) -> tuple[int, Envelope]:
-    """Decode request number and envelope; raise PeerFault naming `sender` if they are malformed.
+    """Decode received bytes to (request number, envelope); raise PeerFault that names `sender`.
 
     The body of a large message is a read-only view of it.
     """
@@ -375,11 +381,3 @@ def from_wire(data: Buffer, sender: str) -> tuple[int, Envelope]:
     (request,) = _REQUEST.unpack_from(data)
     encoded = data if len(data) <= LARGE else memoryview(data).toreadonly()
     return request, decode_envelope(encoded[_REQUEST.size :], sender)
-
-
-def aggregator_name(session: str | os.PathLike[str]) -> str:
-    """Return the name of a session file's aggregator; raise ConfigError if it has none."""
-    aggregator = load_session(session).roster.aggregator
-    if aggregator is None:
-        raise ConfigError.at("roster", "has no aggregator", ConfigCheck.MISSING)
-    return aggregator.name

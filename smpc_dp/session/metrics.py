@@ -26,7 +26,7 @@ MOST = 16
 
 
 class Metrics:
-    """Counts the events of sessions in one process. A label tells sessions apart, and none a party."""
+    """Prometheus metrics of the sessions in one process, counted from their events by session."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -54,7 +54,7 @@ class Metrics:
         )
 
     def watch(self, session: str) -> OnEvent:
-        """Return a watcher that counts the events of a session with this label."""
+        """Return a watcher that counts the events of one session under this label."""
         begun: dict[int, float] = {}
         live, number, waiting = (gauge.labels(session) for gauge in (self._live, self._number, self._waiting))
         connected, refused, lost = (
@@ -92,14 +92,14 @@ class Metrics:
         return count
 
     def text(self) -> bytes:
-        """Return all metrics in the text format of Prometheus."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
     @contextlib.asynccontextmanager
     async def serving(self, port: int) -> AsyncIterator[int]:
-        """Answer `GET /metrics` at a port of this machine (0: any free one) until the end of the block.
+        """Serve the metrics over HTTP at a local port (0: any free one) until the block ends; yield the port.
 
-        Yields the port; raises LocalError if it is in use.
+        Raises LocalError if it is in use.
         """
 
         async def page(request: Request) -> Response:
@@ -121,7 +121,9 @@ class Metrics:
             await server.close()
 
     def _counter(self, name: str, text: str) -> Counter:
+        """Create a Prometheus counter with a label for the session."""
         return Counter(name, text, ("session",), registry=self._registry)
 
     def _gauge(self, name: str, text: str) -> Gauge:
+        """Create a Prometheus gauge with a label for the session."""
         return Gauge(name, text, ("session",), registry=self._registry)

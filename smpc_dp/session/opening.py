@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
+from functools import partial
 from typing import TYPE_CHECKING
 
 from smpc_dp.engine.session_protocol import MakeParty
@@ -17,6 +18,7 @@ from smpc_dp.session.member import Membership
 from smpc_dp.session.planned import UnchargedWarning, warn_of_noise
 from smpc_dp.session.session_state import SessionState, StateFolder
 from smpc_dp.session.tasks import task_of
+from smpc_dp.session.threads import finish_in_thread
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
@@ -35,7 +37,7 @@ async def prepare(
     *,
     saved: bool = False,
 ) -> tuple[Membership, Ledger | None, ReadyRows | None]:
-    """Return a party's membership, ledger and rows, checked before it connects; errors as of `connect`.
+    """Load and check a party's session, key, ledger and table, before it connects to anybody.
 
     `saved`: whether it has a state, which says how many requests its ledger still has to afford.
     """
@@ -63,7 +65,7 @@ async def open_state(
     counter: str | os.PathLike[str] | None,
     on_event: OnEvent,
 ) -> SessionState:
-    """Return what a member keeps of its session, in a folder, or in memory without one.
+    """Open what a member stores of its session: in a folder, or in memory if `state` is None.
 
     Arguments and errors as of `connect`. The watcher is told what is restored.
     """
@@ -76,8 +78,14 @@ async def open_state(
     # Not at the top: most sessions are not saved.
     from smpc_dp.session.saved_session import SavedSessionState
 
-    opened = await asyncio.to_thread(SavedSessionState, membership, state, counter)
-    on_event(Event(membership.name, "warned", detail=opened.notice))
+    opened = await finish_in_thread(
+        partial(SavedSessionState, membership, state, counter), SavedSessionState.close
+    )
+    try:
+        on_event(Event(membership.name, "warned", detail=opened.notice))
+    except BaseException:
+        opened.close()
+        raise
     return opened
 
 
@@ -89,7 +97,7 @@ async def open_saved(
     state: StateFolder | None,
     counter: str | os.PathLike[str] | None,
 ) -> Connection:
-    """Return a party's connection with what it keeps of its session; arguments and errors as of `connect`."""
+    """Open a party's stored state and connect the party; return the connection."""
     opened = await open_state(membership, state, counter, on_event)
     try:
         return await open_connection(membership, on_event, listen_on, role, opened)
@@ -105,7 +113,7 @@ async def open_connection(
     role: MakeParty | None = None,
     state: SessionState | None = None,
 ) -> Connection:
-    """Return a party's connection; arguments and errors as of `connect`; `state`: None: in memory."""
+    """Connect a party to the aggregator, servers or other parties, as its session needs."""
     if role is not None and membership.session.roster.aggregator is None:
         raise ConfigError.at(
             "role", "is for sessions with an aggregator: here there is none", ConfigCheck.UNSUPPORTED

@@ -26,12 +26,12 @@ MAX_HELD = 4
 
 
 def is_hello(inbound: InboundEvent) -> bool:
-    """Tell whether an inbound event is a hello, in which a party asks for an operation."""
+    """Return whether an incoming message is a first message that asks for an operation."""
     return inbound.envelope is not None and inbound.envelope.step in HELLOS
 
 
 def small(inbound: InboundEvent) -> InboundEvent:
-    """Return an inbound event to be held; a message that is larger than any hello loses its body.
+    """Return an incoming event to be stored, without its body if that is too large for a hello.
 
     The rest has a wrong signature, and excludes its sender.
     """
@@ -42,7 +42,7 @@ def small(inbound: InboundEvent) -> InboundEvent:
 
 
 def leaving_error(inbound: InboundEvent, membership: Membership) -> LocalError | None:
-    """Return the error of a party that leaves the session for good, if its message says and signs that.
+    """Return the error in a party's signed message that it leaves the session for good, else None.
 
     An unsigned one is left to the role, which excludes its sender from the request.
     """
@@ -60,7 +60,7 @@ def leaving_error(inbound: InboundEvent, membership: Membership) -> LocalError |
 
 
 class Operations:
-    """Hellos of one request until its operation is clear; later ones follow the first.
+    """Collection of the parties' hellos for one request, until it is clear what most of them ask for.
 
     One party that asks for another operation must not take the request from all others.
     """
@@ -77,11 +77,11 @@ class Operations:
 
     @property
     def heard(self) -> Set[str]:
-        """Parties that have asked, or are lost."""
+        """Names of the parties that have asked, or that are lost."""
         return self._numbers.keys()
 
     def hold(self, inbound: InboundEvent) -> None:
-        """Store a message or the loss of a party until the operation is settled; a few for each party.
+        """Store a party's message or loss until the operation is decided, a few for each party.
 
         What a party asks for after its loss, in another process, takes the place of all before.
         """
@@ -95,19 +95,19 @@ class Operations:
         self._numbers.setdefault(inbound.peer, []).append(number)
 
     def forget(self, peer: str) -> None:
-        """Drop what a party has asked for; it may ask again."""
+        """Delete what a party has asked for, so that it may ask again."""
         for number in self._numbers.pop(peer, ()):
             del self._held[number]
 
     def is_clear(self, others: Set[str]) -> bool:
-        """Tell whether more than half ask for the same operation, or none of `others` could still ask."""
+        """Return whether a majority asks for one kind of request, or nobody is left who could still ask."""
         # Fewer than half cannot be more than half: they need not be counted.
         if len(self._numbers) >= self._most and max(self._requested().values(), default=0) >= self._most:
             return True
         return self._numbers.keys() >= others
 
     def settle(self) -> tuple[str, list[InboundEvent]]:
-        """Return the step with which most have asked, and all stored events."""
+        """Return (kind of request that most ask for, all stored events), in the order of arrival."""
         requested = self._requested()
         # Of two equally frequent kinds, the one that was asked for first.
         step = max(requested, key=lambda each: requested[each], default=HELLO)
@@ -115,7 +115,7 @@ class Operations:
 
     @property
     def text(self) -> str:
-        """What most parties ask for, in the hellos of sums; empty if there are none."""
+        """Text of the operation that most parties ask for in sums; "" if nobody asks."""
         asked: dict[str, str] = {}
         for inbound in self._held.values():
             if inbound.envelope is None or inbound.envelope.step != HELLO or inbound.peer in self._ignored:
@@ -127,7 +127,7 @@ class Operations:
         return min(counts, key=lambda each: (-counts[each], each), default="")
 
     def _requested(self) -> Counter[str]:
-        """Count the parties that ask for each kind of request."""
+        """Return how many parties ask for each kind of request."""
         first: dict[str, str] = {}
         for inbound in self._held.values():
             if inbound.envelope is None:

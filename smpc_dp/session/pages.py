@@ -28,7 +28,7 @@ _KNOWN_LOGS = 4_096
 
 @contextlib.asynccontextmanager
 async def showing_logs(membership: Membership, folder: Path) -> AsyncIterator[Callable[[PeerListener], None]]:
-    """Yield what makes a listener show the logs of the session in a folder, where the settings say so.
+    """Context manager that gives a function, by which a listener shows web pages of the session's logs.
 
     The listener, which is that of the aggregator, is closed within the block: at its end an audit is waited
     for, and nobody is to be admitted meanwhile.
@@ -64,7 +64,7 @@ async def showing_logs(membership: Membership, folder: Path) -> AsyncIterator[Ca
 
 
 def _is_log_of(session: str, log: Path) -> bool:
-    """Tell whether a log that has begun is of a session, given by its canonical JSON; raises LocalError."""
+    """Return whether a log file belongs to a session; raises LocalError if unreadable."""
     from smpc_dp.logs.growing_log import read_line
     from smpc_dp.logs.log import MAX_LINE_BYTES, read_header
 

@@ -24,6 +24,7 @@ from smpc_dp.errors import (
 from smpc_dp.privacy.guarantee import BUDGET
 from smpc_dp.session.charging import Raised, charge_run
 from smpc_dp.session.events import Event, OnEvent
+from smpc_dp.session.threads import finish_in_thread
 
 if TYPE_CHECKING:
     from smpc_dp.encoding import RingVector
@@ -41,7 +42,7 @@ MOST_REQUESTS = (1 << 31) - 2
 
 
 class EncodedVector:
-    """An encoded vector that one run takes, after which nothing else holds its memory.
+    """Holder of one encoded vector, which a run takes once, so that its memory is freed after use.
 
     `clipped` is the number of its values that were clipped.
     """
@@ -50,14 +51,14 @@ class EncodedVector:
         self._ring_vectors, self.clipped = [ring_vector], clipped
 
     def take(self) -> RingVector:
-        """Return the vector; raises LocalError where it was taken."""
+        """Return the encoded vector, once; raise LocalError if it was taken before."""
         if not self._ring_vectors:
             raise LocalError("an encoded vector is for one request")
         return self._ring_vectors.pop()
 
 
 class PartyRequests:
-    """The requests of one party, one after the other.
+    """A party's requests in one session: numbers them, sends them, charges for them, one at a time.
 
     Attributes:
         membership, connection, on_event, ledger: of the session.
@@ -82,11 +83,11 @@ class PartyRequests:
 
     @property
     def party(self) -> str:
-        """The party's name."""
+        """The name of the party."""
         return self.membership.name
 
     def check_expected(self, expect: Mapping[str, object]) -> None:
-        """Raise ConfigError that names every key whose value in the session file differs."""
+        """Raise ConfigError that names each key whose value differs in the session file."""
         session = self.membership.session
         declared = {"protocol": session.protocol, "version": session.version, **session.parameters}
         issues = [
@@ -100,7 +101,7 @@ class PartyRequests:
             raise ConfigError(issues)
 
     def take(self, number: int | None, label: str = "") -> None:
-        """Take the number of a call; by default the next one, or that of a saved request that is under way.
+        """Choose the number of a call's request: the given one, the next, or a saved one to resume.
 
         Raises ConfigError for a number that was taken; and without one where most others were at another
         request: a vector that was not made for that one must not be part of it.
@@ -117,7 +118,7 @@ class PartyRequests:
         self.number, self.behind = int(number), None
 
     def check_known(self, label: str) -> None:
-        """Raise ConfigError unless a call with this label is for a known request, without a number."""
+        """Raise ConfigError if a call needs a number, or a label, to say which request it is."""
         if self.state.saves and not label:
             reason = f"{self.party}: with a state each call has a number, or a label, to be known again"
             raise ConfigError.at("number", reason, ConfigCheck.MISSING)
@@ -126,7 +127,7 @@ class PartyRequests:
             raise ConfigError.at("number", reason, ConfigCheck.MISSING)
 
     def _following(self, error: OtherRequestError | TimeoutFault) -> str:
-        """Return in words what the others ask for, and on whose word alone if nobody has shown it."""
+        """Return text on which request the others ask for, and who says so."""
         if isinstance(error, OtherRequestError):
             return f"the others ask for {error.next}"
         aggregator = self.membership.session.roster.aggregator
@@ -135,30 +136,31 @@ class PartyRequests:
 
     @asynccontextmanager
     async def declining(self, beside: Beside | None = None) -> AsyncIterator[None]:
-        """Leave the request whose input or arguments this party refuses; `beside`: what it is for.
+        """Context manager that tells the others, on an SmpcError, that this party declines.
 
-        The others must neither wait for this input nor take the next one for it.
+        The others must neither wait for this input nor take the next one for it. A saved request that is
+        open is not declined: a later process goes on in it.
         """
         try:
             yield
         except SmpcError as error:
-            if not await asyncio.to_thread(self.state.is_open, self.number):
+            if not await finish_in_thread(partial(self.state.is_open, self.number)):
                 await self.connection.decline(self.number, error, beside=beside)
             raise
 
     async def begin(self, operation: str) -> None:
-        """Begin the request of a call with its question, or go on with it; its number is durable then.
+        """Begin or resume the request of a call; its number is stored when this returns.
 
         Raises ConfigError where another request is under way.
         """
-        self.number = await asyncio.to_thread(
+        self.number = await finish_in_thread(
             partial(self.state.begin_call, self.number, operation, chosen=self._chosen)
         )
 
     async def outcome(
         self, kind: str, vector: EncodedVector, label: str, planned: str
     ) -> tuple[Outcome, Receipt | None]:
-        """Take part in one request for a sum; return how it ended, and what the ledger gives for it.
+        """Take part in one sum with a vector; return the result and the ledger's receipt.
 
         `planned`: what parties must have in common beside the label.
         """
@@ -196,7 +198,7 @@ class PartyRequests:
 
     @contextmanager
     def noting_others(self) -> Iterator[None]:
-        """Note in a request that ends so that the others are at another one: `take` asks for a number."""
+        """Context manager that notes, from an error, that the others are at another request."""
         try:
             yield
         except OtherRequestError as error:
@@ -211,7 +213,7 @@ class PartyRequests:
             raise
 
     def _budget(self) -> Budget | None:
-        """Return what all requests of the session may cost together, where its file says it."""
+        """Return the privacy budget of all requests that the session file declares, or None."""
         if BUDGET not in self.membership.session.parameters:
             return None
         from smpc_dp.privacy.budget import read_budget
@@ -219,7 +221,7 @@ class PartyRequests:
         return read_budget(self.membership.session.parameters)[0]
 
     async def _check_budget(self) -> None:
-        """Leave a request beyond those that the session's budget is for; raises PrivacyError."""
+        """Raise PrivacyError, and decline the request, if the session's budget is used up."""
         budget = self._budget()
         state = self.state
         if budget is None or state.charged < budget.requests or state.is_counted(self.number):
@@ -232,19 +234,20 @@ class PartyRequests:
         raise error
 
     def _spent_budget(self) -> SpentBudget | None:
+        """Return how much of the session's budget the requests so far have spent, or None."""
         from smpc_dp.privacy.budget import spent_budget
 
         budget = self._budget()
         return None if budget is None else spent_budget(budget, self.membership.event(), self.state.charged)
 
     def notify_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:
-        """Report the end of the last request."""
+        """Report to the watcher that the last request has ended, with survivors and absent parties."""
         reported = Event(self.party, "done", self.number, "done", survivors=survivors, absent=absent)
         self.on_event(reported)
 
 
 def check_label(label: str, limit: int = LABEL_LIMIT) -> None:
-    """Raise ConfigError for a label that is too long, or that texts show like another one."""
+    """Raise ConfigError for a request's label that is too long, or looks like another in text."""
     if label != label.strip():
         reason = f"must not begin or end with a blank, is {label!r}"
         raise ConfigError.at("label", reason, ConfigCheck.FORMAT)

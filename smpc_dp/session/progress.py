@@ -18,7 +18,7 @@ FORMAT: Literal["smpc-dp progress of a call"] = "smpc-dp progress of a call"
 
 
 class _Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Content of the file; `owner`: of which folder it is."""
+    """File content: the progress of a call that makes several requests."""
 
     format: Literal["smpc-dp progress of a call"]
     version: int
@@ -30,7 +30,7 @@ class _Saved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Progress:
-    """Results of the requests of one call, and what its caller made of earlier ones: here nothing is kept.
+    """Interface of the saved results of a call that makes several requests; here nothing is saved.
 
     Attributes:
         call: what the caller asks for; "" before the first call.
@@ -45,25 +45,25 @@ class Progress:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the call has ended by an error of one of its requests."""
+        """Whether the call has ended because one of its requests failed."""
         return b"" in self.results.values()
 
     def begin(self, call: str, first: int) -> None:
-        """Begin a call whose first request has this number; what is kept of the last call is dropped."""
+        """Start to save results of a call from this request number on; does nothing in this base class."""
 
     def add(self, number: int, result: bytes) -> None:
-        """Keep the result of a request, before the next one begins; b"": its error has ended the call."""
+        """Save the result of one request, b"" for an error; does nothing in this base class."""
 
     def keep(self, state: bytes) -> None:
-        """Keep what follows from all results so far, in their place."""
+        """Save a state in place of all results so far; does nothing in this base class."""
 
     def missing(self, number: int) -> LocalError:
-        """Return the error of a request that is over, and whose result is not kept."""
+        """Return the error for a request that has ended, but whose result was not kept."""
         return LocalError(f"the result of request {number} was not kept")
 
 
 class SavedProgress(Progress):
-    """Progress in a file, which is replaced as a whole; each change is on disk when its method returns.
+    """Results so far of a call that makes several requests, kept in a file after every change.
 
     It reads and writes files: call it in a thread beside an event loop.
     """
@@ -90,23 +90,24 @@ class SavedProgress(Progress):
         self.results = saved.results
 
     def begin(self, call: str, first: int) -> None:
-        """See `Progress.begin`."""
+        """Start a call whose first request has this number, in the file; forget the call before."""
         self._write(call, first, b"", {})
 
     def add(self, number: int, result: bytes) -> None:
-        """See `Progress.add`."""
+        """Store one request's result in the file; b"" means that an error ended the call."""
         self._write(self.call, self.first, self.state, self.results | {number: result})
 
     def keep(self, state: bytes) -> None:
-        """See `Progress.keep`."""
+        """Replace all stored results by a state that summarises them, in the file."""
         self._write(self.call, self.first, state, {})
 
     def missing(self, number: int) -> LocalError:
-        """See `Progress.missing`."""
+        """Return the error for a request that has ended, but whose result is not in the file."""
         reason = f"the result of request {number}, which is over, is not there: the file was set back"
         return LocalError(f"{self.path}: {reason}")
 
     def _write(self, call: str, first: int, state: bytes, results: dict[int, bytes]) -> None:
+        """Replace the file with a call's progress, durably; raise LocalError if that fails."""
         content = msgspec.msgpack.encode(_Saved(FORMAT, 1, self._owner, call, first, state, results))
         try:
             replace_file(self.path, lambda file: file.write(content), 0o600)

@@ -18,21 +18,21 @@ _LOG = logging.getLogger("smpc_dp.session")
 
 
 def evidence_file(key_file: Path, party: str, session_digest: bytes) -> Path:
-    """Return the path of the evidence that a party has in a session."""
+    """Return the path at which a party stores its evidence against a session's aggregator."""
     return key_file.with_name(f"{party}-{session_digest.hex()[:16]}{SUFFIX}")
 
 
 def read_evidence(path: Path) -> dict[str, bytes]:
-    """Return the evidence in a file, as of `PeerFault.evidence`; raise LocalError if it is malformed."""
+    """Read the evidence of a refused total from a file; raise LocalError if it is malformed."""
     try:
         fields = json.loads(read_bounded(path, "the evidence", MAX_FILE_BYTES))
         return {name: bytes.fromhex(value) for name, value in fields.items()}
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         raise LocalError(f"{path}: is no evidence of a refusal") from None
 
 
 def check_evidence(path: Path, key: bytes) -> dict[str, bytes]:
-    """Return the evidence in a file; raise LocalError unless it convicts the aggregator with this key."""
+    """Read evidence from a file; raise LocalError unless it convicts the aggregator with this key."""
     evidence = read_evidence(path)
     try:
         check_contradiction(key, evidence)
@@ -42,7 +42,7 @@ def check_evidence(path: Path, key: bytes) -> dict[str, bytes]:
 
 
 class StoredResult(HeldResult):
-    """Last result of a party's connection, and the evidence of its refusal, in a file.
+    """A party's last result, and in a file the evidence with which it has refused one.
 
     While the file is there the party takes part in no further sum of the session.
     """
@@ -55,7 +55,7 @@ class StoredResult(HeldResult):
             _LOG.error("%s: evidence against the aggregator", path)
 
     def record_refusal(self, evidence: Mapping[str, bytes]) -> None:
-        """See `HeldResult.record_refusal`; without the file the error still has the evidence."""
+        """Write the evidence of a refused result to the file; a failure is only logged."""
         super().record_refusal(evidence)
         content = json.dumps({name: value.hex() for name, value in evidence.items()}, indent=1).encode()
         try:

@@ -9,32 +9,32 @@ from smpc_dp.errors import Check, LocalError, PeerFault, SmpcError, TimeoutFault
 
 
 class AggregatorLostError(SmpcError):
-    """The aggregator of a session is disconnected, or has ended it; a learner cannot go on."""
+    """Error: the session's aggregator is lost, has ended the session, or was convicted."""
 
 
 class ServerLostError(SmpcError):
-    """A server of a session is disconnected or at fault; computations on shares cannot go on."""
+    """Error: a computing server is disconnected or at fault, so that no further request is possible."""
 
 
 class EverybodyLeftError(SmpcError):
-    """No party of a session is connected any more."""
+    """Error: no party of the session is connected any more."""
 
 
 @dataclass(slots=True)
 class Counter:
-    """Number of requests so far, counted alike by all members."""
+    """Counter of a session's requests, which all members advance alike."""
 
     taken: int = 0
 
     def take(self, count: int) -> int:
-        """Reserve `count` numbers; return the first."""
+        """Reserve the next `count` request numbers, and return the first of them."""
         first = self.taken + 1
         self.taken += count
         return first
 
 
 def ends_session(last: object, servers: Collection[str]) -> bool:
-    """Tell whether a request ended by a server's fault or loss, after which the servers cannot go on."""
+    """Return whether this result ends the session: a fault or loss of these members, or a local error."""
     match last:
         case TimeoutFault():
             return bool(last.missing & set(servers))

@@ -15,7 +15,7 @@ _SYSTEM = Path("/")
 
 
 def check_room(spools: SpoolFolder, spooled: int, largest: int) -> None:
-    """Raise LocalError unless there are disk and memory for large messages, the largest of `largest` bytes.
+    """Raise LocalError unless disk and memory have room for the session's large messages.
 
     `spooled`: the most bytes that arrive at a time; one more message is used meanwhile.
     """
@@ -26,7 +26,7 @@ def check_room(spools: SpoolFolder, spooled: int, largest: int) -> None:
 
 
 def available_memory(root: Path = _SYSTEM) -> int | None:
-    """Return the bytes of memory that this process may still use; None where the system does not say.
+    """Return how many bytes of memory this process may still use, or None if unknown.
 
     `root`: the folder with the system's `proc` and `sys`. The control groups of the process count, version 2.
     """
@@ -34,7 +34,7 @@ def available_memory(root: Path = _SYSTEM) -> int | None:
 
 
 def _of_machine(table: Path) -> Iterator[int]:
-    """Yield the machine's available memory in bytes, if the kernel says it."""
+    """Yield the machine's available memory in bytes, if the kernel reports it."""
     with contextlib.suppress(OSError, ValueError):
         for line in table.read_text().splitlines():
             name, _, amount = line.partition(":")
@@ -43,7 +43,7 @@ def _of_machine(table: Path) -> Iterator[int]:
 
 
 def _of_groups(root: Path) -> Iterator[int]:
-    """Yield what each control group with a limit leaves; pages of files that can be dropped count as free."""
+    """Yield the bytes that each control group (cgroup) with a memory limit still allows."""
     with contextlib.suppress(OSError):
         paths = [
             line[3:] for line in (root / "proc/self/cgroup").read_text().splitlines() if line[:3] == "0::"

@@ -63,7 +63,7 @@ _BESIDE = "/beside"
 
 
 class _Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Content of the file that says whose state is in a folder; `pair`: in both folders."""
+    """Content of the file that says which member and session a state folder belongs to."""
 
     format: Literal["smpc-dp state of a session"]
     version: int
@@ -74,7 +74,7 @@ class _Owner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SavedResult(StoredResult):
-    """Last result of a party, stored with its session."""
+    """A party's last result, stored in the session's file of requests."""
 
     def __init__(self, path: Path, key: bytes, requests: Requests, scope: bytes) -> None:
         super().__init__(path, key)
@@ -83,13 +83,13 @@ class SavedResult(StoredResult):
         self.held = None if stored is None else decode_msgpack(stored, Held)
 
     def hold(self, held: Held) -> None:
-        """See `HeldResult.hold`."""
+        """Store a result that the party has accepted, then keep it in memory."""
         self._requests.keep_last_results(self._scope, {_HELD: msgspec.msgpack.encode(held)})
         super().hold(held)
 
 
 class SavedSessionState(SessionState):
-    """State of one member of one session, locked against other processes until it is closed.
+    """A member's state of one session in a folder, locked while open, from which runs resume.
 
     It reads and writes files: call it in a thread beside an event loop.
     """
@@ -153,7 +153,7 @@ class SavedSessionState(SessionState):
 
     @property
     def notice(self) -> str:
-        """What a member is told first: what is restored, in one line."""
+        """Text for the member on where its state is saved, and from which steps it can resume."""
         if self.counter_folder is not None:
             goes_on = f", counter in {self.counter_folder}: goes on from any step"
         else:
@@ -166,19 +166,19 @@ class SavedSessionState(SessionState):
     # From one request to the next
 
     def fixed(self, parties: int) -> FixedSurvivors:
-        """See `SessionState.fixed`."""
+        """Return the stored set of survivors over which all exact sums of the session are taken."""
         return self._requests.fixed(self._scope, parties)
 
     def sent(self, random: Randomness) -> SentResults:  # noqa: ARG002 - of the operating system
-        """See `SessionState.sent`."""
+        """Return the stored record of the results that the aggregator has sent last, to be named."""
         return self._requests.sent(self._scope)
 
     def held(self, path: Path, key: bytes) -> StoredResult:
-        """See `SessionState.held`."""
+        """Return the stored last result of a party, and its refusal if there is one."""
         return SavedResult(path, key, self._requests, self._scope)
 
     def exclusions(self) -> dict[str, SmpcError]:
-        """See `SessionState.exclusions`."""
+        """Return the parties that the aggregator has excluded for good, with the reasons."""
         return {
             name.removeprefix(_EXCLUDED): decode_msgpack(content, SavedError).error()
             for name, content in self._stored().items()
@@ -186,7 +186,7 @@ class SavedSessionState(SessionState):
         }
 
     def keep_exclusions(self, errors: Mapping[str, SmpcError]) -> None:
-        """See `SessionState.keep_exclusions`."""
+        """Store the parties that are excluded from all later requests, with the reasons."""
         known = self._stored()
         added = {
             _EXCLUDED + name: msgspec.msgpack.encode(SavedError.of(error))
@@ -200,15 +200,15 @@ class SavedSessionState(SessionState):
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the newest request has not ended, or its result was not taken."""
+        """Whether the newest request has neither ended nor been answered to the caller."""
         return self.number > max(self._ended, self._answered)
 
     def following(self, number: int) -> int:  # noqa: ARG002 - the stored one counts
-        """See `SessionState.following`: a request that is under way, else the next one."""
+        """Return the number for a call without one: of the request to resume, else the next."""
         return self.number if self.is_under_way else self.number + 1
 
     def following_call(self, label: str, steps: int) -> int:
-        """See `SessionState.following_call`: of a call with this label that is under way, else of the next.
+        """Return the first request number of a call: of one to resume with this label, or new.
 
         Raises ConfigError while a request of another call is under way.
         """
@@ -227,16 +227,16 @@ class SavedSessionState(SessionState):
         return (max(newest, progress.first) + steps - 1) // steps * steps + 1
 
     def least(self, number: int) -> int:  # noqa: ARG002 - the stored one counts
-        """See `SessionState.least`: the newest request, which may be under way."""
+        """Return the smallest number that a call may give, that of the newest request."""
         return max(1, self.number)
 
     def is_open(self, number: int, scope: bytes = b"") -> bool:
-        """See `SessionState.is_open`."""
+        """Return whether a request's run is saved and has not ended."""
         flags = self._store.flags(scope or self._newest_scope, number, self._member)
         return flags is not None and not flags & OVER
 
     def begin_call(self, number: int, operation: str, *, chosen: bool, scope: bytes = b"") -> int:
-        """See `SessionState.begin_call`; the number is durable when this returns."""
+        """Begin or resume the request of a call, and store its number; return the number."""
         newest = self.number
         self._newest_scope = scope or self._scope
         if number < newest:
@@ -257,36 +257,37 @@ class SavedSessionState(SessionState):
         return number
 
     def _under_way(self, number: int) -> ConfigError:
+        """Return the error for a number that was used to ask for something else."""
         state = "is under way" if self.is_under_way else "was"
         return self._conflict(
             f"request {number} {state} for '{self.operation}': ask for that, or give a later number"
         )
 
     def _conflict(self, reason: str) -> ConfigError:
+        """Return the ConfigError for a request's number, with this reason."""
         return ConfigError.at("number", f"{self._member}: {reason}", ConfigCheck.CONFLICT)
 
     def _give_up(self, number: int) -> None:
-        """End a request for good: its run is over or abandoned, and its state is destroyed."""
+        """Mark a request as ended for good, and destroy its saved state."""
         if number:
-            row = self._store.find(self._scope, number, self._member)
             self._end(number)
             # What a party without an aggregator has said may be needed until the next request ends.
-            stays = self._is_direct and row is not None and row.position.flags & OVER
-            self._remove(number - 1 if stays else number)
+            flags = self._store.flags(self._scope, number, self._member) if self._is_direct else None
+            self._remove(number - 1 if flags is not None and flags & OVER else number)
 
     def count_charge(self, number: int) -> None:
-        """See `SessionState.count_charge`; it is durable when this returns."""
+        """Count a request as charged, once, and store the count."""
         super().count_charge(number)
         self._keep({_CHARGED: msgspec.msgpack.encode((self._counted, self.charged))})
 
     def charge_to(
         self, ledger: Ledger | None, event: Callable[[], Event], *, counts: bool = True, once: bool = False
     ) -> None:
-        """See `SessionState.charge_to`."""
+        """Set the ledger, and the event to charge, for the saved runs that follow."""
         self._ledger, self._event, self._counts, self._once = ledger, event, counts, once
 
     def party_run(self, run: Run[Any], given: NDArray[Any] | None) -> tuple[Run[Any], bool]:
-        """See `SessionState.party_run`."""
+        """Return (the party's run, restored or new with its input saved; whether it was restored)."""
         is_peer = isinstance(run.role, PeerRole)
         kind: type[SavedRun[Any]] = SavedPeer if is_peer else SavedRun
         codec = Codec.of_peer(run.role) if is_peer else Codec.of_party(run.role)
@@ -304,7 +305,7 @@ class SavedSessionState(SessionState):
         return kind.restore(run.role, run.member, saving), row.position.counter > 0
 
     def earlier_messages(self) -> tuple[int, Sequence[Envelope]]:
-        """See `SessionState.earlier_messages`."""
+        """Return (number of the last ended request, messages that this party sent in its run)."""
         number = self.number - self.is_under_way
         row = self._store.find(self._scope, number, self._member) if self._is_direct and number > 0 else None
         if row is None or self._counter is None or not row.position.flags & OVER:
@@ -318,39 +319,39 @@ class SavedSessionState(SessionState):
         return number, messages_of(open_state(secret, position, row.sealed))
 
     def answer(self, number: int, *, with_result: bool) -> None:
-        """See `SessionState.answer`; it is durable when the session is closed, or the next call begins."""
+        """Note that the caller got a result or error; stored at the next call, or the end."""
         self._answered, self._has_result = max(number, self._answered), with_result
 
     def interrupt(self) -> None:
-        """See `SessionState.interrupt`."""
+        """Note that the caller's program fails, so that its last result may be lost and is kept."""
         self._interrupted = True
 
     def end_session(self) -> bool:
-        """See `SessionState.end_session`."""
+        """Store that the caller has its results; return whether a run is left to be resumed."""
         if self.answers and not (self._interrupted and self._has_result):
             self.answer_last()
         return self.is_under_way and self.is_open(self.number)
 
     def answer_last(self) -> None:
-        """Record durably that the caller has what this process has returned."""
+        """Store that the caller has all that this process has returned."""
         if self._answered > self._ended:
             self._end(self._answered)
 
     # An aggregator's requests
 
     def first_request(self) -> int:
-        """See `SessionState.first_request`."""
+        """Return the number of the first request that this process serves or resumes."""
         return self.number if self.is_under_way else self.number + 1
 
     def skip_to(self, number: int) -> None:
-        """Record durably that an aggregator serves no request before this one."""
+        """Store that the aggregator serves no request before this number."""
         if number > self.number + 1:
             self._requests.begin(self._scope, number - 1, "")
             self.number = number - 1
         self._end(number - 1)
 
     def last_request(self, count: int) -> int:
-        """See `SessionState.last_request`: that of an earlier process, if it did not come to its end."""
+        """Return the number of the last of `count` requests, counted from before a restart."""
         target = _number(self._stored().get(_TARGET))
         if target < self.first_request():
             target = self.first_request() + count - 1
@@ -358,15 +359,16 @@ class SavedSessionState(SessionState):
         return target
 
     def beside(self, number: int) -> str:
-        """See `SessionState.beside`."""
+        """Return the kind (its first step) of a saved request that is no sum; "" for a sum."""
         return self._beside().get(number, "")
 
     def _beside(self) -> dict[int, str]:
+        """Return the stored kinds of requests that are no sums, by request number."""
         stored = self._stored().get(_BESIDE)
         return {} if stored is None else decode_msgpack(stored, dict[int, str])
 
     def _keep_beside(self, number: int, step: str) -> None:
-        """Record durably, before a request begins, whether it is beside the session's."""
+        """Store the kind of a request (the step of its hello) before it begins."""
         before = self._beside()
         others = sorted(before.keys() - {number})[-1:]
         after = {one: before[one] for one in others} | ({number: step} if step in BESIDE else {})
@@ -374,7 +376,7 @@ class SavedSessionState(SessionState):
             self._keep({_BESIDE: msgspec.msgpack.encode(after)})
 
     def restored_collection(self, run: Run[Any]) -> Run[Any] | None:
-        """See `SessionState.restored_collection`."""
+        """Return the aggregator's run of a request, restored; None if it was not begun."""
         row, number = self._row(run), run.member.context.request
         if row is None:
             if number > self._ended:
@@ -384,10 +386,12 @@ class SavedSessionState(SessionState):
         self._check_retained(row)
         if number == self.number:
             self._take(number, row.position.attempt)
-        return SavedCollection.restore(run.role, run.member, saving)
+        restored: SavedCollection[Any] = SavedCollection.restore(run.role, run.member, saving)
+        restored.defers = True
+        return restored
 
     def begin_collection(self, run: Run[Any], operation: str = "") -> Run[Any]:
-        """See `SessionState.begin_collection`."""
+        """Return the aggregator's run of a new request, from now on saved at each step."""
         number = run.member.context.request
         if number > self.number:
             if self.number:
@@ -401,22 +405,23 @@ class SavedSessionState(SessionState):
         saving = self._saving(Codec.of_collector(run.role), number)
         begun: SavedCollection[Any] = SavedCollection.begin(run.role, run.member, run.state, saving)
         self._take(number, begun.attempt)
+        begun.defers = True
         return begun
 
     def end_collection(self, number: int) -> None:
-        """See `SessionState.end_collection`."""
+        """Destroy the aggregator's saved states of requests before this number."""
         self._answered = max(number, self._answered)
         self._remove(number - 1)
 
     def end_command(self) -> None:
-        """See `SessionState.end_command`."""
+        """Store that all requests of the aggregator's command are served."""
         # Until its result is taken, the command started again is for the last request alone.
         self._keep({_TARGET: msgspec.msgpack.encode(self.number)})
         if self.answers:
             self.answer_last()
 
     def close(self) -> None:
-        """See `SessionState.close`."""
+        """Close the state's files and release the lock for other processes."""
         self._store.close()
         self._requests.close()
         if self._lock is not None:
@@ -429,10 +434,13 @@ class SavedSessionState(SessionState):
     # Media
 
     def _row(self, run: Run[Any]) -> Row | None:
+        """Return the saved state of a run from the database, or None."""
         context: Context = run.member.context
         return self._store.find(context.scope, context.request, run.name)
 
     def _saving(self, codec: Codec, number: int, given: bytes = b"") -> Saving:
+        """Return where and with which key, counter and charge a run is saved."""
+
         def charge(run_id: bytes, released: bytes) -> Receipt | None:
             receipt = None
             if self._ledger is not None and not (self._once and self._charged_before(number)):
@@ -448,27 +456,28 @@ class SavedSessionState(SessionState):
         return Saving(codec, self._store, self._keys, self._counter, input=given, charge=charge)
 
     def _charged_before(self, number: int) -> bool:
-        """Tell whether all requests together were charged with an earlier one."""
+        """Return whether a single charge for all requests was made in an earlier request."""
         return 0 < _number(self._stored().get(_ONCE)) < number
 
     def _check_not_begun(self, number: int) -> None:
-        """Raise LocalError where a run of the request was begun, which would be its second one."""
+        """Raise LocalError if a run of this request was begun before, without a saved state."""
         if self._requests.has_begun(self._scope, number):
             raise self._other_attempt(number)
 
     def _take(self, number: int, attempt: bytes) -> None:
-        """Record durably which run of a request is this member's, before it sends anything; or LocalError."""
+        """Store which run of a request is this member's; raise LocalError if another one is stored."""
         if not self._requests.take_attempt(self._scope, number, attempt):
             raise self._other_attempt(number)
 
     def _other_attempt(self, number: int) -> LocalError:
+        """Return the LocalError for a saved run that another process has continued."""
         return LocalError(
             f"{self._member}: the saved run of request {number} is not in {self._store.path}: the store was "
             "set back, or another process has gone on"
         )
 
     def _check_retained(self, row: Row) -> None:
-        """Give up a run that cannot be restored without a counter, and raise LostRunError."""
+        """Raise LostRunError, and give up the run, if it cannot be restored without a counter."""
         if is_retained(row.position.flags):
             return
         number = row.position.request
@@ -481,22 +490,25 @@ class SavedSessionState(SessionState):
         )
 
     def _stored(self) -> dict[str, bytes]:
+        """Return all named contents that are stored for this member."""
         return self._requests.last_results(self._scope)
 
     def _keep(self, contents: Mapping[str, bytes]) -> None:
+        """Store contents by name for this member, so that they survive a crash."""
         self._requests.keep_last_results(self._scope, contents)
 
     def _end(self, number: int) -> None:
-        """Record durably that a request has ended: nothing of it is restored any more."""
+        """Store that a request has ended, so that it is never resumed."""
         if number > self._ended:
             self._keep({_ENDED: msgspec.msgpack.encode(number)})
             self._ended = number
 
     def _attempts(self) -> list[tuple[bytes, int, bytes]]:
+        """Return the stored (scope, request, attempt) of this member's saved runs."""
         return self._store.attempts(self._member)
 
     def _remove(self, number: int, *, is_interrupted: bool = False) -> None:
-        """Destroy the states of requests up to this number, which have ended.
+        """Destroy the saved states of requests up to this number.
 
         `is_interrupted`: and of those whose removal an earlier process has begun.
         """
@@ -509,7 +521,7 @@ class SavedSessionState(SessionState):
                 self._store.remove(scope, request, self._member, attempt)
 
     def _check_requests(self) -> None:
-        """Raise LocalError where a run is saved of a later request than the newest one."""
+        """Raise LocalError if a saved run is newer than the newest stored request."""
         attempts = self._attempts()
         if attempts and (newest := attempts[-1][1]) > self.number:
             raise LocalError(
@@ -518,7 +530,7 @@ class SavedSessionState(SessionState):
             )
 
     def _check_owner(self) -> str:
-        """Write whose state this is into empty folders; raise an error for folders of others.
+        """Mark empty folders as this member's; raise an error for folders of other members.
 
         Returns what only these folders have.
         """
@@ -562,16 +574,17 @@ class SavedSessionState(SessionState):
 
 
 def _newest_in(path: Path, scope: bytes) -> int:
-    """Return the number of the newest request in a file of requests, 0 without one."""
+    """Return the newest request number that a file of requests holds for a session, 0 if none."""
     return Requests(path).last(scope).number if path.exists() else 0
 
 
 def _number(content: bytes | None) -> int:
+    """Decode a stored request number; 0 if nothing is stored."""
     return 0 if content is None else decode_msgpack(content, int)
 
 
 def _make(folder: Path) -> None:
-    """Make a folder of states and its folder of keys."""
+    """Make a folder if it is missing, for its owner alone; raise LocalError if any user may write to it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -580,14 +593,14 @@ def _make(folder: Path) -> None:
 
 
 def _check_mode(folder: Path) -> None:
-    """Raise LocalError for a folder in which everybody can replace a file by an earlier one."""
+    """Raise LocalError if any user may write to the folder, and so replace its files."""
     mode = folder.stat().st_mode & 0o777
     if mode & 0o002:
         raise LocalError(f"{folder}: mode {mode:04o} lets others replace its files: run chmod 700 on it")
 
 
 def _locked(folder: Path, member: str) -> int:
-    """Return the descriptor of the folder's lock; raise LocalError if it cannot be had."""
+    """Lock a state folder and return the file descriptor; LocalError if another process has it."""
     path = folder / LOCK
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -605,7 +618,7 @@ def _locked(folder: Path, member: str) -> int:
 
 
 def read_owner(folder: Path) -> _Owner | None:
-    """Return whose state is in a folder, None if nobody's; raise LocalError for a damaged file."""
+    """Return which member and session a state folder belongs to, or None if no file in it says so."""
     path = folder / OWNER
     try:
         if not path.exists():
@@ -624,6 +637,7 @@ def read_owner(folder: Path) -> _Owner | None:
 
 
 def _write_owner(folder: Path, owner: _Owner) -> None:
+    """Write into a state folder which member and session it belongs to."""
     content = msgspec.json.encode(owner)
     try:
         replace_file(folder / OWNER, lambda file: file.write(content), 0o600)

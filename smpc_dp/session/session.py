@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.session.events import OnEvent, ignore, with_logging
 from smpc_dp.session.party_requests import EncodedVector, PartyRequests
+from smpc_dp.session.threads import finish_in_thread
 
 if TYPE_CHECKING:
     # `connect` loads the modules that the session needs; those that only some requests need are loaded by
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         OnStep,
         Output,
         Role,
+        Security,
         SentReport,
         Similarities,
         StatisticResult,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """One party's open session. Made by `connect` or `open`; its calls are for one task at a time."""
+    """A party's open connection to a session, through which it asks for sums, statistics and more."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class Session:
         state: StateFolder | None = None,
         counter: str | os.PathLike[str] | None = None,
     ) -> Session:
-        """Connect as `connect` does, and return a session that stays open until `close`.
+        """Connect a party and return the open session, which the caller must close.
 
         For sessions that no block of code spans, such as one of several cells of a notebook. Arguments and
         errors as of `connect`.
@@ -100,20 +101,22 @@ class Session:
         return cls(membership, connection, on_event, book, rows)
 
     async def close(self) -> None:
-        """Send what waits, and leave the session; raise ConfigError if it is closed already."""
+        """Send what is queued, and leave the session; raise ConfigError if it is closed already."""
         self.check_open()
         self._closed = True
-        if self._requests.evaluations is not None:
-            await asyncio.to_thread(self._requests.evaluations.close)
-        await self._requests.connection.close()
+        try:
+            if self._requests.evaluations is not None:
+                await finish_in_thread(self._requests.evaluations.close)
+        finally:
+            await self._requests.connection.close()
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """Whether the session was closed by `close`."""
         return self._closed
 
     def check_process(self) -> None:
-        """Raise ConfigError in another process than the session's own, such as one that was forked."""
+        """Raise ConfigError if called in another process than the one that opened the session."""
         if os.getpid() != self._process:
             reason = (
                 f"{self.party}: is of process {self._process}, which was forked: open one in this process"
@@ -121,7 +124,7 @@ class Session:
             raise ConfigError.at("session", reason, ConfigCheck.CONFLICT)
 
     def check_open(self) -> None:
-        """Raise ConfigError if the session is closed, or of another process."""
+        """Raise ConfigError if the session is closed, or was opened in another process."""
         self.check_process()
         if self._closed:
             reason = f"{self.party}: is closed; open it again with Session.open or connect"
@@ -133,12 +136,12 @@ class Session:
 
     @property
     def party(self) -> str:
-        """The party's name."""
+        """The name of this party."""
         return self._requests.party
 
     @property
     def length(self) -> int:
-        """Coordinates of the session's vectors."""
+        """The number of coordinates of the session's vectors."""
         return self._requests.membership.encoding.length
 
     @property
@@ -156,7 +159,7 @@ class Session:
         number: int | None = None,
         expect: Mapping[str, object] | None = None,
     ) -> Result:
-        """Return the exact sum of the survivors' vectors (times their weights, if the session has weights).
+        """Take part in a request for the exact sum of the survivors' vectors; return the result.
 
         The n-th call of one party goes with the n-th call of the others, also after a call that raised.
         A vector given for one request is never part of another one.
@@ -200,7 +203,7 @@ class Session:
         check_total: bool = True,
         bounds: Bounds | None = None,
     ) -> Result:
-        """Return the (weighted) average of the survivors' vectors; arguments and errors as in `sum`.
+        """Take part in a request for the (weighted) average of the survivors' vectors; return the result.
 
         In a verifiable session this party computes the total itself before it attests it; without
         `check_total` it does neither, and `evidence.checked` of the result is False.
@@ -233,7 +236,7 @@ class Session:
         simultaneous: bool = False,
         hide: float | None = None,
     ) -> RecordResult:
-        """Return what the session file asks of the records of all parties, with differential privacy.
+        """Take part in a request for private statistics of all parties' records; return the answers.
 
         One request carries all answers; a logistic or Poisson regression takes `steps` requests, also if one
         of them fails, and the answers of the last are returned. Whatever depends on this party's rows is
@@ -275,7 +278,7 @@ class Session:
         )
 
     async def report(self, record: Any) -> SentReport:
-        """Send this party's report on its record to the analyst of a session with protocol "reports".
+        """Send a randomised report on this party's record to the session's analyst; return what was sent.
 
         The report is drawn and charged at the first call, also of other processes, and the same bytes are
         sent at every later one: nothing is charged then, and the record is not looked at. The session needs
@@ -298,7 +301,7 @@ class Session:
         return report
 
     def plan(self) -> SessionPlan | None:
-        """Return what a request will be charged, and the standard error of each answer before it is asked.
+        """Return the predicted charge and standard errors of a request; None where unknown.
 
         None for a session with servers, but for statistics of records.
         """
@@ -307,7 +310,7 @@ class Session:
         return session_plan(self._requests.membership.session)
 
     def log(self) -> ServedLog:
-        """Return the log of the last request, which must have been a verifiable one that succeeded.
+        """Return the public log of this party's last request, which must have been verifiable.
 
         `await log.lines(first, last)` fetches a part of it from the aggregator, `await log.audit()` audits
         all of it; each line is checked against the heads that this party has signed. Call it before the next
@@ -329,7 +332,7 @@ class Session:
         weight: float | None = None,
         on_step: OnStep | None = None,
     ) -> Learned:
-        """Run the learner of a session with protocol "learn"; all parties call this, once.
+        """Train a model together with all other parties, as the session file says; return the result.
 
         With a state the same call of a process that is started again goes on in the step that was under way.
 
@@ -379,8 +382,9 @@ class Session:
         output: Output = "both",
         evaluator_inputs: Sequence[int] | None = None,
         instances: int | None = None,
-        mode: Mode = "tile",
-        covert: int = 0,
+        mode: Mode | None = None,
+        covert: int | None = None,
+        security: Security | None = None,
         label: str = "",
     ) -> Evaluation:
         """Evaluate a Boolean circuit with one other party, by garbled circuits; both parties call this.
@@ -396,22 +400,28 @@ class Session:
                 given in two's complement: `x % 2**32`.
             peer: the other party's name.
             role: "garbler" or "evaluator": this party's; the peer has the other one. The claim is not the
-                same for both: without `covert` the garbler must be semi-honest, the evaluator need not be.
+                same for both, but for `security` "malicious": else the garbler must be semi-honest or fear a
+                conviction, the evaluator need not be.
             output: recipient of the output: "garbler", "evaluator" or "both".
             evaluator_inputs: indices (from 0) of the evaluator's input values; by default all but the first.
             instances: how many evaluations; needed for a batch in which this party has no inputs.
-            mode: "tile" or "unique" garbling keys.
+            mode: "tile" or "unique" garbling keys; by default "tile", and of security "malicious", which has
+                no tiles, "unique".
             covert: 0, or the number of copies, 2 to 64, the same at the peer, of which the evaluator checks
                 all but one: a garbler that cheats is caught with probability 1 - 1/covert, before anything
                 that depends on the evaluator's inputs is sent, and a certificate convicts it. The
                 evaluator writes it to `certificates/` beside its key, and refuses parties convicted there.
+            security: "semi-honest" (default), "covert" (with 4 copies unless `covert` says how many) or
+                "malicious", the same at the peer: then a cheat of either side passes with probability 2^-40
+                at most; else both stop with one error that names nobody (protocols/active/README.md).
             label: a name of this evaluation, in at most 200 characters, the same at the peer.
 
         Raises:
             ConfigError: an argument is wrong, or the peer's differ; names which, before anything is garbled.
             PeerFault: the peer broke the protocol, or is convicted of cheating (`check` is then
-                `Check.CONVICTED`). TimeoutFault: it did not call within `gather` seconds, or
-                took longer than `step` for one message. The session can go on after each.
+                `Check.CONVICTED`). VerificationError: an evaluation of security "malicious" failed.
+                TimeoutFault: the peer did not call within `gather` seconds, or took longer than `step` for
+                one message. The session can go on after each.
         """
         self.check_open()
         evaluation: Evaluation = await self._asked(
@@ -425,14 +435,21 @@ class Session:
             instances=instances,
             mode=mode,
             covert=covert,
+            security=security,
             label=label,
         )
         return evaluation
 
     async def similarities(
-        self, vector: ArrayLike, epsilon: float, *, levels: int = 7, covert: int = 0
+        self,
+        vector: ArrayLike,
+        epsilon: float,
+        *,
+        levels: int = 7,
+        covert: int | None = None,
+        security: Security | None = None,
     ) -> Similarities:
-        """Compare this party's vector with that of each other party by a noisy cosine; all call this.
+        """Return noisy cosines of this party's vector with every other's; all parties call this.
 
         Garbled circuits compute cosine and noise, and both of a pair learn the sum alone: never an exact
         cosine, nor a bit of it. As for `evaluate`, one of each two parties needs an address. Experimental:
@@ -443,7 +460,8 @@ class Session:
             epsilon: for this party's WHOLE vector, all n - 1 comparisons together; equal at all parties.
             levels: of the grid: entries of the scaled vector are cut to multiples of 1/levels. Above the
                 root of the length; at four times it equal vectors have scores of about 0.8.
-            covert: as of `evaluate`.
+            covert, security: as of `evaluate`. With "malicious" each of the n - 1 comparisons, failed or not,
+                costs a delta of 2^-40 beside epsilon.
 
         Raises:
             ConfigError: an argument is wrong, or differs from the other parties' in each comparison that did
@@ -452,11 +470,11 @@ class Session:
         """
         self.check_open()
         scores: Similarities = await self._asked(
-            "similarities", vector, epsilon, levels=levels, covert=covert
+            "similarities", vector, epsilon, levels=levels, covert=covert, security=security
         )
         return scores
 
-    async def pairwise(
+    async def pairwise(  # noqa: PLR0913 - most can be left out
         self,
         kernel: str | Kernel,
         data: Any,
@@ -469,10 +487,11 @@ class Session:
         public_label: int | None = None,
         engine: Engine | None = None,
         covert: int | None = None,
+        security: Security | None = None,
         label: str = "",
         number: int | None = None,
     ) -> StatisticResult:
-        """Estimate the mean of a kernel over pairs of parties, with differential privacy; all call this.
+        """Estimate the mean of a kernel over pairs of parties' records, with privacy; all parties call this.
 
         P random matchings are drawn from coins of all parties; each pair evaluates kernel and noise by
         garbled circuits, and the aggregator alone learns the noisy value [Bellet 2021, 3.3.4]. A pair
@@ -495,6 +514,9 @@ class Session:
                 for all: a garbler that cheats is caught with probability 1 - 1/covert for each pair, and
                 convicted; the pair fails. 0 assumes that garblers are semi-honest, and is cheaper. With
                 servers there is none.
+            security: "covert" (default), "semi-honest" (as `covert=0`) or "malicious", as of `evaluate`, the
+                same for all. With "malicious" each of the P evaluations of a party, failed or not, costs a
+                delta of 2^-40 beside `delta`, and a pair in which somebody cheats fails and names nobody.
             label: a name of this call, in at most 200 characters, by which a party with a state knows it
                 again. Unlike that of a sum it is not compared with the others'.
             number: of the request that the record is for, as of `sum`. A party that is behind gets a
@@ -521,13 +543,14 @@ class Session:
             public_label=public_label,
             engine=engine,
             covert=covert,
+            security=security,
             label=label,
             number=number,
         )
         return result
 
     async def _asked(self, task: str, *arguments: Any, **named: Any) -> Any:
-        """Run the request of a registered task; arguments as of its `request`."""
+        """Run a request of the named task and return its result; the arguments are passed on."""
         from smpc_dp.session.tasks import find_task
 
         asked = find_task(task)
@@ -537,7 +560,7 @@ class Session:
         return await asked.request(self._requests, *arguments, **named)
 
     def compare(self, tree: Mapping[str, Any], structure: str, bounds: Bounds | None = None) -> str:
-        """Return the path in which a tree differs from the structure that others ask for, in words.
+        """Return text on where a tree of arrays differs from the structure that others ask for.
 
         `structure`: the part of their operation from "tree:" on, as the aggregator's event of the request
         shows it. Nothing is sent.
@@ -557,7 +580,7 @@ class Session:
         label: str = "",
         number: int | None = None,
     ) -> Result:
-        """Return the "sum" or "average" of vectors encoded by the session's encoding; one request.
+        """Take part in a request with an already encoded vector; return the sum or average.
 
         For callers who check an input before they connect. `ring_vector` is copied.
         """
@@ -584,10 +607,10 @@ async def connect(
     state: StateFolder | None = None,
     counter: str | os.PathLike[str] | None = None,
 ) -> AsyncIterator[Session]:
-    """Connect `party` to the aggregator of a session file, over mutual TLS 1.3 pinned to its roster.
+    """Context manager that connects a party to its session, and yields the open Session.
 
-    In a session without one (gopa, `topology = "direct"`) it is connected to all other parties: it waits for
-    them until `connect` seconds have passed, and goes on if enough are connected.
+    In a session without aggregator (gopa, `topology = "direct"`) it is connected to all other parties: it
+    waits for them until `connect` seconds have passed, and goes on if enough are connected.
 
     Args:
         session: path of the session file.

@@ -14,6 +14,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -52,7 +53,7 @@ _SYNTAX = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds, above 0 and at most a day.
+    """Time limits of a session in seconds: to connect, for each step, and to wait for other parties.
 
     Attributes:
         connect: the time in which a party tries to connect, and the others wait until all have.
@@ -67,7 +68,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class SessionFile:
-    """Valid session file.
+    """Content of a checked session file: protocol, parameters, members and time limits.
 
     `parameters` is as written, `checked_parameters` the result of the protocol's checker.
     """
@@ -85,41 +86,41 @@ class SessionFile:
 
     @property
     def described(self) -> SessionProtocol:
-        """What the session's protocol is."""
+        """Description of the session's protocol, as the registry has it."""
         return session_protocol(self.protocol)
 
     @property
     def topology(self) -> Topology:
-        """Who computes."""
+        """How the members connect: through an aggregator, directly, as two, or to servers."""
         return self.described.topology(self.parameters)
 
     @property
     def is_logged(self) -> bool:
-        """Whether runs have a log."""
+        """Whether each run of the session writes a public log."""
         return self.described.is_logged(self.parameters)
 
     def canonical(self) -> dict[str, object]:
-        """Return the content that all members must agree on, in JSON's types."""
+        """Return the session's content that all members must agree on, as JSON types."""
         return canonical_session(self.protocol, self.version, self.parameters, self.roster)
 
     def canonical_json(self) -> bytes:
-        """Return `canonical()` as JSON with sorted keys and no spaces: the bytes that `digest` covers."""
+        """Return the session's content as canonical JSON bytes, whose hash members compare."""
         return session_json(self.canonical())
 
 
 def load_session(path: str | os.PathLike[str], *, audited: bool = False) -> SessionFile:
-    """Read and check a session file.
+    """Read and check a session file from disk; raise ConfigError that lists all faults.
 
     `audited`: to check what others have logged; then also one of an earlier version, which nobody runs.
 
-    Raises LocalError when it cannot be read, ConfigError with every fault when something in it is wrong.
+    Raises LocalError when it cannot be read.
     """
     content = read_bounded(path, "the session file", MAX_FILE_BYTES)
     return parse_session(decoded(content, str(path)), str(path), audited=audited)
 
 
 def parse_session(text: str, source: str = "session", *, audited: bool = False) -> SessionFile:
-    """Check the text of a session file; `source` is its name in error messages, `audited` as above.
+    """Check the text of a session file, and return its content; `source` is named in errors.
 
     Raises ConfigError that lists every fault with its line (syntax) or key path (content).
     """
@@ -134,7 +135,7 @@ def parse_session(text: str, source: str = "session", *, audited: bool = False) 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Content of a session, checked but for its parameters, which are not planned yet."""
+    """Content of a session file that is checked, except that its parameters are not planned."""
 
     protocol: str
     version: int
@@ -146,7 +147,7 @@ class Outline:
 
 
 def check_document(document: Mapping[str, object], *, audited: bool = False) -> SessionFile:
-    """Check a parsed session, from TOML or from its canonical JSON; `audited` as of `load_session`.
+    """Check a session given as parsed data, and return its content; raise ConfigError if invalid.
 
     Raises ConfigError that lists every fault with its key path.
     """
@@ -162,7 +163,7 @@ def check_document(document: Mapping[str, object], *, audited: bool = False) -> 
 
 
 def check_outline(document: Mapping[str, object]) -> tuple[Outline, Roster]:
-    """Check a session to be audited as `check_document` does, but without planning, which takes seconds."""
+    """Check a session's content without the slow planning of parameters; return it with its roster."""
     issues: list[ConfigIssue] = []
     read = _outline(document, issues, audited=True)
     if issues or read.roster is None:
@@ -171,7 +172,7 @@ def check_outline(document: Mapping[str, object]) -> tuple[Outline, Roster]:
 
 
 def _outline(document: Mapping[str, object], issues: list[ConfigIssue], *, audited: bool) -> Outline:
-    """Check a session without planning; add the faults to `issues`."""
+    """Check a session's content without planning; append faults to `issues`, and return the content."""
     issues += _unknown(document, _TOP, "")
     protocol, version = _protocol(document, issues, audited=audited)
     timeouts = _timeouts(document.get("timeouts", {}), issues)
@@ -199,7 +200,7 @@ def write_session(
     members: Iterable[Member],
     timeouts: Timeouts | None = None,
 ) -> None:
-    """Write a session file over an existing one if there is any, after checking it.
+    """Check a session's content and write it to a file, over an existing one.
 
     Raises ConfigError when the content is wrong, LocalError when it cannot be written.
     """
@@ -223,7 +224,7 @@ def session_text(
     timeouts: Timeouts | None = None,
     comments: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the unchecked text of a session file; `comments` by the path of a key: `records.max_rows`."""
+    """Return the TOML text of a session file, unchecked, with optional comments on keys."""
     lines = [
         f"protocol = {toml(protocol, 'protocol')}",
         f"version = {toml(version, 'version')}",
@@ -240,7 +241,7 @@ def session_text(
 def _table_lines(
     name: str, table: Mapping[str, object], within: str, comments: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield a table: its values in lines, and after them each table of tables as one of its own."""
+    """Yield the lines of a TOML table, and of the tables nested in it."""
     yield from ("", f"[{name}]")
     inner = {
         key: value
@@ -257,13 +258,13 @@ def _table_lines(
 
 
 def roster_entry(member: Member) -> str:
-    """Return the `[[roster]]` table of a member, as in a session file."""
+    """Return a member's `[[roster]]` table as TOML text for a session file."""
     lines = [f"{key} = {toml(value, f'roster.{key}')}" for key, value in entry_of(member).items()]
     return "\n".join(["[[roster]]", *lines])
 
 
 def _syntax_issue(error: ValueError, text: str, source: str) -> ConfigIssue:
-    """Return the fault of a TOML syntax error, with its line."""
+    """Return the fault of a TOML syntax error, with its line number."""
     match = _SYNTAX.fullmatch(str(error))
     if "set_int_max_str_digits" in str(error):
         return ConfigIssue(source, "an integer has too many digits", ConfigCheck.FORMAT)
@@ -274,7 +275,7 @@ def _syntax_issue(error: ValueError, text: str, source: str) -> ConfigIssue:
 
 
 def _protocol(document: Mapping[str, object], issues: list[ConfigIssue], *, audited: bool) -> tuple[str, int]:
-    """Read protocol and version."""
+    """Return (protocol, version) that a session names; append faults for unknown ones."""
     protocol = _required(document, "protocol", str, "", issues)
     version = _required(document, "version", int, "", issues)
     if protocol is not None and version is not None:
@@ -283,7 +284,7 @@ def _protocol(document: Mapping[str, object], issues: list[ConfigIssue], *, audi
 
 
 def check_protocol(protocol: str, version: int, issues: list[ConfigIssue], *, audited: bool) -> None:
-    """Add a fault if the protocol, or its version, is unknown; `audited` as of `load_session`."""
+    """Append a fault to `issues` if the protocol or its version is unknown or cannot be run."""
     described = find_protocol(protocol)
     if described is None or not described.versions:
         known = ", ".join(
@@ -300,7 +301,7 @@ def check_protocol(protocol: str, version: int, issues: list[ConfigIssue], *, au
 
 
 def _other_version(described: SessionProtocol, version: int) -> str:
-    """Return why sessions of a version of a protocol are not run."""
+    """Return text on why this version of a protocol cannot be run."""
     if 0 < version < described.version:
         audited = "logs of it can be audited, " if version in described.audited else ""
         return (
@@ -312,7 +313,7 @@ def _other_version(described: SessionProtocol, version: int) -> str:
 
 
 def _timeouts(table: object, issues: list[ConfigIssue]) -> Timeouts:
-    """Read the timeouts."""
+    """Return the time limits of a session file; append faults for invalid ones."""
     if not isinstance(table, dict):
         issues.append(ConfigIssue("timeouts", "not a table", ConfigCheck.TYPE))
         return Timeouts()
@@ -344,7 +345,7 @@ def _timeouts(table: object, issues: list[ConfigIssue]) -> Timeouts:
 
 
 def read_parameters(document: Mapping[str, object], issues: list[ConfigIssue]) -> Mapping[str, object] | None:
-    """Return the parameters as written; None, and the faults in `issues`, if they are malformed."""
+    """Return a session's parameters as written, or None with faults appended if malformed."""
     table = _required(document, "parameters", dict, "", issues)
     if table is None:
         return None
@@ -367,7 +368,7 @@ def plan_parameters(
     names: Sequence[str],
     issues: list[ConfigIssue],
 ) -> Any:
-    """Return the parameters as the protocol's checker plans them, for parties with these names.
+    """Check and plan a session's parameters for these parties; append faults to `issues`.
 
     Returns None if they are wrong, or the protocol is unknown; `issues` has the faults. This can take
     seconds.
@@ -387,7 +388,7 @@ def plan_parameters(
 def _members(
     document: Mapping[str, object], issues: list[ConfigIssue]
 ) -> tuple[list[Member] | None, list[str]]:
-    """Return the members (None when one cannot be read) and the names of those with role "party"."""
+    """Return (members of the roster, or None if any is malformed; names of the parties)."""
     listed = _required(document, "roster", list, "", issues)
     if listed is None:
         return None, []
@@ -404,7 +405,7 @@ def _members(
 
 
 def read_member(where: str, entry: object, issues: list[ConfigIssue]) -> Member | None:
-    """Return a roster entry as a member, or None and its faults in `issues`; `Roster` checks more."""
+    """Convert a roster entry to a member; None, with faults appended, if it is malformed."""
     if not isinstance(entry, dict):
         issues.append(ConfigIssue(where, "not a table: write [[roster]]", ConfigCheck.TYPE))
         return None
@@ -435,7 +436,7 @@ def read_member(where: str, entry: object, issues: list[ConfigIssue]) -> Member 
 
 
 def _key(where: str, text: str, issues: list[ConfigIssue]) -> bytes | None:
-    """Decode a public key; add a fault for other text."""
+    """Decode a public key from hex; append a fault and return None for other text."""
     if re.fullmatch(r"[0-9a-f]{64}", text):
         return bytes.fromhex(text)
     issues.append(ConfigIssue(where, "not 64 lower-case hex digits", ConfigCheck.FORMAT))
@@ -443,7 +444,7 @@ def _key(where: str, text: str, issues: list[ConfigIssue]) -> bytes | None:
 
 
 def _unknown(table: Mapping[str, object], known: Sequence[str], where: str) -> list[ConfigIssue]:
-    """Return a fault for each unknown key."""
+    """Return a fault for each key of a table that is not among the known ones."""
     reason = f"unknown key, the known ones are {', '.join(known)}"
     keys = itertools.islice((key for key in table if key not in known), MAX_FAULTS)
     return [ConfigIssue(f"{where}.{key}" if where else key, reason, ConfigCheck.UNKNOWN_KEY) for key in keys]
@@ -452,7 +453,7 @@ def _unknown(table: Mapping[str, object], known: Sequence[str], where: str) -> l
 def _required(
     table: Mapping[str, object], key: str, kind: type[T], where: str, issues: list[ConfigIssue]
 ) -> T | None:
-    """Return a required value of a type; add a fault if it is missing or of another type."""
+    """Return a table's required value of this type; append a fault and return None without one."""
     path = f"{where}.{key}" if where else key
     value = table.get(key)
     if key not in table:
@@ -467,7 +468,7 @@ def _required(
 
 
 def _not_json(where: str, value: object, depth: int = 0) -> Iterator[ConfigIssue]:
-    """Yield a fault for each value that canonical JSON cannot hold, or no session needs."""
+    """Yield a fault for each nested value that canonical JSON cannot represent."""
     if depth > MAX_DEPTH:
         yield ConfigIssue(
             where, f"more than {MAX_DEPTH} tables and arrays within each other", ConfigCheck.TOO_LARGE
@@ -487,4 +488,6 @@ def _not_json(where: str, value: object, depth: int = 0) -> Iterator[ConfigIssue
         if SURROGATE.search(value):
             yield ConfigIssue(where, f"{value[:40]!r} is no Unicode text", ConfigCheck.FORMAT)
     elif not isinstance(value, int | float):
-        yield ConfigIssue(where, f"a {type(value).__name__} cannot be a parameter", ConfigCheck.TYPE)
+        quoted = ": write it in quotes" if isinstance(value, date) else ""
+        reason = f"a {type(value).__name__} cannot be a parameter{quoted}"
+        yield ConfigIssue(where, reason, ConfigCheck.TYPE)

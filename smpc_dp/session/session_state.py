@@ -32,11 +32,11 @@ StateFolder: TypeAlias = "str | os.PathLike[str] | SessionState"
 
 
 class LostRunError(LocalError):
-    """The run of a request ended with its process, and cannot be restored; it was given up."""
+    """Error: a saved request cannot be resumed after its process ended, and was given up."""
 
 
 class SessionState:
-    """What a member keeps of its session: here as long as its process lives, and nothing of runs.
+    """What a member keeps of its session between requests; this base class keeps it in memory only.
 
     Attributes:
         saves: whether it outlives the process.
@@ -57,52 +57,52 @@ class SessionState:
     # From one request to the next
 
     def fixed(self, parties: int) -> FixedSurvivors:  # noqa: ARG002 - where they are read from a file
-        """Return the survivors that all exact sums of the session have in common."""
+        """Return the set of survivors for all exact sums of the session, not yet fixed."""
         return FixedSurvivors()
 
     def sent(self, random: Randomness) -> SentResults:
-        """Return the last results that the aggregator has sent; `random` draws its nonce."""
+        """Return an empty store of the results that the aggregator sends, with a fresh nonce."""
         return SentResults(random)
 
     def held(self, path: Path, key: bytes) -> StoredResult:
-        """Return the last result of a party; arguments as of `StoredResult`."""
+        """Return the store of a party's last result, and of its refusal in the file at `path`."""
         return StoredResult(path, key)
 
     def exclusions(self) -> dict[str, SmpcError]:
-        """Return the parties that the aggregator excludes from all requests, with their errors."""
+        """Return parties that are excluded from all requests; here none."""
         return {}
 
     def keep_exclusions(self, errors: Mapping[str, SmpcError]) -> None:
-        """Keep the parties that are excluded from later requests."""
+        """Store the excluded parties for later processes; does nothing where state is in memory."""
 
     # A party's calls
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the newest request is saved, and its result was not taken."""
+        """Whether a saved request waits to be resumed; never where state is in memory."""
         return False
 
     def following(self, number: int) -> int:
-        """Return the number of a call that gives none; `number`: of the last call."""
+        """Return the number for a call without one, given the last call's number: the next."""
         return number + 1
 
     def least(self, number: int) -> int:
-        """Return the least number that a call may give; `number`: of the last call."""
+        """Return the smallest number that a call may give, given the last call's number."""
         return number + 1
 
     def following_call(self, label: str, steps: int) -> int:  # noqa: ARG002 - of saved runs
-        """Return the first request of a call of so many requests that gives no number."""
+        """Return the first request number for a call that gives none."""
         return self.following(self.number)
 
     def is_open(self, number: int, scope: bytes = b"") -> bool:  # noqa: ARG002 - of saved runs
-        """Tell whether the run of a request is saved, and is not over.
+        """Return whether a request's run is saved and has not ended; here always false.
 
         `scope`: of a learner's group; by default that of the last call.
         """
         return False
 
     def begin_call(self, number: int, operation: str, *, chosen: bool, scope: bytes = b"") -> int:  # noqa: ARG002
-        """Begin the request of a call, or go on with it; return its number.
+        """Note that the request of a call begins, and return its number.
 
         `chosen`: whether the caller gave the number; `scope`: as of `is_open`. Raises ConfigError where
         another request is under way.
@@ -111,18 +111,18 @@ class SessionState:
         return number
 
     def count_charge(self, number: int) -> None:
-        """Count a charged request, once."""
+        """Count a request as charged, unless it was counted just before."""
         if number != self._counted:
             self._counted, self.charged = number, self.charged + 1
 
     def is_counted(self, number: int) -> bool:
-        """Tell whether the request is the last one that was charged."""
+        """Return whether this request is the one that was counted last."""
         return number == self._counted
 
     def charge_to(
         self, ledger: Ledger | None, event: Callable[[], Event], *, counts: bool = True, once: bool = False
     ) -> None:
-        """Charge the releases of saved runs that follow to a ledger.
+        """Set the ledger for saved runs; does nothing where runs are not saved.
 
         Args:
             event: returns the privacy event of a request.
@@ -135,7 +135,7 @@ class SessionState:
         run: Run[Any],
         given: NDArray[Any] | None,  # noqa: ARG002 - of saved runs
     ) -> tuple[Run[Any], bool]:
-        """Return the role of a party with its input as it is saved, and whether it goes on with a saved run.
+        """Return (the party's run, whether it was restored); here the given run, and false.
 
         Until the release a run goes on with the same input alone. None: it is not compared, and the one of
         the run counts. Raises LostRunError.
@@ -143,59 +143,59 @@ class SessionState:
         return run, False
 
     def earlier_messages(self) -> tuple[int, Sequence[Envelope]]:
-        """Return the last request that has ended, and what this party has sent in its run, which is over.
+        """Return the last ended request and this party's messages in it; here (0, ()).
 
         For parties without an aggregator; nothing where it is not saved any more.
         """
         return 0, ()
 
     def answer(self, number: int, *, with_result: bool) -> None:
-        """Record that the caller has the result, or the error, of a request."""
+        """Note that the caller has a request's result or error; does nothing where state is in memory."""
 
     def interrupt(self) -> None:
-        """Record that the caller's program ends by an exception: it may not have stored its last result."""
+        """Note that the caller's program fails; does nothing where state is in memory."""
 
     def end_session(self) -> bool:
-        """Record durably what the caller has; return whether a run is open, which another process resumes."""
+        """Return whether a saved run is left to be resumed; here always false."""
         return False
 
     # An aggregator's requests
 
     def first_request(self) -> int:
-        """Return the first request that this process serves."""
+        """Return the number of the first request that this process serves; here 1."""
         return 1
 
     def last_request(self, count: int) -> int:
-        """Return the last request that the command serves, which is for so many."""
+        """Return the number of the last of `count` requests that this process serves."""
         return count
 
     def beside(self, number: int) -> str:  # noqa: ARG002 - of saved runs
-        """Return the step that asks for a saved request beside the session's; "" for one of the session's."""
+        """Return the kind of a saved request that is no sum; here always ""."""
         return ""
 
     def restored_collection(self, run: Run[Any]) -> Run[Any] | None:  # noqa: ARG002 - of saved runs
-        """Return the role of an aggregator in a request as it goes on, None if it was not begun.
+        """Return the aggregator's restored run of a request; here always None.
 
         Raises LostRunError.
         """
         return None
 
     def begin_collection(self, run: Run[Any], operation: str = "") -> Run[Any]:  # noqa: ARG002
-        """Return the role of an aggregator in a new request, for an operation, as it is saved."""
+        """Return the aggregator's run of a new request, in a saved form; here the given run."""
         return run
 
     def end_collection(self, number: int) -> None:
-        """Destroy the states of requests before this one, which has ended."""
+        """Destroy saved states of earlier requests; does nothing where state is in memory."""
 
     def end_command(self) -> None:
-        """Record that all requests of the command are served."""
+        """Note that all requests of a command are served; does nothing where state is in memory."""
 
     def close(self) -> None:
-        """Let other processes use the state."""
+        """Release the state to other processes; does nothing where state is in memory."""
 
 
 def check_can_save(session: SessionFile) -> None:
-    """Raise ConfigError where the requests of a session are not saved."""
+    """Raise ConfigError if the requests of this session cannot be saved and resumed."""
     unsaved = session.described.unsaved
     reasons = [f"'{session.protocol}' is not saved yet"]
     if unsaved is not None:

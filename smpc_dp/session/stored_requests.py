@@ -34,19 +34,23 @@ _KIND = Kind(
 )
 # Names in `last` at a node; at the aggregator they are the parties.
 _HELD, _REFUSED = "/held", "/refused"
+_PUT = (
+    "INSERT INTO requests VALUES (?, ?, ?, 0, x'') "
+    "ON CONFLICT (scope) DO UPDATE SET number = excluded.number, operation = excluded.operation"
+)
 # The request whose run was begun last, and its attempt.
 _BEGUN = "/begun"
 
 
 class Request(NamedTuple):
-    """Newest request of a session; number 0: there was none. `operation`: "" until it is known."""
+    """Record of the newest request of a session: its number (0 for none) and its operation."""
 
     number: int
     operation: str
 
 
 class Requests:
-    """The file at `path`, created for the first request; raises LocalError on failure."""
+    """Database file of request numbers and last results, so that a restarted process reuses none."""
 
     def __init__(self, path: Path, *, alone: bool = False) -> None:
         """`alone`: see `Database`."""
@@ -54,47 +58,42 @@ class Requests:
         self._database = Database(path, _KIND, alone=alone)
 
     def close(self) -> None:
-        """Close the file until it is used again."""
+        """Close the database file; the next use opens it again."""
         self._database.close()
 
     def last(self, scope: bytes) -> Request:
-        """Return the newest request of a session."""
+        """Return the newest stored request of a session, with number 0 if there is none."""
         with self._database.reading() as connection:
             return _last(connection, scope)
 
     def take(self, scope: bytes, number: int) -> Request:
-        """Begin a request, durably, and return the one before; raise PrivacyError for an old number."""
+        """Store that a request begins, and return the one before; PrivacyError for an old number."""
         with self._database.changing() as connection:
             before = _last(connection, scope)
             if number <= before.number:
-                reason = f"request {number} comes after request {before.number}: each number is for one sum"
-                raise PrivacyError(reason, code=Code.PAST)
+                raise _is_past(number, before)
             _put(connection, scope, number, "")
         return before
 
     def next(self, scope: bytes) -> int:
-        """Begin the next request, durably, and return its number."""
+        """Store that the next request begins, and return its number."""
         with self._database.changing() as connection:
             number = _last(connection, scope).number + 1
             _put(connection, scope, number, "")
         return number
 
     def begin(self, scope: bytes, number: int, operation: str) -> None:
-        """Begin a request with its operation, durably; raise PrivacyError for an old number."""
-        with self._database.changing() as connection:
-            before = _last(connection, scope)
-            if number <= before.number:
-                reason = f"request {number} comes after request {before.number}: each number is for one sum"
-                raise PrivacyError(reason, code=Code.PAST)
-            _put(connection, scope, number, operation)
+        """Store that a request with this operation begins; raise PrivacyError for a used number."""
+        if not self._database.change(f"{_PUT} WHERE number < excluded.number", (scope, number, operation)):
+            raise _is_past(number, self.last(scope))
 
     def has_begun(self, scope: bytes, number: int) -> bool:
-        """Tell whether an attempt at the run of a request was stored."""
+        """Return whether the newest run that was begun, and stored here, is of this request."""
         with self._database.reading() as connection:
             return _begun(connection, scope)[0] == number
 
     def take_attempt(self, scope: bytes, number: int, attempt: bytes) -> bool:
-        """Store the attempt at the run of a request, durably; return False if another one is stored."""
+        """Store which attempt at a request is this member's; return False if another one is stored."""
         with self._database.changing() as connection:
             before = _begun(connection, scope)
             if before[0] >= number:
@@ -104,7 +103,7 @@ class Requests:
         return True
 
     def set_operation(self, scope: bytes, number: int, operation: str) -> None:
-        """Store the operation of the newest request; raise PrivacyError if there is a newer one."""
+        """Store the operation of the newest request; PrivacyError if it has one, or a newer one exists."""
         with self._database.changing() as connection:
             last = _last(connection, scope)
             if last != (number, ""):
@@ -115,19 +114,19 @@ class Requests:
             _put(connection, scope, number, operation)
 
     def ask(self, scope: bytes, number: int, operation: str) -> None:
-        """Store the operation of the newest request, whose run has no state yet, in place of another."""
+        """Replace the operation of the newest request, whose run has no state yet; else do nothing."""
         with self._database.changing() as connection:
             if _last(connection, scope).number == number:
                 _put(connection, scope, number, operation)
 
     def fixed(self, scope: bytes, parties: int) -> StoredSurvivors:
-        """Return the survivors that all exact sums of a session have in common."""
+        """Return the stored set of survivors over which all exact sums of a session are taken."""
         with self._database.reading() as connection:
             row = _survivors(connection, scope)
         return StoredSurvivors(self, parties, row)
 
     def keep_survivors(self, scope: bytes, number: int, packed: bytes) -> bytes:
-        """Store the survivors of a session's first sum, durably, and return those that are stored."""
+        """Store the survivors of a session's first sum; return those stored, perhaps earlier ones."""
         with self._database.changing() as connection:
             _, before = _survivors(connection, scope)
             if before:
@@ -138,27 +137,27 @@ class Requests:
         return packed
 
     def sent(self, scope: bytes) -> StoredSent:
-        """Return the last results that the aggregator of a session has sent."""
+        """Return the store of the results that a session's aggregator has sent last."""
         return StoredSent(self, scope)
 
     def held(self, scope: bytes) -> StoredHeld:
-        """Return the last result of a session that its party has accepted, and its refusal of a later one."""
+        """Return the store of the last result that a party accepted, and of its refusal."""
         return StoredHeld(self, scope)
 
     def last_results(self, scope: bytes) -> dict[str, bytes]:
-        """Return what is stored of the last results of a session, by name."""
+        """Return the stored contents of a session's last results, by name."""
         with self._database.reading() as connection:
             return dict(connection.execute("SELECT name, content FROM last WHERE scope = ?", (scope,)))
 
     def keep_last_results(self, scope: bytes, contents: Mapping[str, bytes]) -> None:
-        """Store contents, by name, of the last results of a session, durably."""
-        rows = [(scope, name, content) for name, content in contents.items()]
-        with self._database.changing() as connection:
-            connection.executemany("INSERT OR REPLACE INTO last VALUES (?, ?, ?)", rows)
+        """Store contents of a session's last results, by name."""
+        rows = [part for name, content in contents.items() for part in (scope, name, content)]
+        values = ", ".join(["(?, ?, ?)"] * len(contents))
+        self._database.change(f"INSERT OR REPLACE INTO last VALUES {values}", rows)  # noqa: S608
 
 
 class StoredSurvivors(FixedSurvivors):
-    """Survivors of all exact sums of one session, stored before a message says that they are attested."""
+    """Set of survivors for all exact sums of a session, stored before anybody is told."""
 
     def __init__(self, requests: Requests, parties: int, row: tuple[int, bytes]) -> None:
         number, packed = row
@@ -166,7 +165,7 @@ class StoredSurvivors(FixedSurvivors):
         self._requests, self._is_stored = requests, bool(packed)
 
     def fix(self, context: Context, survivors: PartySet) -> None:
-        """See `FixedSurvivors.fix`; raise PrivacyError too where another process has stored another set."""
+        """Store a run's survivors as the session's set; PrivacyError if another set is stored."""
         super().fix(context, survivors)
         if self._is_stored:
             return
@@ -178,20 +177,20 @@ class StoredSurvivors(FixedSurvivors):
 
 
 class StoredSent(SentResults):
-    """Last results of an aggregator, stored before a party is sent one."""
+    """An aggregator's last results by party, stored in a file before they are sent."""
 
     def __init__(self, requests: Requests, scope: bytes) -> None:
         super().__init__(entries=requests.last_results(scope))
         self._requests, self._scope = requests, scope
 
     def record(self, entries: Mapping[str, bytes]) -> None:
-        """See `SentResults.record`."""
+        """Store encoded results by party in the file, then keep them in memory."""
         self._requests.keep_last_results(self._scope, entries)
         super().record(entries)
 
 
 class StoredHeld(HeldResult):
-    """Last result of a party, and its refusal with the evidence, stored."""
+    """A party's last result, and its refusal of one with evidence, stored in a file."""
 
     def __init__(self, requests: Requests, scope: bytes) -> None:
         self._requests, self._scope = requests, scope
@@ -201,36 +200,42 @@ class StoredHeld(HeldResult):
         super().__init__(held, evidence)
 
     def hold(self, held: Held) -> None:
-        """See `HeldResult.hold`."""
+        """Store a result that the party has accepted, then keep it in memory."""
         self._requests.keep_last_results(self._scope, {_HELD: msgspec.msgpack.encode(held)})
         super().hold(held)
 
     def record_refusal(self, evidence: Mapping[str, bytes]) -> None:
-        """See `HeldResult.record_refusal`."""
+        """Store the evidence with which the party refused a result, then keep it in memory."""
         self._requests.keep_last_results(self._scope, {_REFUSED: msgspec.msgpack.encode(evidence)})
         super().record_refusal(evidence)
 
 
 def _last(connection: sqlite3.Connection, scope: bytes) -> Request:
+    """Return the newest request of a session from the database, with number 0 if there is none."""
     rows = connection.execute("SELECT number, operation FROM requests WHERE scope = ?", (scope,)).fetchall()
     return Request(*rows[0]) if rows else Request(0, "")
 
 
 def _begun(connection: sqlite3.Connection, scope: bytes) -> tuple[int, bytes]:
+    """Return (request number, attempt) of the newest run that was stored, or (0, b"")."""
     query = "SELECT content FROM last WHERE scope = ? AND name = ?"
     rows = connection.execute(query, (scope, _BEGUN)).fetchall()
     return decode_msgpack(rows[0][0], tuple[int, bytes]) if rows else (0, b"")
 
 
 def _put(connection: sqlite3.Connection, scope: bytes, number: int, operation: str) -> None:
-    connection.execute(
-        "INSERT INTO requests VALUES (?, ?, ?, 0, x'') "
-        "ON CONFLICT (scope) DO UPDATE SET number = excluded.number, operation = excluded.operation",
-        (scope, number, operation),
-    )
+    """Write the number and operation of a session's newest request to the database."""
+    connection.execute(_PUT, (scope, number, operation))
+
+
+def _is_past(number: int, newest: Request) -> PrivacyError:
+    """Return the PrivacyError for a request number that was used already."""
+    reason = f"request {number} comes after request {newest.number}: each number is for one sum"
+    return PrivacyError(reason, code=Code.PAST)
 
 
 def _survivors(connection: sqlite3.Connection, scope: bytes) -> tuple[int, bytes]:
+    """Return (request that fixed them, encoded survivors) from the database, or (0, b"")."""
     query = "SELECT fixed_in, survivors FROM requests WHERE scope = ?"
     rows = connection.execute(query, (scope,)).fetchall()
     return rows[0] if rows else (0, b"")

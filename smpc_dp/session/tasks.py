@@ -63,7 +63,7 @@ SUM_OPTIONS = frozenset({"--operation", "--weight", "--weights", "--clip", "--nu
 
 @dataclass(frozen=True)
 class Beside:
-    """What can be asked beside the sums of a session, through its aggregator.
+    """Kind of request beside a session's sums, with a protocol of its own, through the aggregator.
 
     Attributes:
         task: the name of a `BesideTask`, whose capability may be absent.
@@ -76,15 +76,15 @@ class Beside:
 
     @property
     def is_there(self) -> bool:
-        """Whether the capability is in this installation."""
+        """Whether this installation has the code for this kind of request."""
         return imported(BUILT_IN[self.task]) is not None
 
     def context(self, context: Context) -> Context:
-        """Return the context of such a request, in the place of that of a sum."""
+        """Return a sum's context changed to the protocol of this kind of request."""
         return replace(context, protocol=self.protocol, version=self.version)
 
     def find(self) -> BesideTask:
-        """Return the task; errors as of `find_task`."""
+        """Return the task that implements this kind of request; raise an error if not installed."""
         return cast("BesideTask", find_task(self.task))
 
 
@@ -95,7 +95,7 @@ BESIDE: Mapping[str, Beside] = MappingProxyType({"statistic-hello": CONVICTING})
 
 
 class AuditedRelease(NamedTuple):
-    """What an audit of a session's release has shown.
+    """Result of an empirical privacy audit of a session's release, with text to print.
 
     Attributes:
         audit: the result.
@@ -109,7 +109,7 @@ class AuditedRelease(NamedTuple):
 
 
 class GivenInputs(NamedTuple):
-    """What all parties of a run bring.
+    """Input files, weights and options of all parties, for a run on one machine.
 
     Attributes:
         files: by party, in the roster's order.
@@ -125,13 +125,12 @@ class GivenInputs(NamedTuple):
 
 
 class Task:
-    """One thing that parties compute together. Functions of a task import what they need themselves.
+    """Base class of what parties compute together: how a session and the commands handle its requests.
 
     Attributes:
         name: of the task.
         has_vectors: whether requests have vectors of an encoding.
         is_long_to_plan: whether to plan a session may take an auditor long.
-        is_saved: whether its requests go on with a state after the process of a member has ended.
         refused, refusal: options of `smpc-dp run` and `smpc-dp party` that do not apply, and why.
         refused_together: those that besides do not apply to `smpc-dp run`, which reads all inputs.
         is_saved: whether its requests can go on after the process of a member has ended, in sessions that are
@@ -153,58 +152,58 @@ class Task:
     on_leaving: ClassVar[str] = ""
 
     def error_of_other_request(self, session: SessionFile) -> ConfigError:
-        """Return the error of a request for another task in a session of this one."""
+        """Return the ConfigError for asking a session of this kind for something else."""
         reason = f"'{session.protocol}' has no such requests"
         return ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
 
     def error_in_other_session(self, session: SessionFile) -> ConfigError:
-        """Return the error of a request for this task in a session of another one."""
+        """Return the ConfigError for asking for this task in a session of another kind."""
         reason = f"is '{session.protocol}', which has no such requests"
         return ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
 
     async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> Any:
-        """Run one request of a party; arguments and result as of the method of `Session` for this task."""
+        """Run a party's request of this kind, and return its result; subclasses implement this."""
         raise NotImplementedError
 
     def check_ledger(self, ledger: Ledger, membership: Membership) -> None:
-        """Raise PrivacyError or ConfigError for a ledger that is no use in a session, before it connects."""
+        """Raise an error for a ledger that does not fit the session; here nothing is checked."""
 
     # Inputs of commands
 
     def suffixes(self, session: SessionFile) -> tuple[str, ...]:  # noqa: ARG002
-        """Return the suffixes of the files that parties' inputs are in."""
+        """Return the file suffixes of parties' input files."""
         # Not at the top: NumPy, which reads them, takes a while to load.
         from smpc_dp.session.inputs import SUFFIXES
 
         return SUFFIXES
 
     def has_weights(self, session: SessionFile) -> bool:  # noqa: ARG002
-        """Return whether parties may give weights."""
+        """Return whether parties may give weights in this session; here always true."""
         return True
 
     def check_inputs(self, session: SessionFile, given: GivenInputs) -> None:
-        """Check the inputs of all parties before any connects; raise an error that names each fault."""
+        """Check the input files of all parties before a run; here nothing is checked."""
 
     def check_ledgers(self, session: SessionFile, ledgers: Mapping[str, Path]) -> None:
-        """Raise PrivacyError that names the parties whose ledgers, in the roster's order, do not suffice."""
+        """Raise PrivacyError if parties' ledgers do not suffice for a run; here nothing is checked."""
 
     # Runs of commands
 
     def ends_run(self, session: SessionFile) -> str | None:
-        """Return the member with whose end a run ends; None where it ends with the parties."""
+        """Return the member at whose end a local run ends, by default the aggregator; else None."""
         aggregator = session.roster.aggregator
         return None if aggregator is None else aggregator.name
 
-    def writers(self, session: SessionFile) -> list[str]:
-        """Return the members that have a result."""
+    def members_with_result(self, session: SessionFile) -> list[str]:
+        """Return the names of the members that get a result in this session."""
         return [*session.roster.party_names]
 
     def steps(self, session: SessionFile) -> int:  # noqa: ARG002
-        """Return the requests that an aggregator or a server serves by default."""
+        """Return how many requests an aggregator or server serves by default."""
         return 1
 
     async def serve(self, host: Any, role: Role, requests: int | None, results: list[Any]) -> list[str]:
-        """Serve so many requests (0: as of `smpc-dp party --requests 0`); add the results.
+        """Serve requests as an aggregator or server, and append the results to `results`.
 
         `host`: the aggregator or server, a `session.host.HostMember`. Returns the errors of requests that
         do not end the others, and raises the first other one.
@@ -217,7 +216,7 @@ class Task:
         opening: AbstractAsyncContextManager[Any],  # noqa: ARG002
         on_event: OnEvent,  # noqa: ARG002
     ) -> Any:
-        """Serve the requests of a simulated session as its aggregator, until all have left.
+        """Serve a simulated session's requests as its aggregator, and return the results.
 
         `opening` opens the connections. Returns what was served, as of `serve`. Raises ConfigError for a task
         that is not simulated so.
@@ -228,36 +227,36 @@ class Task:
     async def contribute(
         self, host: Any, membership: Membership, options: Mapping[str, Any], results: list[Any]
     ) -> Any:
-        """Check everything of one party, then connect it and compute; add the result.
+        """Run one party: check its input, connect, compute, and append the result to `results`.
 
         Args:
             host: the party, a `session.host.HostMember`.
             options: --operation, --weight, --clip and --number, None where they are not given.
 
-        Returns the auditor's report (`logs.audits.audit.Report`), where an audit is asked for.
+        Returns the auditor's report (`logs.audits.audit_report.Report`), where an audit is asked for.
         """
         raise NotImplementedError
 
     def has_log(self, session: SessionFile) -> bool:
-        """Return whether a run leaves one log, on the aggregator's board."""
+        """Return whether a run of this session writes a public log at the aggregator."""
         return session.is_logged
 
     # Results of commands, by member, as JSON data
 
     def read_numbers(self, stored: Json) -> Any:  # noqa: ARG002
-        """Return what a stored result has beside its evidence; raise VerificationError if it is malformed."""
+        """Decode the numbers of a stored result; by default None, as there are none to check."""
         return None
 
     def check_numbers(
-        self, numbers: Any, parameters: Any, outcome: Outcome, kind: str, names: Sequence[str]
+        self, numbers: Any, parameters: Any, outcome: Outcome, operation: str, names: Sequence[str]
     ) -> None:
-        """Raise VerificationError unless what `read_numbers` returned follows from an outcome.
+        """Raise VerificationError unless a stored result's numbers fit the log; here nothing is checked.
 
-        `kind`: "sum" or "average", where the task has these; `names`: of the parties.
+        `operation`: the question of the run, its kind first; `names`: of the parties.
         """
 
     def text(self, results: Mapping[str, Json]) -> str:
-        """Return the result in lines for a person."""
+        """Return the results as lines of text for a person."""
         raise NotImplementedError
 
     def print_run(
@@ -270,7 +269,7 @@ class Task:
         as_json: bool,  # noqa: ARG002
         out: Path | None,  # noqa: ARG002
     ) -> bool | None:
-        """Print a run's results of several members below the planned lines, and write them to `out`.
+        """Print the results of a local run, and write them to `out`; return None to use the default.
 
         Returns whether that was done; None where all have the same result, which the command prints.
         """
@@ -279,18 +278,18 @@ class Task:
     # Reports
 
     def views(self, session: SessionFile) -> list[str]:
-        """Return the keys of `report.roles.VIEWS`: none for a protocol of another package."""
+        """Return which explanations of roles a report shows; none for another package's protocol."""
         if origin_of(session.protocol):
             return []
         every = [parameters.view for parameters in session.checked_parameters.requests]
         return [*dict.fromkeys(view for view in every if view)]
 
     def title(self, result: Json) -> str:
-        """Return the title of the report on a result."""
+        """Return the title of a report on a result; subclasses implement this."""
         raise NotImplementedError
 
     def own_sections(self, session: SessionFile, result: Json) -> list[Section]:
-        """Return the sections about a result that its task alone has."""
+        """Return the report sections that only this kind of result has; subclasses implement this."""
         raise NotImplementedError
 
     def sections(
@@ -299,7 +298,7 @@ class Task:
         results: Mapping[str, Json],
         ledgers: Ledgers,  # noqa: ARG002
     ) -> list[Section]:
-        """Return the sections about the results and their privacy."""
+        """Return the sections of a report on the results and their privacy."""
         from smpc_dp.report.sections import limits_section, privacy_section
 
         result = next(iter(results.values()))
@@ -309,12 +308,12 @@ class Task:
         return [*own, *privacy_section(privacy, receipts), *limits_section(privacy["not_protected"])]
 
     def counted(self, results: Mapping[str, Json]) -> int:
-        """Return how many parties are in the results."""
+        """Return how many parties the results include."""
         result = next(iter(results.values()))
         return len(result["survivors"]) or result.get("parties", 0)
 
     def privacy(self, result: Json) -> Json:
-        """Return epsilon, delta and unit of a result; epsilon is None without differential privacy."""
+        """Return epsilon, delta and unit of a result as JSON; epsilon is None without privacy."""
         privacy: Json = result["privacy"]
         return privacy
 
@@ -327,7 +326,7 @@ class Task:
         progress: Progress,  # noqa: ARG002
         executor: Executor | None,  # noqa: ARG002
     ) -> AuditedRelease:
-        """Draw releases of a session on neighbouring inputs, and test its claim.
+        """Draw releases on neighbouring inputs to test the session's privacy claim; return the audit.
 
         Args:
             samples: releases on each of two inputs; None: as many as the audit needs.
@@ -343,24 +342,24 @@ class Task:
 
 
 class ConvictedParties(Protocol):
-    """Parties of a session that certificates in a folder convict. Safe for use by several threads."""
+    """Interface of a store of parties that are convicted of cheating by certificates in a folder."""
 
     @property
     def files(self) -> Mapping[str, Path]:
-        """The certificates by convicted party."""
+        """Paths of the stored certificates, by the name of the convicted party."""
         ...
 
     def fault(self, peer: str) -> PeerFault:
-        """Return the fault of a convicted party."""
+        """Return the error with which this member refuses to compute with a convicted party."""
         ...
 
     def add(self, name: str, content: bytes) -> Path:
-        """Write a certificate that convicts a party; return the file. Raises LocalError."""
+        """Write a certificate that convicts a party to a file, and return the file."""
         ...
 
 
 class BesideTask(Task):
-    """A task of requests beside the sums of a session, through its aggregator, by a protocol of their own.
+    """Base class of kinds of requests beside a session's sums, which have a protocol of their own.
 
     Attributes:
         accuses: the step of a message with evidence against a party, which is stored at once.
@@ -373,11 +372,11 @@ class BesideTask(Task):
     def aggregator(
         self, context: Context, membership: Membership, board: Board, kernels: Sequence[Kernel]
     ) -> Run[Any]:
-        """Return the aggregator's role in a request with this context, of a sum."""
+        """Return the aggregator's run of this kind of request; subclasses implement this."""
         raise NotImplementedError
 
     def audit_certificate(self, path: Path, session: str | None) -> Any:
-        """Judge a certificate; return a report with `ok`, `code`, `conclusion` and `session_checked`.
+        """Check a certificate of cheating in a file, and return a report on it.
 
         `session`: the session file of which the convicted party should be. Raises ConfigError and LocalError
         for files that cannot be read, and a session file with faults.
@@ -385,7 +384,7 @@ class BesideTask(Task):
         raise NotImplementedError
 
     def convictions(self, folder: Path, roster: Roster) -> ConvictedParties:
-        """Judge the certificates in a folder, if there are any.
+        """Check all certificates in a folder, and return the parties that they convict.
 
         Raises LocalError for a folder or a certificate that cannot be read: it may convict a party.
         """
@@ -393,7 +392,7 @@ class BesideTask(Task):
 
 
 def find_task(name: str) -> Task:
-    """Return the task of this name.
+    """Return the task of this name, such as "vector" or "records"; raise an error if unknown.
 
     Raises ConfigError where the folder of its capability is absent, LookupError for a name not in `BUILT_IN`.
     """
@@ -406,12 +405,12 @@ def find_task(name: str) -> Task:
 
 
 def task_of(session: SessionFile) -> Task:
-    """Return what the parties of a session compute."""
+    """Return the task of a session: the object that knows what its parties compute."""
     return find_task(session.described.task(session.parameters))
 
 
 def checked_for(session: SessionFile, task: str) -> Any:
-    """Return the checked parameters of a session with this task; raise ConfigError for another session."""
+    """Return a session's checked parameters; raise ConfigError if it has another task."""
     if task_of(session).name != task:
         raise find_task(task).error_in_other_session(session)
     return session.checked_parameters

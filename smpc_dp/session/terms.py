@@ -29,7 +29,7 @@ _POSITION = re.compile(r"roster\[(\d+)\]")
 
 
 def check_terms(text: str, parties: Sequence[str]) -> SessionFile:
-    """Check the text of terms as a session file of an aggregator and `parties`, with keys that nobody has.
+    """Check an unfinished session file, whose members' keys are not known yet, with made-up keys.
 
     Raises ConfigError that lists every fault.
     """
@@ -42,7 +42,7 @@ def check_terms(text: str, parties: Sequence[str]) -> SessionFile:
 
 
 def assembled(path: str | os.PathLike[str], entries: Iterable[str | os.PathLike[str]]) -> str:
-    """Return the terms in `path` and after them the entries of files, in this order, as a checked text.
+    """Return the text of a session file made of terms and roster entries in files, checked.
 
     Raises:
         LocalError: a file cannot be read.
@@ -60,7 +60,7 @@ def assembled(path: str | os.PathLike[str], entries: Iterable[str | os.PathLike[
 
 
 def _at_files(text: str, files: Sequence[str], issues: Iterable[ConfigIssue]) -> Iterator[ConfigIssue]:
-    """Yield the faults of a session file whose last entries are those of files, each of them at its file."""
+    """Yield a session file's faults, with those of added roster entries at the entries' files."""
     for issue in issues:
         named = _POSITION.match(issue.where)
         if named is None:
@@ -71,7 +71,7 @@ def _at_files(text: str, files: Sequence[str], issues: Iterable[ConfigIssue]) ->
 
 
 def read_entry(path: str | os.PathLike[str]) -> Member:
-    """Return the one roster entry in a file, as `smpc-dp keygen` prints it; `Roster` checks it further.
+    """Read the single roster entry in a file, as `smpc-dp keygen` prints one.
 
     Raises:
         LocalError: it cannot be read.
@@ -104,7 +104,7 @@ def read_entry(path: str | os.PathLike[str]) -> Member:
 
 
 def check_new(path: Path) -> None:
-    """Raise LocalError unless a new file can be made there: nothing has the path, and its folder exists."""
+    """Raise LocalError if a file exists at this path, or its folder does not exist."""
     if os.path.lexists(path):
         raise LocalError(f"{path}: exists already, and nothing is overwritten")
     if not path.parent.is_dir():
@@ -112,7 +112,7 @@ def check_new(path: Path) -> None:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that does not exist yet, whole or not at all; raise LocalError if it exists."""
+    """Write a new file, whole or not at all; raise LocalError if it exists."""
     check_new(path)
     try:
         replace_file(path, lambda file: file.write(text.encode()), new=True)
@@ -123,5 +123,5 @@ def write_new(path: Path, text: str) -> None:
 
 
 def _with_entries(text: str, members: Iterable[Member]) -> str:
-    """Return the text of a session file with further entries at its end."""
+    """Return a session file's text with these members' roster entries appended."""
     return "\n\n".join((text.rstrip("\n"), *map(roster_entry, members))) + "\n"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
+import contextvars
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -13,8 +15,31 @@ from smpc_dp.errors import LocalError, SmpcError
 T = TypeVar("T")
 
 
+def _leave(_result: object) -> None:
+    """Do nothing with a value: the default for results that nobody waits for."""
+
+
+async def finish_in_thread(work: Callable[[], T], drop: Callable[[T], object] = _leave) -> T:
+    """Run `work()` in a thread and return its value; a cancelled caller waits until it has ended.
+
+    So nothing is closed, or locked again, that a thread still uses. `drop`: called with a result that its
+    caller does not get, to close what was opened.
+    """
+    # No task, which the end of the event loop would cancel.
+    running = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
+        if not running.cancelled() and running.exception() is None:
+            drop(running.result())
+        raise
+
+
 def start_in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
-    """Begin `work()` in a daemon thread, for which neither the event loop nor the process waits.
+    """Start `work()` in a daemon thread, and return a future of its value.
 
     The result is no task, which the end of the event loop would cancel.
     """
@@ -50,7 +75,7 @@ def start_in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
 
 
 def run_in_loop(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """Return what a coroutine returns, run in the loop of another thread; LocalError if that loop ends."""
+    """Run a coroutine in another thread's event loop, wait, and return its value."""
     try:
         return asyncio.run_coroutine_threadsafe(work, loop).result()
     except concurrent.futures.CancelledError:

@@ -10,7 +10,7 @@ from smpc_dp.session.session_file import SessionFile
 
 
 class Tolerance(msgspec.Struct, frozen=True):
-    """Tolerance of one request of `parties` parties.
+    """How many parties a request may lose, how many must sign, and how many may collude.
 
     Attributes:
         lost: the number of parties that may be lost while the request goes on.
@@ -41,13 +41,13 @@ class Tolerance(msgspec.Struct, frozen=True):
 
 
 def tolerances(session: SessionFile) -> list[Tolerance]:
-    """Return the tolerances of a session's requests, each once: those of a learner may differ."""
+    """Return the different tolerances of a session's requests: lost and colluding parties."""
     servers = len(session.roster.servers)
     return list(dict.fromkeys(_tolerance(one, servers) for one in session.checked_parameters.requests))
 
 
 def _tolerance(parameters: Any, servers: int) -> Tolerance:
-    """Return the tolerance of requests with these parameters."""
+    """Return how many lost and colluding parties requests with these parameters tolerate."""
     parties, lost, corrupt = parameters.tolerated
     later = 0 if parameters.keeps_survivors else lost
     curious = (servers - 1) // 2 if servers else 0

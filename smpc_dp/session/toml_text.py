@@ -12,12 +12,12 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_key(key: str) -> str:
-    """Return a key as TOML: bare where possible."""
+    """Return a key as TOML text, quoted only if needed."""
     return key if _BARE_KEY.fullmatch(key) else toml(key, key)
 
 
 def toml(value: object, where: str) -> str:
-    """Return `value` as TOML; raise ConfigError naming `where` for a value that TOML does not have."""
+    """Return a value as TOML text; raise ConfigError that names `where` for unsupported values."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

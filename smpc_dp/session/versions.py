@@ -14,7 +14,7 @@ LIBRARIES = ("cryptography", "msgspec", "numpy", "pynacl")
 
 
 def installed_versions() -> str:
-    """Return three lines: protocols and channel; kernels of this machine; interpreter and libraries."""
+    """Return three lines of text: versions of protocols, of native code, of Python and libraries."""
     protocols = ", ".join(
         f"{protocol.name} {' and '.join(map(str, sorted(protocol.versions)))}"
         for protocol in sorted(built_in_protocols(), key=lambda protocol: protocol.name)

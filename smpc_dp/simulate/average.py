@@ -64,7 +64,7 @@ def average(
     trace: Trace | None = None,
     **parameters: Any,
 ) -> Result:
-    """Average (or, with `kind="sum"`, add) the rows of `values` in a session of as many parties.
+    """Simulate a secure average or sum in one process, each row a party's vector; return the result.
 
     This process holds all vectors and keys: the claim holds for a session between hosts, and not here.
 
@@ -152,7 +152,7 @@ def average(
 
 
 def _declared(parameters: Mapping[str, Any], weights: Sequence[int] | None) -> dict[str, object]:
-    """Return the given `[parameters]` as a session file has them; raise ConfigError for the length."""
+    """Return session parameters from keyword arguments, as in a session file; ConfigError for `length`."""
     refuse_derived(parameters, {"length"})
     declared = {
         key: value for key, value in parameters.items() if key not in OPTIONAL or value != OPTIONAL[key]
@@ -171,7 +171,7 @@ def _declared(parameters: Mapping[str, Any], weights: Sequence[int] | None) -> d
 
 
 def _observed(threads: int, trace: Trace | None) -> OneProcess:
-    """Return the objects that members share, which fill the trace, where there is one."""
+    """Return the connections shared by simulated members, which record a trace if one is given."""
     if trace is None:
         return OneProcess(MemoryConnections(), threads=threads)
     trace.unit = "seconds of computing in one process, waiting not included"
@@ -187,7 +187,7 @@ def _observed(threads: int, trace: Trace | None) -> OneProcess:
 def _draw_kills(
     simulated: SimulatedSession, dropout: float, seed: int | None
 ) -> tuple[str, Mapping[str, int]]:
-    """Return the member that leads the run, and the parties that are killed: the leader never is."""
+    """Return the name of the leading member, and at random which parties die at which message."""
     names, planned = simulated.parties, cast("Any", simulated.session.checked_parameters)
     steps = len(planned.party_steps)
     aggregator = simulated.session.roster.aggregator
@@ -203,7 +203,7 @@ def _draw_kills(
 
 
 def _steps_of(watched: str, progress: Callable[[str, int], None]) -> OnEvent:
-    """Return an observer of events that reports each step of one member once."""
+    """Return an event handler that calls `progress` once for each step of one member."""
     shown = ""
 
     def watch(event: Event) -> None:
@@ -218,7 +218,7 @@ def _steps_of(watched: str, progress: Callable[[str, int], None]) -> OnEvent:
 
 
 def _copy_logs(folder: Path, path: Path) -> None:
-    """Write the log of a run, and the session log that lists it, from the aggregator's folder."""
+    """Copy a run's log, and the session log that lists the run, from the aggregator's folder to `path`."""
     # None of both where the run stopped before it had a log.
     for log in folder.glob("request-*.jsonl"):
         write_file(path, log.read_bytes(), "the log")
@@ -227,7 +227,7 @@ def _copy_logs(folder: Path, path: Path) -> None:
 
 
 def check_size(parties: int, length: int, threads: int) -> None:
-    """Raise ConfigError for a simulation that is too large, before anything of that size is made."""
+    """Raise ConfigError unless parties, length and threads are in range and the values fit in memory."""
     issues = Issues()
     for name, number, low, high in (
         ("parties", parties, 3, MAX_PARTIES),
@@ -248,7 +248,7 @@ def check_size(parties: int, length: int, threads: int) -> None:
 
 
 def _check_fraction(name: str, number: float) -> None:
-    """Raise ConfigError unless the number is a fraction from 0 to 1."""
+    """Raise ConfigError unless the named number is in [0, 1)."""
     if isinstance(number, bool) or not isinstance(number, Real):
         raise ConfigError.at(name, f"must be a number, is {shown(number)}", ConfigCheck.TYPE)
     if not 0 <= number < 1:
@@ -256,7 +256,7 @@ def _check_fraction(name: str, number: float) -> None:
 
 
 def _largest(weights: Sequence[int]) -> int:
-    """Return the largest weight, at least 1, for which the encoding is made."""
+    """Return the largest weight (at least 1), which the session's encoding must hold."""
     for index, weight in enumerate(weights):
         if isinstance(weight, bool) or not isinstance(weight, Integral):
             raise ConfigError.at(
@@ -266,7 +266,7 @@ def _largest(weights: Sequence[int]) -> int:
 
 
 def _rows(values: ArrayLike | Sequence[ArrayLike]) -> Sequence[NDArray[np.generic]]:
-    """Return values as rows; raise ConfigError unless they have the shape (parties, length)."""
+    """Return the parties' vectors as rows; raise ConfigError unless the shape is (parties, length)."""
     array = vector_of(values, "values")
     if array.ndim != 2 or 0 in array.shape:
         raise ConfigError.at(

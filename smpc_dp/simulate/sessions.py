@@ -26,7 +26,7 @@ def run(
     seed_for_simulation: int | None = None,
     on_event: OnEvent = ignore,
 ) -> Simulated[T]:
-    """Run a session of sums, statistics of records or a learner in one process, without sockets.
+    """Simulate a whole session in one process: each party runs `take_part`; return results by party.
 
     Each party has the `Session` of a real one, and the aggregator serves as `serve` does.
 
@@ -58,7 +58,7 @@ def run(
 
 
 def _checked_kill(kill: Mapping[str, int], parties: Sequence[str]) -> dict[str, int]:
-    """Return the parties that are killed, and when; raise ConfigError for a wrong name or number."""
+    """Return by party the number of the message before which it dies; ConfigError if invalid."""
     issues = Issues()
     if not isinstance(kill, Mapping):
         raise ConfigError.at("kill", "must be a mapping of names to numbers", ConfigCheck.TYPE)

@@ -8,14 +8,14 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from smpc_dp.capabilities.pairs.covert.roles import aggregator_role, party_role
 from smpc_dp.capabilities.pairs.garbled.draw import Pairs, bipartite_matchings, matchings
-from smpc_dp.capabilities.pairs.garbled.messages import PAIR_COPIES, PAIRWISE, VERSION
+from smpc_dp.capabilities.pairs.garbled.messages import PAIR_COPIES
+from smpc_dp.capabilities.pairs.garbled.params import Security, copies_of, refuse_garbling
 from smpc_dp.capabilities.pairs.garbled.participant import Participant
-from smpc_dp.capabilities.pairs.garbled.transfers import Transfers
 from smpc_dp.capabilities.pairs.kernels.fields import Codes, checked_labels
 from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
 from smpc_dp.capabilities.pairs.kernels.named import find_kernel
+from smpc_dp.capabilities.pairs.roles import aggregator_role, party_role
 from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
 from smpc_dp.capabilities.pairs.statistics.compiled import plan_statistic
 from smpc_dp.capabilities.pairs.ustatistic.estimate import estimate
@@ -57,15 +57,16 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
     fidelity: Fidelity | None = None,
     engine: Engine = "garbled",
     covert: int | None = None,
+    security: Security | None = None,
     level: float = 0.95,
     seed_for_simulation: int | None = None,
     on_pairs: OnPairs = lambda _: None,
     executor: Executor | None = None,
 ) -> StatisticResult:
-    """Estimate a pairwise statistic as `Session.pairwise` would, all parties being in this process.
+    """Simulate a private statistic of pairs of parties (Kendall's tau, AUC...) in this process.
 
     Args:
-        kernel, epsilon, P, delta, noise, zetas, covert, level: as in `Session.pairwise`.
+        kernel, epsilon, P, delta, noise, zetas, covert, security, level: as in `Session.pairwise`.
         data: one record for each party, shape (n, fields), or a tuple of one array (n,) for each field.
         labels: (n,) of 0 and 1, for a kernel with public labels.
         engine: "garbled", a circuit for each pair; "mpyc", servers that compute on shares with one noise for
@@ -95,8 +96,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
     public_labels = checked_public_labels(known, labels, len(codes))
     source = randomness_of(seed_for_simulation, "pairwise")
     if _TRUE[engine] == "program":
-        if covert:
-            raise ConfigError.at("covert", "servers garble nothing", ConfigCheck.UNSUPPORTED)
+        refuse_garbling(covert, security)
         partners = P or (1 if noise in PAIR_DISTRIBUTIONS else 0)
         program = statistic_program(
             known,
@@ -112,9 +112,16 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
         opened = run_ideal(program, codes, source) if ideal else run_alone(program, codes.tolist())
         answer = read_answer(program, opened, level)
         return statistic_result(program, answer, servers=SERVERS, how=how, level=level, zetas=zetas)
-    garbled, copies = cast("NoiseKind", noise), PAIR_COPIES if covert is None else covert
     plan = plan_statistic(
-        known, len(codes), epsilon, delta, partners=P, noise=garbled, zetas=zetas, covert=copies
+        known,
+        len(codes),
+        epsilon,
+        delta,
+        partners=P,
+        noise=cast("NoiseKind", noise),
+        zetas=zetas,
+        covert=copies_of(security, covert, PAIR_COPIES),
+        malicious=security == "malicious",
     )
     pairs = draw(plan, source.bytes(32), len(codes), public_labels).reshape(-1, 2)
     if how == "ideal":
@@ -126,7 +133,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
 
 
 def checked_public_labels(kernel: Kernel, labels: Any, parties: int) -> list[int] | None:
-    """Return the labels of a kernel with public ones; None for another kernel.
+    """Return the parties' public labels if the kernel takes labels, checked; None for other kernels.
 
     Raises ConfigError unless each is 0 or 1, and both occur.
     """
@@ -138,7 +145,7 @@ def checked_public_labels(kernel: Kernel, labels: Any, parties: int) -> list[int
 
 
 def draw(plan: StatisticPlan, seed: bytes, parties: int, labels: list[int] | None) -> Pairs:
-    """Draw the matchings of a statistic, shape (partners, pairs, 2)."""
+    """Draw random matchings of the parties in pairs for a statistic, shape (partners, pairs, 2)."""
     if labels is not None:
         return bipartite_matchings(seed, labels, plan.partners)
     return matchings(seed, parties, plan.partners)
@@ -152,7 +159,7 @@ def through_gates(
     on_pairs: OnPairs = lambda _: None,
     executor: Executor | None = None,
 ) -> Iterator[Raw]:
-    """Yield raw outputs of garbled evaluations, shard after shard; arguments as of `pairwise`."""
+    """Yield the noisy outputs of all pairs, whose circuits are garbled and evaluated in shards."""
     size = min(CHUNK, plan.evaluation(GARBLER, EVALUATOR).most_instances)
     calls = (
         (plan, codes[pairs[start : start + size]], number, seed_for_simulation)
@@ -166,7 +173,7 @@ def through_gates(
 
 
 def _evaluate(plan: StatisticPlan, records: Codes, number: int, seed_for_simulation: int | None) -> Raw:
-    """Return the raw outputs of one shard, whose records have the shape (pairs, 2, fields).
+    """Evaluate garbled circuits for one shard of pairs, and return the raw outputs.
 
     One garbler, one evaluator and one aggregator stand for all.
     """
@@ -174,11 +181,9 @@ def _evaluate(plan: StatisticPlan, records: Codes, number: int, seed_for_simulat
     signers = draw_signers(dict.fromkeys((GARBLER, EVALUATOR, AGGREGATOR), source))
     keys, session = public_keys(signers), source.bytes(32)
     engine = plan.evaluation(GARBLER, EVALUATOR, len(records))
-    context = Context(PAIRWISE, VERSION, session, number, (GARBLER, EVALUATOR), AGGREGATOR, keys)
+    context = Context(*engine.protocol, session, number, (GARBLER, EVALUATOR), AGGREGATOR, keys)
     roles: dict[str, Participant] = {
-        name: party_role(
-            context, signers[name], engine, plan.inputs(records[:, side], source), source, Transfers()
-        )
+        name: party_role(context, signers[name], engine, plan.inputs(records[:, side], source), source)
         for side, name in enumerate((GARBLER, EVALUATOR))
     }
     roles[AGGREGATOR] = aggregator_role(context, signers[AGGREGATOR], engine, source)

@@ -32,7 +32,7 @@ def statistics(
     seed_for_simulation: int | None = None,
     **parameters: Any,
 ) -> Answers:
-    """Release statistics of the records of all tables in a session of as many parties.
+    """Simulate private statistics of the records in the parties' tables, in this process.
 
     This process holds all tables and keys: claims hold for a session between hosts, and not here.
 

@@ -26,12 +26,12 @@ _LOG = logging.getLogger("smpc_dp.transport")
 
 
 def source_of_address(host: str, _port: int) -> str:
-    """Return the source of a connection: the address that it comes from."""
+    """Return the source that a connection is counted under: its IP address, /64 network for IPv6."""
     return source_of(host)
 
 
 class AcceptLoop:
-    """Accepts connections until it is closed, each in a task of its own, which `serve` makes.
+    """Loop that accepts sockets and serves each in a task, with a limit on unauthenticated ones.
 
     Of too many that are not authenticated one is dropped (`Strangers`).
     """
@@ -57,7 +57,7 @@ class AcceptLoop:
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     async def close(self) -> None:
-        """Stop accepting and drop connections that are still served."""
+        """Stop accepting, and drop connections that are still being served."""
         tasks = [self._accepting, *self._pending.values()]
         for task in tasks:
             task.cancel()
@@ -65,27 +65,27 @@ class AcceptLoop:
         self._socket.close()
 
     def authenticated(self, connection: socket.socket) -> None:
-        """Count a connection no longer."""
+        """Stop counting a connection among the unauthenticated ones."""
         self._strangers.remove(connection)
 
     def comes_from(self, connection: socket.socket, source: str) -> None:
-        """Count a connection for another source, which a proxy has told; nothing once it is dropped."""
+        """Count an unauthenticated connection under the source that a proxy has named."""
         if connection in self._pending:
             self._strangers.remove(connection)
             self._drop(self._strangers.admit(connection, source, now()))
 
     def drop(self, connection: socket.socket) -> None:
-        """Drop a connection for a newer one; nothing once it is a channel or dropped."""
+        """Close a connection that is still being served, to make room for a newer one; ignore others."""
         if connection in self._pending:
             self._pending[connection].cancel("dropped for a newer connection")
 
     def _drop(self, dropped: socket.socket | None) -> None:
-        """Drop the connection that `Strangers` names, if it names one."""
+        """Close the connection that must make room for a newer one; do nothing for None."""
         if dropped is not None:
             self.drop(dropped)
 
     async def _accept(self) -> None:
-        """Accept connections until closed."""
+        """Accept connections until the loop is closed."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -107,7 +107,7 @@ class AcceptLoop:
             await asyncio.sleep(0)
 
     async def _admit(self, connection: socket.socket, address: str) -> None:
-        """Serve a connection."""
+        """Serve an accepted connection to its end, then forget it."""
         try:
             await self._serve(connection, address)
         finally:
@@ -116,7 +116,7 @@ class AcceptLoop:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on `host`:`port`; raise LocalError that names them."""
+    """Return a socket that listens on `host`:`port`; raise LocalError if that is impossible."""
     try:
         result = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = result[0]
@@ -127,7 +127,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def printable_address(address: object) -> str:
-    """Return an address as printable text."""
+    """Return a socket's address as printable text for errors."""
     match address:
         case (str() as host, int() as port, *_):
             return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

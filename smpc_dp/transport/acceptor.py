@@ -36,7 +36,7 @@ _LOG = logging.getLogger("smpc_dp.transport")
 
 
 def call(endpoint: Endpoint, peer: str, patience: float, halt: Halt) -> BlockingChannel:
-    """Return a channel to `peer`, whose acceptor may let this member wait for `patience` seconds.
+    """Connect to `peer` and wait up to `patience` seconds to be accepted; return the blocking channel.
 
     Errors as for `dial_blocking`; TimeoutFault too when halted.
     """
@@ -46,12 +46,12 @@ def call(endpoint: Endpoint, peer: str, patience: float, halt: Halt) -> Blocking
 
 
 async def _used_twice() -> handshake.Reason:
-    """Return the reason for refusing a connection with a key that is used twice."""
+    """Return the reason for refusing a connection: two processes use one member's key."""
     return "twice"
 
 
 class Acceptor:
-    """Accepts connections of members of the roster, and holds them until they are claimed.
+    """Listener that authenticates members' connections and keeps them until `claim` asks for one.
 
     Connections of one member are claimed in the order in which they came, as long as their caller answers: a
     later one with a stolen key does not take the place of the first. If the first answers while another
@@ -77,7 +77,7 @@ class Acceptor:
         return f"Lobby({self._own.name!r})"
 
     def claim(self, endpoint: Endpoint, peer: str, patience: float, halt: Halt) -> BlockingChannel:
-        """Return the channel to `peer` once it has called with a hello of the session of `endpoint`.
+        """Wait up to `patience` seconds for `peer` to call for this session; return the channel.
 
         `patience`: seconds. Raises TimeoutFault when the peer has not called by then, or the wait was halted;
         ConfigError that names the differences when it has another session; PeerFault when it breaks the
@@ -106,7 +106,7 @@ class Acceptor:
                 )
 
     def close(self) -> None:
-        """Stop listening, and close all unclaimed connections."""
+        """Stop listening, and close all connections that nobody has claimed."""
         with self._inbound:
             self._closed = True
             self._inbound.notify_all()
@@ -116,12 +116,12 @@ class Acceptor:
             stream.close()
 
     def _has(self, peer: str) -> bool:
-        """Tell whether a connection of `peer` waits."""
+        """Tell whether a connection of `peer` waits to be claimed."""
         with self._inbound:
             return peer in self._waiting
 
     def _refuse_others(self, endpoint: Endpoint, peer: str, stream: BlockingStream) -> None:
-        """Refuse the connections that wait behind a live one of the same member, and notify both."""
+        """Refuse a member's further connections, which another process made; warn both sides."""
         with self._inbound:
             others = self._waiting.pop(peer, None)
         if others:
@@ -132,14 +132,14 @@ class Acceptor:
             threading.Thread(target=refusing, name=f"refuses {peer}", daemon=True).start()
 
     def _refuse(self, endpoint: Endpoint, streams: Iterable[BlockingStream]) -> None:
-        """Refuse connections, for a key that is used twice."""
+        """Refuse connections because a key is used twice."""
         for stream in streams:
             stream.wait(PING_SECONDS)
             with contextlib.suppress(SmpcError):
                 exchange_hello(stream, answer(endpoint, stream, self._own, _used_twice))
 
     def _is_ready(self, channel: BlockingChannel) -> bool:
-        """Return False if the caller is disconnected; raise PeerFault if it sends another message."""
+        """Wait for the caller's ready message: False if it has gone, PeerFault for another message."""
         try:
             if bytes(channel.receive(len(_READY))) != _READY:
                 raise PeerFault(
@@ -153,7 +153,7 @@ class Acceptor:
         return True
 
     def _next(self, peer: str, deadline: float, halt: Halt) -> tuple[BlockingStream, bool]:
-        """Return the first connection of `peer`, and whether no other waits behind it."""
+        """Wait for and return the first connection of `peer`, and if no other one waits behind it."""
         with self._inbound:
             while True:
                 # Before the queue is read: a member that has called by now is for the next claim.
@@ -168,7 +168,7 @@ class Acceptor:
                 self._inbound.wait(min(left, LOOK_SECONDS))
 
     def _accept(self) -> None:
-        """Accept connections until closed."""
+        """Accept and authenticate connections until closed: the main function of a thread."""
         with AuthenticatingListener(self._endpoint, self._server) as door:
             while not self._closed:
                 if (came := door.wait(time.monotonic() + LOOK_SECONDS)) is None:

@@ -49,7 +49,7 @@ LONGEST_WAIT = 1.0
 
 
 class _Limit:
-    """Time limit for a peer, which the own process may exceed.
+    """Time limit for waiting for a peer, which excludes time when this process itself was stopped or busy.
 
     Each look counts the time since the last one, but not more than the longest wait: while this process is
     stopped, or busy with something else, a peer is not late.
@@ -61,7 +61,7 @@ class _Limit:
         self._seen = time.monotonic()
 
     def wait(self, ready: select.poll) -> None:
-        """Wait until a socket is ready; raise TimeoutError at the limit."""
+        """Wait until a socket is ready; raise TimeoutError when the limit is used up."""
         while True:
             now = time.monotonic()
             self._left -= min(now - self._seen, self._longest)
@@ -73,7 +73,7 @@ class _Limit:
 
 
 class BlockingStream:
-    """TLS connection to the member `peer` over a blocking socket, and the messages on it.
+    """TLS connection to a member over a blocking socket, which sends and receives framed messages.
 
     One thread may write while another reads.
     """
@@ -95,19 +95,19 @@ class BlockingStream:
         self._writable.register(sock, select.POLLOUT)
 
     async def send(self, *buffers: Buffer) -> None:
-        """Implement the hello's `send`, when no other thread uses the connection."""
+        """Send one message of the handshake; no other thread may use the connection."""
         self.write(buffers)
 
     async def receive(self) -> bytes:
-        """Implement the hello's `receive`."""
+        """Wait for and return the next message of the handshake."""
         return bytes(self.read(self.max_message))
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Implement the hello's `aside`: this thread has no other channel."""
+        """Return what `work` returns, computed in this thread, as the handshake asks."""
         return work()
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        """Send one message, the bytes of all `buffers` in order; each frame has the time limit.
+        """Send one message from several buffers, in frames that each have the time limit.
 
         Raises TimeoutFault when the peer does not read in time, ChannelClosed when the connection is gone.
         """
@@ -118,7 +118,7 @@ class BlockingStream:
             raise self._failed(error) from None
 
     def begin(self, buffers: Sequence[Buffer], total: int) -> bool:
-        """Send what the socket takes at once of a short message of `total` bytes; return whether that is all.
+        """Send what the socket takes now of a short message; return True if that was all of it.
 
         `flush` sends the rest. Raises ChannelClosed when the connection is gone.
         """
@@ -132,14 +132,14 @@ class BlockingStream:
         return done
 
     def flush(self) -> None:
-        """Send the rest of a message that was begun; errors as for `write`."""
+        """Send the rest of a message that `begin` could not send at once."""
         try:
             self._send([], _Limit(self._timeout))
         except OSError as error:
             raise self._failed(error) from None
 
     def read(self, limit: int) -> memoryview:
-        """Return the next message, of at most `limit` bytes; it stays until RETAINED more have been read.
+        """Return the next message, up to `limit` bytes; its memory is reused after RETAINED more.
 
         The header of each frame has the time limit, and its payload has it again, whatever comes meanwhile.
 
@@ -177,26 +177,26 @@ class BlockingStream:
         return message
 
     def wait(self, seconds: float) -> None:
-        """Set the time limit for the peer; not while another thread uses the connection."""
+        """Set how many seconds the peer may take; no other thread may use the connection."""
         self._timeout = seconds
 
     def warn(self) -> None:
-        """Tell the peer that another process has called with its key; not while another thread writes."""
+        """Tell the peer that another process uses its key; no other thread may be writing."""
         with contextlib.suppress(OSError):
             self._control(framing.TWICE)
 
     def is_writable(self) -> bool:
-        """Tell whether the socket takes a control frame at once; not while another thread writes."""
+        """Tell whether the socket can take a control frame now; no other thread may be writing."""
         return bool(self._writable.poll(0))
 
     def finish(self) -> None:
-        """Say goodbye: no further message is sent."""
+        """Send a goodbye and shut down sending; errors are ignored."""
         with contextlib.suppress(OSError):
             self._control(framing.BYE)
             self._socket.shutdown(socket.SHUT_WR)
 
     def drain(self) -> None:
-        """Wait for a short time until the peer has closed, so that no sent byte is lost."""
+        """Discard incoming bytes for a short time until the peer closes, so that no sent byte is lost."""
         deadline, dropped = time.monotonic() + CLOSE_SECONDS, bytearray(DROPPED_BYTES)
         with contextlib.suppress(OSError):
             while (left := deadline - time.monotonic()) > 0:
@@ -204,26 +204,26 @@ class BlockingStream:
                     return
 
     def close(self) -> None:
-        """Close the socket."""
+        """Close the connection's socket, without a goodbye to the peer."""
         self._socket.close()
 
     def cut(self) -> None:
-        """Make all current uses of the connection fail."""
+        """Shut the socket down, so that all threads that use it get an error."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def _failed(self, error: OSError) -> SmpcError:
-        """Return the error of a send that names the peer."""
+        """Return the library's error for an OSError while sending, naming the peer."""
         if isinstance(error, TimeoutError) and not is_of_system(error):
             return TimeoutFault({self.peer}, "send", f"it did not read for {self._timeout} s")
         return broken(error, self.peer)
 
     def _control(self, kind: int) -> None:
-        """Send a control frame."""
+        """Send a control frame: a goodbye, or the warning that a key is used twice."""
         self._send([framing.control_frame(kind)], _Limit(min(self._timeout, CLOSE_SECONDS)))
 
     def _send(self, frame: Sequence[Buffer], limit: _Limit) -> None:
-        """Encrypt and send the bytes of a frame, after those that are encrypted already."""
+        """Encrypt and send one frame, after bytes that are already encrypted."""
         octets = [_octets(buffer) for buffer in frame]
         encrypted, done = self._tls.send(self._socket.fileno(), octets, 0)
         while not done:
@@ -231,13 +231,13 @@ class BlockingStream:
             encrypted, done = self._tls.send(self._socket.fileno(), octets, encrypted)
 
     def _short(self, total: int) -> memoryview:
-        """Read a message of one frame."""
+        """Read and return a message that is one frame of `total` bytes."""
         message = memoryview(bytearray(total)) if total <= SEND_BYTES else self._reserve(total)
         self._fill(message)
         return message
 
     def _reserve(self, total: int) -> memoryview:
-        """Return the first free part of a buffer, of `total` bytes: fresh memory is slow."""
+        """Return `total` free bytes of a reused buffer, which is faster than new memory."""
         if self._memory is None:
             # Between retained messages there are holes, each smaller than the next message.
             self._memory = np.empty((2 * RETAINED + 1) * framing.MAX_FRAME, np.uint8).data
@@ -250,7 +250,7 @@ class BlockingStream:
         return self._memory[start : start + total]
 
     def _long(self, total: int) -> memoryview:
-        """Read a message of several frames."""
+        """Read and return a message of several frames, `total` bytes in all."""
         buffer, have = bytearray(framing.MAX_FRAME), 0
         while True:
             frame = min(total - have, framing.MAX_FRAME)
@@ -268,13 +268,13 @@ class BlockingStream:
                 )
 
     def _header(self) -> tuple[int, int]:
-        """Read the header of a frame."""
+        """Read a frame's header; return how many bytes of the message are left, and the frame's kind."""
         self._fill(self._head)
         total, kind = framing.HEADER.unpack(self._head)
         return total, kind
 
     def _fill(self, view: Buffer) -> None:
-        """Fill `view` with decrypted bytes; raise TimeoutError at the time limit."""
+        """Fill `view` with decrypted bytes; raise TimeoutError when the peer takes too long."""
         target, limit, have = _octets(view), None, 0
         while True:
             have, ended = self._tls.receive(self._socket.fileno(), target, have)
@@ -287,7 +287,7 @@ class BlockingStream:
 
 
 class Halt:
-    """Stops, from any thread, waits for connections, and on them."""
+    """Switch by which any thread can stop others that wait for connections or use them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -295,7 +295,7 @@ class Halt:
         self.halted = False
 
     def watch(self, stream: BlockingStream) -> None:
-        """Register `stream`, to be cut by `now`; cut it at once if that was called."""
+        """Register a connection that `now` will cut; cut it at once if `now` was called before."""
         with self._lock:
             self._streams.append(stream)
             halted = self.halted
@@ -303,7 +303,7 @@ class Halt:
             stream.cut()
 
     def now(self) -> None:
-        """Cut every registered connection; waiting threads see its error, or `halted`."""
+        """Cut all registered connections, so that threads waiting on them get an error."""
         with self._lock:
             self.halted = True
             streams = list(self._streams)
@@ -312,7 +312,7 @@ class Halt:
 
 
 class _Bounded(Generic[T]):
-    """Queue of at most DEPTH items; the locks of `queue.Queue` are Python code, and slower."""
+    """Thread-safe queue of at most DEPTH items, faster than `queue.Queue`."""
 
     def __init__(self) -> None:
         self._items: queue.SimpleQueue[T] = queue.SimpleQueue()
@@ -321,7 +321,7 @@ class _Bounded(Generic[T]):
             self._room.put(None)
 
     def put(self, item: T, *, block: bool = True) -> None:
-        """Append an item; wait while the queue is full, or raise queue.Full."""
+        """Append an item; if the queue is full wait, or raise queue.Full if `block` is False."""
         try:
             self._room.get(block)
         except queue.Empty:
@@ -329,18 +329,18 @@ class _Bounded(Generic[T]):
         self._items.put(item)
 
     def get(self, *, block: bool = True) -> T:
-        """Remove and return the first item; wait for it, or raise queue.Empty."""
+        """Remove and return the first item; if there is none wait, or raise queue.Empty."""
         item = self._items.get(block)
         self._room.put(None)
         return item
 
     def qsize(self) -> int:
-        """Return the number of items."""
+        """Return the number of queued items."""
         return self._items.qsize()
 
 
 class BlockingChannel:
-    """Messages to and from one authenticated member; sends and receives happen in the order of the calls.
+    """Channel of messages to and from one authenticated member, for threads; sends in order of calls.
 
     A send returns before the message is sent; its buffers must not change any more. The next call raises an
     error of the connection.
@@ -366,16 +366,16 @@ class BlockingChannel:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes of the messages passed to `send`, without frames and TLS."""
+        """Number of bytes of messages given to `send`, without frames and TLS."""
         return self._sent
 
     @property
     def bytes_received(self) -> int:
-        """Bytes of the whole messages received, without frames and TLS."""
+        """Number of bytes of complete messages received, without frames and TLS."""
         return self._received
 
     def send(self, buffers: Sequence[Buffer]) -> None:
-        """Send one message; wait while DEPTH others are queued.
+        """Send or queue one message; wait while DEPTH others are queued.
 
         Raises ChannelClosed, TimeoutFault or PeerFault for an error since the last call.
         """
@@ -389,7 +389,7 @@ class BlockingChannel:
             self._enqueue(self._stream.flush)
 
     def receive(self, limit: int, ahead: int = 0) -> memoryview:
-        """Return the next message, of at most `limit` bytes; read `ahead` more expected messages meanwhile.
+        """Wait for and return the next message; let a thread read `ahead` more that are expected.
 
         Fewer than DEPTH more are not read before their turn. The message stays valid until the next call.
         Errors as for `send`, after all that came before.
@@ -405,7 +405,7 @@ class BlockingChannel:
         return self._take(self._messages.get(), limit)
 
     def _take(self, message: memoryview | SmpcError, limit: int) -> memoryview:
-        """Return a message that was read, and count it; raise an error."""
+        """Count and return a received message; raise the error if there is one in its place."""
         if isinstance(message, SmpcError):
             self._awaited = 0
             raise message
@@ -417,7 +417,7 @@ class BlockingChannel:
         return message
 
     def close(self, last: Sequence[Buffer] | None = None) -> None:
-        """Send queued messages and the message `last`, say goodbye and close; drop incoming messages.
+        """Send all queued messages, `last` and a goodbye, then close; discard incoming messages.
 
         Cuts the connection when that takes more than twice CLOSE_SECONDS.
         """
@@ -448,29 +448,29 @@ class BlockingChannel:
         self._stream.close()
 
     def _start(self, work: Callable[[], None], reason: str) -> threading.Thread:
-        """Start a thread of the channel."""
+        """Start and return a thread of this channel, which reads or writes."""
         thread = threading.Thread(target=work, name=f"{reason} {self.peer}", daemon=True)
         thread.start()
         return thread
 
     def _check(self) -> None:
-        """Raise the connection's error, if any."""
+        """Raise the connection's error if it has failed."""
         if self._error is not None:
             raise self._error
 
     def _fail(self, error: SmpcError) -> SmpcError:
-        """Keep the first error of the connection, and return it: the cause of the end, not the end itself."""
+        """Store the connection's error if it is the first one; return the first error."""
         self._error = self._error or error
         return self._error
 
     def _enqueue(self, job: Callable[[], None]) -> None:
-        """Leave a job to the thread that sends; wait while DEPTH others are queued."""
+        """Queue a job for the sending thread; wait while DEPTH others are queued."""
         self._writer = self._writer or self._start(self._write, "to")
         self._enqueued += 1
         self._outgoing.put(job)
 
     def _send_unless_failed(self, job: Callable[[], T], otherwise: T) -> T:
-        """Return what `job`, which sends something, returns; `otherwise` if it or an earlier use failed."""
+        """Run a sending job and return its result; `otherwise` if the connection fails."""
         if self._error is None:
             try:
                 return job()
@@ -481,19 +481,19 @@ class BlockingChannel:
         return otherwise
 
     def _write(self) -> None:
-        """Send queued messages, in a thread."""
+        """Run queued sending jobs in order: the main function of the sending thread."""
         while (job := self._outgoing.get()) is not None:
             self._send_unless_failed(job, None)
             self._written += 1
         self._finish()
 
     def _finish(self) -> None:
-        """Say goodbye, unless there was an error."""
+        """Send a goodbye to the peer, unless the connection has failed."""
         if self._error is None:
             self._stream.finish()
 
     def _read(self, limit: int) -> memoryview | SmpcError:
-        """Return the next message, or the connection's error.
+        """Read and return the next message, or return the connection's error.
 
         After an error of sending too: a peer that hangs up may have sent its reason.
         """
@@ -505,7 +505,7 @@ class BlockingChannel:
         return self._end
 
     def _read_ahead(self) -> None:
-        """Receive messages, in a thread."""
+        """Read expected messages into a queue: the main function of the receiving thread."""
         while (job := self._wanted.get()) is not None:
             limit, count = job
             for _ in range(count):
@@ -516,23 +516,23 @@ class BlockingChannel:
         self._drain()
 
     def _drain(self) -> None:
-        """Wait until the peer has closed, unless there was an error."""
+        """Wait a short time for the peer to close the connection; do nothing after an error."""
         if self._error is None:
             self._stream.drain()
 
 
 def _octets(buffer: Buffer) -> NDArray[np.uint8]:
-    """Return the bytes of a buffer, as the core takes them."""
+    """Return a buffer's bytes as a NumPy array, without copying, for the Rust core."""
     return np.frombuffer(buffer, np.uint8)
 
 
 def length(buffers: Sequence[Buffer]) -> int:
-    """Return the number of bytes of all buffers."""
+    """Return the total number of bytes of several buffers."""
     return sum(memoryview(buffer).nbytes for buffer in buffers)
 
 
 def _frames(buffers: Sequence[Buffer], total: int) -> Iterator[list[Buffer]]:
-    """Yield the frames of a message, made by `framing.encode`, each as its header and the parts after it."""
+    """Yield a message's frames as lists of buffers: the frame's header, then its parts."""
     if total <= framing.MAX_FRAME:
         yield [framing.HEADER.pack(total, framing.DATA), *buffers]
         return

@@ -26,6 +26,7 @@ from smpc_dp.transport import framing, tls
 from smpc_dp.transport.inbox import Budgets, Inbox, Message
 from smpc_dp.transport.read_buffers import decrypted_view
 from smpc_dp.transport.sockets import unsent
+from smpc_dp.transport.stream_reader import StreamReader
 
 CLOSE_SECONDS = 2.0
 # Between two looks whether the peer's system has all that was sent.
@@ -54,12 +55,12 @@ _LOG = logging.getLogger("smpc_dp.transport")
 
 
 def now() -> float:
-    """Return the event loop's time in seconds."""
+    """Return the event loop's clock in seconds."""
     return asyncio.get_running_loop().time()
 
 
 class ChannelClosed(SmpcError):
-    """The channel to `peer` is closed: `clean` after a goodbye of either side, else it was cut.
+    """Error: the channel to `peer` has ended, `clean` by a goodbye or else by a cut connection.
 
     `reason`: of a cut, if it is known. Nobody is at fault for that: whoever carries the bytes can do it.
     """
@@ -73,7 +74,7 @@ class ChannelClosed(SmpcError):
 
 
 def broken(error: OSError, peer: str) -> ChannelClosed:
-    """Return the end of the channel to a member for its connection's error, no time limit of this process."""
+    """Return the ChannelClosed error for a connection's OSError, with the reason if known."""
     if isinstance(error, ssl.SSLZeroReturnError):
         return ChannelClosed(peer, clean=False)
     reason = tls.describe(error) if isinstance(error, ssl.SSLError | TlsError) else str(error)
@@ -81,25 +82,26 @@ def broken(error: OSError, peer: str) -> ChannelClosed:
 
 
 def is_of_system(error: TimeoutError) -> bool:
-    """Tell whether the system has ended a connection; else it is a time limit of this process."""
+    """Tell whether a TimeoutError is the operating system's, not a time limit of this process."""
     return error.errno is not None
 
 
 class Stream(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
-    """asyncio's stream protocol, which also records the connection's loss and the time of the last bytes.
+    """asyncio protocol of a TLS connection, which records when the last bytes came and if it is lost.
 
-    TLS decrypts into a buffer: a bytes object of each record, and another one of all, would be copied.
+    TLS decrypts into a buffer: a bytes object of each record, and another one of all, would be copied. The
+    frames of a large message are stored from that buffer.
     """
 
     def __init__(self) -> None:
-        self.stream = asyncio.StreamReader(limit=READ_AHEAD)
+        self.stream = StreamReader(limit=READ_AHEAD)
         self.gone = asyncio.Event()
         self.moved = 0.0
         self._buffer = _NO_BYTES
         super().__init__(self.stream)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return a buffer for the bytes that have come, and for a record that TLS holds a part of.
+        """Return a buffer in which asyncio puts received bytes (called by asyncio).
 
         asyncio leaves what does not fit for its next turn, and drops it if the peer has closed by then.
         """
@@ -107,18 +109,19 @@ class Stream(asyncio.StreamReaderProtocol, asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take the bytes in the buffer."""
+        """Take received bytes from the shared buffer (called by asyncio)."""
         self.moved = now()
         received, self._buffer = self._buffer[:nbytes], _NO_BYTES
         self.stream.feed_data(received)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Record that the connection has ended, and wake tasks that wait for this."""
         super().connection_lost(exc)
         self.gone.set()
 
 
 class Channel:
-    """Connection to the member `peer`. One task may receive while others send; sends do not interleave.
+    """Channel of messages to one member over TLS, for asyncio: with pings, limits and a clean end.
 
     Cancelling a send within a message cuts the channel: the stream would be out of step. A few messages are
     read before they are asked for, so that pings are answered while no task receives.
@@ -176,11 +179,11 @@ class Channel:
 
     @property
     def live(self) -> bool:
-        """False once either side has closed the channel, or the connection is lost."""
+        """Whether the connection stands, and this side has not closed the channel or received its end."""
         return self._ended is None and not self._stream.gone.is_set()
 
     def begin(self, max_message: int, silence: float | None = None) -> None:
-        """Start the channel proper after the hello: set the limit of its messages and count from zero.
+        """Start the channel after the handshake: set the message limit, and start reading ahead.
 
         `silence`: of the dialler, seconds without a sign of the peer after which the connection is cut.
         """
@@ -193,7 +196,7 @@ class Channel:
             self._pinger = loop.create_task(self._ping_until_silent(silence))
 
     async def send(self, *buffers: bytes | memoryview) -> None:
-        """Send one message, the bytes of all `buffers` in order; return when the transport has taken them.
+        """Send one message from several buffers; return when the transport has taken all of it.
 
         The buffers are not copied and must not change meanwhile. Raises ConfigError above `max_message`
         (nothing is sent), TimeoutFault when the peer does not read for `frame_timeout` seconds, PeerFault
@@ -211,7 +214,7 @@ class Channel:
         self.bytes_sent += total
 
     async def receive(self) -> Buffer:
-        """Return the next message; wait for it without limit. Cancelling loses nothing after the hello.
+        """Wait, without limit, for the next message and return it.
 
         One that was stored in a file is a read-only view. Raises LocalError in the place of one that could
         not be stored; the channel goes on.
@@ -243,13 +246,13 @@ class Channel:
         return message.content
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns, from a thread; the event loop goes on meanwhile."""
+        """Return what `work` returns, computed in another thread so that the event loop goes on."""
         return await asyncio.to_thread(work)
 
     async def answers(self) -> bool | None:
-        """Ping the peer: True if it answers, False if it is silent for PING_SECONDS.
+        """Ping the peer; return True if it answers, False if it is silent, None if unknown.
 
-        None when the answer is unknown: this side does not read now, or a long message is under way.
+        It is unknown where this side does not read now, or a long message is under way.
         """
         if self._reader is None:
             return None
@@ -267,7 +270,7 @@ class Channel:
         return pong.done() and pong.result()
 
     async def _ping_until_silent(self, silence: float) -> None:
-        """Ping the peer while it is silent; cut the connection when it has been for `silence` seconds.
+        """Ping a silent peer; cut the connection after `silence` seconds without a byte.
 
         Looks are counted, and not time: while this process is stopped the peer is not silent. Bytes that its
         system acknowledges are a sign of it too: on a slow line a ping waits behind what was sent before.
@@ -285,16 +288,16 @@ class Channel:
                 self._ping()
 
     def _ping(self) -> None:
-        """Ping the peer."""
+        """Queue a ping to the peer, whose answer will show that the connection stands."""
         self._pings += framing.PING not in self._control
         self._put_control(framing.PING)
 
     def warn(self) -> None:
-        """Tell the peer that another process has called with its key."""
+        """Tell the peer that another process uses its key."""
         self._put_control(framing.TWICE)
 
     async def close(self) -> None:
-        """Say goodbye and close, in a few seconds once the peer has what was sent; drop what it sends.
+        """Say goodbye and close once the peer has what was sent; discard what it sends meanwhile.
 
         A peer that takes nothing for `frame_timeout` seconds loses the rest.
         """
@@ -317,7 +320,7 @@ class Channel:
         self.abort()
 
     def abort(self) -> None:
-        """Cut the connection at once: the peer sees a cut, not a goodbye."""
+        """Cut the connection at once, without a goodbye."""
         if self._ended is None:
             self._ended = ChannelClosed(self.peer, clean=False)
         self._fail(ChannelClosed(self.peer, clean=False))
@@ -329,19 +332,19 @@ class Channel:
         self._writer.transport.abort()
 
     def _fail(self, error: SmpcError) -> None:
-        """Record the reason of the end, and wake waiting tasks."""
+        """Record why the channel ends, and wake waiting tasks."""
         self._inbox.fail(error)
         if self._pong is not None and not self._pong.done():
             self._pong.set_result(False)
 
     def _release_held(self) -> None:
-        """Release the budget of the last message."""
+        """Return the last message's bytes to the memory budget."""
         if self._held is not None:
             self._held.release()
             self._held = None
 
     async def _read_ahead(self) -> None:
-        """Fill the inbox, to the end of the channel."""
+        """Read messages into the inbox until the channel ends (a task)."""
         try:
             while True:
                 self._inbox.put(await self._read())
@@ -351,7 +354,7 @@ class Channel:
                 self._writer.transport.abort()
 
     async def _until_taken(self) -> None:
-        """Wait until the peer's system has what was sent, while it takes any of it."""
+        """Wait until the peer's system has acknowledged all sent bytes, as long as it makes progress."""
         transport, left, moved = self._writer.transport, -1, now()
         while not transport.is_closing() and now() < moved + self.frame_timeout:
             if (sock := transport.get_extra_info("socket")) is None:
@@ -365,7 +368,7 @@ class Channel:
             await asyncio.sleep(TAKEN_SECONDS)
 
     async def _until_peer_ends(self) -> None:
-        """Read and drop bytes until the peer closes."""
+        """Discard incoming bytes until the peer closes."""
         if self._receiving:
             await self._stream.gone.wait()
         elif self._reader is not None:
@@ -376,7 +379,7 @@ class Channel:
                 (await self._read()).release()
 
     async def _admit(self, message: Message, size: int) -> framing.Share:
-        """Wait for room for a message and its share of the budget; pings before it have been answered."""
+        """Wait for room in the inbox and the memory budget for a message; return its share."""
         message.share = framing.Share(self._budgets.of(size), size)
         self._waits_for_us = True
         try:
@@ -387,7 +390,7 @@ class Channel:
         return message.share
 
     async def _read(self) -> Message:
-        """Read one message from the stream; raise ChannelClosed for a goodbye too."""
+        """Read the next message; raise ChannelClosed at a goodbye or a lost connection."""
         message = Message()
         try:
             message.content = await self._read_content(partial(self._admit, message))
@@ -405,14 +408,14 @@ class Channel:
         return message
 
     def _lateness(self, share: framing.Share | None) -> str:
-        """Return what was late in a message."""
+        """Return words for an error on which part of a message took too long."""
         if share is not None and share.stopped:
             return f"the slowest of many messages: {share}"
         seen = "" if share is None else f": {share}"
         return f"a frame took more than {self.frame_timeout} s, or a message {self._message_timeout} s{seen}"
 
     async def _read_content(self, admit: Callable[[int], Awaitable[framing.Share]]) -> Buffer:
-        """Read the content of one message."""
+        """Read one message's content, once the memory budget admits it."""
         while True:
             first = await self._stream.stream.read(1)
             if not first:
@@ -438,26 +441,26 @@ class Channel:
             self._on_control(content)
 
     def _take_control(self) -> bytes:
-        """Return the control frames that wait to be sent."""
+        """Return and clear the control frames that wait to be sent."""
         frames = b"".join(framing.control_frame(kind) for kind in sorted(self._control))
         self._control.clear()
         return frames
 
     def _put_control(self, kind: int) -> None:
-        """Queue a control frame."""
+        """Queue a control frame, such as a ping; send it at once unless a message is being sent."""
         self._control.add(kind)
         if not self._sending.locked():
             self._send_control()
 
     def _send_control(self) -> None:
-        """Send the waiting control frames between two messages; drop them if the peer does not read."""
+        """Send queued control frames between messages; drop them if the peer does not read."""
         if self.live and self._control and not self._sending.locked():
             frames = self._take_control()
             if self._writer.transport.get_write_buffer_size() < CONTROL_ROOM:
                 self._writer.write(frames)
 
     def _on_control(self, kind: int) -> None:
-        """Take a control frame; raise PeerFault for an unexpected one or too many."""
+        """Handle a received control frame, such as a ping; PeerFault if unexpected or too many."""
         self._controls += 1
         if self._reader is None or self._controls > CONTROL_FRAMES + (now() - self._begun):
             raise PeerFault(
@@ -477,7 +480,7 @@ class Channel:
             self._pong = None
 
     async def _write(self, frames: Iterable[bytes | memoryview]) -> None:
-        """Write pieces of at most a few hundred KiB, waiting each time until the transport has room."""
+        """Write to the transport in pieces, each when it has room."""
         whole = False
         try:
             for piece in frames:

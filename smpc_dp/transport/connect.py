@@ -32,7 +32,7 @@ _LOG = logging.getLogger("smpc_dp.transport")
 def dial_blocking(
     endpoint: Endpoint, peer: str, *, welcome_timeout: float | None = None, halt: Halt | None = None
 ) -> BlockingChannel:
-    """Dial `peer` until `connect_timeout` has passed; return the blocking channel; errors as for `dial`.
+    """Connect to `peer`, trying until the endpoint's timeout, and authenticate; return a blocking channel.
 
     `welcome_timeout`: seconds until the peer's welcome, by default the `frame_timeout`.
     """
@@ -66,7 +66,7 @@ def dial_blocking(
 
 @dataclass
 class _Caller:
-    """Caller that has connected and not yet authenticated."""
+    """State of a caller that has connected but is not yet authenticated."""
 
     socket: socket.socket
     address: str
@@ -75,7 +75,7 @@ class _Caller:
 
 
 class AuthenticatingListener:
-    """Listens at an address and authenticates callers side by side, in one thread."""
+    """Listener that accepts callers and runs several TLS handshakes at once, in one thread."""
 
     def __init__(self, endpoint: Endpoint, server: socket.socket) -> None:
         self._endpoint = endpoint
@@ -96,7 +96,7 @@ class AuthenticatingListener:
             caller.socket.close()
 
     def wait(self, deadline: float) -> tuple[BlockingStream, Member] | None:
-        """Return the next authenticated member, or None at the deadline."""
+        """Wait for the next authenticated member; return None at the deadline."""
         while (now := time.monotonic()) < deadline:
             for number, caller in list(self._callers.items()):
                 if caller.deadline <= now:
@@ -113,7 +113,7 @@ class AuthenticatingListener:
         return None
 
     def _admit(self) -> None:
-        """Accept a connection."""
+        """Accept a connection and start its TLS handshake."""
         try:
             raw, address = self._server.accept()
         except OSError:
@@ -133,7 +133,7 @@ class AuthenticatingListener:
         self._selector.register(raw, selectors.EVENT_READ)
 
     def _shake(self, number: int) -> tuple[BlockingStream, Member] | None:
-        """Continue the handshake of a caller; return its stream and member when it is done."""
+        """Continue a caller's TLS handshake; return its stream and member when done."""
         caller = self._callers[number]
         try:
             done = _step(caller.socket, caller.secured, caller.address, caller.socket.recv(SHAKE_BYTES))
@@ -155,7 +155,7 @@ class AuthenticatingListener:
         return stream, result
 
     def _drop(self, number: int, why: str) -> None:
-        """Drop a caller."""
+        """Close a caller's connection before it is authenticated, and log why."""
         caller = self._callers.pop(number)
         self._strangers.remove(number)
         self._selector.unregister(caller.socket)
@@ -179,7 +179,7 @@ def listen_at_own_address(endpoint: Endpoint) -> socket.socket:
 def accept_blocking(
     endpoint: Endpoint, server: socket.socket, peers: Sequence[str]
 ) -> dict[str, BlockingChannel]:
-    """Accept callers until each of `peers` has connected; return the channels.
+    """Accept callers until every one of `peers` has connected; return their channels by name.
 
     `server` is that of `listen_at_own_address`, and stays open. A connection that does not authenticate as a
     member in HANDSHAKE_SECONDS is dropped, without other consequences. Of more than STRANGERS at once some
@@ -214,7 +214,7 @@ def accept_blocking(
 
 
 async def _no_duplicate() -> handshake.Reason | None:
-    """Return None: the caller of `answer` has checked that the client has no other connection."""
+    """Return None: this server does not check here for a second connection of the client."""
     return None
 
 
@@ -224,7 +224,7 @@ async def answer(
     own: Member,
     duplicate: handshake.DuplicateCheck = _no_duplicate,
 ) -> None:
-    """Run the server of the hello on a connection; errors as for `handshake.answer_greeting`."""
+    """Run the server's side of the handshake on a new connection; raise an error if it is refused."""
     error = await handshake.answer_greeting(stream, own, duplicate, endpoint.described)
     if error is not None:
         raise error
@@ -232,7 +232,7 @@ async def answer(
 
 
 def _call(endpoint: Endpoint, address: tuple[str, int], seconds: float) -> tuple[BlockingStream, Member]:
-    """Return a connection and the member that the other end authenticates as.
+    """Connect to an address by TLS; return the stream and the member whose certificate it shows.
 
     Raises PeerFault without a member's certificate, which names the address, OSError when the connection
     breaks or takes longer.
@@ -258,12 +258,12 @@ def _call(endpoint: Endpoint, address: tuple[str, int], seconds: float) -> tuple
 
 
 def _broken(error: OSError) -> str:
-    """Return the text of a connection's error."""
+    """Return words for an error in which a connection's TLS handshake broke."""
     return f"the connection broke during the TLS handshake ({error.strerror or error})"
 
 
 def _step(sock: socket.socket, secured: TlsConnection, address: str, received: bytes) -> bool:
-    """Continue a handshake with received bytes, and send its answer; return whether it is done."""
+    """Feed received bytes to a TLS handshake and send its answer; return True when it is done."""
     if not received:
         raise ConnectionError("end of file")
     try:
@@ -278,14 +278,14 @@ def _step(sock: socket.socket, secured: TlsConnection, address: str, received: b
 
 
 def _set_options(raw: socket.socket, silence: float) -> None:
-    """Set the options of a socket; `silence` as of `tune`."""
+    """Set a new socket's options: no delay, keepalive, an end after `silence` seconds, and buffer sizes."""
     tune(raw, silence)
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         raw.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
 
 
 def exchange_hello(stream: BlockingStream, hello: Coroutine[Any, Any, None]) -> BlockingChannel:
-    """Run the hello, written for asyncio, over the blocking `stream`, and start the channel."""
+    """Run an asyncio handshake over a blocking stream; return the blocking channel."""
     try:
         hello.send(None)
     except StopIteration:

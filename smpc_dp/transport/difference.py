@@ -45,7 +45,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,66}")
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One part of a description: the path, the shown text and the digest of each value, or the tables.
+    """Part of a session's description for a peer: paths, texts and digests of values, or hash tables.
 
     `count` is the number of values; `tables` has TABLES * SLOTS * DIGEST_BYTES bytes, or none.
     """
@@ -56,21 +56,21 @@ class Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class Description(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Description of a session; at most MAX_DESCRIPTION bytes."""
+    """Message that describes a member's session to a peer, to find where their files differ."""
 
     terms: Part
     roster: Part
 
 
 class _Value(NamedTuple):
-    """Value of a session: its text, of at most MAX_SHOWN characters, and its digest."""
+    """Value of a session for comparison: its shortened text, and its digest."""
 
     shown: str
     digest: bytes
 
 
 class DescribedSession:
-    """This member's session, and its comparison with the descriptions of peers.
+    """This member's session, in a form that finds where a peer's session file differs.
 
     `digest` is the session digest, 32 bytes; `session` returns the session in JSON's types.
     """
@@ -85,12 +85,12 @@ class DescribedSession:
         self.errors: dict[str, SmpcError] = {}
 
     def description(self) -> bytes:
-        """Return the encoded description."""
+        """Return the encoded description of this session, to be sent to a peer."""
         with self._lock:
             return self._encoded
 
     def admits(self, peer: str) -> bool:
-        """Tell whether a description of `peer` may be compared now, once in COMPARE_SECONDS; count it."""
+        """Tell, and record, if a peer's description may be compared now; limited to a rate."""
         now = time.monotonic()
         if now < self._compared.get(peer, -COMPARE_SECONDS) + COMPARE_SECONDS:
             return False
@@ -98,7 +98,7 @@ class DescribedSession:
         return True
 
     def difference(self, encoded: bytes) -> list[str]:
-        """Return one line per difference, as `parameters.length: 10 here, 12 there`; empty if there is none.
+        """Return one line per difference from a peer's described session; empty if none.
 
         After MAX_LINES lines one says how many more there are. `encoded` may be any bytes; raises
         msgspec.DecodeError, or ValueError, for those that are no description.
@@ -112,17 +112,19 @@ class DescribedSession:
 
     @cached_property
     def _parts(self) -> tuple[_Terms, _Roster]:
+        """Parameters and roster of the session, which are compared separately."""
         session = self._session()
         terms = {key: value for key, value in session.items() if key != "roster"}
         return _Terms(dict(_values("", terms, 0))), _Roster(dict(_members(session.get("roster"))))
 
     @cached_property
     def _encoded(self) -> bytes:
+        """Encoded description of parameters and roster."""
         return msgspec.msgpack.encode(Description(*(part.described for part in self._parts)))
 
 
 class _Terms:
-    """All of this member's session but the roster: its values by path."""
+    """This member's session without the roster, as values by path, for comparison."""
 
     name = "parameters"
 
@@ -131,7 +133,7 @@ class _Terms:
 
     @cached_property
     def described(self) -> Part:
-        """The description: the list, or the tables if it is too long."""
+        """Description of these values for a peer: all in a list, or hash tables if there are many."""
         listed = [(path, value.shown, value.digest) for path, value in self._values.items()]
         part = Part(len(listed), listed, b"")
         if len(msgspec.msgpack.encode(part)) <= LISTED_BYTES:
@@ -144,12 +146,12 @@ class _Terms:
 
     @cached_property
     def _slots(self) -> NDArray[np.uint8]:
-        """Slots of each value, shape (values, TABLES)."""
+        """Slots of each value in the hash tables, shape (values, TABLES)."""
         hashes = (hashlib.sha256(path.encode()).digest()[:TABLES] for path in self._values)
         return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, TABLES)
 
     def difference(self, theirs: Part) -> list[str]:
-        """Return the lines of this part."""
+        """Return lines on which values differ from those that a peer describes."""
         mine = self.described
         if len(theirs.tables) != len(mine.tables):
             if len(theirs.tables) not in (0, TABLES * SLOTS * DIGEST_BYTES):
@@ -170,7 +172,7 @@ class _Terms:
         return self.lines(pairs) or [f"{self.name}: has more values there"] * bool(differing.any())
 
     def _of_list(self, theirs: Part) -> dict[str, tuple[str, str]]:
-        """Return the texts here and there, empty for no value, of each path with a difference."""
+        """Return, for each path that differs, the texts here and at the peer ("" if missing)."""
         listed = {path: _Value(shown, digest) for path, shown, digest in theirs.listed}
         none = _Value("", b"")
         return {
@@ -180,17 +182,17 @@ class _Terms:
         }
 
     def lines(self, pairs: Mapping[str, tuple[str, str]]) -> list[str]:
-        """Return the lines of differences."""
+        """Return one line for each path whose value differs."""
         return [_line(path, *pairs[path]) for path in sorted(pairs)]
 
 
 class _Roster(_Terms):
-    """This member's roster: of each member its name, at `roster[name]`, and its values, below that."""
+    """This member's roster as values by path, for comparison with a peer's roster."""
 
     name = "roster"
 
     def lines(self, pairs: Mapping[str, tuple[str, str]]) -> list[str]:
-        """Return the lines of differences, first those of members that only one of the rosters has."""
+        """Return one line per difference, members that only one roster has first."""
         alone = {path: texts for path, texts in pairs.items() if path.endswith("]")}
         lines = [_line("roster", here, "") for here, _ in alone.values() if here]
         lines += [_line("roster", "", there) for here, there in alone.values() if not here]
@@ -204,12 +206,12 @@ class _Roster(_Terms):
 
 
 def _tables(part: Part) -> NDArray[np.uint64]:
-    """Return the tables of a part, shape (TABLES, SLOTS)."""
+    """Return the hash tables of a part of a description, shape (TABLES, SLOTS)."""
     return np.frombuffer(part.tables, np.uint64).reshape(TABLES, SLOTS)
 
 
 def _line(path: str, here: str, there: str) -> str:
-    """Return the line of one difference."""
+    """Return the line that shows a path with its value here and at the peer."""
     path = printable(path, MAX_PATH)
     if here and there:
         return f"{path}: {here} here, {there} there"
@@ -217,7 +219,7 @@ def _line(path: str, here: str, there: str) -> str:
 
 
 def _values(path: str, value: object, depth: int) -> Iterator[tuple[str, _Value]]:
-    """Yield path and value of everything in an object; an empty one, or one below MAX_DEPTH, is a value."""
+    """Yield the path and value of each leaf in nested settings."""
     if isinstance(value, Mapping) and depth < MAX_DEPTH and (value or not depth):
         for key in sorted(value):
             yield from _values(f"{path}.{_label(key)}" if path else _label(key), value[key], depth + 1)
@@ -226,7 +228,7 @@ def _values(path: str, value: object, depth: int) -> Iterator[tuple[str, _Value]
 
 
 def _members(roster: object) -> Iterator[tuple[str, _Value]]:
-    """Yield path and value of everything in a roster, and of the order of its members."""
+    """Yield path and value of each field in a roster, and of the order of its members."""
     if not isinstance(roster, list):
         return
     yield "roster", _value([entry["name"] for entry in roster])
@@ -237,14 +239,14 @@ def _members(roster: object) -> Iterator[tuple[str, _Value]]:
 
 
 def _value(content: object) -> _Value:
-    """Return a value with its text and digest."""
+    """Return the shortened text of a setting's value, and its digest, for comparison."""
     # JSON distinguishes 1 from 1.0 and from true, Python's == does not.
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return _Value(printable(repr(content), MAX_SHOWN), hashlib.sha256(text.encode()).digest()[:DIGEST_BYTES])
 
 
 def _label(key: str) -> str:
-    """Return a key as part of a path: itself, or, quoted and cut, with its digest."""
+    """Return a key for use in a path: unchanged if plain, else quoted and cut with a digest."""
     if _PLAIN.fullmatch(key):
         return key
     return f"{printable(repr(key), MAX_SHOWN)}#{hashlib.sha256(key.encode()).hexdigest()[:8]}"

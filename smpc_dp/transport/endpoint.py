@@ -38,7 +38,7 @@ _LOG = logging.getLogger("smpc_dp.transport")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Endpoint:
-    """One member's side of all its channels: its identity, the roster, the session, and limits.
+    """Settings of one member's channels: identity, roster, session and limits; opens the channels.
 
     `session` returns the canonical session (JSON types) whose 32-byte digest is `session_digest`; peers
     compare digests, and describe their sessions to each other when these differ: only then it is called.
@@ -75,19 +75,19 @@ class Endpoint:
 
     @property
     def silence(self) -> float:
-        """Seconds after which a silent peer is gone: it may hold a sender back for a frame's time or two."""
+        """Seconds without a byte after which a peer counts as gone."""
         return max(SILENCE_SECONDS, 2 * self.frame_timeout)
 
     async def dial(self, peer: str, on_failed: OnFailed | None = None) -> Channel:
-        """Return a channel to a member; see `dial`."""
+        """Connect to a member and authenticate it; return the channel."""
         return await dial(self, peer, on_failed=on_failed)
 
     async def listen(self, host: str, port: int, on_channel: OnChannel, on_refused: OnRefused) -> Listener:
-        """Accept channels of other members; see `listen`."""
+        """Listen for other members and pass each authenticated channel to `on_channel`."""
         return await listen(self, host, port, on_channel, on_refused)
 
     def channel(self, peer: str, stream: Stream, transport: asyncio.Transport) -> Channel:
-        """Return the channel of a connection whose TLS handshake is done."""
+        """Return a channel over a TLS connection whose handshake is done."""
         loop = asyncio.get_running_loop()
         writer = asyncio.StreamWriter(transport, stream, stream.stream, loop)
         return Channel(
@@ -102,7 +102,7 @@ class Endpoint:
 
 
 def address_of(roster: Roster, name: str) -> str:
-    """Return the address of a member; raise ConfigError when it has none."""
+    """Return a member's address from the roster; raise ConfigError if it has none."""
     address = roster.member(name).address
     if address is None:
         raise ConfigError.at("roster", f"'{name}' has no address to be reached at", ConfigCheck.MISSING)
@@ -112,7 +112,7 @@ def address_of(roster: Roster, name: str) -> str:
 async def listen(
     endpoint: Endpoint, host: str, port: int, on_channel: OnChannel, on_refused: OnRefused
 ) -> Listener:
-    """Listen on `host`:`port` (0: any free port) and return the listener: over HTTP for a `wss://` address.
+    """Listen on `host`:`port` (0: any free port), over HTTP for a `wss://` address; return the listener.
 
     `on_channel` gets each authenticated channel. `on_refused` gets each connection that was not accepted: the
     name of the member if it has shown its certificate, else its network address, and the error. Both are
@@ -136,7 +136,7 @@ async def listen(
 
 
 def _check_loop() -> None:
-    """Raise LocalError in another event loop than asyncio's own, whose TLS differs."""
+    """Raise LocalError unless the running event loop is asyncio's own, on whose TLS channels rely."""
     loop = asyncio.get_running_loop()
     if not isinstance(loop, asyncio.BaseEventLoop):
         kind = type(loop)
@@ -147,18 +147,19 @@ def _check_loop() -> None:
 
 
 class Dialler(Protocol):
-    """Connects to an address, in several attempts; `step`: what the one under way waits for."""
+    """Interface of what connects to one kind of address; `step` says what an attempt waits for."""
 
     @property
-    def step(self) -> str: ...
+    def step(self) -> str:
+        """Words on what the present attempt waits for, for errors."""
 
     async def attempt(self) -> tuple[asyncio.Transport, Stream]:
-        """Return the transport and the stream of TLS with whoever is there."""
+        """Connect once; return the TLS transport and stream, the peer not yet checked."""
         ...
 
 
 class SocketDialler:
-    """Connects to `host:port`: TLS over TCP."""
+    """Dialler of `host:port` addresses: TLS over TCP."""
 
     step = ""
 
@@ -166,7 +167,7 @@ class SocketDialler:
         self._endpoint, self._host, self._port = endpoint, host, port
 
     async def attempt(self) -> tuple[asyncio.Transport, Stream]:
-        """Make one attempt."""
+        """Connect once by TCP and TLS; return the transport and stream."""
         transport, stream = await asyncio.get_running_loop().create_connection(
             Stream,
             self._host,
@@ -183,7 +184,7 @@ class SocketDialler:
 async def dial(
     endpoint: Endpoint, peer: str, address: str | None = None, on_failed: OnFailed | None = None
 ) -> Channel:
-    """Return a channel to the member `peer`, at `address` or else at that of the roster.
+    """Connect to the member `peer`, with repeated attempts until a timeout; return the channel.
 
     `on_failed` gets the reason of each attempt that is followed by another one.
 
@@ -229,12 +230,12 @@ async def dial(
 
 
 def _silence(dialler: Dialler) -> str:
-    """Return what an attempt has ended with whose time was over."""
+    """Return words for an attempt that timed out: what it was waiting for."""
     return f"no answer: it waited for {dialler.step}" if dialler.step else "no answer"
 
 
 def _dialler(endpoint: Endpoint, target: str) -> Dialler:
-    """Return what connects to an address; raise ConfigError for a text that is none."""
+    """Return the dialler for an address of this form; raise ConfigError for an invalid address."""
     try:
         if not is_web_address(target):
             return SocketDialler(endpoint, *split_address(target))
@@ -248,7 +249,7 @@ def _dialler(endpoint: Endpoint, target: str) -> Dialler:
 
 
 async def _attempt(endpoint: Endpoint, peer: str, target: str, dialler: Dialler) -> Channel:
-    """Make one attempt to open a channel."""
+    """Connect once to a peer, authenticate it and run the handshake; return the channel."""
     async with asyncio.timeout(ATTEMPT_SECONDS):
         transport, stream = await dialler.attempt()
     try:

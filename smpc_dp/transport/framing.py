@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from smpc_dp.decoding import Buffer
 from smpc_dp.errors import Check, PeerFault
 from smpc_dp.transport.spool import MemorySpool, Spool, SpoolFolder
+from smpc_dp.transport.stream_reader import StreamReader
 
 MAX_FRAME = 1 << 20
 MAX_MESSAGE = (1 << 32) - 1
@@ -28,8 +29,6 @@ CONTROL = (PING, PONG, TWICE)
 
 # Bytes of a message that are read before its budget admits it.
 PIECE = 1 << 16
-# Bytes of an admitted message that are taken at once, if so many have come.
-_READ_BYTES = 1 << 18
 # Seconds between two looks at the messages that are received while others wait.
 LOOK_SECONDS = 0.25
 # Bytes passed to TLS between two checks of the backpressure.
@@ -37,7 +36,7 @@ _WRITE_BYTES = 1 << 18
 
 
 class Share:
-    """What one message holds of a budget, from its admission until it is used.
+    """Part of a memory budget that one incoming message holds, from its admission until it is used.
 
     `total` and `received`: bytes. `limit`: its time limit. `recent`: bytes of the last looks, of each half as
     much as of the next. `stopped`: whether the budget has ended it.
@@ -62,18 +61,18 @@ class Share:
         return f"{self.received} of {self.total} bytes came in {seconds:.1f} s, {rate:.0f} a second"
 
     async def admit(self) -> None:
-        """Wait until the budget has room for the message."""
+        """Wait until the budget has room for the message, and reserve its bytes."""
         self._held = await self._budget.take(self.total)
         self._budget.receiving.add(self)
         self._began = _now()
 
     def spool(self) -> Spool:
-        """Return the store of the message's bytes: in the budget's folder, or else in memory."""
+        """Return a store for the message's bytes: a file in the budget's folder, or memory."""
         spools = self._budget.spools
         return MemorySpool() if spools is None else spools.spool(self.total)
 
     def add(self, count: int) -> None:
-        """Count further bytes, before they are stored; there must be room for those of a slow message.
+        """Count received bytes before they are stored; a slow message may have to make room.
 
         Raises TimeoutError where the budget has ended the message.
         """
@@ -85,10 +84,7 @@ class Share:
             raise TimeoutError
 
     def look(self, waited: float) -> tuple[int, float]:
-        """Count the bytes since the last look, and the seconds for which others have waited since then.
-
-        Return the bytes and seconds of all looks at which others waited.
-        """
+        """Return the bytes received, and the seconds, of all looks at which others waited."""
         brought, self._seen = self.received - self._seen, self.received
         self.recent = self.recent / 2 + brought
         if waited:
@@ -97,27 +93,27 @@ class Share:
         return self._brought, self._waited
 
     def slow_down(self, slow: SlowMessages) -> None:
-        """Return the reservation: the message counts among the slow ones."""
+        """Give the reservation back, and count the message among the slow ones from now on."""
         self.release()
         self._slow = slow
         slow.make_room(self, self.received)
         self._held = self.received
 
     def stop(self) -> None:
-        """End the message: its reader sees a TimeoutError."""
+        """Stop the message: its reader gets a TimeoutError."""
         self.stopped = True
         self.release()
         if not self.limit.expired():
             self.limit.reschedule(_now())
 
     def complete(self) -> None:
-        """Note that the whole message has come."""
+        """Record that all bytes of the message have come, so that its speed no longer matters."""
         self._budget.receiving.discard(self)
         if self._slow is not None:
             self._slow.receiving.discard(self)
 
     def release(self) -> None:
-        """Release all that is held; a second call does nothing."""
+        """Give the reserved bytes back to the budget; a second call does nothing."""
         self.complete()
         held, self._held = self._held, 0
         if self._slow is None:
@@ -127,7 +123,7 @@ class Share:
 
 
 class SlowMessages:
-    """Bound on the received bytes of messages that were too slow for their budget."""
+    """Limit on memory for messages that came too slowly for their budget."""
 
     def __init__(self, size: int) -> None:
         """`size` in bytes."""
@@ -135,7 +131,7 @@ class SlowMessages:
         self.receiving: set[Share] = set()
 
     def make_room(self, share: Share, count: int) -> None:
-        """Take `count` bytes for a message; stop the slowest ones, maybe itself, while there is no room."""
+        """Reserve bytes for a message; stop the slowest messages while there is no room."""
         self.receiving.add(share)
         while self.free < count and not share.stopped:
             min(self.receiving, key=lambda each: each.recent).stop()
@@ -143,7 +139,7 @@ class SlowMessages:
 
 
 class InflightBudget:
-    """Bound on the bytes of unused messages in all channels together.
+    """Limit on memory for messages that were received and not yet used, over all channels.
 
     A message reserves its full size when its first PIECE has come, and waits for it, first come first served;
     meanwhile its sender is held back. The channel releases it when it is asked for its next message, or ends.
@@ -168,7 +164,7 @@ class InflightBudget:
         self._looked: float | None = None
 
     async def take(self, wanted: int) -> int:
-        """Reserve `wanted` bytes, or all when there are fewer; return the number to give back."""
+        """Wait for and reserve `wanted` bytes, or all if there are fewer; return the number."""
         amount = min(wanted, self.size)
         if self._waiting or amount > self._free:
             waiter = asyncio.get_running_loop().create_future()
@@ -189,12 +185,12 @@ class InflightBudget:
         return amount
 
     def give_back(self, amount: int) -> None:
-        """Release reserved bytes, and admit waiting messages."""
+        """Release reserved bytes, and admit messages that wait for room."""
         self._free += amount
         self._admit()
 
     def _admit(self) -> None:
-        """Admit waiting messages while there is room."""
+        """Admit waiting messages in order while there is room."""
         while self._waiting and self._waiting[0][0] <= self._free:
             amount, waiter = self._waiting.popleft()
             if waiter.cancelled():
@@ -203,7 +199,7 @@ class InflightBudget:
             waiter.set_result(None)
 
     def _begin_to_look(self) -> None:
-        """Look for messages that are too slow from now on."""
+        """Start to look regularly for messages that are too slow."""
         if self._rate and self._looked is None:
             self._looked = _now()
             for share in self.receiving:
@@ -211,7 +207,7 @@ class InflightBudget:
             asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look, self._looked)
 
     def _look(self, last: float) -> None:
-        """Find messages that are too slow, every LOOK_SECONDS while others wait or such messages are left."""
+        """Find and demote messages that are too slow, regularly while others wait."""
         self._looked = _now() if self._waiting or self._slow.receiving else None
         if self._looked is None:
             return
@@ -225,24 +221,24 @@ class InflightBudget:
 
 
 def _now() -> float:
-    """Return the event loop's time in seconds."""
+    """Return the event loop's clock in seconds."""
     return asyncio.get_running_loop().time()
 
 
 def nothing() -> bytes:
-    """Return no control frames."""
+    """Return b"": no control frames are to be sent."""
     return b""
 
 
 def control_frame(kind: int) -> bytes:
-    """Return a frame without payload: a goodbye or one of CONTROL."""
+    """Return the bytes of a frame without content, such as a ping or a goodbye."""
     return HEADER.pack(0, kind)
 
 
 def encode(
     buffers: Sequence[bytes | memoryview], total: int, control: Callable[[], bytes] = nothing
 ) -> Iterator[bytes | memoryview]:
-    """Yield the frames of the message in `buffers`, `total` bytes, without copying them.
+    """Yield a message's frames (headers and views of its buffers), with control frames between them.
 
     `control` returns the control frames to send before each frame.
     """
@@ -263,7 +259,7 @@ def encode(
 
 
 async def read_message(
-    reader: asyncio.StreamReader,
+    reader: StreamReader,
     first: bytes,
     peer: str,
     max_message: int,
@@ -272,7 +268,7 @@ async def read_message(
     admit: Callable[[int], Awaitable[Share]],
     on_control: Callable[[int], None],
 ) -> Buffer | int:
-    """Return the message of `peer` that starts with the byte `first`, or the kind of another frame.
+    """Read one message that begins with the byte `first`; return its content, or a control frame's kind.
 
     `admit` is awaited with the size of a message when its first PIECE is read; `on_control` is called with
     the kind of each control frame between the frames of a message.
@@ -313,14 +309,19 @@ async def read_message(
 
 
 async def _read_rest(
-    reader: asyncio.StreamReader,
+    reader: StreamReader,
     peer: str,
     share: Share,
     spool: Spool,
     frame_timeout: float,
     on_control: Callable[[int], None],
 ) -> None:
-    """Read the frames of a message after its first PIECE."""
+    """Read the rest of a long message, after its first piece, into a store."""
+
+    def store(piece: Buffer) -> None:
+        share.add(len(piece))
+        spool.write(piece)
+
     remaining = share.total - PIECE
     frame = min(share.total, MAX_FRAME) - PIECE
     while remaining:
@@ -328,20 +329,16 @@ async def _read_rest(
             if not frame:
                 await _read_header(reader, peer, remaining, on_control)
                 frame = min(remaining, MAX_FRAME)
-            while frame:
-                piece = await reader.read(min(frame, _READ_BYTES))
-                if not piece:
-                    raise _cut(peer, share.received, share.total)
-                share.add(len(piece))
-                spool.write(piece)
-                frame -= len(piece)
-                remaining -= len(piece)
+            if await reader.pass_on(frame, store) < frame:
+                raise _cut(peer, share.received, share.total)
+        remaining -= frame
+        frame = 0
 
 
 async def _read_header(
-    reader: asyncio.StreamReader, peer: str, remaining: int, on_control: Callable[[int], None]
+    reader: StreamReader, peer: str, remaining: int, on_control: Callable[[int], None]
 ) -> None:
-    """Read the header of a frame inside a message, and the control frames before it."""
+    """Read a frame's header within a message, handling control frames before it."""
     header = HEADER.unpack(await _exactly(reader, HEADER.size, peer))
     while header[0] == 0 and header[1] in CONTROL:
         on_control(header[1])
@@ -354,8 +351,8 @@ async def _read_header(
         )
 
 
-async def _exactly(reader: asyncio.StreamReader, count: int, peer: str) -> bytes:
-    """Read exactly `count` bytes; raise ConnectionError if the stream ends, whoever cut it."""
+async def _exactly(reader: StreamReader, count: int, peer: str) -> bytes:
+    """Read exactly `count` bytes; raise ConnectionError if the stream ends."""
     try:
         return await reader.readexactly(count)
     except asyncio.IncompleteReadError as error:
@@ -363,5 +360,5 @@ async def _exactly(reader: asyncio.StreamReader, count: int, peer: str) -> bytes
 
 
 def _cut(peer: str, got: int, count: int) -> ConnectionError:
-    """Return the error of a connection that has ended when so many of `count` bytes had come."""
+    """Return the ConnectionError that says how many of the expected bytes had come."""
     return ConnectionError(f"the connection to {peer} ended inside a frame, {got} of {count} bytes had come")

@@ -49,31 +49,34 @@ T = TypeVar("T")
 
 
 class Busy(SmpcError):
-    """The peer cannot accept a connection now; a later attempt may succeed."""
+    """Error: the peer cannot accept a connection now, but may do so later."""
 
 
 class InquiredError(SmpcError):
-    """The client has only inquired, and was answered: it gets no channel."""
+    """Error for the server: the client only asked whether it would be welcome, and gets no channel."""
 
 
 class HelloChannel(Protocol):
-    """Interface of a channel for the hello: messages of at most `max_message` bytes in turn."""
+    """Interface of a channel for the handshake: sends and receives short messages in turn."""
 
     max_message: int
 
     @property
-    def peer(self) -> str: ...
+    def peer(self) -> str:
+        """Name of the member at the other end."""
 
-    async def send(self, *buffers: bytes) -> None: ...
+    async def send(self, *buffers: bytes) -> None:
+        """Send one message, made of these buffers in order."""
 
-    async def receive(self) -> Buffer: ...
+    async def receive(self) -> Buffer:
+        """Wait for and return the next message; raise an error if the peer has gone."""
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns; other channels go on meanwhile."""
+        """Return what `work` returns, without stopping other channels meanwhile."""
 
 
 class Greeting(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="greeting"):
-    """Client to server: the caller (`name`), the callee (`to`), and the session (32-byte digest)."""
+    """Message of a client that opens a channel: caller, callee, and the digest of its session."""
 
     protocol: str
     version: int
@@ -83,25 +86,25 @@ class Greeting(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class Inquiry(Greeting, frozen=True, array_like=True, forbid_unknown_fields=True, tag="inquiry"):
-    """Client to server, in the place of a greeting: whether one would be welcomed; opens no channel."""
+    """Message of a client that only asks if a greeting would be welcome; it opens no channel."""
 
 
 class Welcome(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="welcome"):
-    """Server to client: the channel is open."""
+    """Message of the server to the client: the channel is open."""
 
     name: str
     session_digest: bytes
 
 
 class Refusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="refusal"):
-    """Server to client: no channel. `session` describes the server's session when the sessions differ."""
+    """Message of the server to the client: no channel, why, and its session if sessions differ."""
 
     reason: Reason
     session: bytes
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="answer"):
-    """Server to client, after an inquiry.
+    """Message of the server in answer to an inquiry: its session digest, its clock, and if connected.
 
     `clock`: the server's, in milliseconds since 1970, UTC; `is_connected`: whether another connection of the
     client is live. If the digests differ a `Refusal` follows.
@@ -114,7 +117,7 @@ class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class OwnSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="session"):
-    """Client to server, after a refusal because the sessions differ: the client's session is described."""
+    """Message of the client after a refusal: describes its session, to find the difference."""
 
     session: bytes
 
@@ -127,7 +130,7 @@ _OWN_SESSION = msgspec.msgpack.Decoder(OwnSession)
 
 
 async def greet(channel: HelloChannel, name: str, session: DescribedSession) -> None:
-    """Run the client of the hello on a channel to a member whose certificate has been checked.
+    """Run the client's side of the handshake; return when welcomed, raise an error if refused.
 
     Raises ConfigError that names the differences of the sessions, Busy when a later attempt may succeed,
     PeerFault when the peer refuses otherwise or breaks the hello, and the errors of `Channel.send` and
@@ -150,7 +153,7 @@ async def greet(channel: HelloChannel, name: str, session: DescribedSession) -> 
 async def inquire(
     channel: HelloChannel, name: str, session: DescribedSession
 ) -> tuple[Answer, SmpcError | None]:
-    """Run the client of an inquiry; return the answer, and the error if the sessions differ.
+    """Ask a member if a greeting would be welcome; return its answer, and an error if sessions differ.
 
     Errors otherwise as of `greet`.
     """
@@ -176,7 +179,7 @@ async def answer_greeting(
     *,
     is_connected: bool = False,
 ) -> SmpcError | None:
-    """Run the server of the hello, up to the verdict; return None when the client is to be welcomed.
+    """Run the server's side of the handshake up to its decision; None if welcome, else an error.
 
     `channel.peer` is the member whose certificate the client has shown; `duplicate` is called last and
     returns the reason, if any, against a channel beside another one in the client's name; `is_connected`:
@@ -207,12 +210,12 @@ async def answer_greeting(
 
 
 async def welcome(channel: HelloChannel, own: Member, session_digest: bytes) -> None:
-    """Send the client the welcome: the channel is open."""
+    """Send the client the message that its channel is open."""
     await _send(channel, Welcome(own.name, session_digest))
 
 
 def _verdict(greeting: Greeting, own: Member, peer: str) -> tuple[Reason | None, str, Check]:
-    """Return the reason for refusing a greeting, its text and its check."""
+    """Decide on a greeting: return the reason to refuse it (or None), a text and the failed check."""
     if (greeting.protocol, greeting.version) != (PROTOCOL, VERSION):
         spoken = f"{greeting.protocol[:40]!r} version {greeting.version}"
         return "protocol", f"speaks {spoken}, not {PROTOCOL} version {VERSION}", Check.UNKNOWN_FORMAT
@@ -233,7 +236,7 @@ def _verdict(greeting: Greeting, own: Member, peer: str) -> tuple[Reason | None,
 async def _refused(
     channel: HelloChannel, name: str, session: DescribedSession, refusal: Refusal
 ) -> SmpcError:
-    """Return the error for a refusal; if the sessions differ, describe this one and compare them."""
+    """Return the client's error for a refusal, with the differences if sessions differ."""
     peer, theirs = channel.peer, refusal.session
     if refusal.reason != "session":
         return PeerFault(peer, f"refuses us ({name}): {_WORDS[refusal.reason]}", Check.REFUSED)
@@ -242,7 +245,7 @@ async def _refused(
 
 
 def _differing(peer: str, session: DescribedSession, described: bytes) -> SmpcError:
-    """Return the error that names the differences between this session and the one that `peer` describes."""
+    """Return the error that lists where this session differs from the one the peer describes."""
     try:
         lines = session.difference(described)
     except (ValueError, RecursionError):
@@ -258,16 +261,18 @@ def _differing(peer: str, session: DescribedSession, described: bytes) -> SmpcEr
 
 
 def _not_compared(peer: str) -> ConfigError:
-    """Return the error about a session that differs, of which no description was compared in time."""
+    """Return the ConfigError for sessions that differ when no comparison was possible."""
     reason = f"our session file differs from that of '{peer}' (compared once in {COMPARE_SECONDS:g} s)"
     return ConfigError(reason, ConfigCheck.DIFFERS)
 
 
 async def _send(channel: HelloChannel, message: msgspec.Struct) -> None:
+    """Encode and send a message of the handshake."""
     await channel.send(msgspec.msgpack.encode(message))
 
 
 def _decode(content: Buffer, decoder: msgspec.msgpack.Decoder[T], peer: str) -> T:
+    """Decode a message of the handshake; raise PeerFault unless it is canonical."""
     try:
         message = decoder.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

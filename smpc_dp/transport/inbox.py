@@ -17,19 +17,19 @@ INBOX_BYTES = 1 << 16
 
 @dataclass
 class Budgets:
-    """Bounds on the bytes of messages in all channels of an endpoint: those above a frame, and others."""
+    """Memory budgets of an endpoint for received messages: one for large and one for small messages."""
 
     large: InflightBudget
     small: InflightBudget
 
     def of(self, size: int) -> InflightBudget:
-        """Return the budget that a message of `size` bytes counts against."""
+        """Return the memory budget for a message of `size` bytes."""
         return self.large if size > MAX_FRAME else self.small
 
 
 @dataclass
 class Message:
-    """Message, and its share of a budget, once it has one, which it releases when it is used.
+    """Received message with its share of the memory budget, which is released after use.
 
     `failure`: why its content could not be stored.
     """
@@ -39,13 +39,13 @@ class Message:
     share: Share | None = None
 
     def release(self) -> None:
-        """Release the message's share; a second call does nothing."""
+        """Give the message's bytes back to the memory budget; a second call does nothing."""
         if self.share is not None:
             self.share.release()
 
 
 class Inbox:
-    """Short queue of messages between the task that reads a channel and its caller."""
+    """Short queue of received messages between a channel's reading task and its user."""
 
     def __init__(self) -> None:
         self._messages: deque[Message] = deque()
@@ -56,17 +56,17 @@ class Inbox:
 
     @property
     def has_room(self) -> bool:
-        """Whether one more message is to be read."""
+        """Whether one more message fits in the queue."""
         return len(self._messages) < INBOX_MESSAGES and self._bytes < INBOX_BYTES
 
     async def room(self) -> None:
-        """Wait until there is room."""
+        """Wait until one more message fits in the queue."""
         while not self.has_room:
             self._taken.clear()
             await self._taken.wait()
 
     def put(self, message: Message) -> None:
-        """Add a message."""
+        """Append a received message to the queue, or discard it after `drop`."""
         if self._dropping:
             message.release()
             return
@@ -75,18 +75,18 @@ class Inbox:
         self._arrived.set()
 
     def fail(self, error: SmpcError) -> None:
-        """Let `next` raise `error` after the queued messages; the first error counts."""
+        """Set the error that `next` raises after the queued messages; only the first is kept."""
         self._failure = self._failure or error
         self._arrived.set()
 
     def drop(self) -> None:
-        """Drop queued and further messages."""
+        """Discard all queued and future messages."""
         self._dropping = True
         while self._messages:
             self._take().release()
 
     async def next(self) -> Message:
-        """Return the next message; raise the error of `fail` when none is left."""
+        """Wait for and return the next message; after the last one, raise the error set by `fail`."""
         while not self._messages:
             if self._failure is not None:
                 raise self._failure
@@ -95,7 +95,7 @@ class Inbox:
         return self._take()
 
     def _take(self) -> Message:
-        """Remove the first message."""
+        """Remove and return the first message."""
         message = self._messages.popleft()
         self._bytes -= len(message.content)
         self._taken.set()

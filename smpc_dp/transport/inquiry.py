@@ -24,14 +24,14 @@ AddressInfo = tuple[Any, Any, int, str, Any]
 
 
 async def find_addresses(host: str, port: int) -> list[AddressInfo]:
-    """Return the addresses of a host; raise OSError for none, also where no answer comes in time."""
+    """Return a host's IP addresses by DNS; raise OSError if there are none, or no answer in time."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(ATTEMPT_SECONDS):
         return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 async def connect(addresses: Sequence[AddressInfo]) -> socket.socket:
-    """Return a TCP connection to the first of these addresses that accepts one; raise the last OSError."""
+    """Connect by TCP to the first address that accepts; return the socket, or raise the last OSError."""
     failed = OSError("no address")
     for family, kind, protocol, _, address in addresses:
         with contextlib.ExitStack() as stack:
@@ -49,7 +49,7 @@ async def connect(addresses: Sequence[AddressInfo]) -> socket.socket:
 
 
 async def secure(endpoint: Endpoint, peer: str, sock: socket.socket) -> Channel:
-    """Return the channel to `peer` over a connection, before the hello.
+    """Run TLS with `peer` over a socket; return the channel before the application handshake.
 
     Raises PeerFault if another member answers, ssl.SSLError if none of the roster does, OSError.
     """
@@ -59,13 +59,13 @@ async def secure(endpoint: Endpoint, peer: str, sock: socket.socket) -> Channel:
 
 
 async def secure_within(endpoint: Endpoint, peer: str, below: WebSocketTransport) -> Channel:
-    """Return the channel to `peer` within a byte stream in WebSocket messages; errors as of `secure`."""
+    """Run TLS with `peer` inside a WebSocket; return the channel before the application handshake."""
     transport, stream = await _within(below, endpoint.contexts.client)
     return _channel(endpoint, peer, transport, stream)
 
 
 def _channel(endpoint: Endpoint, peer: str, transport: asyncio.Transport, stream: Stream) -> Channel:
-    """Return the channel of a connection after its TLS handshake, if it is to `peer`."""
+    """Return a channel over TLS, checked to be to `peer`; raise PeerFault for another member."""
     try:
         where = f"the address of '{peer}'"
         result = tls.authenticated(transport.get_extra_info("ssl_object"), endpoint.roster, where)
@@ -78,7 +78,7 @@ def _channel(endpoint: Endpoint, peer: str, transport: asyncio.Transport, stream
 
 
 async def shown_certificate(addresses: Sequence[AddressInfo]) -> bytes | None:
-    """Return the certificate that whoever answers shows, DER; None if there is none.
+    """Return the TLS certificate (DER) that a server at these addresses shows, unverified, or None.
 
     For the description of an error: the connection shows no certificate of this member, and nothing is sent
     over it.
@@ -89,28 +89,28 @@ async def shown_certificate(addresses: Sequence[AddressInfo]) -> bytes | None:
 
 
 async def certificate_within(below: WebSocketTransport) -> bytes | None:
-    """Return the certificate that whoever answers in WebSocket messages shows; see `shown_certificate`."""
+    """Return the TLS certificate (DER) shown inside a WebSocket, unverified, or None."""
     with contextlib.suppress(OSError):
         return _certificate(await _within(below, _unverified()))
     return None
 
 
 def _unverified() -> ssl.SSLContext:
-    """Return a context that takes any certificate and shows none."""
+    """Return a TLS context that accepts any certificate and sends none, for diagnosis."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
 def _certificate(connection: tuple[asyncio.Transport, Stream]) -> bytes | None:
-    """Return the certificate of the other end, and cut the connection."""
+    """Return the peer's TLS certificate (DER) and close the connection."""
     shown: bytes | None = connection[0].get_extra_info("ssl_object").getpeercert(binary_form=True)
     connection[0].abort()
     return shown
 
 
 async def _within(below: WebSocketTransport, context: ssl.SSLContext) -> tuple[asyncio.Transport, Stream]:
-    """Return transport and stream of TLS in WebSocket messages after its handshake."""
+    """Run TLS inside a WebSocket; return the transport and stream after its handshake."""
     # Not at the top: most sessions need no HTTP.
     from smpc_dp.transport.websocket import within
 
@@ -119,7 +119,7 @@ async def _within(below: WebSocketTransport, context: ssl.SSLContext) -> tuple[a
 
 
 async def _over_tls(sock: socket.socket, context: ssl.SSLContext) -> tuple[asyncio.Transport, Stream]:
-    """Return transport and stream of a connection after the TLS handshake; close it on failure."""
+    """Run TLS over a socket; return the transport and stream, or close the socket on failure."""
     with contextlib.ExitStack() as stack:
         stack.callback(sock.close)
         async with asyncio.timeout(ATTEMPT_SECONDS):
@@ -136,7 +136,7 @@ async def _over_tls(sock: socket.socket, context: ssl.SSLContext) -> tuple[async
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise OSError unless a process can bind `host`:`port` now; nobody can connect meanwhile."""
+    """Raise OSError if a server could not listen on `host`:`port` now."""
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]

@@ -13,44 +13,54 @@ OnFailed = Callable[[str], object]
 
 
 class PeerChannel(Protocol):
-    """Interface of a channel to one member: over a socket, or in memory. See `Channel`."""
+    """Interface of a channel of messages to one member, over sockets or in memory."""
 
     @property
-    def peer(self) -> str: ...
+    def peer(self) -> str:
+        """Name of the member at the other end."""
 
     @property
-    def live(self) -> bool: ...
+    def live(self) -> bool:
+        """Whether the connection stands, as far as this end knows."""
 
     max_received: int
     bytes_sent: int
     bytes_received: int
     on_twice: Callable[[], None] | None
 
-    async def send(self, *buffers: Any) -> None: ...
+    async def send(self, *buffers: Any) -> None:
+        """Send one message, made of these buffers in order."""
 
-    async def receive(self) -> Any: ...
+    async def receive(self) -> Any:
+        """Wait for and return the next message; raise an error if the peer has gone."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close the channel after sent messages have left."""
 
-    def abort(self) -> None: ...
+    def abort(self) -> None:
+        """Cut the channel at once; unsent messages are lost."""
 
 
 class PeerListener(Protocol):
-    """Interface of a listener, which accepts channels of other members until it is closed."""
+    """Interface of a listener that accepts members' channels until it is closed."""
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Stop listening: accept no more connections of members."""
 
 
 class PeerEndpoint(Protocol):
-    """Interface of one member's side of all its channels: an `Endpoint`, or a `MemoryEndpoint`."""
+    """Interface of one member's side of its channels: dials and listens, over sockets or in memory."""
 
     @property
-    def connect_timeout(self) -> float: ...
+    def connect_timeout(self) -> float:
+        """Seconds after which connecting to a peer is given up."""
 
     @property
-    def contexts(self) -> Contexts | None: ...
+    def contexts(self) -> Contexts | None:
+        """TLS contexts of this member; None without TLS."""
 
-    async def dial(self, peer: str, on_failed: OnFailed | None = None) -> PeerChannel: ...
+    async def dial(self, peer: str, on_failed: OnFailed | None = None) -> PeerChannel:
+        """Connect to a member and authenticate it; return the channel."""
 
     async def listen(
         self,
@@ -58,4 +68,5 @@ class PeerEndpoint(Protocol):
         port: int,
         on_channel: Callable[[PeerChannel], object],
         on_refused: Callable[[str, SmpcError], None],
-    ) -> PeerListener: ...
+    ) -> PeerListener:
+        """Accept authenticated connections: channels go to `on_channel`, refusals to `on_refused`."""

@@ -41,45 +41,55 @@ _LOG = logging.getLogger("smpc_dp.transport")
 
 
 class ListeningEndpoint(Protocol):
-    """Interface of a member's side of its channels, as its listener needs it: see `Endpoint`."""
+    """Interface of what a listener needs of an endpoint: identity, roster, session and limits."""
 
     @property
-    def identity(self) -> Identity: ...
+    def identity(self) -> Identity:
+        """Name and key pair of this member."""
 
     @property
-    def roster(self) -> Roster: ...
+    def roster(self) -> Roster:
+        """Members of the session with their public keys."""
 
     @property
-    def session_digest(self) -> bytes: ...
+    def session_digest(self) -> bytes:
+        """Digest of the session file, which both ends compare."""
 
     @property
-    def described(self) -> DescribedSession: ...
+    def described(self) -> DescribedSession:
+        """Session in the form in which differences to a peer's are found."""
 
     @property
-    def contexts(self) -> tls.Contexts: ...
+    def contexts(self) -> tls.Contexts:
+        """TLS contexts of this member."""
 
     @property
-    def connect_timeout(self) -> float: ...
+    def connect_timeout(self) -> float:
+        """Most seconds for the TLS handshake of a caller, and as many again for its hello."""
 
     @property
-    def silence(self) -> float: ...
+    def silence(self) -> float:
+        """Seconds without a byte after which a peer counts as gone."""
 
     @property
-    def max_message(self) -> int: ...
+    def max_message(self) -> int:
+        """Greatest length of a message, in bytes."""
 
     @property
-    def max_pending(self) -> int: ...
+    def max_pending(self) -> int:
+        """Greatest number of connections that are unauthenticated at a time."""
 
     @property
-    def web(self) -> WebSettings: ...
+    def web(self) -> WebSettings:
+        """Settings of web addresses (wss://): certificates, proxies and pages."""
 
     def channel(self, peer: str, stream: Stream, transport: asyncio.Transport) -> Channel:
-        """Return the channel of a connection whose TLS handshake is done."""
+        """Return a channel over a TLS connection whose handshake is done."""
         ...
 
 
 class Listener(ABC):
-    """Accepts the other members, one live channel each, until it is closed.
+    """Base of listeners that accept other members, one live channel for each, until closed.
 
     `on_channel` gets each channel, `on_refused` each connection that is not accepted; see `listen`.
     """
@@ -96,16 +106,16 @@ class Listener(ABC):
     @property
     @abstractmethod
     def port(self) -> int:
-        """The port that is bound."""
+        """Port on which this member listens."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop accepting and drop connections that are not yet channels; channels stay open."""
+        """Stop accepting and drop connections that are no channels yet; channels stay open."""
 
     async def admit(
         self, connection: socket.socket, address: str, securing: Securing, accepting: AcceptLoop
     ) -> None:
-        """Admit a connection that `accepting` has accepted, or report why not."""
+        """Authenticate an accepted connection and run its handshake; report a refusal."""
         who = address
         try:
             async with securing as channel:
@@ -123,7 +133,7 @@ class Listener(ABC):
             self._greeting.remove(connection)
 
     async def _hello(self, channel: Channel) -> None:
-        """Run the hello on a channel, and pass the channel on."""
+        """Run the server's handshake on a channel; if welcome, pass the channel to `on_channel`."""
         endpoint, peer = self._endpoint, channel.peer
         before = self._live.get(peer)
         error = await handshake.answer_greeting(
@@ -147,7 +157,7 @@ class Listener(ABC):
         self._on_channel(channel)
 
     async def _duplicate(self, peer: str) -> handshake.Reason | None:
-        """Return the reason for refusing a second connection in the peer's name; None if there is no other.
+        """Return the reason to refuse a second connection in a member's name; None if it is the only one.
 
         The other one is pinged, and cut if it does not answer; if it does, the peer is told there that its
         key is used twice.
@@ -170,7 +180,7 @@ class Listener(ABC):
 
 
 class SocketListener(Listener):
-    """Listener at `host:port`: TLS over TCP."""
+    """Listener for members at `host:port`: TLS over TCP."""
 
     def __init__(
         self, endpoint: ListeningEndpoint, sock: socket.socket, on_channel: OnChannel, on_refused: OnRefused
@@ -182,18 +192,20 @@ class SocketListener(Listener):
 
     @property
     def port(self) -> int:
+        """Port on which this listener accepts connections."""
         return self._accepting.port
 
     async def close(self) -> None:
+        """Stop accepting and drop connections that are no channels yet; channels stay open."""
         await self._accepting.close()
 
     async def _serve(self, connection: socket.socket, address: str) -> None:
-        """Admit a connection, or report why not."""
+        """Authenticate an accepted connection and run its handshake; report a refusal."""
         await self.admit(connection, address, self._tls(connection, address), self._accepting)
 
     @contextlib.asynccontextmanager
     async def _tls(self, connection: socket.socket, address: str) -> AsyncIterator[Channel]:
-        """Yield a channel to the member that authenticates in time; cut it on failure."""
+        """Run TLS on a connection and yield the member's channel; cut it on failure."""
         endpoint = self._endpoint
         tune(connection, endpoint.silence)
         limit = min(HANDSHAKE_SECONDS, endpoint.connect_timeout)
@@ -215,7 +227,7 @@ class SocketListener(Listener):
 
 
 def as_fault(error: SmpcError | OSError, who: str) -> SmpcError:
-    """Return the error about a peer, for an error that no attempt can recover from."""
+    """Convert a connection's error to this library's error about the peer `who`."""
     if isinstance(error, ChannelClosed):
         return TimeoutFault({who}, "hello", str(error), code=Code.LOST)
     if isinstance(error, SmpcError):

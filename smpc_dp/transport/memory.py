@@ -14,7 +14,7 @@ from smpc_dp.wire.signing import decode_envelope, encode_envelope
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Faults of the network, as probabilities in [0, 1] for each message, and the parties that are killed.
+    """Settings of simulated network faults: chances to lose or change messages, and parties that die.
 
     Attributes:
         drop, delay, duplicate, corrupt: a delayed message is held back until no other is under way, or until
@@ -33,13 +33,13 @@ class Faults:
 
     @property
     def touches_messages(self) -> bool:
-        """Whether single messages may be lost or changed."""
+        """Whether single messages may be lost, delayed, repeated or changed."""
         return bool(self.drop or self.delay or self.duplicate or self.corrupt)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Delivered envelope, or the fault of a message that does not decode."""
+    """Message that a simulated network delivers: the envelope, or the fault of one that is damaged."""
 
     sender: str
     receiver: str
@@ -47,7 +47,7 @@ class Delivery:
 
 
 class MemoryNetwork:
-    """Carries envelopes between named roles; every random choice comes from `seed`."""
+    """Simulated network in memory that carries messages between roles, with seeded random faults."""
 
     def __init__(self, faults: Faults | None = None, seed: int = 0) -> None:
         self._faults = faults or Faults()
@@ -60,7 +60,7 @@ class MemoryNetwork:
         self.messages = 0
 
     def send(self, envelope: Envelope) -> None:
-        """Put an envelope under way, unless a fault drops it."""
+        """Send a message over the simulated network; a simulated fault may drop or change it."""
         faults, sender = self._faults, envelope.sender
         if sender in faults.kill:
             count = self._sent[sender] = self._sent.get(sender, 0) + 1
@@ -85,7 +85,7 @@ class MemoryNetwork:
                 self._queue.append(copy)
 
     def take(self) -> Delivery | None:
-        """Return the next delivery, or None when nothing is under way (held-back messages apart)."""
+        """Return the next message to deliver; None if none is under way but those held back."""
         if not self._queue:
             return None
         if self._faults.reorder:
@@ -94,26 +94,26 @@ class MemoryNetwork:
         return self._queue.popleft()
 
     def release(self) -> bool:
-        """Release a random held-back message; return False when there is none."""
+        """Put one random held-back message under way; return False if there is none."""
         if not self._held:
             return False
         self._queue.append(self._held.pop(self._random.randrange(len(self._held))))
         return True
 
     def choose(self, options: int) -> int:
-        """Return a seeded random number below `options`."""
+        """Return a random number below `options`, from the network's seed."""
         return self._random.randrange(options)
 
     def is_dead(self, name: str) -> bool:
-        """Tell whether the party was killed."""
+        """Tell whether the simulation has killed this party."""
         return name in self._dead
 
     def _hits(self, chance: float) -> bool:
-        """Draw whether a fault of this probability happens."""
+        """Tell, by a seeded random draw, whether a fault of this probability happens now."""
         return chance > 0 and self._random.random() < chance
 
     def _corrupted(self, envelope: Envelope) -> Delivery:
-        """Return an envelope with one flipped bit, or its decoding fault."""
+        """Return the delivery of a message with one flipped bit, or the fault of decoding it."""
         data = bytearray(encode_envelope(envelope))
         bit = self._random.randrange(8 * len(data))
         data[bit // 8] ^= 1 << bit % 8

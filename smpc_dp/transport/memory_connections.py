@@ -31,14 +31,14 @@ OnKill = Callable[[Envelope], None]
 
 
 def _size(envelope: Envelope) -> int:
-    """Return the bytes that a socket would carry: request number, envelope, and the head of a long body."""
+    """Return how many bytes a message would have on a socket."""
     body = len(envelope.body)
     head = 0 if body < 1 << 8 else 1 if body < 1 << 16 else 3
     return REQUEST_BYTES + len(encode_envelope(replace(envelope, body=b""))) + head + body
 
 
 class MemoryChannel:
-    """One side of a channel in memory; arguments and errors of its methods as of `Channel`."""
+    """One end of a channel between two members in one process; a stand-in for channels over sockets."""
 
     def __init__(self, own: str, peer: str, connections: MemoryConnections) -> None:
         self.peer = peer
@@ -59,26 +59,26 @@ class MemoryChannel:
 
     @staticmethod
     def pair(one: str, other: str, connections: MemoryConnections) -> tuple[MemoryChannel, MemoryChannel]:
-        """Return both sides of a new channel: that of `one`, and that of `other`."""
+        """Return both ends of a new channel between two members."""
         first, second = MemoryChannel(one, other, connections), MemoryChannel(other, one, connections)
         first._other, second._other = second, first
         return first, second
 
     @property
     def live(self) -> bool:
-        """False once either side has closed or cut the channel."""
+        """Whether neither side has closed or cut the channel."""
         return self._ended is None and not self._over
 
     async def send(self, request: int, envelope: Envelope) -> None:
-        """Send one message; raise ChannelClosed if the channel is over, or this member is killed."""
+        """Send a message of a numbered request to the other end; ChannelClosed if an end is gone."""
         size = _size(envelope)
-        if not self.live or not self._connections.admits(self._own, envelope, size):
+        if not self.live or not self._connections.may_send(self._own, envelope, size):
             raise ChannelClosed(self.peer, clean=False)
         self.bytes_sent += size
         self._other._inbox.put_nowait(((request, envelope), size))
 
     async def receive(self) -> Message:
-        """Return the next message; raise ChannelClosed at the end, PeerFault for one that is too long."""
+        """Wait for and return the next message; ChannelClosed at the end."""
         if self._ended is not None:
             raise self._ended
         entry = await self._inbox.get()
@@ -95,15 +95,15 @@ class MemoryChannel:
         return message
 
     async def close(self) -> None:
-        """Say goodbye and close."""
+        """Close this end with a goodbye to the other."""
         self._end(ChannelClosed(self.peer, clean=True), clean=True)
 
     def abort(self) -> None:
-        """Cut the channel: the peer sees a cut, not a goodbye."""
+        """Cut the channel at once, without a goodbye."""
         self._end(ChannelClosed(self.peer, clean=False), clean=False)
 
     def _end(self, error: SmpcError, clean: bool) -> None:
-        """End the channel on both sides."""
+        """End this side with `error`, and the other after pending messages; only once."""
         if self._ended is not None:
             return
         self._ended = error
@@ -116,20 +116,20 @@ class MemoryChannel:
 
 @dataclass(frozen=True, slots=True)
 class MemoryListener:
-    """A member that accepts channels until it is closed."""
+    """Listener of a member for channels in memory."""
 
     name: str
     on_channel: Callable[[PeerChannel], object]
     connections: MemoryConnections = field(repr=False)
 
     async def close(self) -> None:
-        """Stop accepting; channels stay open."""
+        """Accept no more channels; those that are open stay open."""
         self.connections.listeners.pop(self.name, None)
 
 
 @dataclass(slots=True)
 class MemoryConnections:
-    """The channels between the members of one process.
+    """All channels between the members of one process, for simulations; counts messages, kills members.
 
     Attributes:
         kill: by member, the number of the message (1 is its first) in whose place all its channels are cut,
@@ -151,11 +151,11 @@ class MemoryConnections:
     _listened: asyncio.Event = field(default_factory=asyncio.Event)
 
     def endpoint(self, name: str, connect_timeout: float) -> MemoryEndpoint:
-        """Return a member's side of its channels; `connect_timeout` in seconds."""
+        """Return a member's endpoint for channels in memory."""
         return MemoryEndpoint(name, connect_timeout, self)
 
-    def admits(self, sender: str, envelope: Envelope, size: int) -> bool:
-        """Count a message that a member is about to send; return False if the member is killed."""
+    def may_send(self, sender: str, envelope: Envelope, size: int) -> bool:
+        """Count a message about to be sent; False if the simulation has killed its sender."""
         if sender in self._killed:
             return False
         if sender in self.kill:
@@ -169,7 +169,7 @@ class MemoryConnections:
         return True
 
     def _kill(self, name: str, envelope: Envelope) -> None:
-        """Cut all channels of a member, for good."""
+        """Kill a member in the simulation: cut all its channels for good."""
         self._killed.add(name)
         self.listeners.pop(name, None)
         if self.on_kill is not None:
@@ -178,13 +178,13 @@ class MemoryConnections:
             channel.abort()
 
     def accept(self, listener: MemoryListener) -> None:
-        """Add a member that accepts channels."""
+        """Register a listener of a member, which can then be dialled."""
         self.listeners[listener.name] = listener
         self._listened.set()
         self._listened = asyncio.Event()
 
     async def open(self, own: str, peer: str, timeout: float) -> MemoryChannel:
-        """Return a channel to a member, once it accepts channels; raise TimeoutFault if it does not."""
+        """Wait until a member listens, and return a channel to it; TimeoutFault after `timeout`."""
         try:
             async with asyncio.timeout(timeout):
                 while peer not in self.listeners or own in self._killed:
@@ -201,7 +201,7 @@ class MemoryConnections:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEndpoint:
-    """One member's side of its channels in memory; methods as of `Endpoint`."""
+    """Member's side of its channels in memory, a stand-in for an endpoint over sockets."""
 
     name: str
     connect_timeout: float
@@ -209,14 +209,14 @@ class MemoryEndpoint:
 
     @property
     def contexts(self) -> None:
-        """No TLS."""
+        """None: channels in memory have no TLS."""
 
     async def dial(
         self,
         peer: str,
         on_failed: OnFailed | None = None,  # noqa: ARG002 - there is one attempt
     ) -> PeerChannel:
-        """Return a channel to a member; raise TimeoutFault if it does not accept it in time."""
+        """Return a channel to a member; raise TimeoutFault if it does not listen in time."""
         return await self.connections.open(self.name, peer, self.connect_timeout)
 
     async def listen(
@@ -226,7 +226,7 @@ class MemoryEndpoint:
         on_channel: Callable[[PeerChannel], object],
         on_refused: Callable[[str, SmpcError], None],  # noqa: ARG002 - all are accepted
     ) -> MemoryListener:
-        """Accept channels of other members; raise ConfigError if this one accepts them already."""
+        """Accept members' channels; raise ConfigError if this member listens already."""
         if self.name in self.connections.listeners:
             reason = f"'{self.name}' accepts channels already"
             raise ConfigError.at("listen_on", reason, ConfigCheck.CONFLICT)

@@ -18,7 +18,7 @@ _DECRYPTED: _Views = WeakKeyDictionary()
 
 
 def share_read_buffer(transport: asyncio.BaseTransport) -> None:
-    """Let a TLS connection read into the buffer of its event loop; does nothing with other event loops.
+    """Let a TLS connection share its event loop's read buffer, to save memory; only for asyncio's loops.
 
     Only where the system is asked for bytes when they are there, and they are taken in the same call: other
     loops hand out buffers that are filled later.
@@ -33,12 +33,12 @@ def share_read_buffer(transport: asyncio.BaseTransport) -> None:
 
 
 def decrypted_view(size: int) -> memoryview:
-    """Return `size` bytes of the loop's buffer for decrypted bytes, to be taken in the same call."""
+    """Return `size` bytes of a buffer that the event loop's connections share, valid for one read."""
     return _view(_DECRYPTED, size)[:size]
 
 
 def _view(views: _Views, size: int) -> memoryview:
-    """Return the view of the running loop's buffer, of at least so many bytes."""
+    """Return a view of the running event loop's shared buffer, at least `size` bytes long."""
     loop = asyncio.get_running_loop()
     view = views.get(loop)
     if view is None or len(view) < size:

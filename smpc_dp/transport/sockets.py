@@ -21,7 +21,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.001, 1.0
 
 
 def reason_of(error: OSError) -> str:
-    """Return what a connection has failed with, in the system's words; empty if the time was over.
+    """Return the system's words for why a connection failed; "" for a timeout.
 
     asyncio puts another text, with the address, in their place.
     """
@@ -31,7 +31,7 @@ def reason_of(error: OSError) -> str:
 
 
 def tune(connection: socket.socket, silence: float) -> None:
-    """Set the options of a connection: no delay; keepalive, and when to give up, where the system has them.
+    """Set socket options: no delay, and keepalive that gives up after `silence` seconds where possible.
 
     `silence`: seconds after which the system ends it, if the peer's acknowledges nothing or has no room.
     """
@@ -50,7 +50,7 @@ def tune(connection: socket.socket, silence: float) -> None:
 
 
 def unsent(connection: socket.socket) -> int:
-    """Return how many sent bytes the peer's system has not acknowledged; 0 where this is unknown."""
+    """Return how many sent bytes the peer's system has not acknowledged; 0 if unknown."""
     try:
         waiting = fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4))
     except (OSError, ValueError):
@@ -59,7 +59,7 @@ def unsent(connection: socket.socket) -> int:
 
 
 def pauses() -> Iterator[float]:
-    """Yield the seconds to wait after each failed attempt.
+    """Yield growing, randomised seconds to wait between attempts to connect.
 
     They are randomised, so that many callers do not come at once.
     """

@@ -19,19 +19,20 @@ from smpc_dp.errors import LocalError
 
 
 class Spool(Protocol):
-    """Interface of the store of one message; `close` drops what `content` has not returned."""
+    """Interface of the store for one message while it is received, in memory or in a file."""
 
-    def write(self, piece: bytes, /) -> object:
-        """Append the next bytes."""
+    def write(self, piece: Buffer, /) -> object:
+        """Append received bytes to the stored message."""
 
     def content(self) -> Buffer:
-        """Return the whole message, which does not change any more; LocalError if a write has failed."""
+        """Return the whole message; raise LocalError if storing it has failed."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Free the storage, unless `content` has returned the message."""
 
 
 class MemorySpool:
-    """Store in memory, which grows with the received bytes and not with the announced length."""
+    """Store of a message in memory, which grows only as bytes are received."""
 
     def __init__(self) -> None:
         # It gives its buffer away in getvalue(): a message is not copied a second time.
@@ -39,12 +40,12 @@ class MemorySpool:
         self.write, self.close = self._message.write, self._message.close
 
     def content(self) -> bytes:
-        """See `Spool.content`."""
+        """Return the whole message as bytes."""
         return self._message.getvalue()
 
 
 class FileSpool:
-    """Store of `total` bytes in a file without a name in `folder`.
+    """Store of a large message in a temporary file without a name.
 
     Where a write fails it drops this message and what follows of it: the messages behind it can be read.
     """
@@ -58,8 +59,8 @@ class FileSpool:
         except OSError as error:
             self._failure = error
 
-    def write(self, piece: bytes, /) -> None:
-        """See `Spool`."""
+    def write(self, piece: Buffer, /) -> None:
+        """Append bytes to the file; after a failed write all bytes are dropped."""
         rest = memoryview(piece)
         try:
             while self._file is not None and rest:
@@ -69,7 +70,7 @@ class FileSpool:
             self.close()
 
     def content(self) -> memoryview:
-        """Return a view of the file, which lives as long as the view; errors as of `Spool.content`."""
+        """Return the message as a memory map of the file; LocalError if a write has failed."""
         try:
             if self._failure is None and self._file is not None:
                 return memoryview(mmap.mmap(self._file.fileno(), self._total, access=mmap.ACCESS_READ))
@@ -80,7 +81,7 @@ class FileSpool:
         raise LocalError(f"{self._folder}: {reason} (TMPDIR names another folder)")
 
     def close(self) -> None:
-        """See `Spool`."""
+        """Close the file, and delete its content unless `content` has returned it."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -88,13 +89,13 @@ class FileSpool:
 
 @dataclass(frozen=True, slots=True)
 class SpoolFolder:
-    """Folder for the spools of large messages."""
+    """Folder in which large messages are stored in temporary files while they are received."""
 
     path: str
 
     @classmethod
     def of_system(cls) -> SpoolFolder:
-        """Return the folder that TMPDIR names, or else the system's for temporary files.
+        """Return the folder for temporary files: TMPDIR, or the system's default.
 
         `tempfile` would take another one, which may be in memory, where files cannot be written to the named.
         """
@@ -104,11 +105,11 @@ class SpoolFolder:
             raise LocalError(f"no folder for large messages: {error.strerror}; set TMPDIR") from None
 
     def spool(self, total: int) -> FileSpool:
-        """Return the spool of a message of `total` bytes."""
+        """Return a file store for a message of `total` bytes."""
         return FileSpool(self.path, total)
 
     def check_room(self, needed: int) -> None:
-        """Raise LocalError unless files can be created in the folder and it has room for `needed` bytes."""
+        """Raise LocalError unless the folder is writable and has `needed` bytes free."""
         try:
             with tempfile.TemporaryFile(dir=self.path):
                 free = shutil.disk_usage(self.path).free

@@ -18,7 +18,10 @@ K = TypeVar("K")
 
 
 class Strangers(Generic[K]):
-    """Connections at one address that are not authenticated yet, oldest first."""
+    """Register of unauthenticated connections by source, which decides which to drop when too many.
+
+    It closes none: the caller does.
+    """
 
     def __init__(self, most: float = STRANGERS, each: int = STRANGERS // 2) -> None:
         """`most`: connections in all; `each`: from one source."""
@@ -27,7 +30,7 @@ class Strangers(Generic[K]):
         self._arrivals: dict[K, tuple[str, float]] = {}
 
     def admit(self, key: K, source: str, now: float) -> K | None:
-        """Add a connection and return the one to drop, which may be the new one; None if there is room.
+        """Add a connection; return the one to drop (maybe the new one), or None if there is room.
 
         Where there are too many, the oldest one of the source with the most is dropped. If it is younger than
         GRACE and the new connection's source has as many, the new one is dropped: it can call again. The
@@ -48,12 +51,12 @@ class Strangers(Generic[K]):
         return dropped
 
     def remove(self, key: K) -> None:
-        """Remove a connection that is authenticated or closed."""
+        """Remove a connection that was authenticated or closed; ignore unknown ones."""
         self._arrivals.pop(key, None)
 
 
 def source_of(host: str) -> str:
-    """Return the source of an address: an IPv4 address itself, the /64 of an IPv6 address."""
+    """Return the source that an IP address counts as: itself for IPv4, its /64 network for IPv6."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -23,7 +23,7 @@ _WRONG_TIME = (9, 10)
 
 
 class Contexts:
-    """TLS contexts of one member: for accepting connections, for opening them, and for blocking channels.
+    """TLS contexts of one member (server, client, blocking), which trust the roster's certificates.
 
     OpenSSL sorts the trusted certificates anew for each that it is given, so that those of 10,000 members
     take it many seconds. Only a member that listens needs them: `server` and `blocking` are made at first
@@ -38,20 +38,20 @@ class Contexts:
 
     @cached_property
     def server(self) -> ssl.SSLContext:
-        """Context for accepting connections of any member."""
+        """TLS context for accepting connections of any member."""
         result = _context(ssl.PROTOCOL_TLS_SERVER, self._roster.certificates, self._identity)
         result.num_tickets = 0
         return result
 
     @cached_property
     def blocking(self) -> TlsContext:
-        """Context of both sides of blocking channels with any member."""
+        """TLS context of the Rust core for blocking channels, both sides."""
         own, certificates = self._identity, list(self._roster.certificates)
         return TlsContext(own.private_key_pem(), own.certificate, certificates)
 
 
 def contexts(identity: Identity, roster: Roster) -> Contexts:
-    """Return contexts that speak TLS 1.3 only, trust only the roster's certificates and never resume.
+    """Return a member's TLS contexts: TLS 1.3 only, trusting only the roster's certificates.
 
     Raises ConfigError when the roster holds another key for `identity.name`, or none, LocalError when this
     machine's clock is outside the time for which certificates are valid.
@@ -67,7 +67,7 @@ def contexts(identity: Identity, roster: Roster) -> Contexts:
 
 
 def check_clock() -> None:
-    """Raise LocalError if the clock is wrong, by which every certificate would be invalid."""
+    """Raise LocalError if this machine's clock is outside the validity of certificates."""
     shown = datetime.datetime.fromtimestamp(time.time(), datetime.UTC).replace(tzinfo=None)
     if not FIRST_YEAR <= shown.year < LAST_YEAR:
         raise LocalError(
@@ -77,7 +77,7 @@ def check_clock() -> None:
 
 
 def authenticated(tls: ssl.SSLObject | ssl.SSLSocket, roster: Roster, address: str) -> Member:
-    """Return the member whose certificate the other end has shown; `address` names it in errors.
+    """Return the member whose certificate the TLS peer has shown; PeerFault if none has it.
 
     Raises PeerFault when the certificate is in no entry of the roster or the session was resumed.
     """
@@ -89,7 +89,7 @@ def authenticated(tls: ssl.SSLObject | ssl.SSLSocket, roster: Roster, address: s
 
 
 def member_of(shown: bytes, roster: Roster, address: str) -> Member:
-    """Return the member that has this certificate, DER; raise PeerFault if none has."""
+    """Return the member with this certificate (DER); raise PeerFault if no member has it."""
     member = roster.with_certificate(shown)
     if member is not None:
         return member
@@ -99,7 +99,7 @@ def member_of(shown: bytes, roster: Roster, address: str) -> Member:
 
 
 def describe(error: ssl.SSLError | TlsError, *, dialled: bool = False) -> str:
-    """Return the reason in one line, without a position in OpenSSL's source.
+    """Return a TLS error's reason in one line for people.
 
     `dialled`: whether this side has dialled, which trusts only members with an address.
     """
@@ -114,7 +114,7 @@ def describe(error: ssl.SSLError | TlsError, *, dialled: bool = False) -> str:
 
 
 def _context(purpose: int, trusted: Iterable[bytes], identity: Identity) -> ssl.SSLContext:
-    """Return a member's TLS context for one direction, which trusts these certificates."""
+    """Return a TLS context for one direction, with a member's key and these trusted certificates."""
     context = ssl.SSLContext(purpose)
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
     # Certificates name members, not hosts: `authenticated` pins the whole certificate.
@@ -134,7 +134,7 @@ def _context(purpose: int, trusted: Iterable[bytes], identity: Identity) -> ssl.
 
 @contextlib.contextmanager
 def _private_file(content: bytes) -> Iterator[str]:
-    """Yield a path under which `content` can be read once: in memory where possible, else mode 0600."""
+    """Yield the path of a temporary file with secret content, in memory where possible."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("key", os.MFD_CLOEXEC)
         with os.fdopen(descriptor, "wb") as file:

@@ -54,7 +54,7 @@ _LOG = logging.getLogger("smpc_dp.transport")
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """HTTP proxy that connections go through; the credentials of its URL are in no text."""
+    """Address of an HTTP proxy, and its credentials, which its text does not show."""
 
     scheme: str
     host: str
@@ -67,19 +67,19 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The way to an address: directly, or through a proxy."""
+    """Way to a web address: direct, or through a proxy."""
 
     address: WebAddress
     proxy: Proxy | None
 
     @property
     def first(self) -> tuple[str, int]:
-        """Host and port that the connection is made to."""
+        """Host and port to connect to: the proxy's if there is one."""
         return (self.proxy or self.address).host, (self.proxy or self.address).port
 
 
 def find_route(address: WebAddress) -> Route:
-    """Return the way to an address, by `HTTPS_PROXY` and `NO_PROXY`; raise ConfigError for a wrong URL."""
+    """Return the way to an address by HTTPS_PROXY and NO_PROXY; ConfigError for a wrong proxy URL."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     url = urllib.request.getproxies().get("https")
     # An address of IPv6 is listed without brackets.
@@ -89,7 +89,7 @@ def find_route(address: WebAddress) -> Route:
 
 
 def _proxy(url: str) -> Proxy:
-    """Return the proxy of a URL."""
+    """Parse a proxy's URL: host, port and credentials; raise ConfigError if it is wrong."""
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port
@@ -109,7 +109,7 @@ def _proxy(url: str) -> Proxy:
 
 
 async def look_up(route: Route) -> Sequence[str]:
-    """Step 1: return the IP addresses of the host, or of the proxy."""
+    """Step 1 of dialling: return the IP addresses of the host, or of the proxy."""
     host, port = route.first
     try:
         entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -122,7 +122,7 @@ async def look_up(route: Route) -> Sequence[str]:
 
 
 async def reach(route: Route, addresses: Sequence[str], context: ssl.SSLContext, silence: float) -> ProxyTalk:
-    """Step 2: return a connection to one of the addresses of the host, or of the proxy.
+    """Step 2 of dialling: connect to one of the addresses, with TLS to an `https://` proxy.
 
     `context`: of the TLS with a proxy at `https://`; `silence` as of `tune`.
     """
@@ -151,7 +151,7 @@ async def reach(route: Route, addresses: Sequence[str], context: ssl.SSLContext,
 
 
 async def pass_proxy(route: Route, talk: ProxyTalk) -> None:
-    """Step 3: ask the proxy for a connection to the address; nothing without one."""
+    """Step 3 of dialling: ask the proxy for a tunnel to the host; do nothing without a proxy."""
     if route.proxy is None:
         return
     target = f"{route.address.host}:{route.address.port}"
@@ -183,7 +183,7 @@ async def pass_proxy(route: Route, talk: ProxyTalk) -> None:
 
 
 async def secure(route: Route, talk: ProxyTalk, context: ssl.SSLContext) -> asyncio.Transport:
-    """Step 4: return the transport of the outer TLS with the host."""
+    """Step 4 of dialling: run the outer TLS with the web server; return the transport."""
     host = route.address.host
     shown = str(route.address)
     try:
@@ -218,7 +218,7 @@ async def secure(route: Route, talk: ProxyTalk, context: ssl.SSLContext) -> asyn
 
 
 async def upgrade(route: Route, transport: asyncio.Transport, ping: float) -> WebSocketTransport:
-    """Step 5: return the byte stream in WebSocket messages; `ping` in seconds."""
+    """Step 5 of dialling: open a WebSocket, pinged every `ping` seconds; return its byte stream."""
     uri = parse_uri(str(route.address))
     stream = _Dialled(ClientProtocol(uri, max_size=MESSAGE_BYTES, logger=_LOG))
     transport.set_protocol(stream)
@@ -233,7 +233,7 @@ async def upgrade(route: Route, transport: asyncio.Transport, ping: float) -> We
 
 
 class WebDialler:
-    """Connects to an address over HTTPS, by all steps; raises ConfigError or LocalError for its settings.
+    """Dialler of web addresses (wss://): DNS, proxy, outer TLS and WebSocket, then the members' TLS.
 
     `step`: what the attempt under way waits for.
     """
@@ -250,7 +250,7 @@ class WebDialler:
         self.step = ""
 
     async def attempt(self) -> tuple[asyncio.Transport, Stream]:
-        """Make one attempt."""
+        """Connect once through the web server; return the inner TLS transport and stream."""
         route = self._route
         first = "{}:{}".format(*route.first)
         self.step = f"the addresses of {route.first[0]}"
@@ -272,7 +272,7 @@ class WebDialler:
 
 
 class ProxyTalk(asyncio.Protocol):
-    """Connection before its TLS, to a proxy or the host: at most one request, and the head of its answer."""
+    """asyncio protocol of a new connection: can ask a proxy for a tunnel, before the outer TLS starts."""
 
     transport: asyncio.Transport
 
@@ -281,10 +281,12 @@ class ProxyTalk(asyncio.Protocol):
         self._answer: asyncio.Future[bytes] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Store the transport of the connection (called by asyncio)."""
         if isinstance(transport, asyncio.Transport):
             self.transport = transport
 
     def data_received(self, data: bytes) -> None:
+        """Collect the proxy's answer up to the end of its header (called by asyncio)."""
         self._received += data
         # What a proxy sends before it is asked, or after its head, is no HTTP: the host speaks second.
         if self._answer is None or self._answer.done():
@@ -297,6 +299,7 @@ class ProxyTalk(asyncio.Protocol):
             self._answer.set_result(b"")
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Fail the awaited answer: the proxy has closed the connection (called by asyncio)."""
         if self._answer is not None and not self._answer.done():
             reason = "" if exc is None else f" ({exc})"
             self._answer.set_exception(
@@ -304,14 +307,14 @@ class ProxyTalk(asyncio.Protocol):
             )
 
     async def ask(self, request: bytes) -> bytes:
-        """Send a request and return the head of its answer; nothing of one that is too long."""
+        """Send a request to the proxy and return its answer's header; b"" if that is too long."""
         self._answer = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         return await self._answer
 
 
 class _Dialled(WebSocketTransport):
-    """Byte stream of a dialler."""
+    """Client's end of a WebSocket, as a byte stream for TLS."""
 
     def __init__(self, client: ClientProtocol) -> None:
         super().__init__(client)
@@ -321,17 +324,19 @@ class _Dialled(WebSocketTransport):
         self._is_open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def ask(self) -> None:
-        """Ask the server for the upgrade; return when it is there."""
+        """Ask the web server to upgrade the connection to a WebSocket; return when it has."""
         self._client.send_request(self._client.connect())
         self._flush()
         await self._is_open
 
     def opened(self, response: Response) -> None:  # noqa: ARG002 - its errors are in `handshake_exc`
+        """Finish the wait for the upgrade; hold incoming bytes until TLS reads them."""
         if self._client.handshake_exc is None:
             self.pause_reading()
             self._settle(None)
 
     def data_received(self, data: bytes) -> None:
+        """Read the answer to the upgrade; fail with PeerFault if it is no WebSocket."""
         if not self._is_open.done() and self._is_refused(data):
             return
         super().data_received(data)
@@ -347,7 +352,7 @@ class _Dialled(WebSocketTransport):
             )
 
     def _is_refused(self, data: bytes) -> bool:
-        """Tell whether the answer is another than the upgrade; its body, which may never end, is not read."""
+        """Tell whether the answer to the upgrade is a refusal, judged without reading its body."""
         self._head += data
         head, end, _ = self._head.partition(b"\r\n\r\n")
         status = _STATUS.match(head + end)
@@ -360,13 +365,14 @@ class _Dialled(WebSocketTransport):
         return True
 
     def lost(self, error: Exception | None) -> None:
+        """Fail the wait for the upgrade: the connection has ended."""
         reason = "" if error is None else f" ({error})"
         self._settle(
             ConnectionError(f"{self._shown} ends the connection instead of an answer to the upgrade{reason}")
         )
 
     def _settle(self, error: Exception | None) -> None:
-        """End the wait for the upgrade, once."""
+        """End the wait for the upgrade, with an error if given; only the first call counts."""
         if self._is_open.done():
             return
         if error is None:
@@ -375,7 +381,7 @@ class _Dialled(WebSocketTransport):
             self._is_open.set_exception(error)
 
     def _refusal(self, code: int, location: str) -> Exception:
-        """Return the error for an answer with another status."""
+        """Return the error for an HTTP status that refuses the upgrade."""
         if code >= 500:
             return ConnectionError(
                 f"{self._shown} answers with status {code}: a balancer that does not reach the aggregator, "
@@ -395,7 +401,7 @@ class _Dialled(WebSocketTransport):
 
 
 def _certificate_fault(error: ssl.SSLCertVerificationError, host: str, whose: str) -> str:
-    """Return what is wrong with an outer certificate, and what to do."""
+    """Return words on what is wrong with a web server's or proxy's certificate, and what to do."""
     code = error.verify_code
     date = time.strftime("it shows %Y-%m-%d %H:%M UTC", time.gmtime())
     if code == _EXPIRED:

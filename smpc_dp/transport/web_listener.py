@@ -19,7 +19,7 @@ from smpc_dp.transport.websocket import WebSocketTransport, within
 
 
 class WebListener(Listener):
-    """Listener at a path of an HTTP server."""
+    """Listener for members at a path of an HTTP server, by WebSocket."""
 
     def __init__(
         self,
@@ -41,13 +41,15 @@ class WebListener(Listener):
 
     @property
     def port(self) -> int:
+        """Port on which the HTTP server accepts connections."""
         return self._server.port
 
     def show(self, pages: Sequence[Route]) -> None:
-        """Answer with pages below the path of the session, until the listener is closed."""
+        """Serve HTML pages below the session's path until this listener is closed."""
         self._server.show(self._path, pages)
 
     async def close(self) -> None:
+        """Accept no more members at this path; close the server too unless it is shared."""
         if not self._is_shared:
             await self._server.close()
             return
@@ -59,7 +61,7 @@ class WebListener(Listener):
     async def _take(
         self, stream: WebSocketTransport, connection: socket.socket, address: str, accepting: AcceptLoop
     ) -> None:
-        """Admit a connection that was upgraded, or report why not."""
+        """Authenticate an upgraded connection and run its handshake; report a refusal."""
         self._admitting.add(connection)
         try:
             await self.admit(connection, address, self._within(stream, address), accepting)
@@ -68,7 +70,7 @@ class WebListener(Listener):
 
     @contextlib.asynccontextmanager
     async def _within(self, stream: WebSocketTransport, address: str) -> AsyncIterator[Channel]:
-        """Yield a channel to the member that authenticates in time; cut it on failure."""
+        """Run TLS inside a WebSocket and yield the member's channel; cut it on failure."""
         endpoint = self._endpoint
         limit = min(HANDSHAKE_SECONDS, endpoint.connect_timeout)
         async with asyncio.timeout(limit):
@@ -91,7 +93,7 @@ async def listen_over_https(
     on_channel: OnChannel,
     on_refused: OnRefused,
 ) -> WebListener:
-    """Listen at a path of the server of the settings, or else of an own one at `host`:`port`.
+    """Listen for members at a path of the settings' web server, or of a new one at `host`:`port`.
 
     Arguments and errors as of `listen`; ConfigError when another session has the path.
     """

@@ -59,7 +59,7 @@ _LOG = logging.getLogger("smpc_dp.transport")
 
 
 class WebServer:
-    """HTTP server that listens from its creation on, until it is closed.
+    """HTTP server for sessions, each at a path: upgrades members to WebSockets and serves pages.
 
     Sessions are added by the paths of their addresses.
     """
@@ -121,62 +121,62 @@ class WebServer:
 
     @property
     def port(self) -> int:
-        """The port that is bound."""
+        """Port on which the server listens."""
         return self.accepting.port
 
     def expect(self, path: str) -> None:
-        """Ask whoever calls at a path to come again later, while no session is there."""
+        """Answer 503 (try again later) at a path until a session is served there."""
         self._expected.add(path)
 
     def forget(self, path: str) -> None:
-        """Expect no session at a path any more."""
+        """Answer 404 again at a path where a session was expected."""
         self._expected.discard(path)
 
     def refusal(self, path: str) -> tuple[int, str]:
-        """Return status and text of the answer at a path where no session is served."""
+        """Return HTTP status and text for a path without a session: 503 if expected, else 404."""
         return (503, "not served yet\n") if path in self._expected else (404, "no session has this path\n")
 
     def add(self, path: str, admit: Admit) -> None:
-        """Admit members to a session at a path; raise ConfigError if another session has it."""
+        """Serve a session at a path: `admit` gets its connections. ConfigError if the path is taken."""
         if path in self._sites:
             reason = f"another session is served at the path {path} already"
             raise ConfigError.at("address", reason, ConfigCheck.DUPLICATE)
         self._sites[path] = admit
 
     def remove(self, path: str) -> None:
-        """Admit nobody at a path any more."""
+        """Admit no more members at a path, whose session has ended."""
         self._sites.pop(path, None)
 
     def show(self, path: str, pages: Sequence[Route]) -> None:
-        """Answer with pages below the path of a session: at PATH/board/."""
+        """Serve HTML pages of a session at PATH/board/."""
         self._pages.show(path, pages)
 
     def hide(self, path: str) -> None:
-        """Answer with no pages below a path any more."""
+        """Stop serving the HTML pages of the session at a path."""
         self._pages.hide(path)
         self._locks.pop(path, None)
 
     @contextlib.asynccontextmanager
     async def making(self, path: str) -> AsyncIterator[None]:
-        """Wait for a turn to make a page of the session at a path, and hold it until the end of the block."""
+        """Wait for the turn to render a page of the session at a path; hold it within the block."""
         async with self._locks[path], self._making:
             yield
 
     def site(self, path: str) -> Admit | None:
-        """Return what admits members at a path; None where no session is."""
+        """Return the function that admits members at a path; None if no session is there."""
         return self._sites.get(path)
 
     @property
     def is_ready(self) -> bool:
-        """Whether members can connect to a session."""
+        """Whether a session is served, so that members can connect."""
         return bool(self._sites)
 
     async def close(self) -> None:
-        """Stop accepting, and drop connections that are no channels; channels stay open."""
+        """Stop accepting and drop connections that are no channels; channels stay open."""
         await self.accepting.close()
 
     async def _serve(self, connection: socket.socket, address: str) -> None:
-        """Answer a page, or admit a connection to a session."""
+        """Serve one connection: answer with a page, or pass an upgraded one to its session."""
         loop = asyncio.get_running_loop()
         call = Call(self, connection, address)
         admitted = None
@@ -206,11 +206,11 @@ class WebServer:
             await admit(stream, connection, call.address, self.accepting)
 
     def _source(self, host: str, port: int) -> str:
-        """Return the source of a connection; those of a proxy come from many, and each counts alone."""
+        """Return the source that a connection counts as; each one from a proxy counts separately."""
         return f"{host}:{port}" if self.is_proxy(host) else source_of(host)
 
     def is_proxy(self, host: str) -> bool:
-        """Tell whether an address is that of a proxy of the settings."""
+        """Tell whether an IP address is a proxy that the settings trust."""
         return _is_in(host, self._proxies)
 
 
@@ -224,7 +224,7 @@ async def open_server(
     label: str,
     pages: Sequence[Route] = (),
 ) -> WebServer:
-    """Return a server that listens at `host`:`port`; else as `WebServer` and `listening`."""
+    """Open a listening socket at `host`:`port` and return an HTTP server on it."""
     sock = await asyncio.to_thread(listening, host, port)
     sock.setblocking(False)
     try:
@@ -237,7 +237,7 @@ async def open_server(
 
 
 class Call:
-    """One connection to the server, from its first byte to a page's answer or its upgrade.
+    """State of one HTTP connection to the server, up to a page's answer or the upgrade to a WebSocket.
 
     `address` names it in errors: by the header of a proxy, once the head of the request has come. `shown`:
     the path of the session whose page it asks for, "" for those of the server.
@@ -257,17 +257,17 @@ class Call:
         self._connection = connection
 
     def settle(self, result: tuple[Admit, WebSocketTransport] | None) -> None:
-        """Set what the connection has become: None where it has ended."""
+        """Set what the connection has become: an upgraded stream, or None if it has ended."""
         if not self.upgraded.done():
             self.upgraded.set_result(result)
 
     def cut(self) -> None:
-        """Cut the connection."""
+        """Cut the connection at once."""
         if self.transport is not None:
             self.transport.abort()
 
     def take_header(self, values: Iterable[str]) -> None:
-        """Count the connection for the address in the header of a proxy of the settings."""
+        """Count the connection under the address in a trusted proxy's X-Forwarded-For header."""
         host = self.transport.get_extra_info("peername")[0] if self.transport is not None else ""
         if not self.server.is_proxy(host):
             return
@@ -278,7 +278,7 @@ class Call:
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
-        """Count among those that are answered until the block, and the connection, have ended."""
+        """Hold the connection, within the block, among those being answered."""
         self._holders += 1
         self.server.answering.add(self)
         try:
@@ -287,13 +287,13 @@ class Call:
             self.release()
 
     def release(self) -> None:
-        """Take one from those that hold it."""
+        """Drop one hold on the connection; the last one takes it off those being answered."""
         self._holders -= 1
         if not self._holders:
             self.server.answering.discard(self)
 
     def answer(self, seconds: float) -> None:
-        """Give the answer of a page so many seconds; the connection counts as no stranger's."""
+        """Allow this many seconds for the answer; the connection no longer counts as a stranger's."""
         if self.limit is None or self.upgraded.done():
             # The connection has ended meanwhile.
             return
@@ -302,7 +302,7 @@ class Call:
 
 
 class _Http(H11Protocol):
-    """uvicorn's HTTP/1.1 for one request, up to its upgrade."""
+    """HTTP/1.1 protocol of one connection (uvicorn's), for one request or the upgrade to a WebSocket."""
 
     def __init__(
         self,
@@ -316,17 +316,19 @@ class _Http(H11Protocol):
         self.access_log = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Store the transport of a new HTTP connection (called by asyncio)."""
         if isinstance(transport, asyncio.Transport):
             self.app_state["call"].transport = transport
             super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """End the state of an HTTP connection that is lost (called by asyncio)."""
         super().connection_lost(exc)
         self.app_state["call"].settle(None)
 
 
 class _Upgrade(WebSocketTransport):
-    """Byte stream of a listener; uvicorn makes it for a request to upgrade."""
+    """Server's end of a WebSocket, as a byte stream; made by uvicorn for an upgrade request."""
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:  # noqa: ARG002
         self._server = ServerProtocol(max_size=MESSAGE_BYTES, logger=_LOG)
@@ -334,7 +336,7 @@ class _Upgrade(WebSocketTransport):
         self._call: Call = app_state["call"]
 
     def requested(self, request: Request) -> None:
-        """Accept the upgrade where a session has the path."""
+        """Accept the upgrade if a session is served at the request's path; else refuse."""
         self._call.take_header(request.headers.get_all("X-Forwarded-For"))
         admit = self._call.server.site(request.path)
         if admit is None:
@@ -347,11 +349,12 @@ class _Upgrade(WebSocketTransport):
             self._call.settle((admit, self))
 
     def lost(self, error: Exception | None) -> None:  # noqa: ARG002 - TLS is told
+        """End the state of an upgraded connection that is lost."""
         self._call.settle(None)
 
 
 class _Pages:
-    """ASGI application of the pages: of each session MOST_ANSWERS at a time, beside those of health."""
+    """ASGI application that serves sessions' HTML pages and health checks, with a limit per session."""
 
     def __init__(self, server: WebServer, pages: Sequence[Route]) -> None:
         self._server = server
@@ -362,7 +365,7 @@ class _Pages:
         self._shown = {"": _application(own)}
 
     def show(self, path: str, pages: Sequence[Route]) -> None:
-        """See `WebServer.show`."""
+        """Serve HTML pages of a session at PATH/board/."""
 
         async def below(_request: PageRequest) -> Response:
             return RedirectResponse(f"{path}{BOARD}/", 308)
@@ -372,7 +375,7 @@ class _Pages:
         self._shown[path] = _application([Route(path + BOARD, below), Mount(path + BOARD, below_it)])
 
     def hide(self, path: str) -> None:
-        """See `WebServer.hide`."""
+        """Stop serving the HTML pages of the session at a path."""
         self._shown.pop(path, None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -397,46 +400,46 @@ class _Pages:
             await app(scope, receive, send)
 
     async def _healthz(self, _request: PageRequest) -> Response:
-        """Say that this process answers."""
+        """Answer a health check: this process is alive."""
         return PlainTextResponse("ok\n")
 
     async def _readyz(self, _request: PageRequest) -> Response:
-        """Say whether members can connect."""
+        """Answer a readiness check: whether members can connect."""
         if self._server.is_ready:
             return PlainTextResponse("ready\n")
         return PlainTextResponse("no session is served\n", 503)
 
 
 def _application(routes: Sequence[BaseRoute]) -> Starlette:
-    """Return what answers at these routes alone, and tells nobody what has failed."""
+    """Return an ASGI application of these routes; its errors tell clients nothing."""
     return Starlette(routes=routes, exception_handlers={SmpcError: _failed})
 
 
 async def made(request: PageRequest, make: Callable[..., T], *arguments: Any) -> T:
-    """Return what a function makes for the answer of a page, in a thread."""
+    """Run a function in a worker thread for an HTTP answer, and return its result."""
     call: Call = request.scope["state"]["call"]
     async with call.server.making(call.shown):
         return await run_in_threadpool(make, *arguments)
 
 
 def answer_within(request: PageRequest, seconds: float) -> None:
-    """Let the answer of a page take so many seconds from now."""
+    """Allow the HTTP answer to a request this many seconds from now."""
     call: Call = request.scope["state"]["call"]
     call.answer(seconds)
 
 
 def no_such_page() -> Response:
-    """Return the answer where nothing is."""
+    """Return the HTTP answer 404, not found."""
     return PlainTextResponse("Not Found", 404)
 
 
 async def _failed(_request: PageRequest, _error: Exception) -> Response:
-    """Return the answer where a page cannot be made; its error stays on this machine."""
+    """Return the HTTP answer for a page that failed, without the error's text."""
     return PlainTextResponse("Internal Server Error", 500)
 
 
 def _forwarded(values: Iterable[str], is_proxy: Callable[[str], bool]) -> str | None:
-    """Return the last address of `X-Forwarded-For` that is none of a proxy; None if there is none."""
+    """Return the last address in X-Forwarded-For that is not a trusted proxy; None if there is none."""
     for entry in reversed(",".join(values).split(",")):
         host = _bare(entry.strip())
         if host is None:
@@ -447,7 +450,7 @@ def _forwarded(values: Iterable[str], is_proxy: Callable[[str], bool]) -> str | 
 
 
 def _bare(entry: str) -> str | None:
-    """Return the IP address of an entry, which may have a port; None for other text."""
+    """Return the IP address in a header's entry, without a port; None for other text."""
     host, colon, port = entry.rpartition(":")
     # The address of a zone has a free text, and is none that came through a network.
     if "%" in entry:
@@ -459,7 +462,7 @@ def _bare(entry: str) -> str | None:
 
 
 def _is_in(host: str, listed: tuple[Network, ...]) -> bool:
-    """Tell whether an address is in one of these networks."""
+    """Tell whether an IP address lies in one of these networks."""
     if not listed:
         return False
     try:

@@ -30,7 +30,7 @@ _LOG = logging.getLogger("smpc_dp.transport")
 
 
 class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
-    """Protocol of the connection below, and transport of the TLS above, which `loop.start_tls` sets.
+    """WebSocket connection as an asyncio transport of bytes, over which TLS can run.
 
     A subclass does the opening handshake in `opened` or `requested`; reading is paused from then on until TLS
     begins. What the peer sends against the rules ends the connection with an error that says what it was.
@@ -60,31 +60,33 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         return f"{type(self).__name__}({self._messages.state.name.lower()})"
 
     def check_open(self) -> None:
-        """Raise the error of a connection that has ended before TLS could be told."""
+        """Raise the connection's error if it has already ended."""
         if self.is_closing():
             raise self._error or ConnectionResetError("it ends the connection after the upgrade")
 
     # Opening handshake.
 
     def requested(self, request: Request) -> None:
-        """Answer the request of a client; for a server."""
+        """Handle a client's upgrade request; here NotImplementedError, for servers to override."""
         raise NotImplementedError
 
     def opened(self, response: Response) -> None:
-        """Take the answer of a server; for a client."""
+        """Handle a server's answer to the upgrade; here NotImplementedError, for clients to override."""
         raise NotImplementedError
 
     def lost(self, error: Exception | None) -> None:
-        """Note that the connection has ended, maybe before it was opened."""
+        """Do nothing: subclasses handle the end of the connection here, maybe before the upgrade."""
 
     # Protocol of the connection below.
 
     def connection_made(self, transport: BaseTransport) -> None:
+        """Store the underlying transport (called by asyncio)."""
         if not isinstance(transport, asyncio.Transport):
             raise TypeError(f"no transport of a stream: {transport!r}")
         self._below = transport
 
     def data_received(self, data: bytes) -> None:
+        """Parse received bytes and handle each complete frame (called by asyncio)."""
         self._messages.receive_data(data)
         for event in self._messages.events_received():
             self._take(event)
@@ -93,11 +95,13 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._fail(f"it sends what is no WebSocket message ({self._messages.parser_exc})")
 
     def eof_received(self) -> bool | None:
+        """Handle the peer's end of sending; return whether the transport stays open."""
         self._finish_reading()
         # asyncio's TLS below closes in any case.
         return self._is_held and self.get_extra_info("ssl_object") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the protocol above that the connection has ended (called by asyncio)."""
         error = self._error or exc
         if error is None:
             self._finish_reading()
@@ -111,11 +115,13 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._above.connection_lost(error)
 
     def pause_writing(self) -> None:
+        """Tell the protocol above to stop writing: the buffer below is full."""
         self._is_full = True
         if self._above is not None:
             self._above.pause_writing()
 
     def resume_writing(self) -> None:
+        """Tell the protocol above that it may write again."""
         self._is_full = False
         if self._above is not None:
             self._above.resume_writing()
@@ -123,21 +129,25 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
     # Transport of the TLS above.
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Set the protocol above (TLS), which receives the frames' content."""
         self._above = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
+        """Return the protocol above (TLS); raise RuntimeError if none is set."""
         if self._above is None:
             raise RuntimeError("nothing runs over this WebSocket yet")
         return self._above
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """Return information on the connection from the underlying transport."""
         return default if self._below is None else self._below.get_extra_info(name, default)
 
     def is_closing(self) -> bool:
+        """Tell whether the connection is closed or closing."""
         return self._below is None or self._below.is_closing() or self._messages.state is not State.OPEN
 
     def close(self) -> None:
-        """Send what was written, and a close; then end the connection."""
+        """Send what was written and a close frame, then close the connection."""
         self._release()
         if self._below is None:
             return
@@ -146,31 +156,35 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._end()
 
     def abort(self) -> None:
-        """End the connection at once."""
+        """Close the connection at once; unsent bytes are lost."""
         self._release()
         if self._below is not None:
             self._below.abort()
 
     def _force_close(self, exc: Exception | None) -> None:
-        """End the connection at once, for an error; asyncio's TLS calls this where it fails."""
+        """Close the connection at once for an error (asyncio's TLS calls this)."""
         self._error = self._error or exc
         self.abort()
 
     def is_reading(self) -> bool:
+        """Tell whether received content is passed to the protocol above, not held back."""
         return self._reading
 
     def pause_reading(self) -> None:
+        """Hold received content back, and stop reading below."""
         self._reading = False
         if self._below is not None:
             self._below.pause_reading()
 
     def resume_reading(self) -> None:
+        """Pass on content that was held back, and read again."""
         self._reading = True
         self._deliver()
         if self._reading and self._below is not None:
             self._below.resume_reading()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send bytes as binary frames of at most MESSAGE_BYTES each."""
         if self.is_closing():
             return
         view = memoryview(data)
@@ -179,19 +193,22 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._flush()
 
     def get_write_buffer_size(self) -> int:
+        """Return the number of bytes waiting to be sent below."""
         return 0 if self._below is None else self._below.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Set how many waiting bytes pause and resume writing."""
         if self._below is not None:
             self._below.set_write_buffer_limits(high, low)
 
     def can_write_eof(self) -> bool:
+        """Return False: a WebSocket cannot be closed in one direction."""
         return False
 
     # Messages.
 
     def ping_every(self, seconds: float) -> None:
-        """Send a ping every so many seconds, so that the connection is never idle for longer."""
+        """Send a ping every `seconds`, so that proxies do not close an idle connection."""
         loop = asyncio.get_running_loop()
 
         def ping() -> None:
@@ -203,12 +220,13 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._ping_timer = loop.call_later(seconds, ping)
 
     def _stop_pings(self) -> None:
+        """Cancel the next ping."""
         if self._ping_timer is not None:
             self._ping_timer.cancel()
             self._ping_timer = None
 
     def _take(self, event: Request | Response | Frame) -> None:
-        """Take what the peer has sent."""
+        """Handle one received frame, upgrade request or answer."""
         if isinstance(event, Request):
             self.requested(event)
         elif isinstance(event, Response):
@@ -226,7 +244,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
                 self._end()
 
     def _take_bytes(self, frame: Frame) -> None:
-        """Take a binary message, or a fragment of one."""
+        """Handle a received binary frame: keep its content for the protocol above."""
         self._length += len(frame.data)
         if frame.fin:
             if not self._length:
@@ -237,7 +255,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._deliver()
 
     def _deliver(self) -> None:
-        """Pass on what was received, while TLS takes it."""
+        """Pass received content to the protocol above, while it takes any."""
         above = self._above
         while self._reading and self._received and isinstance(above, asyncio.BufferedProtocol):
             left = memoryview(self._received.popleft())
@@ -249,7 +267,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
                 left = left[count:]
 
     def _finish_reading(self) -> None:
-        """Tell TLS, once, that nothing more comes: what came before counts, though it was held back."""
+        """Tell the protocol above, once, that no more bytes come."""
         if self._has_ended or not isinstance(self._above, asyncio.BufferedProtocol):
             return
         self._has_ended = self._reading = True
@@ -257,13 +275,13 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._is_held = bool(self._above.eof_received())
 
     def _release(self) -> None:
-        """Tell TLS, which closes, that a connection is lost that has ended before."""
+        """Tell a closing TLS layer that the connection below has already ended."""
         if self._is_held and self._below is None and self._above is not None:
             asyncio.get_running_loop().call_soon(self._above.connection_lost, self._error)
         self._is_held = False
 
     def _flush(self) -> None:
-        """Pass the messages that are to be sent to the connection below."""
+        """Write the queued frames to the underlying transport."""
         if self._below is None:
             return
         contents = self._messages.data_to_send()
@@ -275,7 +293,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._below.close()
 
     def _fail(self, reason: str, code: int = NORMAL) -> None:
-        """End the connection for what the peer has sent."""
+        """Close the connection with a code: the peer has broken the WebSocket protocol."""
         if self._error is None:
             _LOG.debug("a WebSocket ends: %s", reason)
             self._error = ConnectionError(reason)
@@ -287,7 +305,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._end()
 
     def _end(self) -> None:
-        """Send what is to be sent, and end the connection."""
+        """Send the queued frames and close the connection."""
         self._flush()
         if self._below is not None:
             self._below.close()
@@ -296,7 +314,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 async def within(
     stream: WebSocketTransport, context: ssl.SSLContext, *, server_side: bool, seconds: float
 ) -> tuple[asyncio.Transport, Stream]:
-    """Return transport and stream of the channel's TLS within a byte stream; `seconds` for its handshake.
+    """Run the members' TLS inside a WebSocket; return the transport and stream after its handshake.
 
     No name is sent in the clear: there is no SNI. The byte stream is cut on failure.
     """

@@ -32,6 +32,7 @@ TEXTS: Mapping[Code, str] = {
     Code.NEIGHBOURHOOD: "its privacy does not hold in its place of the graph",
     Code.EVIDENCE: "what it was shown does not hold",
     Code.IMPOSSIBLE: "what is asked for cannot be computed over those who take part",
+    Code.EVALUATION: "the evaluation failed; of nobody is shown that it deviated",
     Code.STOPPED: "another member has stopped the run",
     Code.FAULT: "broke the protocol",
     Code.OPERATION: "asks for something else than most others",
@@ -69,7 +70,7 @@ SHOWN = 5
 
 
 class Abort(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Message that a run is over for its receiver or its sender, with the reason; names are from the roster.
+    """Message that ends a run for its sender or receiver: error code, and names of members concerned.
 
     `culprit` is set for the codes in BLAMES, `missing` (each name with its own code) and `step` for those in
     LACKS. `number` is the number of parties needed (FEW), or a request: that of the others (PAST), or one
@@ -84,14 +85,14 @@ class Abort(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     @property
     def is_sound(self) -> bool:
-        """Tell whether exactly the fields of the code are set."""
+        """Whether exactly those fields are set that go with the error code."""
         lacks = self.code in LACKS
         return bool(self.culprit) == (self.code in BLAMES) and (
             lacks or not (self.missing or self.step or self.number)
         )
 
     def names(self) -> set[str]:
-        """Return all names in the message."""
+        """Return the names of all members that the message mentions."""
         return {self.culprit, *(name for name, _ in self.missing)} - {""}
 
     def __str__(self) -> str:
@@ -106,7 +107,7 @@ class Abort(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 def equivocation(
     envelope: Envelope, context: Context, run_id: bytes, earlier: bytes, signature: bytes
 ) -> PeerFault:
-    """Return the fault of a second, different message for one step; both signatures are its evidence.
+    """Return the fault of a sender of two different signed messages for one step, both as evidence.
 
     `run_id` is that of the first message, `earlier` the SHA-256 of its body. Before there is a run id,
     messages are signed under the session digest: an honest party sends a hello for each request and rerun, so
@@ -131,7 +132,7 @@ def equivocation(
 
 
 def abort_of(error: SmpcError) -> Abort:
-    """Return the message to others about an error: its code, and public names.
+    """Return the message that tells other members of an error: code, names, step and number, no text.
 
     What another member said is not passed on: it would be taken for an observation of this member.
     """
@@ -145,12 +146,12 @@ def abort_of(error: SmpcError) -> Abort:
 
 
 def code_of(error: SmpcError, name: str) -> Code:
-    """Return the code that others are sent about the member `name` for an error."""
+    """Return the error code that others are sent about the member `name`."""
     return error.why.get(name, error.code) if isinstance(error, TimeoutFault) else error.code
 
 
 def error_of(abort: Abort, context: Context) -> SmpcError:
-    """Return the error that an aggregator's `Abort` represents; its names must be in the roster."""
+    """Return the error that an aggregator's abort message reports, or its PeerFault if malformed."""
     teller = context.aggregator
     if not abort.is_sound or not abort.names() <= {teller, *context.names}:
         return PeerFault(teller, "sent a malformed abort", Check.MALFORMED)
@@ -171,7 +172,7 @@ def error_of(abort: Abort, context: Context) -> SmpcError:
 
 
 def leave_of(abort: Abort, sender: str, step: str, context: Context) -> TimeoutFault:
-    """Return the loss of a party that announces its leaving; raise PeerFault if it names an outsider."""
+    """Return the error for a party that announces that it leaves; PeerFault if malformed."""
     if not abort.names() <= {context.aggregator, *context.names}:
         raise PeerFault(sender, "left and named somebody who is not in the roster", Check.NOT_IN_ROSTER)
     if not abort.is_sound:

@@ -24,7 +24,7 @@ SUBMITTED, OF_A_THREAD = 64, 2
 
 
 class Workers:
-    """Runs expensive checks, by an executor and by threads; with neither, when they are given.
+    """Runner of expensive checks in parallel: shards on an executor, others in threads of this process.
 
     At most so many calls are under way: giving one more waits, and raises the error of the call that it waits
     for, if that raised one.
@@ -56,19 +56,20 @@ class Workers:
             self._threads.shutdown(cancel_futures=True)
 
     def shard(self, name: str, function: Callable[..., T], *call: Any) -> Callable[[], T]:
-        """Start a call that depends on its arguments alone; return a function that waits for its value.
+        """Start a call that may run in another process; return a function that waits for its value.
 
         That function raises LocalError, which names the shard, where an executor has lost it.
         """
         return self._start(True, self._executor, name, function, *call)
 
     def here(self, function: Callable[..., T], *call: Any) -> Callable[[], T]:
-        """Start a call that works on what this process holds; return a function that waits for its value."""
+        """Start a call that needs this process's memory; return a function that waits for its value."""
         return self._start(False, self._threads, "a check", function, *call)
 
     def _start(
         self, shard: bool, executor: Executor | None, name: str, function: Callable[..., T], *call: Any
     ) -> Callable[[], T]:
+        """Start a call on an executor, or make it now if None; return a function that waits for its value."""
         if executor is None:
             done = function(*call)
             return lambda: done
@@ -82,7 +83,7 @@ class Workers:
 
 
 class EarlierFault(VerificationError):
-    """Failed check of an entry at `position`, before the entry that was read last."""
+    """Error: a log entry at `position`, before the one read last, failed a check done later."""
 
     def __init__(self, position: Position, error: VerificationError) -> None:
         self.position = position
@@ -90,7 +91,7 @@ class EarlierFault(VerificationError):
 
 
 class BatchVerifier(Generic[T]):
-    """Checks of entries that wait to be done in batches.
+    """Queue that collects items of log entries and verifies them in batches.
 
     Args:
         start: starts the check of some items and returns a function that waits for an error or None of each,
@@ -106,7 +107,7 @@ class BatchVerifier(Generic[T]):
         self.first: EarlierFault | None = None
 
     def add(self, position: Position, item: T, size: int) -> None:
-        """Add an item of `size` bytes to be checked."""
+        """Queue an item of `size` bytes at a log position; start a batch when enough are queued."""
         self._items.append(item)
         self._indices.append(position)
         self._bytes += size
@@ -116,19 +117,19 @@ class BatchVerifier(Generic[T]):
             self._collect()
 
     def settle(self) -> None:
-        """Wait for all checks; set `first` to the first failure, if any."""
+        """Wait for all queued checks; set `first` to the first failure, if any."""
         self._hand_over()
         while self._waiting:
             self._collect()
 
     def _hand_over(self) -> None:
-        """Hand the waiting items to the workers."""
+        """Start the verification of the queued items as a batch."""
         if self._items:
             self._waiting.append((self._indices, self._start(self._items)))
             self._items, self._indices, self._bytes = [], [], 0
 
     def _collect(self) -> None:
-        """Wait for the oldest batch."""
+        """Wait for the oldest running batch, and record its failures."""
         indices, result = self._waiting.popleft()
         for position, error in zip(indices, result(), strict=True):
             if error is not None and (self.first is None or position < self.first.position):
@@ -136,7 +137,7 @@ class BatchVerifier(Generic[T]):
 
 
 def raise_first(*queues: BatchVerifier[Any]) -> None:
-    """Wait for all queues and raise the EarlierFault of the first entry that failed."""
+    """Wait for all queues of checks; raise EarlierFault for the first entry that failed, if any."""
     for queue in queues:
         queue.settle()
     faults = [queue.first for queue in queues if queue.first is not None]

@@ -20,7 +20,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 def canonical_session(
     protocol: str, version: int, parameters: Mapping[str, object], members: Iterable[Member]
 ) -> dict[str, object]:
-    """Return protocol, parameters as written, and roster, in JSON's types."""
+    """Return a session (protocol, version, parameters, roster) as JSON data in canonical form."""
     return {
         "protocol": protocol,
         "version": version,
@@ -30,7 +30,7 @@ def canonical_session(
 
 
 def is_plain(value: object, depth: int = 0) -> bool:
-    """Tell whether a value of JSON can be a parameter: text, number, boolean, or a table or array of these.
+    """Tell whether a value may be a session parameter: text, number, bool, or nested table or array.
 
     Tables and arrays are at most `MAX_DEPTH` deep in each other; `depth`: of this value.
     """
@@ -46,10 +46,10 @@ def is_plain(value: object, depth: int = 0) -> bool:
 
 
 def session_json(canonical: Mapping[str, object]) -> bytes:
-    """Return a canonical session as JSON with sorted keys and no spaces, in ASCII."""
+    """Return canonical JSON bytes of a session: sorted keys, no spaces, ASCII."""
     return json.dumps(canonical, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def session_digest(canonical: bytes) -> bytes:
-    """Return the digest of a session's canonical JSON."""
+    """Return the digest of a session's canonical JSON, which all members compare."""
     return digest(Label.SESSION_DIGEST, canonical)

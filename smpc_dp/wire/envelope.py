@@ -18,11 +18,11 @@ EVERYONE = "*"
 
 
 class Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Base of message bodies: only the fields, in order, are encoded."""
+    """Base class of message bodies, which are encoded as an array of their fields in order."""
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Signed message of one step, from one member to another.
+    """Signed message of one step of a run, from one member to another, with an encoded body.
 
     `signature` is `sender`'s Ed25519 signature over the labelled digest of protocol, version, run id, step,
     sender, receiver and the SHA-256 of `body`. `body` may be shared between envelopes to many receivers. All

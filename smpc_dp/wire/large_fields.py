@@ -33,19 +33,19 @@ _ITEMS = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
 class MessageBuffer(bytearray):
-    """Memory of a large byte string, with room around it for the other fields of its message."""
+    """Byte buffer for a large field of a message, with room around it to encode the message in place."""
 
     @classmethod
     def of(cls, size: int) -> MessageBuffer:
-        """Return the buffer of a byte string of at most `size` bytes, which are zero."""
+        """Return a zeroed buffer for a field of at most `size` bytes."""
         return cls(_ROOM_BEFORE + size + _ROOM_BEHIND)
 
     def content(self, size: int) -> memoryview:
-        """Return the first `size` bytes of the byte string: the value of a field."""
+        """Return a view of the field's first `size` bytes."""
         return memoryview(self)[_ROOM_BEFORE : _ROOM_BEFORE + size]
 
     def complete(self, before: bytes, size: int, behind: bytes) -> memoryview | None:
-        """Write the bytes around the byte string; return all of them, None where there is no room."""
+        """Write the rest of the message around the field; return the whole, None if there is no room."""
         start, end = _ROOM_BEFORE - len(before), _ROOM_BEFORE + size
         if start < 0 or end + len(behind) > len(self):
             return None
@@ -55,7 +55,7 @@ class MessageBuffer(bytearray):
 
 
 def encode_large(message: msgspec.Struct) -> memoryview | None:
-    """Return the canonical encoding of a message around its field that is in a `MessageBuffer`.
+    """Encode a message in place around its large field, without a copy; None if it has none.
 
     Returns None where no field of more than LARGE bytes is in one, or the other fields have no room there.
     """
@@ -71,13 +71,13 @@ def encode_large(message: msgspec.Struct) -> memoryview | None:
 
 
 def bin_header(length: int) -> bytes:
-    """Return the canonical header of a byte string of `length` bytes."""
+    """Return the canonical MessagePack header of a byte string of `length` bytes."""
     size = next(size for size in (1, 2, 4) if length < 1 << 8 * size)
     return bytes([_BIN[size]]) + length.to_bytes(size, "big")
 
 
 def decode_large(content: memoryview, kind: type[T]) -> T | None:
-    """Return the `kind` whose canonical encoding is the read-only `content`, with a view of its large field.
+    """Decode a message with a large field as a view of `content`; None if it is not canonical.
 
     The field is the first item of more than LARGE bytes. Returns None for a `kind` that has no `Large` field
     there and for other bytes: `signing.decode` says what is wrong with them, or makes copies.
@@ -87,8 +87,8 @@ def decode_large(content: memoryview, kind: type[T]) -> T | None:
     hashable: Any = kind
     try:
         items = [memoryview(item).nbytes for item in _ITEMS.decode(content)]
-        index = next((index for index, size in enumerate(items) if size > LARGE), len(items))
-        if index not in _large_fields(hashable):
+        index = next((index for index, size in enumerate(items) if size > LARGE), None)
+        if index is None or index not in _large_fields(hashable):
             return None
         start = 1 + sum(items[:index])
         end = start + items[index]
@@ -109,7 +109,7 @@ def decode_large(content: memoryview, kind: type[T]) -> T | None:
 
 @functools.lru_cache(maxsize=256)
 def _large_fields(kind: Any) -> frozenset[int]:
-    """Return the places of the fields of a message that may be large."""
+    """Return the indices of a message's fields that are declared as large."""
     types = typing.get_type_hints(kind, include_extras=True)
     names = getattr(kind, "__struct_fields__", ())
     return frozenset(index for index, name in enumerate(names) if types[name] == Large)

@@ -14,7 +14,7 @@ MEMBERS, OTHERS = b"\0", b"\1"
 
 
 class PartySet:
-    """Immutable set of parties 1 to n in n bits, so that thousands of roles can each hold several.
+    """Immutable set of parties numbered 1 to n, stored as n bits to save memory.
 
     `packed` is its encoding.
     """
@@ -28,12 +28,12 @@ class PartySet:
 
     @classmethod
     def of(cls, members: Iterable[int], parties: int) -> PartySet:
-        """Return the set of `members` among the parties 1 to `parties`."""
+        """Return the set of these party numbers, among `parties` in all."""
         return cls.unpack(pack_set(members, parties), parties, "")
 
     @classmethod
     def unpack(cls, packed: bytes, parties: int, sender: str) -> PartySet:
-        """Decode a set; raise PeerFault for bytes that `pack_set` does not produce."""
+        """Decode a set from a message; raise PeerFault against the sender if it is not canonical."""
         form, content = packed[:1], packed[1:]
         octets = (parties + 7) // 8
         if form == MEMBERS:
@@ -65,7 +65,7 @@ class PartySet:
 
     @property
     def parties(self) -> int:
-        """The number of all parties."""
+        """Number of all parties n, whether in the set or not."""
         return self._parties
 
     def __contains__(self, party: object) -> bool:
@@ -82,7 +82,7 @@ class PartySet:
         return hash((self._parties, self.packed))
 
     def index(self, party: int) -> int:
-        """Return the number of members with a smaller number than `party`."""
+        """Return how many members of the set have a smaller number than `party`."""
         return (self._bits >> (self._parties - party + 1)).bit_count()
 
     def __len__(self) -> int:
@@ -96,14 +96,14 @@ class PartySet:
         return iter((np.flatnonzero(self.flags()) + 1).tolist())
 
     def flags(self) -> NDArray[np.bool_]:
-        """Return for each party, 1 to n, whether it is in the set."""
+        """Return a mask of length n that is true for the parties in the set."""
         padding = -self._parties % 8
         octets = (self._bits << padding).to_bytes((self._parties + 7) // 8, "big")
         return np.unpackbits(np.frombuffer(octets, np.uint8), count=self._parties).astype(np.bool_)
 
 
 def pack_set(members: Iterable[int], parties: int) -> bytes:
-    """Encode a set of parties: a byte for the form, then a bit for each party or the absent parties.
+    """Encode a set of parties for a message: as bits, or as the list of absent parties if shorter.
 
     The shorter form is chosen: in sets of a run only the few parties that dropped out are absent.
     """
@@ -116,12 +116,12 @@ def pack_set(members: Iterable[int], parties: int) -> bytes:
 
 
 def pack_list(members: Iterable[int]) -> bytes:
-    """Encode parties as 2-byte little-endian numbers."""
+    """Encode party numbers for a message, 2 bytes each, little-endian."""
     return np.fromiter(members, dtype="<u2").tobytes()
 
 
 def unpack_list(packed: bytes, parties: int, sender: str) -> tuple[int, ...]:
-    """Decode a strictly ascending list of parties; raise PeerFault for other bytes."""
+    """Decode an ascending list of party numbers; raise PeerFault against the sender if malformed."""
     if len(packed) % 2:
         raise PeerFault(sender, "a list of parties has an odd number of bytes", Check.BAD_SET)
     members = np.frombuffer(packed, dtype="<u2")

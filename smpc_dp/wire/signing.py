@@ -24,25 +24,25 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 class Signer(Protocol):
-    """Interface of an identity that signs envelopes."""
+    """Interface of what signs messages: a name, and a method that makes Ed25519 signatures."""
 
     @property
     def name(self) -> str:
-        """Name of the signer."""
+        """Name of the member that signs."""
 
     def sign(self, message: bytes) -> bytes:
-        """Return the signature of `message`."""
+        """Return the 64-byte Ed25519 signature of a message."""
 
 
 class Verifier(Protocol):
-    """Interface of signature checks: raises `VerificationError` unless `signature` is that of `message`."""
+    """Interface of a signature check, which raises VerificationError for a false signature."""
 
     def __call__(self, public_key: bytes, message: bytes, signature: bytes) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Values that all roles of one run agree on before it starts.
+    """Facts that all roles of a run agree on before it starts, with which messages are signed and checked.
 
     `operation` is the operation as a party asks for it; an aggregator takes it from the parties. Party i of
     `names` has index i + 1; `keys` holds the Ed25519 public keys of all members, aggregator included. `memo`
@@ -71,13 +71,13 @@ class Context:
 
     @property
     def scope(self) -> bytes:
-        """Scope of the session log that the run is in: the session's, or its group's."""
+        """Digest of the session, or of the group, in whose session log the run is entered."""
         if not self.grouped:
             return self.session_digest
         return self.remember(("scope",), lambda: scope_of_group(self.session_digest, self.names))
 
     def remember(self, operation: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
-        """Return `compute()`, or its value from the memo.
+        """Return the cached result of `compute()` under this key; compute it if there is no cache entry.
 
         `operation` must determine the value and hold nothing secret.
         """
@@ -89,19 +89,20 @@ class Context:
         return known
 
     def _number_names(self) -> dict[str, int]:
+        """Return the number of each party by name, from 1."""
         # At once: other threads see none or all.
         self._numbers.update({name: index for index, name in enumerate(self.names, 1)})
         return self._numbers
 
     def number(self, name: str) -> int:
-        """Return i for party i; raise ValueError for an unknown name."""
+        """Return the number (from 1) of the party `name`; raise ValueError for an unknown name."""
         numbers = self._numbers or self.remember(("numbers",), self._number_names)
         if name not in numbers:
             raise ValueError(f"{name} is no party")
         return numbers[name]
 
     def statement(self, run_id: bytes, step: str, sender: str, receiver: str, body_hash: bytes) -> bytes:
-        """Return the 32 bytes that `sender` signs for one message."""
+        """Return the 32-byte digest that `sender` signs for a message: run, step, names and body."""
         return digest(
             Label.ENVELOPE,
             *self.bound,
@@ -115,7 +116,7 @@ class Context:
     def write(
         self, signer: Signer, run_id: bytes, step: str, receivers: Iterable[str], message: msgspec.Struct
     ) -> list[Envelope]:
-        """Return one signed envelope for each receiver; all share the encoded body."""
+        """Sign a message for each receiver and return the envelopes, which share the encoded body."""
         body = encode(message)
         body_hash = hashlib.sha256(body).digest()
         return [
@@ -131,7 +132,7 @@ class Context:
         ]
 
     def check(self, envelope: Envelope) -> bytes:
-        """Check an envelope's signature; return the SHA-256 of its body.
+        """Verify a message's signature, raising PeerFault if false; return its body's SHA-256.
 
         Raises:
             PeerFault: the signature is not that of the sender; names the sender.
@@ -156,7 +157,7 @@ class Context:
     def check_detached(
         self, run_id: bytes, step: str, sender: str, receiver: str, body: bytes, signature: bytes
     ) -> None:
-        """Check the signature of a message that another party forwards; see `check`."""
+        """Verify the signature of a message that a third member forwards; PeerFault if false."""
         self.remember(
             ("signed", run_id, step, sender, receiver, body, signature),
             lambda: self.check(Envelope(run_id, step, sender, receiver, body, signature)),
@@ -164,12 +165,12 @@ class Context:
 
 
 def group_operation(operation: str, names: Sequence[str]) -> str:
-    """Return the operation of a group of a session's parties: with a digest of their names."""
+    """Return an operation's text with a digest of a group's names, for runs of a part of the parties."""
     return f"{operation} of group {digest(Label.GROUP, *(name.encode() for name in names)).hex()}"
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """Return the canonical encoding (MessagePack) of a message.
+    """Return a message body's canonical MessagePack encoding.
 
     Of one whose large field is in a `MessageBuffer` it is a read-only view of the buffer.
     """
@@ -178,7 +179,7 @@ def encode(message: msgspec.Struct) -> bytes:
 
 
 def decode(body: Buffer, kind: type[T], sender: str) -> T:
-    """Decode a `kind`; raise PeerFault naming `sender` for bytes that are not its canonical encoding.
+    """Decode a message body to type `kind`; raise PeerFault against `sender` if it is not canonical.
 
     Where `body` is a read-only view of a large message, a `Large` field becomes one too.
     """
@@ -195,19 +196,19 @@ def decode(body: Buffer, kind: type[T], sender: str) -> T:
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
-    """Return the encoding of an envelope."""
+    """Encode a signed message, with its sender, receiver and step, as bytes to be sent."""
     return _ENCODER.encode(envelope)
 
 
 def envelope_buffers(envelope: Envelope) -> tuple[bytes, Buffer, bytes]:
-    """Return the encoding of an envelope in three buffers, of which the second is its body itself."""
+    """Encode a signed message as three buffers, the second being its body without a copy."""
     # The encoding of an empty body is two bytes: its format and its length.
     before = _ENCODER.encode((envelope.run_id, envelope.step, envelope.sender, envelope.receiver, b"", b""))
     return before[:-4] + bin_header(len(envelope.body)), envelope.body, _ENCODER.encode(envelope.signature)
 
 
 def decode_envelope(data: Buffer, sender: str) -> Envelope:
-    """Decode an envelope from the channel to `sender`.
+    """Decode a signed message received from `sender`; its signature is not checked.
 
     Raises PeerFault if it is malformed or in another's name.
     """

@@ -14,8 +14,9 @@ from smpc_dp.capabilities.learn.averager import PlainAverager, PlainExchange
 from smpc_dp.capabilities.learn.exchanges import PlannedMessages
 from smpc_dp.capabilities.learn.local_reports import LocalReports
 from smpc_dp.capabilities.learn.methods import AveragerTable, PlannedAverages
+from smpc_dp.capabilities.pairs.active.claims import active_privacy
 from smpc_dp.capabilities.pairs.garbled import claims as evaluation
-from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters
+from smpc_dp.capabilities.pairs.garbled.params import Output, PairwiseParameters
 from smpc_dp.capabilities.pairs.kernels import (
     Field,
     auc,
@@ -251,6 +252,7 @@ def statistics() -> Stated:
     plans = {
         "garbled": plan_statistic(spread, 20, 1.0, partners=2),
         "covert": plan_statistic(spread, 20, 1.0, partners=2, covert=4),
+        "malicious": plan_statistic(spread, 20, 1.0, partners=2, malicious=True),
         "bipartite": plan_statistic(score, 20, 1.0, partners=1),
         "large delta": plan_statistic(spread, 20, 1.0, LARGE_DELTA, partners=1, noise="gaussian"),
     }
@@ -281,6 +283,10 @@ def evaluations() -> Stated:
                 )
                 case = f"{covert} copies, to {output}, {instances} instances"
                 yield f"circuit, {case}", evaluation.privacy_of(parameters, 64, transfers)
+    learners: tuple[Output, ...] = ("both", "aggregator")
+    for learner in learners:
+        parameters = PairwiseParameters("add32", "alice", "bob", output=learner, security="malicious")
+        yield f"circuit, malicious, to {learner}", active_privacy(parameters)
 
 
 def reports() -> Stated:

@@ -1,6 +1,6 @@
 """The help of every command, as `smpc-dp COMMAND --help` prints it.
 
-`docs/reference/commands.md` has the names, values and defaults of options, and no sentence about them.
+The page of commands on the site lists names, values and defaults of options, and no sentence about them.
 """
 
 from __future__ import annotations

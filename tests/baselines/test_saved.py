@@ -118,8 +118,11 @@ def renamed(state: dict[str, Any]) -> dict[str, Any]:
 
 NOT_CANONICAL = "a saved state '{kind}' is not in its canonical encoding"
 CHANGES: dict[str, tuple[Callable[[list[Any]], list[Any]], str]] = {
-    "version": (lambda record: [5, *record[1:]], "a saved record is malformed"),
-    "earlier version": (lambda record: [3, *record[1:]], "a saved record is malformed"),
+    "version": (lambda record: [6, *record[1:]], "a saved record is of version 6; this release reads 5"),
+    "earlier version": (
+        lambda record: [4, *record[1:]],
+        "a saved record is of version 4; this release reads 5",
+    ),
     "name of a state": (
         lambda record: [record[0], f"{record[1]}ed", *record[2:]],
         "a saved state is of an unknown type",

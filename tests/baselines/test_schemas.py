@@ -18,7 +18,7 @@ from smpc_dp.capabilities.reports.reports import ReportedEstimate, SentReport
 from smpc_dp.capabilities.servers.secret_sharing.agreement import Opened
 from smpc_dp.cli import app
 from smpc_dp.cli.commands import COMMANDS
-from smpc_dp.console.schemas import SCHEMAS, schema_of
+from smpc_dp.console.schemas import SCHEMA, SCHEMA_VERSION, SCHEMAS, meanings, schema_of
 from smpc_dp.engine.result import Certificate, Privacy
 from tests.baselines import printed, schemas
 from tests.baselines.schemas import faults, faults_of_result
@@ -89,6 +89,31 @@ def test_a_schema_is_valid_and_the_stored_one(name: str) -> None:
     Draft202012Validator.check_schema(schema_of(name))
     assert schema_of(name) == json.loads(schemas.FILE.read_text("utf-8"))[name]
     assert json.loads(smpc_dp("schema", name).stdout) == schema_of(name)
+
+
+# Of those verify/README.md, other schemas and the specifications have the meaning.
+UNEXPLAINED = {
+    *("learned-by-party", "opened", "demo-verifiable"),
+    *("report-sent", "report-estimate", "report-names", "verify-log", "verify-result"),
+}
+
+
+def test_a_schema_says_what_each_key_means() -> None:
+    assert {*meanings()} == {*SCHEMAS} - UNEXPLAINED | {"common"}
+    silent = {
+        f"{name}: {key}"
+        for name in {*SCHEMAS} - UNEXPLAINED
+        for key, field in schema_of(name)["properties"].items()
+        if key not in (SCHEMA, SCHEMA_VERSION) and not field.get("description")
+    }
+    assert silent == set()
+
+
+def test_the_meaning_of_a_key_that_is_not_printed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    surplus = {**meanings(), "keygen": {"surplus": "nothing"}}
+    monkeypatch.setattr("smpc_dp.console.schemas.meanings", lambda: surplus)
+    with pytest.raises(KeyError, match="surplus"):
+        schema_of("keygen")
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -74,16 +74,18 @@ class MemoryKeys:
     def __init__(self) -> None:
         self._current, self._proposed = Key(b"", b""), dict[bytes, Key]()
 
-    def create(self, _attempt: bytes, key: Key) -> None:
-        self._current = key
+    def create(self, _attempt: bytes, key: Key, *following: Key) -> None:
+        self._current, self._proposed = key, {one.name: one for one in following}
 
     def propose(self, _attempt: bytes, before: bytes, key: Key) -> None:
         assert self._current.name == before
         self._proposed[key.name] = key
 
-    def commit(self, _attempt: bytes, name: bytes) -> None:
+    def commit(self, _attempt: bytes, name: bytes, following: Key | None = None) -> None:
         if self._current.name != name:
             self._current, self._proposed = self._proposed[name], {}
+            if following is not None:
+                self._proposed[following.name] = following
 
     def get(self, _attempt: bytes, name: bytes) -> bytes | None:
         return self._current.secret if self._current.name == name else None

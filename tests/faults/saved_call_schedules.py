@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -201,6 +202,7 @@ def main() -> None:
     count = chosen.runs - stopped - late
     print(f"{count} of {chosen.runs} went on, with {crashed.total()} crashes: {dict(crashed)}")
     print(f"{late} went on without a step of a party that was away, {stopped} stopped")
+    sys.exit(int(stopped > 0))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import asyncio
 import random
 import re
 import shutil
+import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -23,7 +24,7 @@ import pytest
 from smpc_dp.capabilities.gopa import direct_messages as d
 from smpc_dp.capabilities.gopa.messages import PUBLISH
 from smpc_dp.engine.phases.messages import HELLO, Hello
-from smpc_dp.errors import OtherRequestError, SmpcError, TimeoutFault
+from smpc_dp.errors import OtherRequestError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.session.connection import IN_NO_TOTAL, IN_TOTAL
 from smpc_dp.session.events import ignore
@@ -35,6 +36,7 @@ from smpc_dp.session.opening import open_connection
 from smpc_dp.session.saved_session import SavedSessionState
 from smpc_dp.session.session import Session
 from smpc_dp.session.session_file import Timeouts
+from smpc_dp.session.session_state import SessionState
 from smpc_dp.transport.memory_connections import MemoryConnections
 from smpc_dp.wire.abort import ABORT, LEAVE
 from smpc_dp.wire.envelope import Envelope
@@ -79,6 +81,7 @@ class Played:
 
     Attributes:
         rule: who crashes.
+        stateless: the parties without a state.
         down: the parties that have crashed, and for how long.
         crashed, alone: how often a party has, and how often its program has ended since too few were there.
         results, errors: by party and request; 0: of a program that has ended so in its last try.
@@ -90,6 +93,7 @@ class Played:
     rule: Rule
     drawn: random.Random
     with_counter: bool = True
+    stateless: tuple[str, ...] = ()
     requests: int = REQUESTS
     sent: int = 0
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -122,7 +126,9 @@ class Played:
     def ledger(self, name: str) -> Path:
         return self.folder / f"{name}.ledger"
 
-    def _state(self, name: str) -> SavedSessionState:
+    def _state(self, name: str) -> SessionState:
+        if name in self.stateless:
+            return SessionState()
         counter = self.folder / "counters" / name
         counter.mkdir(parents=True, exist_ok=True)
         membership = self.simulated.membership(name, self.folder)
@@ -195,6 +201,8 @@ class Played:
 
     def check(self) -> None:
         """Raise AssertionError for totals that differ, two messages of a step, wrong charges and errors."""
+        faults = [one for errors in self.errors.values() for one in errors.values()]
+        assert not any(isinstance(one, PeerFault) for one in faults), faults
         for number in range(1, self.requests + 1):
             got = {name: one[number] for name, one in self.results.items() if number in one}
             totals = {(one.value.tobytes(), one.survivors) for one in got.values()}
@@ -203,19 +211,22 @@ class Played:
                 # Seven standard errors: a false alarm in 4e11 requests.
                 off = one.value[0] - number * len(one.survivors)
                 assert abs(off) < 7 * one.standard_error, (number, one)
-            for name, errors in self.errors.items():
-                text = str(errors.get(number, IN_TOTAL))
-                told = isinstance(errors.get(number), OtherRequestError)
+            # A party without a state does not know of its vectors in earlier processes.
+            for name in self.errors.keys() - {*self.stateless}:
+                error = self.errors[name].get(number)
+                text, told = str(error or IN_TOTAL), isinstance(error, OtherRequestError)
                 assert told or text.endswith(("that others have", IN_NO_TOTAL)), text
                 counted = any(name in one.survivors for one in got.values())
                 assert not counted or not (told or text.endswith(IN_NO_TOTAL)), (name, text)
-        assert all(len(each) == 1 for each in self.bodies.values()), self.bodies
+        kept = [each for (sender, *_), each in self.bodies.items() if sender not in self.stateless]
+        assert all(len(each) == 1 for each in kept), kept
         for name in self.simulated.parties:
             published = {run for sender, run, step, _ in self.bodies if (sender, step) == (name, PUBLISH)}
             charged = [bytes.fromhex(entry.run) for entry in Ledger.open(self.ledger(name)).entries()]
             # Nothing is released uncharged, nothing is charged twice.
             assert published <= set(charged), (name, published, charged)
-            assert len(charged) == len(set(charged)) <= self.requests, (name, charged)
+            assert len(charged) == len(set(charged)), (name, charged)
+            assert len(charged) <= self.requests or name in self.stateless, (name, charged)
 
 
 def session(
@@ -243,9 +254,18 @@ def session(
 
 
 def play(
-    seed: int, folder: Path, *, with_counter: bool = True, crashes: int = CRASHES, down: float = DOWN
+    seed: int,
+    folder: Path,
+    *,
+    with_counter: bool = True,
+    stateless: int = 0,
+    crashes: int = CRASHES,
+    down: float = DOWN,
 ) -> Played:
-    """Play one session with up to so many drawn crashes, each for up to `down` seconds."""
+    """Play one session with up to so many drawn crashes, each for up to `down` seconds.
+
+    `stateless`: how many parties, which are drawn, have no state.
+    """
     drawn = random.Random(seed)
     parties = drawn.choice(PARTIES)
     # Letters of each party to each other in seven steps of each request.
@@ -257,7 +277,10 @@ def play(
         )
         for _ in range(drawn.randint(1, crashes))
     ]
-    return session(seed, folder, parties, drawn_rule(sorted(due)), with_counter=with_counter)
+    without = tuple(drawn.sample(party_names(parties), min(stateless, parties)))
+    return session(
+        seed, folder, parties, drawn_rule(sorted(due)), with_counter=with_counter, stateless=without
+    )
 
 
 def reason(error: SmpcError) -> str:
@@ -273,11 +296,12 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--no-counter", action="store_true")
+    parser.add_argument("--stateless", type=int, default=0)
     parser.add_argument("--crashes", type=int, default=CRASHES)
     parser.add_argument("--down", type=float, default=DOWN)
     parser.add_argument("--verbose", action="store_true")
     chosen = parser.parse_args()
-    crashes, reasons, went_on, resumed = 0, Counter[str](), 0, 0
+    crashes, reasons, went_on, resumed, refuted = 0, Counter[str](), 0, 0, 0
     with pytest.MonkeyPatch.context() as patch:
         without_syncs(patch)
         for seed in range(chosen.first, chosen.first + chosen.runs):
@@ -287,9 +311,14 @@ def main() -> None:
                     seed,
                     folder / "session",
                     with_counter=not chosen.no_counter,
+                    stateless=chosen.stateless,
                     crashes=chosen.crashes,
                     down=chosen.down,
                 )
+            except (AssertionError, TimeoutError) as error:
+                refuted += 1
+                print(f"seed {seed}: {error!r}", flush=True)
+                continue
             finally:
                 shutil.rmtree(folder)
             crashes += played.crashed.total()
@@ -303,6 +332,7 @@ def main() -> None:
     print(f"{went_on} of {chosen.runs} sessions went on, {crashes} crashes, {resumed} results resumed")
     for text, count in reasons.most_common():
         print(f"{count:5} {text}")
+    sys.exit(int(refuted > 0))
 
 
 if __name__ == "__main__":

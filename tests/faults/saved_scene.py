@@ -118,6 +118,10 @@ class Faulty:
         return getattr(self._inner, name)
 
 
+# Methods that write keys, of which a crash or a fault at each is tried.
+KEY_WRITES = ("create", "propose", "commit", "end", "remove")
+
+
 class Media:
     """Store, keys and counter in folders of their own, and the charges, which nothing sets back."""
 
@@ -160,7 +164,7 @@ class Media:
     def saving(self, scene: Scene, faults: Faults | None = None, **changed: Any) -> Saving:
         faults = faults or Faults()
         store: Any = Faulty(Store(self.folder / "store" / "states"), faults, ("begin", "swap", "append"))
-        keys: Any = Faulty(KeyRing(self.folder / "keys"), faults, ("create", "propose", "commit", "remove"))
+        keys: Any = Faulty(KeyRing(self.folder / "keys"), faults, KEY_WRITES)
         counter: Any = None
         if self.counted:
             counter = Faulty(FileCounter(self.folder / "counter"), faults, ("advance",))

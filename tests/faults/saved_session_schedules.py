@@ -38,7 +38,7 @@ from smpc_dp.engine.phases.run_log import LoggingAggregator
 from smpc_dp.engine.registry import make_party
 from smpc_dp.engine.run import Run
 from smpc_dp.engine.state import Transition
-from smpc_dp.errors import SmpcError
+from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.logs.seen import SeenRuns
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.session.aggregator import log_folder, open_aggregator, serve_requests
@@ -338,6 +338,13 @@ class Crashing:
         assert opinion.code == HOLDS, opinion.reason
 
 
+def check_no_blame(run: Crashing) -> None:
+    """Raise AssertionError if anybody has an error that blames another member."""
+    for one in (one for got in run.results.values() for one in got):
+        assert not isinstance(one, PeerFault), f"{run.crashed}: {one}"
+        assert not (isinstance(one, TimeoutFault) and Code.FAULT in one.why.values()), f"{run.crashed}: {one}"
+
+
 def drawn_crashes(
     drawn: random.Random, members: Sequence[str], messages: int
 ) -> list[tuple[int, str, float]]:
@@ -351,6 +358,12 @@ def drawn_crashes(
 def play(seed: int, folder: Path, name: str = "exact") -> Crashing:
     """Play one run of a kind; raise AssertionError unless all go on to all totals."""
     return play_kind(seed, folder, KINDS[name], Crashing)
+
+
+def play_all(play: Callable[[int, Path], Crashing], folder: Path, first: int, runs: int) -> None:
+    """Play so many seeded runs; raise AssertionError unless all go on, after crashes."""
+    crashed = sum(play(seed, folder / str(seed)).crashed.total() for seed in range(first, first + runs))
+    assert crashed > runs
 
 
 def play_kind(seed: int, folder: Path, kind: Kind, crashing: Callable[..., C]) -> C:

@@ -115,7 +115,7 @@ class CrashingStatistics(Crashing):
 async def drive_pair(rounds: Any, matching: int, garbler: str, evaluator: str, begins: float) -> None:
     """Evaluate one pair as `PairRounds._drive_pair` does, without threads."""
     engine = rounds._plan.evaluation(garbler, evaluator)
-    context = rounds._pairs.context(rounds._run.run_id, matching, garbler, evaluator)
+    context = rounds._pairs.context(rounds._run.run_id, matching, engine)
     randomness = statistic.SystemRandomness()
     inputs = rounds._plan.inputs(rounds._codes, randomness)
     role = statistic.party_role(context, rounds._identity, engine, inputs, randomness)

@@ -358,6 +358,7 @@ def test_a_tally_that_the_relay_did_not_sign_is_refused() -> None:
 def test_the_plan_is_replanned_when_more_were_corrupt() -> None:
     checked = parameters()
     assert checked.epsilon_without(0) == checked.epsilon_without(1) == 8.0
+    assert checked.event_without(0) == checked.event_without(1) == checked.event()
     assert checked.epsilon_without(2) > 8.0
     assert checked.epsilon_without(4) == float("inf")
     assert checked.privacy(4, 2).epsilon == checked.epsilon_without(2)

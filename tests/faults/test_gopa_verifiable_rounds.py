@@ -23,7 +23,8 @@ from smpc_dp.engine.collector import Item
 from smpc_dp.engine.phases.run_log import Statement
 from smpc_dp.engine.state import Transition
 from smpc_dp.errors import PeerFault, TimeoutFault
-from smpc_dp.logs.audits.audit import Report, audit_stream
+from smpc_dp.logs.audits.audit import audit_stream
+from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list, unpack_list
 from smpc_dp.wire.signing import decode, encode

@@ -27,7 +27,8 @@ from smpc_dp.engine.phases.key_graph import merkle_commitment_of
 from smpc_dp.engine.phases.run_log import Statement
 from smpc_dp.engine.state import Transition
 from smpc_dp.errors import PeerFault, PrivacyError
-from smpc_dp.logs.audits.audit import Report, audit_stream
+from smpc_dp.logs.audits.audit import audit_stream
+from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import pack_list, unpack_list
 from smpc_dp.wire.signing import decode, encode

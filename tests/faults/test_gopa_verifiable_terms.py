@@ -25,7 +25,8 @@ from smpc_dp.decoding import decode_json
 from smpc_dp.engine.phases import keys
 from smpc_dp.engine.phases.key_graph import Graph
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
-from smpc_dp.logs.audits.audit import Report, audit_stream
+from smpc_dp.logs.audits.audit import audit_stream
+from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.logs.audits.second import differences
 from smpc_dp.logs.opinion import Opinion
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian

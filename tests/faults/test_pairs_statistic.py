@@ -12,13 +12,13 @@ from nacl.signing import SigningKey
 
 from smpc_dp.capabilities.pairs.covert.copies import GarblerCopy
 from smpc_dp.capabilities.pairs.covert.garbler import CovertGarblerRole
-from smpc_dp.capabilities.pairs.covert.roles import aggregator_role, party_role
 from smpc_dp.capabilities.pairs.covert.terms import TABLES, Terms
 from smpc_dp.capabilities.pairs.garbled.aggregator import AggregatorEvaluation
 from smpc_dp.capabilities.pairs.garbled.params import MAX_COPIES
 from smpc_dp.capabilities.pairs.kernels import Field, Kernel, kendall_tau
 from smpc_dp.capabilities.pairs.kernels.named import find_kernel
 from smpc_dp.capabilities.pairs.requests.statistic import plan_maker
+from smpc_dp.capabilities.pairs.roles import aggregator_role, party_role
 from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
 from smpc_dp.capabilities.pairs.statistics.compiled import operation_of, plan_statistic
 from smpc_dp.capabilities.pairs.ustatistic import messages as m

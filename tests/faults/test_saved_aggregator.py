@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -18,6 +18,7 @@ from smpc_dp import database
 from smpc_dp.capabilities.gopa import states as gopa
 from smpc_dp.capabilities.gopa.verifiable import states as verifiable
 from smpc_dp.capabilities.gopa.verifiable.counting import CollectExclusions, CollectOpen
+from smpc_dp.engine import saved_collector
 from smpc_dp.engine.codec import Codec
 from smpc_dp.engine.collector import CollectorState
 from smpc_dp.engine.events import Cancellation, Conviction, Deadline, Event, Message, PeersLost, Start
@@ -74,6 +75,8 @@ class Hall:
         self.mail: deque[Event] = deque()
         self.sent: dict[tuple[bytes, str, str], bytes] = {}
         self.lose, self._handled, self._lost = lose, 0, False
+        # Events that were handled and are on no disk: another process is given them again.
+        self._unsettled: list[Event] = []
         for run in self.parties.values():
             self._say(run.handle(Start()))
 
@@ -100,6 +103,9 @@ class Hall:
         faults = faults or Faults()
         role, member, _ = self.process(faults)
         run: SavedCollection[Any] = SavedCollection.restore(role, member, self.saving(media, faults))
+        self.mail.extendleft(reversed(self._unsettled))
+        self._handled -= len(self._unsettled)
+        self._unsettled.clear()
         self.send(faults, run.resend())
         return run
 
@@ -117,7 +123,9 @@ class Hall:
         if run.finished or not self.mail:
             return False
         self.send(faults, handled(run, self.mail[0]))
-        self.mail.popleft()
+        self._unsettled.append(self.mail.popleft())
+        if not isinstance(run, SavedCollection) or run.is_settled:
+            self._unsettled.clear()
         self._handled += 1
         return not run.finished
 
@@ -125,6 +133,14 @@ class Hall:
         """Play a run to its end."""
         while self.step(run, faults):
             pass
+
+    def execute_in_bursts(self, run: SavedCollection[Any], faults: Faults) -> None:
+        """Play a run whose events come in threes."""
+        run.defers = True
+        while self.step(run, faults):
+            if self._handled % 3 == 0:
+                run.settle()
+                self._unsettled.clear()
 
     def send(self, faults: Faults, messages: Sequence[Envelope]) -> None:
         faults.around("send", self._deliver)(messages)
@@ -269,16 +285,24 @@ def test_an_aggregator_is_restored_after_every_event(
     hall.check(hall.restore(media))
 
 
-@pytest.mark.thin(3)
+@pytest.mark.thin(5)
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("fails", [False, True], ids=["crash", "error"])
+@pytest.mark.parametrize("play", [Hall.execute, Hall.execute_in_bursts], ids=["alone", "in bursts"])
 def test_an_aggregator_crashes_at_every_write(
-    media: Media, kind: type[Hall], tmp_path: Path, stride: int, first: int, before: bool, fails: bool
+    media: Media,
+    kind: type[Hall],
+    tmp_path: Path,
+    stride: int,
+    first: int,
+    play: Callable[[Hall, SavedCollection[Any], Faults], None],
+    before: bool,
+    fails: bool,
 ) -> None:
     lose = 20 if kind is Hall else 6
     dry = Faults()
     hall = kind(lose)
-    hall.execute(hall.begin(Media(tmp_path / "dry", counted=media.counted), dry), dry)
+    play(hall, hall.begin(Media(tmp_path / "dry", counted=media.counted), dry), dry)
     every = 1 if stride == 1 else 4 * stride
     for_case = 0 if stride == 1 else stride * (2 * fails + before) + first
     indices = range(for_case, len(dry.done), every)
@@ -286,7 +310,7 @@ def test_an_aggregator_crashes_at_every_write(
         here = Media(tmp_path / f"crash {at}", counted=media.counted)
         hall, faults = kind(lose), Faults(at, before, fails)
         with suppress(Crash, LocalError):
-            hall.execute(hall.begin(here, faults), faults)
+            play(hall, hall.begin(here, faults), faults)
         assert len(faults.done) > at
         refused = ""
         try:
@@ -372,6 +396,75 @@ def test_an_excluded_party_is_told_after_a_crash(tmp_path: Path) -> None:
         hall.execute(run)
         assert ("abort", DAVE) in {(step, receiver) for _, step, receiver in hall.sent}
         hall.check(run)
+
+
+def test_a_deferred_event_is_on_disk_when_it_is_settled(media: Media) -> None:
+    """A process that ends before has not taken the message, and is given it again."""
+    for settled in (False, True):
+        hall = Hall()
+        run = at_step(hall, media, 1) if settled else hall.begin(media)
+        run.defers = True
+        hall.step(run)
+        if settled:
+            run.settle()
+        assert run.is_settled == settled
+        run = hall.restore(media)
+        assert run._entries == settled
+        hall.execute(run)
+        hall.check(run)
+        run.finish()
+
+
+def test_deferred_events_of_a_step_that_ends_are_not_written(media: Media) -> None:
+    hall, faults = Hall(), Faults()
+    run = hall.begin(media, faults)
+    run.defers = True
+    hall.execute(run, faults)
+    assert "Store.append" not in faults.done
+    hall.check(run)
+
+
+def test_of_a_burst_no_more_bytes_are_kept_than_the_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large message that was taken is a file on disk until its event is saved."""
+    hall, media = Hall(), Media(tmp_path / "media", counted=True)
+    run = at_step(hall, media, 5)
+    run.defers = True
+    first, second = (len(e.envelope.body) for e in list(hall.mail)[:2] if isinstance(e, Message))
+    monkeypatch.setattr(saved_collector, "UNSETTLED_BYTES", first + second)
+    retained = []
+    for _ in range(2):
+        hall.step(run)
+        retained.append(sum(len(e.envelope.body) for e in run._unsettled if isinstance(e, Message)))
+    assert retained == [first, 0]
+    run = hall.restore(media)
+    assert run._entries == 2
+    hall.execute(run)
+    hall.check(run)
+
+
+def test_events_of_a_state_that_is_not_restored_are_not_kept(tmp_path: Path) -> None:
+    hall = Hall()
+    run = hall.begin(Media(tmp_path / "media", counted=False))
+    run.defers = True
+    retained = set()
+    while hall.step(run):
+        retained.add((hall.final in hall.steps, run.is_settled))
+    assert retained >= {(False, False), (True, True)}
+    assert (True, False) not in retained
+    hall.check(run)
+
+
+def test_a_deferred_exclusion_is_on_disk_before_it_is_told(media: Media) -> None:
+    hall, faults = Hall(lose=17), Faults()
+    run = hall.begin(media, faults)
+    run.defers = True
+    while hall._handled < 18:
+        assert hall.step(run, faults)
+    assert faults.done[-2:] == ["Store.append", "send"]
+    hall.execute(run, faults)
+    hall.check(run)
 
 
 def test_a_step_does_not_end_beside_events_of_another_process(media: Media) -> None:

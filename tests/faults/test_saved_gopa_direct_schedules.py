@@ -10,7 +10,7 @@ import pytest
 from smpc_dp.capabilities.gopa import direct_messages as d
 from smpc_dp.capabilities.gopa.messages import PUBLISH
 from smpc_dp.engine.phases import messages as m
-from smpc_dp.errors import OtherRequestError, TimeoutFault
+from smpc_dp.errors import Code, OtherRequestError, TimeoutFault
 from smpc_dp.session.connection import IN_NO_TOTAL, IN_TOTAL, MOST_RENEWALS
 from smpc_dp.session.events import ignore
 from smpc_dp.session.memory.event_loop import run_simulation
@@ -199,3 +199,25 @@ def test_without_a_counter_a_late_crash_loses_the_party(tmp_path: Path) -> None:
     assert IN_TOTAL.partition(",")[0] in str(played.errors[late][1])
     assert all(set(played.results[name]) == {1, 2} for name in set(everyone) - {late}), played.errors
     assert set(played.results[late]) == {2}
+
+
+def test_a_party_without_a_state_joins_the_next_request(tmp_path: Path) -> None:
+    """Its new process is sent the start of a run that the earlier one takes part in: it names nobody else."""
+    played = session(1, tmp_path, 3, once(THIRD, m.REVEAL, (THIRD,), 1.0), stateless=(THIRD,))
+    error = played.errors[THIRD][1]
+    assert isinstance(error, TimeoutFault)
+    assert (error.code, error.missing, error.number) == (Code.BEGUN, frozenset({THIRD}), 2)
+    assert f"an earlier process of {THIRD} takes part in the run" in str(error)
+    assert all(2 in played.results[name] for name in (FIRST, SECOND, THIRD)), played.errors
+
+
+@pytest.mark.parametrize("stateless", [1, 2])
+@pytest.mark.parametrize("first", [1, pytest.param(1001, marks=[pytest.mark.long, pytest.mark.slow])])
+def test_no_honest_party_is_blamed_where_some_have_no_state(
+    first: int, stateless: int, tmp_path: Path
+) -> None:
+    """See `Played.check`: nobody has an error that names another party as one that lies."""
+    crashed = 0
+    for seed in range(first, first + (3 if first == 1 else 200)):
+        crashed += play(seed, tmp_path / str(seed), stateless=stateless).crashed.total()
+    assert crashed

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from smpc_dp.errors import PeerFault
+from smpc_dp.errors import Code, TimeoutFault
 from smpc_dp.session.session_state import SessionState
-from tests.faults.saved_session_schedules import KINDS, Crashing, play, play_kind, without_syncs
+from tests.faults.saved_session_schedules import (
+    KINDS,
+    Crashing,
+    check_no_blame,
+    play,
+    play_all,
+    play_kind,
+    without_syncs,
+)
 
 # Of the kinds that cost little or much; of others 2.
 RUNS = {"exact": 4, "liar": 1}
@@ -23,10 +32,8 @@ def test_members_that_crash_go_on(
     kind: str, first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_syncs(monkeypatch)
-    crashed, runs = 0, RUNS.get(kind, 2) * (1 if first == 1 else 100)
-    for seed in range(first, first + runs):
-        crashed += play(seed, tmp_path / str(seed), kind).crashed.total()
-    assert crashed > runs
+    runs = RUNS.get(kind, 2) * (1 if first == 1 else 100)
+    play_all(partial(play, name=kind), tmp_path, first, runs)
 
 
 WITHOUT = "party-00002"
@@ -41,13 +48,17 @@ class Mixed(Crashing):
 
     def check(self) -> None:
         """Raise AssertionError if anybody is blamed."""
-        errors = [one for got in self.results.values() for one in got if isinstance(one, PeerFault)]
-        assert not errors, f"{self.crashed}: {errors}"
+        check_no_blame(self)
 
 
 def test_a_process_without_a_state_blames_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says another hello; the aggregator sends it nothing of the run that its last process was in."""
+    """It says another hello; the aggregator sends it nothing of the run that its last process was in.
+
+    To the others it is lost from that run, and has broken nothing.
+    """
     without_syncs(monkeypatch)
     run = play_kind(8001, tmp_path / "session", KINDS["gopa"], Mixed)
     assert run.crashed[WITHOUT]
     assert "the run has begun without it" in str(run.results[WITHOUT][0])
+    others = [got[0] for name, got in run.results.items() if name != WITHOUT]
+    assert all(isinstance(one, TimeoutFault) and one.why[WITHOUT] == Code.BEGUN for one in others), others

@@ -17,12 +17,13 @@ import pytest
 from smpc_dp import database
 from smpc_dp.engine import party, peers
 from smpc_dp.engine.events import Cancellation, Deadline, Event, Message, PeersLost
+from smpc_dp.engine.keyring import KeyRing
 from smpc_dp.engine.party import PartyState, Stopped
 from smpc_dp.engine.peers import PeerRole
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.last_results import HeldResult
 from smpc_dp.engine.phases.survivors import FixedSurvivors
-from smpc_dp.engine.saved import SavedRun, abandon
+from smpc_dp.engine.saved import SavedRun, abandon, is_retained
 from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Check, LocalError, PeerFault, PrivacyError, SmpcError, VerificationError
 from smpc_dp.session.exchange import messages as exchange
@@ -657,8 +658,24 @@ def on_the_way(scene: Scene, media: Media, wire: Wire, folder: Path, number: int
 
 
 def test_a_process_that_cannot_save_is_finished(scene: Scene, media: Media) -> None:
-    """A driver does not wait for it; another process goes on."""
-    for at in range(4 if media.counted else 3):
+    """A driver does not wait for it; another process goes on. Each write of a step fails once."""
+    begin(scene, media, Wire())
+    faults = Faults()
+    run = restore(scene, media, Wire(), faults)
+    answer, done = last_answer(scene, run), len(faults.done)
+    retained = is_retained(run._row.position.flags)
+    run.handle(Message(answer))
+    # The first state that is not restored has no key, and destroys the last one.
+    is_unrestored = retained != is_retained(run._row.position.flags)
+    last = "KeyRing.end" if is_unrestored else "KeyRing.commit"
+    writes = faults.done[done : faults.done.index(last, done) + 1]
+    counted = ["FileCounter.advance"] if media.counted else []
+    # Other steps take the key that the step before has proposed.
+    is_first = "Store.swap" not in faults.done[:done]
+    proposed = ["KeyRing.propose"] if is_first and not is_unrestored else []
+    assert writes == [*proposed, "Store.swap", *counted, last]
+    abandon(scene.process()[1], media.saving(scene))
+    for at in range(len(writes)):
         wire = Wire()
         begin(scene, media, wire)
         faults = Faults(fails=True)
@@ -675,6 +692,29 @@ def test_a_process_that_cannot_save_is_finished(scene: Scene, media: Media) -> N
             # Its second message attests, or releases.
             assert scene.states < 5 or isinstance(scene, VerifiableScene)
         abandon(scene.process()[1], media.saving(scene))
+
+
+def test_a_state_that_is_not_restored_has_no_key(tmp_path: Path) -> None:
+    """A key was proposed before it was known that the state is one: it is destroyed with the last one."""
+    scene, media, wire = SmallScene(), Media(tmp_path / "media", counted=False), Wire()
+    ring, retained = KeyRing(media.folder / "keys"), []
+    for run in states_on_the_way(scene, media, wire, tmp_path):
+        row = run._row
+        retained.append(is_retained(row.position.flags))
+        assert bool(ring.get(run.attempt, row.key)) == bool(row.sealed) == retained[-1]
+        assert ring.has(run.attempt) == retained[-1]
+    assert {*retained} == {True, False}
+
+
+def test_a_restored_result_has_the_total_of_its_signed_message(tmp_path: Path) -> None:
+    """The last state is saved without the total."""
+    scene, media, wire = SumScene(), Media(tmp_path / "media", counted=True), Wire()
+    run = begin(scene, media, wire)
+    execute(scene, run, wire)
+    total = run.result.total.tolist()
+    assert len(total) > 1
+    assert run.state.restorable.outcome.total.size == 0
+    assert restore(scene, media, Wire()).result.total.tolist() == total
 
 
 def test_an_error_that_is_not_saved_sends_nothing(scene: Scene, tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def reach(member: PairwiseMember) -> socket.socket:
     """Connect to where `member` is about to listen."""
     address = member.session.roster.member(member.identity.name).address
     assert address is not None
-    for _ in range(200):
+    for _ in range(6000):
         try:
             return socket.create_connection(split_address(address), timeout=2)
         except OSError:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import struct
+import threading
 import time
 import tracemalloc
 from collections.abc import AsyncIterator
@@ -213,14 +214,15 @@ async def test_close_does_not_destroy_the_last_message(net: Net, outcome: Proces
 
 
 @asynccontextmanager
-async def busy_peer(net: Net, seconds: float, frame_timeout: float) -> AsyncIterator[tuple[Channel, Task]]:
-    """Yield a channel to alice, who reads nothing for so many seconds, and the task that gets her message."""
+async def busy_peer(net: Net, frame_timeout: float) -> AsyncIterator[tuple[Channel, Task, threading.Event]]:
+    """Yield a channel to alice, the task that gets her message, and the event that she reads after."""
+    free = threading.Event()
     server = await net.listen(net.endpoint("agg", frame_timeout=frame_timeout))
 
     async def receive() -> bytes:
         channel = await dial(net.endpoint("alice"), "agg", server.address)
         await channel.send(b"ready")
-        time.sleep(seconds)
+        free.wait()
         try:
             return bytes(await channel.receive())
         finally:
@@ -229,8 +231,11 @@ async def busy_peer(net: Net, seconds: float, frame_timeout: float) -> AsyncIter
     alice = asyncio.create_task(asyncio.to_thread(asyncio.run, receive()))
     channel = await server.channel()
     assert await channel.receive() == b"ready"
-    yield channel, alice
-    await asyncio.gather(alice, return_exceptions=True)
+    try:
+        yield channel, alice, free
+    finally:
+        free.set()
+        await asyncio.gather(alice, return_exceptions=True)
 
 
 # The last one leaves a part in this process: the system has no room for it.
@@ -239,8 +244,9 @@ async def test_close_waits_until_a_busy_peer_has_the_last_message(
     net: Net, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     monkeypatch.setattr("smpc_dp.transport.channel.CLOSE_SECONDS", 0.1)
-    async with busy_peer(net, seconds=1.0, frame_timeout=WAIT) as (channel, alice):
+    async with busy_peer(net, frame_timeout=WAIT) as (channel, alice, free):
         await channel.send(bytes(size))
+        asyncio.get_running_loop().call_later(1.0, free.set)
         await channel.close()
         assert await alice == bytes(size)
 
@@ -255,10 +261,10 @@ async def test_busy_peer_gets_all_that_came_before_the_end(
         """Leave the rest to the system."""
 
     monkeypatch.setattr(Channel, "_until_taken", nothing)
-    async with busy_peer(net, seconds=0.6, frame_timeout=WAIT) as (channel, alice):
+    async with busy_peer(net, frame_timeout=WAIT) as (channel, alice, free):
         await channel.send(bytes(size))
         await channel.close()
-        assert not alice.done()
+        free.set()
         assert await alice == bytes(size)
 
 
@@ -266,10 +272,10 @@ async def test_close_towards_a_peer_that_takes_nothing_ends(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("smpc_dp.transport.channel.CLOSE_SECONDS", 0.1)
-    async with busy_peer(net, seconds=2.5, frame_timeout=0.2) as (channel, alice):
+    async with busy_peer(net, frame_timeout=0.2) as (channel, _, _):
         await channel.send(bytes(400_000))
-        await channel.close()
-        assert not alice.done()
+        async with asyncio.timeout(WAIT):
+            await channel.close()
 
 
 async def test_close_towards_a_silent_peer_ends(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,14 +460,10 @@ async def test_who_trickles_a_large_message_gives_its_budget_up_in_time(
     assert caught.value.missing == {"bob"}
 
 
-# For a message that comes in less than a second.
-SECONDS = 10.0
-
-
 async def passes(mine: Channel, theirs: Channel) -> None:
-    """Send a message of 3 MiB, which has to come soon."""
+    """Send a message of 3 MiB, which has to come."""
     sending = asyncio.create_task(mine.send(bytes(3 * MIB)))
-    assert await asyncio.wait_for(theirs.receive(), SECONDS) == bytes(3 * MIB)
+    assert await asyncio.wait_for(theirs.receive(), WAIT) == bytes(3 * MIB)
     await sending
 
 
@@ -519,7 +521,7 @@ async def begin(net: Net, server: Server, name: str, sent: int) -> tuple[Raw, Ch
     for first in range(0, sent, MIB):
         if first:
             await raw.write(framing.HEADER.pack(3 * MIB - first, framing.DATA))
-        await asyncio.wait_for(raw.write(bytes(min(MIB, sent - first))), SECONDS)
+        await asyncio.wait_for(raw.write(bytes(min(MIB, sent - first))), WAIT)
     await asyncio.sleep(0.1)
     return raw, channel
 
@@ -548,10 +550,10 @@ async def test_of_too_many_slow_messages_the_slowest_is_stopped_and_named(
     theirs = await server.channel()
     await passes(mine, theirs)
     with pytest.raises(TimeoutFault, match=r"the slowest of many messages: 2\d* of 3145728 bytes") as caught:
-        await asyncio.wait_for(first.receive(), SECONDS)
+        await asyncio.wait_for(first.receive(), WAIT)
     assert caught.value.missing == {"bob"}
     await raw.write(framing.HEADER.pack(MIB, framing.DATA) + bytes(MIB))
-    assert await asyncio.wait_for(second.receive(), SECONDS) == bytes(3 * MIB)
+    assert await asyncio.wait_for(second.receive(), WAIT) == bytes(3 * MIB)
     for channel in (first, second, theirs):
         channel.abort()
     await asyncio.sleep(0.1)
@@ -574,7 +576,7 @@ async def test_no_message_is_too_slow_while_nobody_waits_or_this_process_is_stop
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert budget.receiving == {share}
-    await asyncio.wait_for(waiting, SECONDS)
+    await asyncio.wait_for(waiting, WAIT)
     assert budget.receiving == set()
     # What it had brought before others waited is no credit of two seconds.
     assert share._waited < 1.0

@@ -821,7 +821,7 @@ async def test_who_waits_to_send_is_told_of_the_end_though_bytes_are_held(web: W
         assert not sending.done()
         balancer.cut_all()
         with pytest.raises(ChannelClosed):
-            await asyncio.wait_for(sending, 20.0)
+            await asyncio.wait_for(sending, WAIT)
 
 
 async def test_a_channel_that_is_cut_while_it_holds_bytes_ends(

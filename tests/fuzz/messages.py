@@ -25,6 +25,7 @@ from smpc_dp.transport import framing, handshake
 from smpc_dp.transport.channel import broken
 from smpc_dp.transport.difference import DescribedSession
 from smpc_dp.transport.spool import SpoolFolder
+from smpc_dp.transport.stream_reader import StreamReader
 from smpc_dp.wire import large_fields
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list, pack_set, unpack_list
@@ -43,6 +44,7 @@ _MESSAGES = {
     "gopa.verifiable": "capabilities.gopa.verifiable.messages",
     "log_messages": "logs.log_messages",
     "secret_sharing": "capabilities.servers.secret_sharing.messages",
+    "active": "capabilities.pairs.active.messages",
     "garbled": "capabilities.pairs.garbled.messages",
     "garbled.relay": "capabilities.pairs.garbled.relay",
     "ustatistic": "capabilities.pairs.ustatistic.messages",
@@ -155,7 +157,7 @@ def _read(content: bytes, spools: SpoolFolder | None) -> list[bytes | memoryview
         return share
 
     async def read() -> None:
-        reader = asyncio.StreamReader()
+        reader = StreamReader()
         reader.feed_data(content)
         reader.feed_eof()
         while first := await reader.read(1):

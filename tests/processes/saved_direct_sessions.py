@@ -64,7 +64,9 @@ class Parties(Members):
                     write({"request": number, "resumed": result.resumed, **line})
                     number += 1
         except SmpcError as error:
-            write({"error": f"{type(error).__name__}: {error}"})
+            # A party that is killed with its last result comes back for others, and these may have left.
+            if number <= self.requests:
+                write({"error": f"{type(error).__name__}: {error}"})
 
 
 def _print(event: Event) -> None:

@@ -7,24 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
 import smpc_dp
+from examples.false_total import aggregator_with, one_more
 from smpc_dp import generator_cache
 from smpc_dp.crypto.vector_commitments import Generators
-from smpc_dp.engine.collector import CollectorRole
-from smpc_dp.engine.phases import messages as m
-from smpc_dp.engine.registry import make_aggregator
-from smpc_dp.engine.run import Run
 from smpc_dp.engine.state import Transition
 from smpc_dp.errors import Code
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.secagg import states
 from smpc_dp.session.local import AGGREGATOR, create_local_session
 from smpc_dp.session.session_file import Timeouts
-from smpc_dp.wire.signing import decode
 
 PARTIES = ("alice", "bob", "carol", "dave", "eve")
 GIVEN: dict[str, object] = {
@@ -40,37 +35,10 @@ GIVEN: dict[str, object] = {
 }
 
 
-def one_more(aggregator: states.Aggregator, state: states.CollectUnmask) -> Transition:
-    """Send each party a total that is one step more than the sum."""
-    after = states.finish_unmask(aggregator, state)
-    encoding, sent = aggregator.parameters.encoding, []
-    for envelope in after.messages:
-        result = decode(envelope.body, m.CheckedResult, AGGREGATOR)
-        total = encoding.unpack(result.total).copy()
-        total[0] += 1
-        false = msgspec.structs.replace(result, total=encoding.pack(total))
-        party = aggregator.context.number(envelope.receiver)
-        sent += aggregator.write(envelope.run_id, m.RESULT, (party,), false)
-    return Transition(after.state, sent)
-
-
 def one_step_beside(aggregator: states.Aggregator, state: states.CollectUnmask) -> Transition:
     """Finish honestly with a vector in the sum that is another one than was committed to."""
     state.added.total[0] += 1
     return states.finish_unmask(aggregator, state)
-
-
-def deviating_once(finish: Callable[[Any, Any], Transition]) -> Callable[..., Run[Any]]:
-    """Return what makes an aggregator that deviates in request 1."""
-
-    def make(context: Any, *arguments: Any, **more: Any) -> Run[Any]:
-        run = make_aggregator(context, *arguments, **more)
-        if context.request == 1:
-            assert isinstance(run.role, CollectorRole)
-            run.role = run.role.with_row(states.CollectUnmask, finish=finish)
-        return run
-
-    return make
 
 
 async def ask_twice(path: Path, name: str) -> list[object]:
@@ -95,7 +63,7 @@ async def test_a_request_with_a_false_total_ends_and_stays_charged(
         Ledger.create(
             ledger, party=name, dataset="patients", relation="substitution", epsilon=None, delta=1e-5
         )
-    serving = asyncio.create_task(smpc_dp.serve(path, requests=2, role=deviating_once(finish)))
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=2, role=aggregator_with(finish, {1})))
     answers = await asyncio.gather(*(ask_twice(path, name) for name in PARTIES))
     first, second = await serving
     for (error, result), name in zip(answers, PARTIES, strict=True):
@@ -120,7 +88,7 @@ async def test_a_request_with_a_false_total_ends_and_stays_charged(
 async def test_a_request_without_a_total_fixes_the_survivors(tmp_path: Path, left: str) -> None:
     """The aggregator has seen a total of them: the next exact sum is over the same parties, or fails."""
     given = {key: value for key, value in GIVEN.items() if key not in ("epsilon", "delta")}
-    timeouts = Timeouts(connect=20.0, step=20.0, gather=1.0)
+    timeouts = Timeouts(connect=20.0, step=20.0, gather=3.0 if left else 60.0)
     path = create_local_session(tmp_path, PARTIES, given, timeouts=timeouts)
 
     async def ask(name: str) -> None:
@@ -137,7 +105,7 @@ async def test_a_request_without_a_total_fixes_the_survivors(tmp_path: Path, lef
                 await session.sum([0.25, 0.5])
             assert missing.value.missing == {left}
 
-    serving = asyncio.create_task(smpc_dp.serve(path, requests=2, role=deviating_once(one_step_beside)))
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=2, role=aggregator_with(one_step_beside, {1})))
     await asyncio.gather(*map(ask, PARTIES))
     first, second = await serving
     assert isinstance(first, smpc_dp.VerificationError)
@@ -168,7 +136,7 @@ async def test_statistics_of_a_false_total_are_refused(tmp_path: Path, asked: st
                 await session.statistics(rows)
         assert (caught.value.culprit, caught.value.accuser) == (AGGREGATOR, "")
 
-    serving = asyncio.create_task(smpc_dp.serve(path, requests=1, role=deviating_once(one_more)))
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1, role=aggregator_with(one_more, {1})))
     await asyncio.gather(*map(ask, PARTIES))
     await serving
 

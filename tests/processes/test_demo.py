@@ -20,7 +20,7 @@ from tests.pages import Page
 from tests.signals import DEFAULT_SIGNALS
 
 COMMAND = [sys.executable, "-m", "smpc_dp", "demo"]
-SECONDS = 120
+SECONDS = 300
 
 
 def processes_of(folder: Path) -> list[str]:

@@ -141,7 +141,7 @@ def test_run_runs_a_protocol(installed: Path, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_run_runs_a_learner(installed: Path, tmp_path: Path) -> None:
-    reported = run(installed, session(tmp_path, "learn", MEAN))
+    reported = run(installed, session(tmp_path, "learn", MEAN))["parties"]
     assert set(reported) == set(PARTIES)
     values = {name: result["values"][0][0] for name, result in reported.items()}
     # The mean is 2.5; the noise has a standard deviation of 0.9, and is above 5.4 with a chance below 1e-8.
@@ -192,7 +192,7 @@ def test_run_runs_a_kernel(installed: Path, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_gossip_of_reports_takes_a_kernel(installed: Path, tmp_path: Path) -> None:
     given = {"learner": "gossip-reports", "statistic": "near", "bins": 10}
-    reported = run(installed, session(tmp_path, "learn", {**given, "epsilon": 50.0, "ticks": 40}))
+    reported = run(installed, session(tmp_path, "learn", {**given, "epsilon": 50.0, "ticks": 40}))["parties"]
     # Of the pairs of 1 to 4 five in six are near. At epsilon 50 all reports are true but with a chance below
     # 1e-20; what is left is how far 40 meetings of a public schedule take the parties.
     mean = sum(result["values"][0][0] for result in reported.values()) / 4
@@ -275,7 +275,7 @@ def test_a_factory_needs_its_fields() -> None:
         with pytest.raises(ConfigError, match=reason):
             find_kernel(name, *fields)
     with pytest.raises(ConfigError, match="--field: 'within_a_tenth' needs the bounds"):
-        Statistic.requested("within_a_tenth", None, 1.0, None, None, None, None)
+        Statistic.requested("within_a_tenth", None, 1.0, None, None, None, None, None)
     _, issues = check_reports({"kernel": "within_a_tenth", "epsilon": 1.0}, 4)
     assert [(issue.where, issue.reason[:36]) for issue in issues] == [
         ("fields", "'within_a_tenth' needs the bounds of")

@@ -19,7 +19,7 @@ from smpc_dp.capabilities.gopa.verifiable.statements import FALSE, MALFORMED, OP
 from smpc_dp.engine.registry import make_party
 from smpc_dp.engine.result import Result
 from smpc_dp.errors import PeerFault, PrivacyError, SmpcError
-from smpc_dp.logs.audits.audit import Report
+from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.session.local import create_local_session

@@ -66,13 +66,14 @@ PRINTED = {
     ),
     "record-statistics": (
         "each request costs: epsilon = 1, delta = 1e-06 for one record (add-remove)",
-        "3 of 5 shares are counted on; the error is 1.29 times that of a trusted curator of all 5 parties",
+        "3 of 5 shares are counted on, of discrete Laplace noise; the error is 1.29 times that of a trusted "
+        "curator of all 5 parties",
         "2000 rows, all of which count",
         "statistics over 5 of 5 parties",
         "  mean(bmi) [sex = f]: ",
-        "level of each interval: 0.95, for the noise alone: a population that the rows are a sample",
+        "level of each interval: 0.95, for the noise alone; where it says both, for the noise and for rows",
         "unit: epsilon and delta protect one record",
-        "ledger of alice: epsilon = 1 of 1.5 spent at delta = 1e-06",
+        "ledger of alice: epsilon = 0.999999 of 2 spent at delta = 1e-06",
         'ward: values = ["other", "cardiology", "surgery"]',
     ),
     "learning": (

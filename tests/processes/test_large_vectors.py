@@ -34,6 +34,7 @@ from smpc_dp.session.session_file import Timeouts
 from smpc_dp.transport import framing
 from smpc_dp.transport.framing import MAX_FRAME
 from smpc_dp.transport.spool import FileSpool
+from smpc_dp.transport.stream_reader import StreamReader
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 
@@ -118,7 +119,7 @@ def hold(monkeypatch: pytest.MonkeyPatch, is_ready: Callable[[set[str], str], bo
     """
     read, begun = framing._exactly, set[str]()
 
-    async def held(reader: asyncio.StreamReader, size: int, peer: str) -> Any:
+    async def held(reader: StreamReader, size: int, peer: str) -> Any:
         content = await read(reader, size, peer)
         if size == framing.PIECE:
             begun.add(peer)

@@ -278,7 +278,7 @@ def test_a_confidential_result_is_written_for_its_party_alone(tmp_path: Path) ->
         for name in ("aggregator", *PARTIES[1:])
     ]
     done = subprocess.run(
-        [*command, "ann", "--out", str(out)], capture_output=True, text=True, timeout=120, check=False
+        [*command, "ann", "--out", str(out)], capture_output=True, text=True, timeout=300, check=False
     )
     for other in others:
         other.wait(60)

@@ -16,7 +16,14 @@ import pytest
 
 import smpc_dp
 from smpc_dp.capabilities.reports.local_names import NamedCategories
-from smpc_dp.capabilities.reports.reports import REPORT, STORED, LocalReport, Sent, SentReport, lost_error
+from smpc_dp.capabilities.reports.reports import (
+    REPORT,
+    STORED,
+    LocalReport,
+    Sent,
+    SentReport,
+    auc_error_of_lost,
+)
 from smpc_dp.capabilities.reports.requests.reporting import collect_reports, report_parameters
 from smpc_dp.identity.keys import Identity
 from smpc_dp.privacy.accountant.ledger import Ledger
@@ -188,7 +195,7 @@ def test_the_hierarchical_auc_between_processes_counts_missing_parties(tmp_path:
     assert faults(result) == []
     assert (result["missing"], result["reports"]) == (["frank"], 5)
     labels = dict(zip(PARTIES, LABELS, strict=True))
-    assert result["standard_error"] > lost_error(labels, PARTIES[:5]) > 0
+    assert result["standard_error"] > auc_error_of_lost(labels, PARTIES[:5]) > 0
     assert any("bias from parties without a report" in line for line in result["privacy"]["not_protected"])
     assert spent(path, "frank") == 0
     # The analyst can be started again: with frank's report nobody is missing.

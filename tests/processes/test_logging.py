@@ -32,7 +32,7 @@ def session(tmp_path: Path) -> Path:
 
 def run(session: Path, level: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "smpc_dp", "--log-level", level, "run", str(session), "--json"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.long

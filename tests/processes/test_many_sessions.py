@@ -30,6 +30,7 @@ from smpc_dp.session.operations import Operations
 from smpc_dp.session.session_file import SessionFile, Timeouts
 from smpc_dp.session.tasks import task_of
 from smpc_dp.web_settings import WebSettings
+from tests.deadlines import WAIT
 from tests.outer_certificates import Authority
 from tests.relays import Relay
 from tests.web_sessions import create_web_session
@@ -44,7 +45,6 @@ GIVEN: dict[str, object] = {
     "corrupt": 0.0,
 }
 TIMEOUTS = Timeouts(connect=60.0, step=30.0, gather=60.0)
-WAIT = 300.0
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +77,7 @@ class Hosted:
 
     async def told(self, name: str, text: str) -> str:
         """Return what was said of a session, once it was."""
-        async with asyncio.timeout(60.0):
+        async with asyncio.timeout(WAIT):
             while not (said := [said for of, said in self.changes if of == name and text in said]):
                 await asyncio.sleep(0.02)
         return said[-1]
@@ -246,7 +246,7 @@ async def test_slow_steps_of_sessions_do_not_hold_up_another(
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(many_sessions.THREADS))
     try:
         async with hosted.serving(sessions):
-            await asyncio.wait_for(done.wait(), 20.0)
+            await asyncio.wait_for(done.wait(), WAIT)
     finally:
         free.set()
 
@@ -408,6 +408,7 @@ def refused(*arguments: object) -> str:
 
 def test_wrong_folders_and_addresses_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
+    before = signal.getsignal(signal.SIGHUP)
     assert "has no folder with a session.toml" in refused(tmp_path)
     assert "--listen: 'everywhere' is not of the form host:port" in refused(tmp_path, "everywhere")
     assert f"{tmp_path}/none: cannot read the folder of sessions (No such file" in refused(tmp_path / "none")
@@ -427,7 +428,7 @@ def test_wrong_folders_and_addresses_are_refused(tmp_path: Path, monkeypatch: py
         tmp_path, "127.0.0.1:1", None, None, ["balancer"]
     )
     # Who stops this process by SIGHUP does so again.
-    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGHUP) == before
 
 
 async def test_the_command_serves_until_it_is_stopped(hosted: Hosted) -> None:

@@ -46,7 +46,7 @@ class Members:
 
     def end(self, name: str) -> dict[str, Any]:
         """Return the last line of a member."""
-        claimed, _ = self.started[name].communicate(timeout=60)
+        claimed, _ = self.started[name].communicate(timeout=300)
         line: dict[str, Any] = json.loads(claimed.splitlines()[-1])
         return line
 

@@ -413,7 +413,7 @@ class Cheat(CovertGarblerRole):
 async def test_garblers_that_cheat_are_convicted_their_pairs_fail_and_ledgers_are_charged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smpc_dp.capabilities.pairs.covert.roles.CovertGarblerRole", Cheat)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.roles.CovertGarblerRole", Cheat)
     # A deadline that a busy machine misses would end the request before both are convicted.
     path = session(tmp_path)
     ledgers = {name: tmp_path / f"{name}.ledger" for name in PARTIES}
@@ -453,7 +453,7 @@ async def test_a_convicted_party_is_paired_no_more_and_its_partners_are_told_who
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Parties of label 1 garble: alice, who cheats, and bob. Nobody has a deadline within the test."""
-    monkeypatch.setattr("smpc_dp.capabilities.pairs.covert.roles.CovertGarblerRole", OneCheat)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.roles.CovertGarblerRole", OneCheat)
     path = session(tmp_path)
     stored: list[set[str]] = []
     heed, close = RequestServer._heed_certificates, pairs._close
@@ -532,7 +532,7 @@ class Escaping(OneCheat):
 async def test_no_caught_garbler_escapes_its_certificate(
     addresses: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smpc_dp.capabilities.pairs.covert.roles.CovertGarblerRole", Escaping)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.roles.CovertGarblerRole", Escaping)
     drive_pair = statistic.PairRounds._drive_pair
 
     async def noted(rounds: statistic.PairRounds, matching: int, garbler: str, *rest: Any) -> None:
@@ -566,7 +566,7 @@ async def test_a_judgement_that_outlasts_the_run_convicts_and_is_in_the_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The aggregator ends the run in 11 s; its result ends the pairs of who still judges."""
-    monkeypatch.setattr("smpc_dp.capabilities.pairs.covert.roles.CovertGarblerRole", OneCheat)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.roles.CovertGarblerRole", OneCheat)
     check = CovertEvaluatorRole._check_copies
 
     def slow(role: CovertEvaluatorRole, *arguments: Any) -> None:
@@ -603,7 +603,7 @@ class FalseAccuser(CovertEvaluatorRole):
 async def test_who_accuses_an_honest_garbler_is_excluded_and_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smpc_dp.capabilities.pairs.covert.roles.CovertEvaluatorRole", FalseAccuser)
+    monkeypatch.setattr("smpc_dp.capabilities.pairs.roles.CovertEvaluatorRole", FalseAccuser)
     path = session(tmp_path)
 
     async def ask(opened: smpc_dp.Session, index: int) -> StatisticResult:

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import smpc_dp
 from smpc_dp.cli import app
+from smpc_dp.errors import Code
 from smpc_dp.session.local import create_local_session
 from tests.snippets import block, execute, run_as
 
@@ -35,7 +36,7 @@ def test_the_shell_block_runs(tmp_path: Path) -> None:
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     assert "tolerates 1 lost, 1 corrupt of 5 parties, quorum 4" in done.stdout
@@ -68,32 +69,38 @@ async def test_the_private_session_runs_with_either_protocol(
 class Others:
     """Session of a process that was started anew, whose others ask for the request `asked`."""
 
-    def __init__(self, asked: int) -> None:
-        self.asked = asked
+    def __init__(self, asked: int, lost: Code | None = None) -> None:
+        self.asked, self.lost = asked, lost
         self.sent: list[tuple[int, float, float]] = []
 
     async def average(self, vector: Any, *, weight: float, number: int) -> Any:
+        if number < self.asked and self.lost:
+            raise smpc_dp.TimeoutFault({"alice"}, "", code=self.lost, number=self.asked)
         if number < self.asked:
             raise smpc_dp.OtherRequestError("alice", number, "", self.asked - 1, "", self.asked)
         self.sent.append((number, weight, float(vector[0])))
         return SimpleNamespace(value=np.array([10.0 * number]))
 
 
-async def test_the_embedded_loop_of_a_new_process_adds_nothing_of_its_old_model(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("lost", [None, Code.BEGUN])
+async def test_the_embedded_loop_of_a_late_process_adds_nothing_of_its_old_model(
+    monkeypatch: pytest.MonkeyPatch, lost: Code | None
 ) -> None:
     """It joins request 3 with weight 0, and goes on from the average; past the last round it ends."""
     program = block("docs/guides/embed.md", "python no-run", "number, weight = 1")
     names = {"x": [], "y": [0.0] * 7, "model": np.zeros(1), "rate": 1.0, "rounds": 4}
     names["gradient"] = lambda model, _x, _y: model - model - 1.0
-    others = Others(3)
+    others = Others(3, lost)
     monkeypatch.setattr(smpc_dp, "connect", lambda *_, **_named: contextlib.nullcontext(others))
     learned = await run_as("alice", program, names)
     assert [(number, weight) for number, weight, _ in others.sent] == [(3, 0), (4, 7)]
     assert others.sent[1][2] == 31.0
     assert learned["model"].tolist() == [40.0]
     others.asked = 5
-    with pytest.raises(smpc_dp.OtherRequestError):
+    with pytest.raises(smpc_dp.TimeoutFault if lost else smpc_dp.OtherRequestError):
+        await run_as("alice", program, names)
+    others.asked, others.lost = 3, Code.FEW
+    with pytest.raises(smpc_dp.TimeoutFault):
         await run_as("alice", program, names)
 
 

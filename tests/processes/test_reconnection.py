@@ -18,6 +18,7 @@ from smpc_dp.session import awaited
 from smpc_dp.session.events import Event, Kind
 from smpc_dp.session.local import create_local_session
 from smpc_dp.session.session_file import Timeouts
+from tests.deadlines import HOURS, WAIT
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin")
 GIVEN: dict[str, object] = {
@@ -116,7 +117,7 @@ async def summed(session: smpc_dp.Session) -> int:
 
 
 async def until_reported(events: list[Event], kind: Kind, times: int) -> None:
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(WAIT):
         while sum(event.kind == kind for event in events) < times:
             await asyncio.sleep(0.02)
 
@@ -211,14 +212,14 @@ async def test_one_party_alone_skips_no_request(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "corrupt"), [(3, 0.0), (5, 0.2)])
 async def test_parties_that_come_one_after_the_other_meet(tmp_path: Path, count: int, corrupt: float) -> None:
     """However late: neither the first one nor two that open the request end it."""
-    short = Timeouts(connect=0.4, step=20.0, gather=20.0)
+    short = Timeouts(connect=1.0, step=20.0, gather=20.0)
     names = PARTIES[:count]
     path = create_local_session(tmp_path, names, GIVEN | {"dropout": 0.0, "corrupt": corrupt}, timeouts=short)
     async with aggregator(path) as served:
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1.2)
 
         async def take_part(index: int) -> int:
-            await asyncio.sleep(0.3 * index)
+            await asyncio.sleep(0.6 * index)
             async with smpc_dp.connect(path, party=names[index]) as session:
                 return await summed(session)
 
@@ -228,27 +229,27 @@ async def test_parties_that_come_one_after_the_other_meet(tmp_path: Path, count:
 
 
 async def test_who_is_absent_is_not_waited_for_once_enough_have_asked(tmp_path: Path) -> None:
-    short = Timeouts(connect=0.4, step=60.0, gather=60.0)
+    short = Timeouts(connect=1.0, step=3600.0, gather=3600.0)
     path = create_local_session(tmp_path, PARTIES, GIVEN, timeouts=short)
     async with aggregator(path), contextlib.AsyncExitStack() as stack:
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1.2)
         sessions = [
             await stack.enter_async_context(smpc_dp.connect(path, party=name)) for name in PARTIES[:4]
         ]
-        async with asyncio.timeout(30.0):
+        async with asyncio.timeout(WAIT):
             assert await asyncio.gather(*map(summed, sessions)) == [EVERYONE - 5] * 4
 
 
 async def test_the_only_party_that_is_connected_passes_no_request(tmp_path: Path) -> None:
     """By its plan one party opens a request here, but cannot take part in one alone."""
-    short = Timeouts(connect=0.4, step=20.0, gather=0.4)
+    short = Timeouts(connect=1.0, step=20.0, gather=1.0)
     names = PARTIES[:4]
     path = create_local_session(tmp_path, names, GIVEN | {"dropout": 0.0}, timeouts=short)
     async with aggregator(path) as served:
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(1.2)
         async with smpc_dp.connect(path, party="alice") as alice:
             ahead = asyncio.create_task(alice.sum([1], number=1000))
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(2.2)
             ahead.cancel()
             await asyncio.gather(ahead, return_exceptions=True)
         assert [event.request for event in served.events if event.kind == "failed"] == []
@@ -261,7 +262,9 @@ async def test_the_only_party_that_is_connected_passes_no_request(tmp_path: Path
 
 async def test_one_party_keeps_no_others_at_earlier_requests(tmp_path: Path) -> None:
     """Who asks for an earlier one may be among the first four, and is not after it."""
-    path = create_local_session(tmp_path, PARTIES, GIVEN, timeouts=TIMEOUTS)
+    path = create_local_session(
+        tmp_path, PARTIES, GIVEN, timeouts=Timeouts(connect=5.0, step=20.0, gather=5.0)
+    )
     async with contextlib.AsyncExitStack() as stack:
         served = await stack.enter_async_context(aggregator(path))
         sessions = [await stack.enter_async_context(smpc_dp.connect(path, party=name)) for name in PARTIES]
@@ -296,13 +299,13 @@ async def start() -> AsyncIterator[Start]:
 
 async def until_printed(process: asyncio.subprocess.Process, text: bytes) -> None:
     assert process.stderr is not None
-    async with asyncio.timeout(60.0):
+    async with asyncio.timeout(WAIT):
         while text not in (line := await process.stderr.readline()):
             assert line, "the process has ended"
 
 
 async def test_commands_go_on_after_a_killed_aggregator(tmp_path: Path, start: Start) -> None:
-    path = create_local_session(tmp_path, PARTIES, GIVEN, timeouts=TIMEOUTS)
+    path = create_local_session(tmp_path, PARTIES, GIVEN, timeouts=HOURS)
     for number, name in enumerate(PARTIES, 1):
         (tmp_path / f"{name}.txt").write_text(str(number), "utf-8")
 
@@ -319,7 +322,7 @@ async def test_commands_go_on_after_a_killed_aggregator(tmp_path: Path, start: S
     serving = await start(path, "aggregator", "--requests", "0")
     processes = [alice, *[await party(name) for name in PARTIES[1:]]]
     for process in processes:
-        printed, _ = await asyncio.wait_for(process.communicate(), 60.0)
+        printed, _ = await asyncio.wait_for(process.communicate(), WAIT)
         assert (process.returncode, json.loads(printed)["value"]) == (0, [EVERYONE])
     await until_printed(serving, b"request 1: done")
     # All have left, and it waits for the next ones.
@@ -352,10 +355,10 @@ async def test_a_request_that_was_under_way_ends_and_the_next_one_goes_on(tmp_pa
 
 async def test_an_aggregator_waits_for_parties_beyond_connect(tmp_path: Path) -> None:
     """It goes on when all have left as well, and when too few asked in time."""
-    short = Timeouts(connect=0.4, step=20.0, gather=0.4)
+    short = Timeouts(connect=1.0, step=20.0, gather=3.0)
     path = create_local_session(tmp_path, PARTIES, GIVEN, timeouts=short)
     async with aggregator(path) as served:
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(2.2)
         async with smpc_dp.connect(path, party="alice") as alone:
             with pytest.raises(smpc_dp.TimeoutFault) as caught:
                 await summed(alone)
@@ -368,28 +371,28 @@ async def test_an_aggregator_waits_for_parties_beyond_connect(tmp_path: Path) ->
                     return int(result.value[0])
 
             assert await asyncio.gather(*map(take_part, PARTIES)) == [EVERYONE] * 5
-            await asyncio.sleep(0.6)
+            await asyncio.sleep(1.2)
         assert served.running
         assert served.done() == [1, 2]
 
 
 async def test_the_end_of_a_session_is_no_loss(tmp_path: Path) -> None:
     """An aggregator that has said goodbye is not called again."""
-    path = create_local_session(tmp_path, PARTIES, GIVEN, timeouts=TIMEOUTS)
+    path = create_local_session(tmp_path, PARTIES, GIVEN, timeouts=HOURS)
     serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
     async with contextlib.AsyncExitStack() as stack:
         sessions = [await stack.enter_async_context(smpc_dp.connect(path, party=name)) for name in PARTIES]
         assert await asyncio.gather(*map(summed, sessions)) == [EVERYONE] * 5
         await serving
         for session in sessions:
-            async with asyncio.timeout(5.0):
+            async with asyncio.timeout(WAIT):
                 with pytest.raises(smpc_dp.TimeoutFault, match="has ended the session"):
                     await summed(session)
 
 
 async def test_a_goodbye_after_a_message_that_nobody_has_taken_is_one(tmp_path: Path) -> None:
     """A party that is cancelled in a request is sent its messages, and then that the session has ended."""
-    short = Timeouts(connect=20.0, step=1.0, gather=20.0)
+    short = Timeouts(connect=7200.0, step=3.0, gather=7200.0)
     path = create_local_session(tmp_path, PARTIES, GIVEN, timeouts=short)
     serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
     async with contextlib.AsyncExitStack() as stack:
@@ -399,7 +402,7 @@ async def test_a_goodbye_after_a_message_that_nobody_has_taken_is_one(tmp_path: 
         cancelled.cancel()
         assert await asyncio.gather(*map(summed, sessions[1:])) == [EVERYONE - 1] * 4
         await serving
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(WAIT):
             with pytest.raises(smpc_dp.TimeoutFault, match="has ended the session"):
                 await summed(sessions[0])
 

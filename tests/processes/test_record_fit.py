@@ -85,7 +85,7 @@ def test_a_plan_states_what_all_steps_cost(tmp_path: Path) -> None:
     planned = command.smpc_dp("plan", "session", str(path))
     assert planned.returncode == 0, planned.stdout
     assert "all 5 requests together cost: epsilon = 4, delta = 1e-06 for one record" in planned.stdout
-    assert "standard error of logistic(ill ~ age + dose)" in planned.stdout
+    assert "logistic(ill ~ age + dose): nothing is promised about sampling" in planned.stdout
 
 
 async def test_the_aggregator_answers_for_the_step_that_parties_ask(tmp_path: Path) -> None:
@@ -135,7 +135,8 @@ def test_random_effects_are_two_requests_with_one_budget(tmp_path: Path) -> None
     assert len(Ledger.open(tmp_path / "alice.ledger").entries()) == 2
     planned = command.smpc_dp("plan", "session", str(path))
     assert "all 2 requests together cost: epsilon = 4, delta = 1e-06 for one record" in planned.stdout
-    assert "standard error of tau^2 of v" in planned.stdout
+    assert "random_effects(v, 500): nothing is promised about sampling" in planned.stdout
+    assert "- tau^2 of v" in planned.stdout
     plan = session_plan(load_session(path))
     assert plan is not None
     each = 0.05 * plan.steps + 8 * (plan.sent + plan.received) / 10e6

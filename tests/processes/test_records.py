@@ -443,8 +443,8 @@ def test_processes_with_one_killed(tmp_path: Path, subtests: pytest.Subtests) ->
         for name in PARTIES
         if name != "erin"
     }
-    printed = {name: process.communicate(timeout=120) for name, process in parties.items()}
-    served = serving.communicate(timeout=60)
+    printed = {name: process.communicate(timeout=300) for name, process in parties.items()}
+    served = serving.communicate(timeout=300)
     erin.communicate()
     results = [json.loads(out) for out, _ in (*printed.values(), served)]
     assert len({json.dumps(result["estimates"]) for result in results}) == 1
@@ -507,6 +507,7 @@ def test_commands_plan_and_check(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
     tables = {name: rows(name, 3) for name in PARTIES}
     tables["bob"]["age"][0] = 400.0
+    tables["erin"]["age"][:3] = -9.0
     write_tables(tmp_path, tables)
     planned = command.smpc_dp("plan", "session", str(path))
     assert planned.returncode == 0, planned.stdout
@@ -515,6 +516,10 @@ def test_commands_plan_and_check(tmp_path: Path) -> None:
     checked = command.smpc_dp("statistics", str(path), "--as", "bob", "--check")
     assert checked.returncode == 0, checked.stdout
     assert "age: 1 values are outside the bounds, and clipped" in checked.stdout + checked.stderr
+    checked = command.smpc_dp("statistics", str(path), "--as", "erin", "--check")
+    assert (
+        "age: numbers out of bounds that repeat, with their rows: -9 (3)" in checked.stdout + checked.stderr
+    )
     (tmp_path / "inputs" / "dave.csv").write_text("age,sex\nold,f\nyoung,m\n", "utf-8")
     checked = command.smpc_dp("statistics", str(path), "--as", "dave", "--check")
     assert checked.returncode == 1

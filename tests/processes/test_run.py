@@ -60,7 +60,7 @@ def smpc_dp(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
         [sys.executable, "-m", "smpc_dp", *arguments],
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=300,
         check=False,
         **options,
     )
@@ -264,7 +264,7 @@ def test_a_stopped_run_leaves_nothing_behind(session: Path, number: int, code: i
     ) as run:
         assert wait_until(lambda: len(descendants(session)) >= 4), descendants(session)
         run.send_signal(number)
-        output, errors = run.communicate(timeout=60)
+        output, errors = run.communicate(timeout=300)
     assert (run.returncode, output, errors) == (code, b"", b"")
     assert wait_until(lambda: descendants(session) == []), descendants(session)
     assert list(scratch.iterdir()) == []

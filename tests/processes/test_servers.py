@@ -91,7 +91,7 @@ def test_run_adds_up_among_server_processes(tmp_path: Path, servers: int) -> Non
     for index, name in enumerate(PARTIES):
         (tmp_path / "inputs" / f"{name}.json").write_text(json.dumps(vector(index)))
     command = [sys.executable, "-m", "smpc_dp", "run", str(path), "--operation", "sum", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert faults(result) == []

@@ -331,10 +331,10 @@ def test_processes_say_nothing_of_anothers_ledger(tmp_path: Path) -> None:
         "--ledger",
         str(ledger),
     )
-    own, _ = bob.communicate(timeout=120)
+    own, _ = bob.communicate(timeout=300)
     assert bob.returncode != 0
     assert TEXT.encode() in own, "its own process says what is wrong"
-    claimed = b"".join(process.communicate(timeout=120)[0] for process in others)
+    claimed = b"".join(process.communicate(timeout=300)[0] for process in others)
     assert [process.returncode for process in others] == [0] * 5, claimed.decode()
     assert_silent(claimed)
     assert TEXTS[Code.OWN].encode() in claimed

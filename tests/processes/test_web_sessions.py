@@ -21,6 +21,7 @@ from smpc_dp.session.events import Event
 from smpc_dp.session.local import create_local_session, free_port
 from smpc_dp.session.session_file import Timeouts, load_session
 from tests.command import smpc_dp as command
+from tests.deadlines import WAIT
 from tests.outer_certificates import Authority
 from tests.relays import ConnectProxy, Relay
 from tests.web_sessions import create_web_session
@@ -37,7 +38,6 @@ GIVEN: dict[str, object] = {
 VECTORS = {"alice": [1, 2, 3], "boris": [10, 20, 30], "carol": [50, 60, 7]}
 SUM = [61, 82, 40]
 TIMEOUTS = Timeouts(connect=60.0, step=30.0, gather=60.0)
-WAIT = 300.0
 
 
 @pytest.fixture(autouse=True)

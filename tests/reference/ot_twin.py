@@ -184,6 +184,7 @@ class Chunk:
     response: bytes
     q: list[bytes]
     t: list[bytes]
+    columns: Columns
 
 
 @dataclass
@@ -200,13 +201,14 @@ class Extension:
     def __post_init__(self) -> None:
         k = self.k
         self.context = tuple_hash("setup", 32, self.caller_context, bytes([k]))
-        self.delta = tuple_hash("delta", 16, self.context, self.sender_seed)
+        self.delta = self.correlation()
         delta_bits = bits(self.delta)
         self.digits = [delta_bits[d * k : d * k + k] for d in range(N // k)]
         inverted = [1 ^ bit for digit in self.digits for bit in reversed(digit)]
         base_seed = tuple_hash("sender-base", 32, self.context, self.sender_seed)
         base = BaseTransfers(self.context, self.receiver_seed, base_seed, inverted)
         first, response, pairs, received = base.run()
+        self.base, self.received = base, received
         self.trees, self.punctured, corrections = [], [], b""
         for d, digit in enumerate(self.digits):
             leaves, message = plant(self.context, k, d, pairs[d * k : d * k + k])
@@ -216,6 +218,10 @@ class Extension:
             self.trees.append(leaves)
             corrections += message
         self.messages = [first, response, corrections]
+
+    def correlation(self) -> bytes:
+        """Delta, the sender's secret."""
+        return tuple_hash("delta", 16, self.context, self.sender_seed)
 
     def run(self, choices: list[int]) -> Chunk:
         """The next chunk, of `len(choices)` transfers."""
@@ -248,7 +254,7 @@ class Extension:
         challenge = tuple_hash("challenge", 16, self.context, self.sender_seed, uint(first))
         response = uint(first) + polyval(challenge, x)
         response += b"".join(polyval(challenge, column) for column in t_columns)
-        self._check(challenge, response, q_columns)
+        self.check(challenge, response, q_columns)
         return Chunk(
             first,
             uint(first) + uint(count) + b"".join(pack(c) for c in corrected),
@@ -256,9 +262,11 @@ class Extension:
             response,
             [pack(list(row)) for row in list(zip(*q_columns, strict=True))[:count]],
             [pack(list(row)) for row in list(zip(*t_columns, strict=True))[:count]],
+            q_columns,
         )
 
-    def _check(self, challenge: bytes, response: bytes, q_columns: Columns) -> None:
+    def check(self, challenge: bytes, response: bytes, q_columns: Columns) -> None:
+        """The sender's check of a chunk. Raises ValueError if it fails."""
         chosen = response[8:24]
         for c, (column, bit) in enumerate(zip(q_columns, bits(self.delta), strict=True)):
             claimed = response[24 + 16 * c : 40 + 16 * c]

@@ -73,6 +73,13 @@ def seal(key: bytes, nonce: bytes, message: bytes, associated: bytes) -> bytes:
     return nonce + ciphertext + tag
 
 
+def unseal(key: bytes, sealed: bytes, associated: bytes) -> bytes:
+    """The inverse of `seal`. Raises ValueError for what was not sealed so."""
+    cipher = ChaCha20_Poly1305.new(key=key, nonce=sealed[:24])
+    cipher.update(associated)
+    return cipher.decrypt_and_verify(sealed[24:-16], sealed[-16:])
+
+
 def sign(seed: bytes, statement: bytes) -> bytes:
     """Ed25519."""
     return Ed25519PrivateKey.from_private_bytes(seed).sign(statement)

@@ -49,7 +49,7 @@ async def test_three_parties_and_an_aggregator_behind_caddy(tmp_path: Path) -> N
             )
             for name, command in zip(PARTIES, parties, strict=True)
         ]
-        codes = await asyncio.wait_for(asyncio.gather(*(process.wait() for process in started)), 120.0)
+        codes = await asyncio.wait_for(asyncio.gather(*(process.wait() for process in started)), 300.0)
     finally:
         await hosts.close()
     assert codes == [0, 0, 0], [(tmp_path / f"{name}.log").read_text() for name in PARTIES]

@@ -29,18 +29,21 @@ from smpc_dp import simulate
 from smpc_dp.capabilities.learn.learned_graph import GraphLearning
 from smpc_dp.capabilities.learn.methods import AveragerTable
 from smpc_dp.capabilities.learn.registry import LEARNERS, check_learn
+from smpc_dp.capabilities.reports.name_parameters import NameSettings
+from smpc_dp.capabilities.reports.report_parameters import ReportSettings
 from smpc_dp.cli import app
+from smpc_dp.console.schemas import meanings
 from smpc_dp.engine.registry import checker_of, session_protocol
-from smpc_dp.errors import Check, ConfigCheck
 from smpc_dp.privacy import empirical
 from smpc_dp.records.record_result import RecordResult
 from smpc_dp.records.result import Estimate
+from smpc_dp.records.schema import Category, Elapsed, Function, Grouped, Number, SchemaSettings
 from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab import vectors
 from smpc_dp_lab.bench.page import load_results
 from smpc_dp_lab.bench.scale import Units
-from smpc_dp_lab.reference import BENCHMARKS, COMMANDS, listed, measured, optioned, rendered, specified
-from tests.baselines import printed
+from smpc_dp_lab.reference import BENCHMARKS, measured, rendered, specified
+from tests.command import smpc_dp
 from tests.documents import FENCE, assert_documented, fields_below
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -279,12 +282,6 @@ def test_the_tables_of_settings_are_those_of_the_checks() -> None:
     assert rendered(page) == page, "python -m smpc_dp_lab.reference writes them"
 
 
-def test_the_lists_of_codes_are_those_of_the_code() -> None:
-    page = (ROOT / "docs" / "reference" / "errors.md").read_text("utf-8")
-    assert {*re.findall(r"^- `([a-z-]+)`: ", page, re.MULTILINE)} == {*Check, *ConfigCheck}
-    assert listed(page) == page, "python -m smpc_dp_lab.reference writes them"
-
-
 def test_pages_and_plots_of_performance_have_the_stored_results() -> None:
     written = measured(ROOT)
     assert len(written) == 6
@@ -305,23 +302,33 @@ def test_the_page_of_many_machines_follows_from_the_stored_results() -> None:
     assert pair.clock(100, 2) == pytest.approx(100 * pair.seconds)
 
 
-def test_options_in_the_reference_are_those_of_the_commands() -> None:
-    page = (ROOT / COMMANDS).read_text("utf-8")
-    assert optioned(page) == page, "python -m smpc_dp_lab.reference writes them"
-    assert "\n- `plan secagg`: **`--parties=INT`**, `--length=INT` (10000), " in page
+# The site alone lists the keys of these tables.
+COLUMNS = (Number, Category, Function, Grouped, Elapsed)
+TABLES = (AveragerTable, GraphLearning, NameSettings, ReportSettings, SchemaSettings, *COLUMNS)
 
 
-def test_every_parameter_of_a_learner_is_documented() -> None:
-    kinds: tuple[type[msgspec.Struct], ...] = (*LEARNERS.values(), AveragerTable, GraphLearning)
-    known = {field.encode_name for kind in kinds for field in msgspec.structs.fields(kind)}
-    assert set(fields_below("docs/reference/session-file.md", "Parameters of learn")) == known | {
-        "learner",
-        "averager",
-        "columns",
-    }
+def test_every_parameter_of_a_learner_is_explained() -> None:
+    for name, kind in LEARNERS.items():
+        printed = smpc_dp("schema", "--learner", name).stdout.splitlines()
+        keys = [field.encode_name for field in msgspec.structs.fields(kind)]
+        assert [line.split("`")[1] for line in printed] == keys
+    page = (ROOT / "docs/reference/session-file.md").read_text("utf-8")
+    documented = set(fields_below("docs/reference/session-file.md", "Parameters of learn"))
+    assert documented == {"learner", "averager", "columns", *LEARNERS}
+    for table in TABLES:
+        assert page.count(f"<!-- keys: {table.__module__}.{table.__name__} -->") == 1
+    assert page.count("smpc-dp schema --learner NAME") == 1
 
 
-def test_every_field_of_a_result_is_documented() -> None:
+def test_keys_of_an_unknown_learner_are_refused() -> None:
+    refused = smpc_dp("schema", "--learner", "sing")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("smpc-dp: learner: 'sing' is none of sgd, block-gossip, ")
+    both = smpc_dp("schema", "keygen", "--learner", "sgd")
+    assert "stands without NAME, here 'keygen'" in both.stderr
+
+
+def test_every_field_of_a_result_is_explained() -> None:
     result = simulate.average(np.zeros((3, 1)), lower=0, upper=1)
 
     def paths(value: object, prefix: str) -> Iterator[str]:
@@ -332,25 +339,20 @@ def test_every_field_of_a_result_is_documented() -> None:
 
     fields = set(paths(msgspec.to_builtins(result.to_json()), ""))
     leaves = {field for field in fields if not any(other.startswith(field + ".") for other in fields)}
-    assert (
-        set(fields_below("docs/reference/results.md", "The result as JSON")) - {"evidence.survivors"}
-        == leaves
-    )
+    assert {*meanings()["average"]} - {"privacy", "evidence", "evidence.survivors"} == leaves
 
 
-def test_every_field_of_a_statistic_is_documented() -> None:
+def test_every_field_of_a_statistic_is_explained() -> None:
     result = simulate.pairwise(
         "collision", [1, 1, 2, 2], epsilon=2.0, fidelity="ideal", seed_for_simulation=1
     )
-    assert set(fields_below("docs/reference/results.md", "Of a U-statistic")) == set(result.to_json())
+    assert {*meanings()["pairwise"]} == set(result.to_json())
 
 
-def test_every_field_of_statistics_of_records_is_documented() -> None:
-    page = "docs/reference/results.md"
-    section = fields_below(page, "Of statistics of records")
+def test_every_field_of_statistics_of_records_is_explained() -> None:
     own = [field for field in RecordResult.__dataclass_fields__ if field not in ("answers", "dropped")]
     shown = {
-        *Estimate.__struct_fields__,
+        *(f"estimates.{field}" for field in Estimate.__struct_fields__),
         "kind",
         "estimates",
         "level",
@@ -359,13 +361,13 @@ def test_every_field_of_statistics_of_records_is_documented() -> None:
         "present",
         "counted",
     }
-    assert set(section) == {*own, *shown}
+    assert {*meanings()["statistics"]} == {*own, *shown}
 
 
-def test_every_field_of_what_is_learned_is_documented() -> None:
+def test_every_field_of_what_is_learned_is_explained() -> None:
     parameters = {"learner": "ring-sum", "rounds": 1, "lower": 0, "upper": 1, "epsilon": 9.0, "delta": 1e-3}
     learned = simulate.learn(parameters, [np.array([[0.5]])] * 4)
-    assert set(fields_below("docs/reference/results.md", "Of a learner")) == set(learned.to_json())
+    assert {*meanings()["learned"]} == set(learned.to_json())
 
 
 def test_errata_name_tests_that_exist() -> None:
@@ -444,43 +446,6 @@ def test_every_field_of_a_command_of_the_lab_is_documented(
     monkeypatch.setattr(vectors, "PROTOCOLS", {"sampling": vectors.PROTOCOLS["sampling"]})
     reported = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     assert_documented("lab/COMMANDS.md", heading, reported)
-
-
-# The headings of those whose output is stored; tests/baselines/test_printed.py compares the two.
-PRINTED = [
-    "audit",
-    "audit --certificate",
-    "keygen",
-    "roster",
-    "plan budget",
-    "plan session",
-    "plan secagg",
-    "plan check",
-    "ledger create, ledger show",
-    "plan gopa",
-    "plan pairwise",
-    "plan pairwise --engine mpyc",
-    "plan network",
-    "plan sgd",
-    "plan gossip",
-    "plan groups",
-    "plan collaboration",
-    "plan personalized",
-    "plan boosting",
-    "plan local-global",
-    "plan diffusion",
-    "simulate average",
-    "simulate average --runs",
-    "circuits list",
-    "circuits check",
-    "circuits run",
-]
-
-
-@pytest.mark.parametrize("heading", PRINTED)
-def test_every_field_of_a_command_is_documented(heading: str) -> None:
-    reported = json.loads(printed.FILE.read_text("utf-8"))["commands"][heading]["printed"]
-    assert_documented("docs/reference/commands.md", heading, reported)
 
 
 def test_every_command_is_documented() -> None:

@@ -16,6 +16,7 @@ from smpc_dp.capabilities.learn.commands.learn import MODEL_VERSION
 from smpc_dp.capabilities.pairs.circuits.bristol import read_bristol
 from smpc_dp.capabilities.pairs.published.library import PUBLISHED
 from smpc_dp.capabilities.pairs.ustatistic import messages as statistic
+from smpc_dp.engine import codec, seal
 from smpc_dp.engine.registry import built_in_protocols
 from smpc_dp.errors import ConfigError, LocalError, SmpcError
 from smpc_dp.identity import keys as identity
@@ -152,6 +153,9 @@ def test_the_document_states_the_versions_that_are_written() -> None:
         "the aggregator's store of a log": str(store.VERSION),
         "session log": str(runs.VERSION),
         "runs seen": str(seen.VERSION),
+        "[saved states](../../protocols/saved-states/README.md)": (
+            f"store, key file and counter {seal.VERSION}, record {codec.VERSION}"
+        ),
         "circuit file": "[Bristol Fashion](https://nigelsmart.github.io/MPC-Circuits) has no version",
     }
 

@@ -16,56 +16,37 @@ PYTHON = sorted(
 )
 RUST = sorted(file for folder in ("core/src", "bindings/src") for file in (ROOT / folder).rglob("*.rs"))
 
-# docs/glossary.md has the term for each.
-REPLACED = frozenset(
-    [
-        "star",
-        "lobby",
-        "turn",
-        "turns",
-        "link",
-        "links",
-        "news",
-        "kept",
-        "deferred",
-        "roll",
-        "rolls",
-        "ending",
-        "endings",
-        "stage",
-        "stages",
-        "cast",
-        "play",
-        "asking",
-        "question",
-        "questions",
-        "tell",
-        "told",
-        "place",
-        "places",
-        "what",
-        "found",
-        "due",
-        "needs",
-        "means",
-        "meeting",
-        "meetings",
-        "rival",
-        "rivals",
-        "law",
-        "laws",
-        "mark",
-        "marks",
-        "screen",
-        "lane",
-        "lanes",
-        "said",
-        "hub",
-        "hubs",
-        "user",
-        "users",
-    ]
-)
+# Words that names do not have, and the term of docs/glossary.md for each; of most the plural too.
+TERMS = {
+    "user users": "party",
+    "hub hubs star": "aggregator, aggregator rounds",
+    "link links": "connection, connection pool; a line to peers is a connection",
+    "news": "inbound event",
+    "lobby": "acceptor",
+    "turn turns": "effect",
+    "stage stages": "row of a table",
+    "cast": "simulated run",
+    "play": "roles",
+    "asking question questions": "operation",
+    "tell told": "notify, reported",
+    "roll rolls": "Merkle commitment",
+    "kept": "stored, retained",
+    "deferred": "batch verifier",
+    "ending endings": "outcome",
+    "found": "result",
+    "what": "reason, name",
+    "place places": "index, position, neighbourhood",
+    "due": "expected",
+    "said": "claimed, accuser",
+    "needs means": "requirements, context",
+    "meeting meetings": "pairing, pairing schedule",
+    "rival rivals": "baseline",
+    "law laws": "distribution",
+    "mark marks": "public label",
+    "screen": "plausibility check",
+    "lane lanes": "element of a ring vector",
+}
+REPLACED = {word: term for listed, term in TERMS.items() for word in listed.split()}
 # Identifiers with such a word that are others' names, or ordinary English for something else.
 EXCEPTIONS: dict[str, str] = {
     "cast": "typing.cast and memoryview.cast",
@@ -112,7 +93,7 @@ def python_names(file: Path) -> list[tuple[str, int]]:
     """
     text = file.read_text("utf-8")
     code = NOT_PYTHON.sub(lambda part: part[0] if part[1] else "''", text)
-    if any(words(name) & REPLACED for name in set(re.findall(r"[^\W\d]\w*", code))):
+    if any(words(name) & REPLACED.keys() for name in set(re.findall(r"[^\W\d]\w*", code))):
         return [(file.stem, 0), *_python_names(text)]
     return [(file.stem, 0)]
 
@@ -138,11 +119,12 @@ def rust_names(file: Path) -> list[tuple[str, int]]:
 
 
 def replaced(names: Iterable[tuple[str, int]], file: Path, allowed: frozenset[str]) -> list[str]:
-    refused = REPLACED - allowed
+    refused = REPLACED.keys() - allowed
     return [
-        f"{file.relative_to(ROOT)}:{line} {name}"
+        f"{file.relative_to(ROOT)}:{line} {name}: {REPLACED[word]}"
         for name, line in names
-        if not refused.isdisjoint(words(name)) and name not in EXCEPTIONS
+        if name not in EXCEPTIONS
+        for word in sorted(words(name) & refused)
     ]
 
 
@@ -163,11 +145,18 @@ def test_the_exceptions_are_few_and_each_is_needed() -> None:
 def test_a_replaced_word_is_seen_in_every_kind_of_name(tmp_path: Path) -> None:
     file = tmp_path / "lobby.py"
     file.write_text("class Hub: ...\ndef tell(due): x.kept = f(mark=1)\n")
-    assert [name for name, _ in python_names(file) if words(name) & REPLACED] == [
+    assert [name for name, _ in python_names(file) if words(name) & REPLACED.keys()] == [
         "lobby",
         "Hub",
         "tell",
         "due",
         "kept",
         "mark",
+    ]
+
+
+def test_a_fault_says_which_term_to_take() -> None:
+    file = ROOT / "smpc_dp" / "file.py"
+    assert replaced([("hub_of", 3), ("cast", 4), ("aggregator", 5)], file, frozenset()) == [
+        "smpc_dp/file.py:3 hub_of: aggregator, aggregator rounds"
     ]

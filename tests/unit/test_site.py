@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from importlib import import_module
 
 import pytest
 
+from docs.site.lists import with_lists
 from docs.site.pages import HOME, MODULES, address, below, documents, linked, navigation, relinked, trees
 from docs.site.terms import GLOSSARY, Term, anchor_of, first_uses, terms_of
+from smpc_dp.capabilities.learn.registry import LEARNERS
+from smpc_dp.errors import Check, ConfigCheck
+from smpc_dp.settings import items
 from tests.documents import ROOT
 
 ROLES = [
@@ -82,3 +88,24 @@ def test_setting_up_tests_and_demo_installs_nothing_of_the_site_or_the_release()
     locked = (ROOT / "requirements" / "dev.lock").read_text("utf-8")
     assert "\nsphinx==" not in locked
     assert "\nauditwheel==" not in locked
+
+
+def test_the_page_of_commands_lists_options_and_keys_of_printed_objects() -> None:
+    text = with_lists("docs/reference/commands", "# Commands\n")
+    assert "\n- `plan secagg`: **`--parties=INT`**, `--length=INT` (10000), " in text
+    assert "\n- `plan check`: `MECHANISM: laplace|gaussian|" in text
+    assert "\n### plan-budget\n\nPrinted by plan budget.\n\n" in text
+    assert "\n- `mu`: Gaussian mean shift of one request\n" in text
+
+
+def test_pages_of_the_reference_list_codes_of_errors_and_keys_of_learners_and_tables() -> None:
+    text = with_lists("docs/reference/errors", documents()["docs/reference/errors"])
+    assert re.findall(r"^- `([a-z-]+)`: \S", text, re.MULTILINE) == [*Check, *ConfigCheck]
+    source = documents()["docs/reference/session-file"]
+    text = with_lists("docs/reference/session-file", source)
+    assert all(f"\n### {name}\n\n- `" in text for name in LEARNERS)
+    # tests/unit/test_docs.py has the tables that are marked.
+    assert "<!-- keys: " not in text
+    for module, table in re.findall(r"<!-- keys: ([\w.]+)\.(\w+) -->", source):
+        assert "\n\n" + "\n".join(items(getattr(import_module(module), table))) + "\n\n" in text
+    assert with_lists(HOME, "text") == "text"

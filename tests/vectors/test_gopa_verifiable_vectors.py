@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from smpc_dp.capabilities.gopa.verifiable.statements import FALSE
-from smpc_dp.logs.audits.audit import Report, audit_stream
+from smpc_dp.logs.audits.audit import audit_stream
+from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.logs.audits.audit_selection import Wanted
 from smpc_dp_lab.vectors import check, verifiable
 from tests.audits import of_itself

@@ -11,7 +11,8 @@ import pytest
 
 from smpc_dp.engine.phases.begin import attest_begin
 from smpc_dp.errors import Check, LocalError, PeerFault
-from smpc_dp.logs.audits.audit import Report, audit
+from smpc_dp.logs.audits.audit import audit
+from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.seen import Seen
 from smpc_dp.wire.sets import PartySet
 from smpc_dp_lab.vectors.verifiable_listed import listed, packed

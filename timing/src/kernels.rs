@@ -9,7 +9,7 @@ use smpc_core::shamir;
 use smpc_core::tuple_hash::TupleHash256;
 
 use crate::ot::Publish;
-use crate::{garble, ot, pedersen, proofs};
+use crate::{active, garble, ot, pedersen, proofs};
 
 pub struct Kernel {
     pub name: &'static str,
@@ -21,7 +21,7 @@ pub struct Kernel {
     pub run: fn(&[u8], Publish<'_>) -> Vec<u8>,
 }
 
-pub const KERNELS: [Kernel; 17] = [
+pub const KERNELS: [Kernel; 19] = [
     Kernel {
         name: "masks",
         secret: 32,
@@ -87,6 +87,18 @@ pub const KERNELS: [Kernel; 17] = [
         secret: garble::LIST,
         memcheck: true,
         run: |secret, _| garble::list(secret),
+    },
+    Kernel {
+        name: "active_garbler",
+        secret: active::SECRET,
+        memcheck: true,
+        run: active::garbler,
+    },
+    Kernel {
+        name: "active_evaluator",
+        secret: active::SECRET,
+        memcheck: true,
+        run: active::evaluator,
     },
     Kernel {
         name: "ot_sender",

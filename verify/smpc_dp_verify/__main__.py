@@ -95,6 +95,9 @@ def main(arguments: list[str] | None = None) -> int:
         workers = default_workers(given.memory) if given.workers is None else given.workers
         if not 1 <= workers <= MOST_WORKERS:
             parser.error(f"--workers must be between 1 and {MOST_WORKERS}, is {workers}")
+        # Before processes start: the one file of a release removes what they need as soon as it ends.
+        with open(given.log, "rb"):
+            pass
         with _bounded_memory(given.memory << 20), open_processes(workers) as executor:
             opinion = verify(given.log, wanted, executor)
     except ValueError as error:
@@ -197,8 +200,8 @@ def _text(opinion: Opinion) -> str:
     else:
         false = "values within their bounds" if opinion.statistic is None else "records, and a false estimate"
         lines = [
-            f"Not detected: false {false}. All this holds only if at most c parties are corrupt, "
-            f"the c of the session. {text}"
+            f"Not detected: false {false}. All this holds only if at most c = {opinion.corrupt} of the "
+            f"parties are corrupt. {text}"
         ]
     if opinion.run_id is not None:
         lines += [f"{opinion.entries} entries"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from smpc_dp_verify.asked import Asked, selectors
 from smpc_dp_verify.columns import Block
+from smpc_dp_verify.reconciled import MOST_COLUMNS, Noisy, is_count, needed, reconciled
 from smpc_dp_verify.record_plan import Request, deviation_of
 
 # A count is shown from so many deviations of its noise on.
@@ -38,8 +39,9 @@ class Sums:
             self._sums[one.block] = each, deviation_of(one, parties * variance, parties)
             at += one.block.cells
 
-    def of(self, block: Block) -> tuple[list[float], float]:
+    def of(self, block: Block, one: Asked) -> tuple[list[float], float]:
         """Return the sum in each cell, and its deviation, both over the greatest value of a row."""
+        block = block._replace(where=one.where)
         if self._request.table.is_public(block):
             return [float(self._rows)], 0.0
         sums, deviation = self._sums[block]
@@ -54,9 +56,23 @@ class Sums:
     def counts(self, one: Asked) -> Answer:
         """Return counts, those within the noise left out."""
         by = selectors(one, self._request.table)
-        values, error = self.of(self._request.table.block(by=by))
+        values, error = self._reconciled(self._request.table.block(by=by), one)
         least = SHOWN * error if by else -math.inf
-        return Answer(one.text, [None if value < least else value for value in values], [error] * len(values))
+        most = self._rows if self._request.table.public and not one.where else math.inf
+        shown = [None if value < least else min(max(value, 0.0), most) for value in values]
+        return Answer(one.text, shown, [error] * len(values))
+
+    def _reconciled(self, block: Block, one: Asked) -> tuple[list[float], float]:
+        """Return the counts of a block that agree with all others of the same rows, and their deviation."""
+        table, where = self._request.table, one.where
+        if (table.is_public(block) and not where) or len(block.selectors) > MOST_COLUMNS:
+            return self.of(block, one)
+        plain = [each._replace(where=()) for each in self._sums if each.where == where]
+        columns = needed(block, table)
+        used = [each for each in plain if is_count(each) and needed(each, table) == columns]
+        is_known = table.public and not (columns or table.of_persons or where)
+        noisy = [Noisy(each.selectors, *self.of(each, one)) for each in used]
+        return reconciled(block.selectors, noisy, float(self._rows) if is_known else None)
 
     def _parts(self, one: Asked) -> tuple[list[tuple[float, ...]], list[float]]:
         """Return of each cell the sums of squares, of values and of presence that are asked; deviations."""
@@ -66,7 +82,7 @@ class Sums:
             blocks.insert(0, table.block(name, name, by=by))
         if one.kind == "sum" and table.columns[name].middle == 0:
             del blocks[1]
-        each = [self.of(block) for block in blocks]
+        each = [self.of(block, one) for block in blocks]
         return [*zip(*(values for values, _ in each), strict=True)], [error for _, error in each]
 
     def sums(self, one: Asked) -> Answer:
@@ -76,7 +92,8 @@ class Sums:
         cells, deviations = self._parts(one)
         values = [sum(factor * value for factor, value in zip(factors, cell, strict=False)) for cell in cells]
         error = math.hypot(*(factor * each for factor, each in zip(factors, deviations, strict=False)))
-        return Answer(one.text, [*values], [error] * len(values))
+        low, high = 0.0 if column.low >= 0 else -math.inf, 0.0 if column.high <= 0 else math.inf
+        return Answer(one.text, [min(max(value, low), high) for value in values], [error] * len(values))
 
     def means(self, one: Asked) -> Answer:
         """Return means of the groups whose count is above its noise."""

@@ -5,28 +5,38 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from smpc_dp_verify.columns import MOST_CELLS, Block, Selector, Table
-from smpc_dp_verify.errors import required
+from smpc_dp_verify.columns import MOST_CELLS, Block, Column, Ranges, Selector, Table, compared
+from smpc_dp_verify.errors import Refused, TooMany, required
+from smpc_dp_verify.formula import MOST_PRODUCTS, check_formula, factors_of, read_products
 
-TOKEN = re.compile(r"\s*(?:([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|([(),~+\[\]]))")
+TOKEN = re.compile(
+    r"\s*(?:([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|([(),~+*:\[\]])"
+    r"|([<>]=?|!?=)|('[^']*'|\"[^\"]*\"))"
+)
 MOST_ASKED, MOST_BINS, BINS, CHILDREN = 1000, 1024, 256, 16
 # Coordinates of a vector: all cells that are asked for together.
 MOST_LENGTH = 4096
 # Of one column, of several, of a time and an event; which have groups.
 ONE, MORE, TIMED = (
-    ("sum", "mean", "variance", "heterogeneity"),
-    ("covariance", "correlation"),
-    ("survival", "logrank"),
+    ("sum", "mean", "variance", "heterogeneity", "difference", "risk", "missing"),
+    ("covariance", "correlation", "chi_square"),
+    ("survival", "logrank", "cox"),
 )
-GROUPED = ("count", "sum", "mean", "variance", *TIMED)
+# Of two groups.
+COMPARED = ("difference", "risk")
+OF_PAIRS = ("covariance", "correlation")
+GROUPED = ("count", "sum", "mean", "variance", "missing", "quantile", *OF_PAIRS, *TIMED, *COMPARED)
 # Those that several requests make.
 LOOPS = ("logistic", "poisson")
 # What a session cannot describe: it would be read as another answer.
 RESERVED = {*ONE, *MORE, *TIMED, *LOOPS, "count", "table", "histogram", "quantile", "median", "regression"}
-RESERVED |= {"random_effects", "by", "x"}
+RESERVED |= {"random_effects", "table1", "by", "x"}
+# Those that have no condition.
+UNCONDITIONAL = ("heterogeneity", *LOOPS)
 
 
 class Asked(NamedTuple):
@@ -39,6 +49,9 @@ class Asked(NamedTuple):
     levels: tuple[float, ...] = ()
     bins: int | None = None
     edges: tuple[float, ...] = ()
+    products: tuple[tuple[str, ...], ...] = ()
+    where: tuple[tuple[str, Ranges], ...] = ()
+    condition: str = ""
 
 
 class Term(NamedTuple):
@@ -60,11 +73,40 @@ def read_ask(ask: Any, table: Table) -> list[Asked]:
     required(isinstance(texts, list) and 1 <= len(texts) <= MOST_ASKED, "what is asked")
     required(all(isinstance(text, str) for text in texts), "what is asked")
     required(not RESERVED & {*table.described}, "the name of a described statistic")
-    asked = [_Reader(text.strip(), table).read() for text in texts]
+    asked = [part for text in texts for part in _parts(_Reader(text.strip(), table).read(), table)]
+    required(len(asked) <= MOST_ASKED, "what is asked")
     required(len({one.text for one in asked}) == len(asked), "what is asked")
     for one in asked:
         _check(one, table)
     return asked
+
+
+def _parts(one: Asked, table: Table) -> list[Asked]:
+    """Return what is asked for itself; of a table of a study's groups the answers that it stands for."""
+    if one.kind != "table1":
+        return [one]
+    known = all(name in table.columns for name in one.columns) and len({*one.columns}) == len(one.columns)
+    required(known, "a column that is asked for")
+    groups = f" by {' x '.join(one.by)}" if one.by else ""
+    under = f" where {one.condition}" if one.condition else ""
+    parts = [("count", Asked("count", "count", (), one.by))]
+    for name in one.columns:
+        column = table.columns[name]
+        kinds = ["missing"] if column.lacks else []
+        if column.values and one.by:
+            crossed = (*one.by, name)
+            parts.append((" x ".join(crossed), Asked("", "table", crossed)))
+        elif column.values:
+            kinds.insert(0, "histogram")
+        else:
+            kinds = ["mean", "variance", *kinds]
+        parts += [(f"{kind}({name})", Asked("", kind, (name,), one.by)) for kind in kinds]
+    return [
+        part._replace(
+            text=f"{text}{groups if part.by else ''}{under}", where=one.where, condition=one.condition
+        )
+        for text, part in parts
+    ]
 
 
 class _Reader:
@@ -83,8 +125,30 @@ class _Reader:
         result = self._called() if self.tokens[1:2] == ["("] else self._bare()
         if self._has("by"):
             result = result._replace(by=self._names("x"))
+        if self._has("where"):
+            written = list(self.tokens)
+            where = self._conditions()
+            text = " ".join(written[: len(written) - len(self.tokens)])
+            result = result._replace(where=where, condition=text)
         required(not self.tokens, "what is asked")
         return result
+
+    def _conditions(self) -> tuple[tuple[str, Ranges], ...]:
+        """Read `a = b and c >= 5`: of each column, in their order, which points or indices are within it."""
+        within: dict[str, Ranges] = {}
+        while True:
+            name, sign, value = self._name(), self._take(), self._take()
+            if value[0] in "'\"":
+                value = value[1:-1]
+            else:
+                required(value[0].isalnum() or value[0] in "_+-.", "a condition")
+            required(name in self.table.columns, "a column that is asked for")
+            own = allowed(self.table.columns[name], sign, value)
+            both = [(max(a, c), min(b, d)) for a, b in within.get(name, own) for c, d in own]
+            within[name] = tuple(sorted((low, high) for low, high in both if low <= high))
+            required(within[name], "a condition")
+            if not self._has("and"):
+                return tuple(sorted(within.items()))
 
     def _take(self, expected: str | None = None) -> str:
         required(self.tokens and expected in (None, self.tokens[0]), "what is asked")
@@ -101,7 +165,10 @@ class _Reader:
     def _number(self) -> float:
         token = self._take()
         required(token[-1] in "0123456789.", "what is asked")
-        return float(token)
+        try:
+            return float(token)
+        except ValueError:
+            raise Refused("what is asked") from None
 
     def _names(self, between: str) -> tuple[str, ...]:
         names = [self._name()]
@@ -110,7 +177,7 @@ class _Reader:
         return tuple(names)
 
     def _bare(self) -> Asked:
-        if self.tokens == ["count"] or self.tokens[:2] == ["count", "by"]:
+        if self.tokens[:1] == ["count"] and self.tokens[1:2] in ([], ["by"], ["where"]):
             return Asked(self.text, self._take())
         columns = self._names("x")
         return Asked(self.text, "table" if len(columns) > 1 else "histogram", columns)
@@ -121,16 +188,17 @@ class _Reader:
         result = Asked(self.text, kind)
         if kind in ONE:
             result = result._replace(columns=(self._name(),))
-        elif kind in MORE:
+        elif kind in (*MORE, "table1"):
             result = result._replace(columns=self._names(","))
         elif kind in TIMED:
             first = self._name()
             self._take(",")
             result = result._replace(columns=(first, self._name()))
+            if kind == "cox":
+                self._take("~")
+                result = result._replace(columns=(*result.columns, *self._names("+")))
         elif kind in ("regression", *LOOPS):
-            first = self._name()
-            self._take("~")
-            result = result._replace(columns=(first, *self._names("+")))
+            result = self._formula(kind)
         elif kind == "median":
             result = Asked(self.text, "quantile", (self._name(),), levels=(0.5,), bins=BINS)
         elif kind == "quantile":
@@ -146,6 +214,25 @@ class _Reader:
             result = result._replace(columns=self._names(","))
         self._take(")")
         return result
+
+    def _formula(self, kind: str) -> Asked:
+        response = self._name()
+        self._take("~")
+        terms = [self._product()]
+        while self._has("+"):
+            terms.append(self._product())
+            required(len(terms) <= MOST_PRODUCTS, "what is asked")
+        products = read_products(terms)
+        columns = dict.fromkeys(itertools.chain(*products))
+        required(response not in columns, "what is asked")
+        return Asked(self.text, kind, (response, *columns), products=products)
+
+    def _product(self) -> list[tuple[str, ...]]:
+        """Return the factors of a term, each of columns with colons between them."""
+        factors = [self._names(":")]
+        while self._has("*"):
+            factors.append(self._names(":"))
+        return factors
 
     def _histogram(self) -> Asked:
         result = Asked(self.text, "histogram", (self._name(),))
@@ -168,29 +255,71 @@ def _check(one: Asked, table: Table) -> None:
     required(all(name in table.columns for name in names), "a column that is asked for")
     required(len({*one.columns}) == len(one.columns) and len({*one.by}) == len(one.by), "what is asked")
     required(one.kind not in LOOPS, "a loop of requests")
+    required(not one.where or one.kind not in UNCONDITIONAL, "a condition")
     described = table.described.get(one.kind)
     required(not described or len(one.columns) == len(described.arguments), "what is asked")
-    if described or one.kind in (*ONE, *MORE, "regression", "quantile"):
+    if one.kind == "regression":
+        check_formula(one.columns, one.products, table)
+    is_numeric = one.kind in (*ONE, *MORE, "quantile") and one.kind not in ("chi_square", "missing")
+    if described or is_numeric:
         for name in one.columns:
             table.number(name)
-    required(len(one.columns) > 1 or one.kind not in (*MORE, "regression"), "what is asked")
+    required(len(one.columns) > 1 or one.kind not in MORE, "what is asked")
     # Of more columns there are more products of two than coordinates.
-    is_small = len(one.columns) ** 2 <= 2 * MOST_LENGTH or one.kind not in (*MORE, "regression")
-    required(is_small, "the number of cells")
+    if one.kind in MORE and len(one.columns) ** 2 > 2 * MOST_LENGTH:
+        raise TooMany("the number of cells")
     has_groups = described.has_groups if described else one.kind in GROUPED
     required(not one.by or has_groups, "what is asked")
-    if one.kind in TIMED:
-        time, event = (table.number(name) for name in one.columns)
-        required(time.bins and (event.low, event.high, event.steps) == (0, 1, 1), "a time and an event")
-        cells = math.prod(_cells(name, table) for name in one.by)
-        required(one.kind == "survival" or cells == 2, "two groups")
+    if one.kind in (*TIMED, *COMPARED, "chi_square"):
+        _check_compared(one, table)
+    if one.kind == "missing":
+        column = table.columns[one.columns[0]]
+        required(one.columns[0] not in one.by and (column.values or column.missing), "a missing value")
+        # a public number of rows of persons has those that do not count
+        counts_all = table.public and table.of_persons and not (one.by or one.where)
+        required(not counts_all, "a missing value")
     if one.kind == "quantile":
         required(one.levels and all(0 < level < 1 for level in one.levels), "what is asked")
     if one.kind == "histogram":
         _check_bins(one, table)
-    each = (*(one.columns if one.kind == "table" else ()), *one.by)
+    each = (*_celled(one, table), *one.by)
     required(all(table.columns[name].values or table.columns[name].bins for name in each), "bins")
     required(math.prod(_cells(name, table) for name in each) <= MOST_CELLS, "the number of cells")
+
+
+def _celled(one: Asked, table: Table) -> tuple[str, ...]:
+    """Return the columns that need declared cells, without the groups."""
+    if one.kind in ("table", "chi_square"):
+        return one.columns
+    if one.kind == "missing" and table.columns[one.columns[0]].values:
+        return one.columns
+    return one.columns[2:] if one.kind == "cox" else ()
+
+
+def _check_compared(one: Asked, table: Table) -> None:
+    """Refuse other than a time and an event, two groups, or two columns of cells."""
+    if one.kind in TIMED:
+        time = table.number(one.columns[0])
+        required(time.bins and _is_indicator(one.columns[1], table), "a time and an event")
+    if one.kind == "risk":
+        required(_is_indicator(one.columns[0], table), "an event")
+    if one.kind in (*COMPARED, "logrank"):
+        required(one.by and _cells(one.by[0], table) == 2, "two groups")
+        required(one.kind == "logrank" or len(one.by) == 1, "two groups")
+        starts = table.selector(one.by[0]).thresholds or (0, 1)
+        for name, ranges in one.where:
+            reached = {bisect_right(starts, end) for ends in ranges for end in ends}
+            required(name != one.by[0] or len(reached) == 2, "two groups")
+    if one.kind in ("cox", "chi_square"):
+        cells = [_cells(name, table) for name in _celled(one, table)]
+        required(not {*one.by} & {*one.columns} and min(cells) > 1, "cells to compare")
+        is_table = len(cells) == 2 and math.prod(cells) <= MOST_BINS
+        required(one.kind == "cox" or is_table, "cells to compare")
+
+
+def _is_indicator(name: str, table: Table) -> bool:
+    column = table.number(name)
+    return (column.low, column.high, column.steps) == (0, 1, 1)
 
 
 def _check_bins(one: Asked, table: Table) -> None:
@@ -203,6 +332,31 @@ def _check_bins(one: Asked, table: Table) -> None:
     most = min(MOST_BINS, column.steps + 1)
     required(one.bins is None or 1 <= one.bins <= most, "bins")
     column.check_edges(one.edges)
+
+
+def allowed(column: Column, sign: str, value: str) -> Ranges:
+    """Return the points or indices that a comparison allows, or refuse it."""
+    if column.values:
+        known = list(map(compared, column.values))
+        required(sign in ("=", "!=") and compared(value) in known, "a condition")
+        at, last = known.index(compared(value)), len(known) - 1
+    else:
+        limit = float(value)
+        required(column.low <= limit <= column.high, "a condition")
+        at, last = column.point(limit), column.steps
+        fits = abs(column.value(at) - limit) <= 1e-6 * column.width / column.steps
+        required(fits if column.step else sign not in ("=", "!="), "a condition")
+    below, here, above = (0, at - 1), (at, at), (at + 1, last)
+    parts = {
+        "=": [here],
+        "!=": [below, above],
+        "<": [below],
+        "<=": [(0, at)],
+        ">": [above],
+        ">=": [(at, last)],
+    }
+    required(sign in parts, "a condition")
+    return tuple((low, high) for low, high in parts[sign] if low <= high)
 
 
 def _cells(name: str, table: Table) -> int:
@@ -218,14 +372,22 @@ def selectors(one: Asked, table: Table) -> tuple[Selector, ...]:
             return (table.equal(name, one.bins),)
         if one.edges:
             return (table.edged(name, one.edges),)
-    names = one.columns if one.kind in ("table", "histogram") else one.by
+    names = one.columns if one.kind in ("table", "histogram", "chi_square") else one.by
     return tuple(map(table.selector, names))
 
 
 def terms_of(one: Asked, table: Table) -> list[Term]:
     """Return the numbers of an answer."""
     of_kind = _of_described if one.kind in table.described else TERMS.get(one.kind, _of_columns)
-    return of_kind(one, table)
+    terms = of_kind(one, table)
+    return [_under(term, one) for term in terms] if one.where else terms
+
+
+def _under(term: Term, one: Asked) -> Term:
+    """Return a number over the rows that satisfy the condition."""
+    factors = {block._replace(where=one.where): factor for block, factor in term.factors.items()}
+    text = term.text if term.text == one.text else f"{term.text} where {one.condition}"
+    return term._replace(text=text, factors=factors)
 
 
 def _of_counts(one: Asked, table: Table) -> list[Term]:
@@ -248,46 +410,48 @@ def _of_columns(one: Asked, table: Table) -> list[Term]:
     return [Term(one.text, factors, (column.width / 2) ** 2, groups=groups)]
 
 
+def _of_missing(one: Asked, table: Table) -> list[Term]:
+    """Return the number of rows that lack a value: all rows less those with one."""
+    (name,), by = one.columns, selectors(one, table)
+    factors = {table.block(by=by): 1.0}
+    if values := table.columns[name].values:
+        factors[table.block(by=(*by, table.selector(name)))] = float(len(values))
+    else:
+        factors[table.block(over=one.columns, by=by)] = 1.0
+    return [Term(one.text, factors, 1.0, is_total=True)]
+
+
 def _of_moments(one: Asked, table: Table) -> list[Term]:
-    over, result = one.columns, []
-    count = table.block(over=over)
+    over, by, result = one.columns, selectors(one, table), []
+    count, groups = table.block(over=over, by=by), math.prod(each.cells for each in by)
+    named = f" by {' x '.join(one.by)}" if by else ""
 
     def moment(*powers: str) -> Block:
-        return table.block(*powers, over=over)
+        return table.block(*powers, over=over, by=by)
 
     if one.kind == "correlation":
         for a, b in itertools.combinations(over, 2):
             factors = {moment(name, name): 1.0 for name in over if name in (a, b)}
             factors |= {moment(a, b): 4.0, count: 0.25, moment(a): 1.0, moment(b): 1.0}
-            result.append(Term(f"correlation({a}, {b})", factors, 2.0))
+            result.append(Term(f"correlation({a}, {b}){named}", factors, 2.0, groups=groups))
         return result
     for a, b in itertools.combinations_with_replacement(over, 2):
         factors = {moment(a, b): 1.0, count: 0.25, moment(a): 0.25, moment(b): 0.25}
         size = math.prod(table.columns[name].width / 2 for name in (a, b))
-        result.append(Term(f"covariance({a}, {b})", factors, size))
+        result.append(Term(f"covariance({a}, {b}){named}", factors, size, groups=groups))
     return result
 
 
 def _of_quantiles(one: Asked, table: Table) -> list[Term]:
-    levels = [table.points(one.columns[0], one.bins or 1)]
+    levels, by = [table.points(one.columns[0], one.bins or 1)], selectors(one, table)
     while (last := levels[-1]).cells > CHILDREN:
         levels.append(Selector(last.column, -(-last.cells // CHILDREN), last.thresholds[::CHILDREN]))
-    return [
-        Term(one.text, {table.block(by=(level,)): min(level.cells, CHILDREN) / 4 for level in levels}, 1.0)
-    ]
+    factors = {table.block(by=(*by, level)): min(level.cells, CHILDREN) / 4 for level in levels}
+    return [Term(one.text, factors, 1.0, groups=math.prod(each.cells for each in by))]
 
 
 def _of_regression(one: Asked, table: Table) -> list[Term]:
-    response, *others = one.columns
-
-    def moment(*powers: str) -> Block:
-        return table.block(*powers, over=one.columns)
-
-    factors = {moment(): 0.25, moment(response): 1.0} | {moment(name): 1.0 for name in others}
-    factors |= {moment(name, response): 16.0 for name in others}
-    pairs = itertools.combinations_with_replacement(others, 2)
-    factors |= {moment(*pair): 16.0 / len(others) for pair in pairs}
-    return [Term(one.text, factors, 1.0)]
+    return [Term(one.text, factors_of(one.columns, one.products, table), 1.0)]
 
 
 def _of_time(one: Asked, table: Table) -> list[Term]:
@@ -296,10 +460,25 @@ def _of_time(one: Asked, table: Table) -> list[Term]:
     time = Selector(
         time.column, time.cells + 1, (*time.thresholds, column.steps + 1), (*time.edges, column.high)
     )
-    block = Block((), tuple(sorted(one.columns)), (*by, time, table.equal(one.columns[1], 2)))
+    by += tuple(map(table.selector, one.columns[2:]))
+    block = Block((), tuple(sorted(one.columns[:2])), (*by, time, table.equal(one.columns[1], 2)))
     if one.kind == "logrank":
-        return [Term(one.text, {block: 2.0 * time.cells}, 1.0, is_total=True)]
+        return [Term(one.text, {block: block.cells / 2}, 1.0, is_total=True)]
+    if one.kind == "cox":
+        return [Term(one.text, {block: 32.0 * block.cells}, 1.0)]
     return [Term(one.text, {block: 4.0 * time.cells}, 1.0, groups=math.prod(each.cells for each in by))]
+
+
+def _of_difference(one: Asked, table: Table) -> list[Term]:
+    name, by = one.columns[0], selectors(one, table)
+    factors = {table.block(name, by=by): 0.5, table.block(over=one.columns, by=by): 0.5}
+    factors[table.block(name, name, by=by)] = 0.01
+    return [Term(one.text, factors, table.columns[name].width, groups=2)]
+
+
+def _of_risk(one: Asked, table: Table) -> list[Term]:
+    by = (*selectors(one, table), table.equal(one.columns[0], 2))
+    return [Term(one.text, {table.block(by=by): 2.0}, 1.0, groups=2)]
 
 
 def _of_heterogeneity(one: Asked, table: Table) -> list[Term]:
@@ -322,9 +501,12 @@ def _of_described(one: Asked, table: Table) -> list[Term]:
 
 
 TERMS: dict[str, Callable[[Asked, Table], list[Term]]] = {
-    **dict.fromkeys(("count", "table", "histogram"), _of_counts),
-    **dict.fromkeys(MORE, _of_moments),
+    **dict.fromkeys(("count", "table", "histogram", "chi_square"), _of_counts),
+    **dict.fromkeys(OF_PAIRS, _of_moments),
     **dict.fromkeys(TIMED, _of_time),
+    "missing": _of_missing,
+    "difference": _of_difference,
+    "risk": _of_risk,
     "quantile": _of_quantiles,
     "regression": _of_regression,
     "heterogeneity": _of_heterogeneity,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from datetime import date
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -21,14 +23,31 @@ LARGEST, NARROWEST = 1e75, 1e-75
 MISSING = ("", "nan", "NaN", "NaT", "<NA>")
 DECIMAL = re.compile("(-?)(0|[1-9][0-9]*|(?=[.][0-9]))([.][0-9]*)?([eE][+-][0-9]{2,3})?")
 OF_PERSONS = ("id", "rows_per_person", "parties_per_person")
-KEYS = {"columns", "max_rows", "rows", "unit", *OF_PERSONS, "rows_expected", "norm", "statistics"}
+KEYS = {"columns", "max_rows", "rows", "unit", *OF_PERSONS, "rows_expected", "norm", "statistics", "derived"}
+DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+# Digits of a logarithm before it is rounded to a float64.
+DIGITS = Context(prec=25)
+# Of a derived column: the key that says its kind, and the keys that it needs and may have.
+DERIVED = {
+    "edges": ("groups", {"of", "edges"}, {"reference"}),
+    "unit": ("elapsed", {"unit", "start", "end", "lower", "upper"}, {"missing", "bins"}),
+    "function": ("function", {"function", "of"}, {"bins"}),
+}
 # Of a described answer: arguments, of how many the product of a sum is, sums, and the bounds of a factor.
 MOST_ARGUMENTS, MOST_POWERS, MOST_SUMS, FACTORS = 16, 2, 153, (1e-6, 1e6)
 DESCRIBED = ("package", "arguments", "sums", "factors", "range", "total", "groups")
 
 
+# Grid points of numbers or indices of categories, from and to.
+Ranges = tuple[tuple[int, int], ...]
+
+
 class Column(NamedTuple):
-    """A column of numbers, or, with `values`, of categories. `step`: whether one is declared."""
+    """A column of numbers, or, with `values`, of categories.
+
+    `step`: whether one is declared. `missing`: whether it is one of numbers of which a row may have none;
+    `lacks`: whether a row may have none.
+    """
 
     low: float = 0.0
     high: float = 0.0
@@ -37,6 +56,7 @@ class Column(NamedTuple):
     missing: bool = False
     bins: tuple[float, ...] = ()
     values: tuple[str, ...] = ()
+    lacks: bool = False
 
     @property
     def width(self) -> float:
@@ -85,12 +105,16 @@ class Selector(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A sum over rows of a product of columns in each cell; of a party its squared sum over its number."""
+    """A sum over rows of a product of columns in each cell; of a party its squared sum over its number.
+
+    `where`: columns, and the points or indices that their values in these rows are within.
+    """
 
     powers: tuple[str, ...]
     present: tuple[str, ...]
     selectors: tuple[Selector, ...] = ()
     of_party: bool = False
+    where: tuple[tuple[str, Ranges], ...] = ()
 
     @property
     def cells(self) -> int:
@@ -100,7 +124,8 @@ class Block(NamedTuple):
     @property
     def columns(self) -> frozenset[str]:
         """All columns that it depends on."""
-        return frozenset((*self.powers, *self.present, *(one.column for one in self.selectors)))
+        cells = (one.column for one in self.selectors)
+        return frozenset((*self.powers, *self.present, *cells, *(name for name, _ in self.where)))
 
     @property
     def has_odd_power(self) -> bool:
@@ -126,6 +151,7 @@ class Table:
     columns: dict[str, Column]
     max_rows: int
     public: bool
+    of_persons: bool
     rows_of_unit: int
     parties_of_unit: int
     expected: int | None
@@ -189,6 +215,7 @@ def read_table(given: Any) -> Table:
     columns = given["columns"]
     required(isinstance(columns, dict) and 1 <= len(columns) <= MOST_COLUMNS, "the columns")
     read = {name: _column(name, column) for name, column in columns.items()}
+    read |= _derived(given.get("derived", {}), read)
     rows, unit = given.get("rows", "private"), given.get("unit", "record")
     required(rows in ("private", "public") and unit in ("record", "person"), "the parameter records")
     required(all((name in given) == (unit == "person") for name in OF_PERSONS), "the unit of rows")
@@ -198,6 +225,7 @@ def read_table(given: Any) -> Table:
         read,
         _whole(given["max_rows"], MOST_ROWS),
         rows == "public",
+        unit == "person",
         _whole(given.get("rows_per_person", 1), MOST_FEW),
         _whole(given.get("parties_per_person", 1), MOST_FEW),
         None if expected is None else _whole(expected, MOST_EXPECTED),
@@ -253,13 +281,17 @@ def _column(name: str, given: Any) -> Column:
     kind = given.get("kind", "category" if "values" in given else "number")
     keys = {*given} - {"kind"}
     if kind == "category":
-        values, other = given["values"], given.get("other")
-        fits = keys <= {"values", "other"} and isinstance(values, list)
+        values = given["values"]
+        fits = keys <= {"values", "other", "reference", "missing"} and isinstance(values, list)
         required(fits and all(isinstance(value, str) for value in values), "the columns")
-        texts = [_compared(value) for value in values]
+        texts = [compared(value) for value in values]
         required(1 <= len(values) <= MOST_CELLS and len({*texts}) == len(values), "the columns")
-        required("other" not in given or other in values, "the columns")
-        return Column(values=tuple(values))
+        required(
+            all(key not in given or given[key] in values for key in ("other", "reference")), "the columns"
+        )
+        lacks = given.get("missing", True)
+        required(type(lacks) is bool and (lacks or "other" in given), "the columns")
+        return Column(values=tuple(values), lacks=lacks)
     required(kind == "number" and keys <= {"lower", "upper", "step", "missing", "bins"}, "the columns")
     low, high = number(given["lower"]), number(given["upper"])
     required(-LARGEST <= low < high <= LARGEST and high - low >= NARROWEST, "the columns")
@@ -271,12 +303,77 @@ def _column(name: str, given: Any) -> Column:
         steps = round(count)
     missing, bins = given.get("missing", True), given.get("bins", [])
     required(type(missing) is bool and isinstance(bins, list) and len(bins) <= MOST_EDGES, "the columns")
-    column = Column(low, high, steps, "step" in given, missing, tuple(map(number, bins)))
+    column = Column(low, high, steps, "step" in given, missing, tuple(map(number, bins)), lacks=missing)
     column.check_edges(column.bins)
     return column
 
 
-def _compared(value: str) -> str | Fraction:
+def _derived(given: Any, columns: dict[str, Column]) -> dict[str, Column]:
+    """Return the columns that parties compute; those between dates may be what others are computed of."""
+    fault = "the derived columns"
+    required(isinstance(given, dict) and len(given) + len(columns) <= MOST_COLUMNS, fault)
+    required(not {*given} & {*columns}, fault)
+    of_kind: dict[str, dict[str, Any]] = {"groups": {}, "elapsed": {}, "function": {}}
+    for name, one in given.items():
+        required(NAME.fullmatch(name) and isinstance(one, dict), fault)
+        by_keys = next((kind for key, (kind, *_) in DERIVED.items() if key in one), "function")
+        kind = one.get("kind", by_keys)
+        required(kind in of_kind, fault)
+        of_kind[kind][name] = one
+        needed, more = next(keys for each, *keys in DERIVED.values() if each == kind)
+        required(needed <= {*one} - {"kind"} <= needed | more, fault)
+    elapsed = {name: _elapsed(name, one, columns) for name, one in of_kind["elapsed"].items()}
+    sources = {**columns, **elapsed}
+    for one in (*of_kind["groups"].values(), *of_kind["function"].values()):
+        required(one["of"] in sources and not sources[one["of"]].values, fault)
+    functions = {name: _function(one, sources[one["of"]]) for name, one in of_kind["function"].items()}
+    groups = {name: _groups(name, one, sources[one["of"]]) for name, one in of_kind["groups"].items()}
+    return {**elapsed, **functions, **groups}
+
+
+def _elapsed(name: str, given: dict[str, Any], columns: dict[str, Column]) -> Column:
+    """Return a column of whole years or days between two dates."""
+    fault, ends = "the derived columns", (given["start"], given["end"])
+    required(given["unit"] in ("years", "days") and all(isinstance(end, str) for end in ends), fault)
+    names = [end for end in ends if NAME.fullmatch(end)]
+    required(names and ends[0] != ends[1] and not {*names} & {*columns}, fault)
+    for end in {*ends} - {*names}:
+        required(DATE.fullmatch(end), fault)
+        date.fromisoformat(end)
+    required(all(type(given[key]) is int for key in ("lower", "upper")), fault)
+    rest = {key: given[key] for key in ("lower", "upper", "missing", "bins") if key in given}
+    return _column(name, {**rest, "step": 1})
+
+
+def _function(given: dict[str, Any], source: Column) -> Column:
+    """Return a column of a logarithm or a square, with its bounds."""
+    required(given["function"] in ("log", "square"), "the derived columns")
+    if given["function"] == "log":
+        required(source.low > 0, "the derived columns")
+        ends = [float(Decimal(end).ln(DIGITS)) for end in (source.low, source.high)]
+    else:
+        ends = sorted([source.low * source.low, source.high * source.high])
+        if source.low < 0 < source.high:
+            ends[0] = 0.0
+    bounds = {"lower": ends[0], "upper": ends[1], "missing": source.missing}
+    return _column("of", {**bounds, "bins": given.get("bins", [])})
+
+
+def _groups(name: str, given: dict[str, Any], source: Column) -> Column:
+    """Return a column of categories that are bins of another one."""
+    edges = given["edges"]
+    required(isinstance(edges, list) and 1 <= len(edges) <= MOST_EDGES, "the derived columns")
+    inner = tuple(map(number, edges))
+    source.check_edges(inner)
+    starts = (source.low, *inner)
+    ends = zip(starts, (*inner, source.high), strict=True)
+    texts = [f"[{low:.12g}, {high:.12g})" for low, high in ends]
+    texts[-1] = texts[-1][:-1] + "]"
+    reference = given.get("reference")
+    return _column(name, {"values": texts} | ({} if reference is None else {"reference": reference}))
+
+
+def compared(value: str) -> str | Fraction:
     """Return what a category is compared by: numbers and truths by value; refuse one that is missing."""
     text = value.strip()
     required(text not in MISSING, "the columns")

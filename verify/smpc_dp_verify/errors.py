@@ -20,6 +20,10 @@ class Refused(Exception):
         super().__init__(printable(reason))
 
 
+class TooMany(Refused):
+    """More coordinates than are gone through here."""
+
+
 def required(truth: object, reason: str) -> None:
     """Raise Refused unless something holds."""
     if not truth:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from smpc_dp_verify.asked import MOST_LENGTH, Asked, Term, all_terms, read_ask
+from smpc_dp_verify.asked import MOST_LENGTH, Asked, Term, all_terms, read_ask, terms_of
 from smpc_dp_verify.columns import Block, Table, number, read_table
 from smpc_dp_verify.encodings import tuple_hash, uint
-from smpc_dp_verify.errors import required
+from smpc_dp_verify.errors import TooMany, required
 from smpc_dp_verify.gaussian import gaussian_mu
-from smpc_dp_verify.split import Moves, Scaled, deviations
+from smpc_dp_verify.split import Moves, Scaled, balanced, deviations
 
 # log2 of the deviation in steps: of grids that are tried, of a fine one, and at least where more was asked.
 BITS = [3.0 + step / 2 for step in range(15)]
@@ -57,12 +57,31 @@ class Request:
 
     def error(self, term: Term, variance: float, parties: int) -> float:
         """Return a term's error over its range, times its rows, of shares of a variance."""
-        total = 0.0
-        for block, factor in term.factors.items():
-            if not self.table.is_public(block):
-                deviation = deviation_of(self.scaled[block], parties * variance, parties)
-                total += factor * (deviation / self.table.greatest(block)) ** 2
-        return math.sqrt(total) * term.groups
+        return term_error(term, self.scaled, self.table, variance, parties)
+
+
+class Given(NamedTuple):
+    """What a session says of a request, before any noise is planned."""
+
+    table: Table
+    asked: list[Asked]
+    terms: list[Term]
+    blocks: list[Block]
+    weights: dict[str, float]
+    public_rows: list[int] | None
+    parties: int
+
+
+def term_error(
+    term: Term, scaled: Mapping[Block, Scaled], table: Table, variance: float, parties: int
+) -> float:
+    """Return a term's error over its range, times its rows, of shares of a variance."""
+    total = 0.0
+    for block, factor in term.factors.items():
+        if not table.is_public(block):
+            deviation = deviation_of(scaled[block], parties * variance, parties)
+            total += factor * (deviation / table.greatest(block)) ** 2
+    return math.sqrt(total) * term.groups
 
 
 def deviation_of(one: Scaled, variance: float, parties: int) -> float:
@@ -71,8 +90,8 @@ def deviation_of(one: Scaled, variance: float, parties: int) -> float:
     return (math.sqrt(variance) + rounding) / float(one.scale)
 
 
-def read_request(given: dict[str, Any], parties: int, counted: int) -> Request:
-    """Return the request that parameters fix, for so many parties, of which the noise of some counts."""
+def read_given(given: dict[str, Any], parties: int) -> Given:
+    """Return what parameters ask of the rows of so many parties, and the blocks that have noise."""
     table = read_table(given["records"])
     asked = read_ask(given["ask"], table)
     terms = all_terms(asked, table)
@@ -83,14 +102,26 @@ def read_request(given: dict[str, Any], parties: int, counted: int) -> Request:
     blocks = [*dict.fromkeys(block for term in terms for block in term.factors)]
     blocks = [block for block in blocks if not table.is_public(block)]
     required(blocks, "what is asked")
-    required(sum(block.cells for block in blocks) <= MOST_LENGTH, "the number of cells")
+    if sum(block.cells for block in blocks) > MOST_LENGTH:
+        raise TooMany("the number of cells")
+    return Given(table, asked, terms, blocks, weights, rows, parties)
+
+
+def read_request(given: dict[str, Any], parties: int, counted: int) -> Request:
+    """Return the request that parameters fix, for so many parties, of which the noise of some counts."""
+    asks = read_given(given, parties)
+    table, asked, terms, blocks, weights, rows, _ = asks
     mu = gaussian_mu(given["epsilon"], given["delta"])
+    split = given.get("split", "range")
+    required(split in ("range", "balanced"), "the parameter split")
+    if split == "balanced":
+        weights = balanced([terms_of(one, table) for one in asked], table, weights, mu)
     spread = [one / mu for one in deviations(terms, blocks, table, weights)]
     moves = Moves(blocks, table)
 
     def on_grid(bits: float) -> tuple[Request, float, float]:
         """Return the request, the variance of a share, and the largest weighted error."""
-        scaled = _scaled(blocks, spread, table, parties, bits)
+        scaled = scaled_blocks(asks, spread, bits)
         l2, most = moves.norms(scaled)
         variance = float(math.ceil(l2 * l2 / (mu * mu * counted)))
         request = _request(table, asked, terms, scaled, (l2, most, moves.of_a_row(scaled)), rows)
@@ -141,13 +172,14 @@ def _public_rows(given: dict[str, Any], table: Table, parties: int) -> list[int]
     return list(rows)
 
 
-def _scaled(blocks: Any, spread: list[float], table: Table, parties: int, most: float) -> list[Scaled]:
-    total = parties * table.max_rows / min(spread)
-    bits = min(most, math.floor(SUM - math.log2(total + 80 * parties)))
+def scaled_blocks(asks: Given, spread: list[float], most: float) -> list[Scaled]:
+    """Return the blocks with scales that give each its deviation, at so many bits of noise at most."""
+    total = asks.parties * asks.table.max_rows / min(spread)
+    bits = min(most, math.floor(SUM - math.log2(total + 80 * asks.parties)))
     required(bits >= min(most, LEAST), "sums do not fit")
     return [
-        Scaled(block, _near(2.0**bits / (one * table.greatest(block)), bits < COARSE))
-        for block, one in zip(blocks, spread, strict=True)
+        Scaled(block, _near(2.0**bits / (one * asks.table.greatest(block)), bits < COARSE))
+        for block, one in zip(asks.blocks, spread, strict=True)
     ]
 
 
@@ -192,7 +224,7 @@ def _request(
         length,
         tuple(moves),
         squared,
-        f"{text} {_digest(blocks)}",
+        f"{text} {digest_of(blocks, 'gopa', 2)}",
         0,
         rows,
     )
@@ -216,18 +248,24 @@ def _runs(values: Iterable[Any]) -> Iterator[tuple[Any, int]]:
         yield value, sum(1 for _ in group)
 
 
-def _digest(blocks: list[Scaled]) -> str:
-    """Return the digest of the scales."""
-    scales = [
+def _conditions(block: Block) -> list[dict[str, Any]]:
+    return [{"column": name, "ranges": ranges} for name, ranges in block.where]
+
+
+def digest_of(blocks: list[Scaled], protocol: str, version: int, laplace: str | None = None) -> str:
+    """Return the digest of the scales, and of that of Laplace noise."""
+    scales: Any = [
         [
             {
                 "powers": block.powers,
                 "present": block.present,
                 "selectors": [one._asdict() for one in block.selectors],
                 "of_party": block.of_party,
+                **({"where": _conditions(block)} if block.where else {}),
             },
             f"{scale.numerator:x}/{scale.denominator:x}",
         ]
         for block, scale in blocks
     ]
-    return tuple_hash("record-plan", b"gopa", uint(2), msgspec.json.encode(scales)).hex()
+    scales = scales if laplace is None else [scales, laplace]
+    return tuple_hash("record-plan", protocol.encode(), uint(version), msgspec.json.encode(scales)).hex()

@@ -5,6 +5,7 @@ Specification: protocols/secagg/signed-results.md.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import os
@@ -22,6 +23,7 @@ from smpc_dp_verify.encodings import party_set, read_set, tuple_hash, uint
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.session import has_small_order
 from smpc_dp_verify.stored import Certificate, Failed, Stored, demand, read_object, read_stored, session_of
+from smpc_dp_verify.sum_plan import Shares, read_shares
 from smpc_dp_verify.sums import LONGEST_SESSION, Sums, read_file, read_sums
 from smpc_dp_verify.tree import leaf, root_from, root_of
 from smpc_dp_verify.vector import opens
@@ -338,8 +340,10 @@ class SignedRun:
     def unchecked(self) -> tuple[str, ...]:
         """What of the file's numbers this auditor does not compare with the signed total."""
         sums = self.sums
+        if sums.has_records and self.shares is not None:
+            return ("estimates", "privacy")
         if sums.has_records:
-            return ("estimates", "rows", "present", "counted", "privacy")
+            return ("operation", "estimates", "rows", "present", "counted", "privacy")
         noise = ("range", "standard_error", "curator_standard_error", "bias", "privacy")
         if not sums.is_noisy:
             return ()
@@ -383,6 +387,32 @@ class SignedRun:
         demand(stored.fields["kind"] == kind, "wrong-result", "kind")
         if not sums.has_records:
             self._check_numbers(grid, weight, kind)
+        elif self.shares is not None:
+            self._check_plan(self.shares)
+
+    @functools.cached_property
+    def shares(self) -> Shares | None:
+        """The noise of statistics of records; None of other sums, and where none is planned here."""
+        try:
+            return read_shares(self.sums) if self.sums.has_records else None
+        except Refused as refused:
+            raise Failed("other-plan", str(refused)) from None
+
+    def _check_plan(self, shares: Shares) -> None:
+        """Check that the question has the session's noise and scales, and the file what follows from them."""
+        stored = self.stored
+        try:
+            shares.check(stored.operation)
+        except Refused as refused:
+            raise Failed("wrong-result", str(refused)) from None
+        rows = shares.rows
+        numbers = {
+            "present": len(stored.survivors),
+            "counted": shares.counted,
+            "rows": None if rows is None else sum(rows[self.numbers[name] - 1] for name in stored.survivors),
+        }
+        for name, value in numbers.items():
+            demand(stored.fields[name] == value, "wrong-result", name)
 
     def _body(self) -> list[Any]:
         """Return the fields of the body, of their kinds."""

@@ -48,15 +48,7 @@ def deviations(
 ) -> list[float]:
     """Return the deviation of each block over its greatest value, for mu = 1 ["Noise and its split"]."""
     distances = [max(distance(block, table), FLOOR) for block in blocks]
-    at = {block: index for index, block in enumerate(blocks)}
-    factors = [
-        [
-            (at[block], factor * term.groups**2 * weights.get(term.text, 1.0))
-            for block, factor in term.factors.items()
-            if not table.is_public(block)
-        ]
-        for term in terms
-    ]
+    factors = _factors(terms, blocks, table, weights)
     least_part = FLOOR * max(factor for each in factors for _, factor in each)
     of_terms = [1 / len(terms)] * len(terms)
     best, least = [1.0] * len(blocks), math.inf
@@ -77,6 +69,39 @@ def deviations(
         whole = math.fsum(of_terms)
         of_terms = [share / whole for share in of_terms]
     return [1 / math.sqrt(share) for share in best]
+
+
+def _factors(
+    terms: Sequence[Term], blocks: Sequence[Block], table: Table, weights: dict[str, float]
+) -> list[list[tuple[int, float]]]:
+    """Return for each term the places of its blocks, and what their squared deviations count with."""
+    at = {block: index for index, block in enumerate(blocks)}
+    return [
+        [
+            (at[block], factor * term.groups**2 * weights.get(term.text, 1.0))
+            for block, factor in term.factors.items()
+            if not table.is_public(block)
+        ]
+        for term in terms
+    ]
+
+
+def balanced(
+    answers: Sequence[Sequence[Term]], table: Table, weights: dict[str, float], mu: float
+) -> dict[str, float]:
+    """Return the weights of a balanced split: each over the squared error of the answer alone ["Scales"]."""
+    result: dict[str, float] = {}
+    for terms in answers:
+        used = dict.fromkeys(block for term in terms for block in term.factors)
+        blocks = [block for block in used if not table.is_public(block)]
+        if not blocks:
+            continue
+        squares = [one * one / (mu * mu) for one in deviations(terms, blocks, table, {})]
+        for term, each in zip(terms, _factors(terms, blocks, table, {}), strict=True):
+            alone = math.fsum(factor * squares[index] for index, factor in each)
+            if alone > 0:
+                result[term.text] = max(result.get(term.text, 0.0), weights.get(term.text, 1.0) / alone)
+    return result
 
 
 class Moves:
@@ -132,7 +157,7 @@ class Moves:
         weights = [squares[block] for block in part]
         bounds = [math.fsum(w * distance(block, self.table) for w, block in zip(weights, part, strict=True))]
         columns = frozenset[str]().union(*(block.columns for block in part))
-        if not any(block.selectors for block in part) and len(columns) <= 1:
+        if not any(block.selectors or block.where for block in part) and len(columns) <= 1:
             bounds.append(_of_one_column(part, weights))
         if choices is not None:
             bounds.append(max(math.fsum(map(float.__mul__, weights, choice)) for choice in choices))
@@ -141,12 +166,13 @@ class Moves:
 
     def _by_inner_product(self, part: list[Block], weights: list[float]) -> float:
         pairs = [*zip(part, weights, strict=True)]
-        cells = math.fsum(w * distance(block, self.table) for block, w in pairs if block.selectors)
-        groups: dict[tuple[str, ...], list[tuple[Block, float]]] = {}
+        others = [(block, w) for block, w in pairs if block.selectors or len(block.powers) > 2]
+        cells = math.fsum(w * distance(block, self.table) for block, w in others)
+        groups: dict[tuple[object, object], list[tuple[Block, float]]] = {}
         for block, w in pairs:
-            if not block.selectors:
-                groups.setdefault(block.present, []).append((block, w))
-        always, worst = groups.pop((), []), 0.0
+            if not block.selectors and len(block.powers) <= 2:
+                groups.setdefault((block.present, block.where), []).append((block, w))
+        always, worst = groups.pop(((), ()), []), 0.0
         if len(groups) > MOST_GROUPS:
             return math.inf
         for absent in itertools.product((False, True), repeat=len(groups)):
@@ -189,10 +215,12 @@ def _choices(part: list[Block]) -> set[tuple[float, ...]] | None:
     columns = sorted({name for block in part for name in (*block.powers, *block.present)})
     selectors = sorted({one for block in part for one in block.selectors})
     absent = {name for block in part for name in block.present}
-    ranges = [range(3 if name in absent else 2) for name in columns] + [range(2)] * len(selectors)
+    conditions = [*dict.fromkeys(block.where for block in part if block.where)]
+    ranges = [range(3 if name in absent else 2) for name in columns]
+    ranges += [range(2)] * len([*selectors, *conditions])
     if math.prod(map(len, ranges)) > MOST_CHOICES:
         return None
-    keys: list[object] = [*columns, *selectors]
+    keys: list[object] = [*columns, *selectors, *conditions]
     result = set()
     for choice in itertools.product(*ranges):
         state = dict(zip(keys, choice, strict=True))
@@ -201,15 +229,14 @@ def _choices(part: list[Block]) -> set[tuple[float, ...]] | None:
 
 
 def _moved(block: Block, state: dict[object, int]) -> float:
-    if any(state[name] == 2 for name in block.present):
+    is_out = block.where and state[block.where] == 1
+    if is_out or any(state[name] == 2 for name in block.present):
         return 1.0
     others = [one for one in block.selectors if state[one] == 1]
     if others:
         return 2.0 if others[-1].cells > 1 else 1.0
-    if len(block.powers) == 2 and block.powers[0] == block.powers[1]:
-        return 1.0
     sign = math.prod(-1 if state[name] == 1 else 1 for name in block.powers)
-    return 2.0 * (1 - sign)
+    return max(2.0 * (1 - sign), float(len({*block.powers}) < len(block.powers)))
 
 
 def _of_one_column(part: list[Block], weights: list[float]) -> float:
@@ -235,6 +262,8 @@ def _longest(blocks: list[tuple[Block, float]], norm: Norm | None) -> float:
     parts: tuple[dict[tuple[str, ...], float], ...] = ({}, {}, {})
     for block, w in blocks:
         names = tuple(name for name in block.powers if name in norm.columns)
+        # of more factors the others are 1 at most
+        names = names if len(names) <= 2 else names[:1]
         part = parts[len(names)]
         part[names] = part.get(names, 0.0) + (w / 2 if len({*names}) == 2 else w)
     free, linear, quadratic = (max(part.values(), default=0.0) for part in parts)

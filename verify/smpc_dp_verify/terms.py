@@ -55,7 +55,15 @@ RANGES = {
 }
 BOUNDS = ("lower", "upper", "l2_bound")
 # Parameters of statistics of records alone.
-OF_RECORDS = ("records", "ask", "answer_weights", "max_standard_error", "public_rows", "hidden_totals")
+OF_RECORDS = (
+    "records",
+    "ask",
+    "answer_weights",
+    "max_standard_error",
+    "public_rows",
+    "hidden_totals",
+    "split",
+)
 # Sessions that have pairwise statistics through an aggregator.
 STATISTICS = {(protocol, version) for protocol, last in TOLERANT.items() for version in range(1, last + 1)}
 

@@ -67,6 +67,7 @@ class Opinion:
             3: no session was given; 4: nothing that was given says which run it is.
         line: the first that is wrong, from 1; None: none, or the log has no end.
         session, run_id, head, session_head: digests in hex, as far as they are known.
+        corrupt: c, of the session or of a learner's group; None: the log could not be read to its end.
         counted, silent, void: names. excluded: name, number of the entry, what is false.
         average: in the unit of the session, of statistics of records in steps; each is rounded once.
         answers: of statistics of records, those that are computed here; None of others.
@@ -84,6 +85,7 @@ class Opinion:
     run_id: str | None = None
     head: str | None = None
     session_head: str | None = None
+    corrupt: int | None = None
     entries: int = 0
     counted: list[str] = field(default_factory=list)
     excluded: list[tuple[str, int, str]] = field(default_factory=list)
@@ -151,6 +153,7 @@ def verify(
         run_id=audit.run.hex(),
         head=audit.head.hex(),
         session_head=audit.session_head.hex(),
+        corrupt=audit.corrupt,
         entries=audit.entries,
         position=position,
         tries=tries,

@@ -77,6 +77,18 @@ pub fn label_range<'a>(
     Ok((inputs, contiguous(labels, "labels")?))
 }
 
+/// Returns the kernel of this machine with this name, the fastest without one.
+pub fn kernel(name: Option<&str>) -> PyResult<Kernel> {
+    let mut kernels = Kernel::available();
+    if let Some(name) = name {
+        kernels.retain(|kernel| kernel.name() == name);
+    }
+    match kernels.last() {
+        Some(kernel) => Ok(*kernel),
+        None => value_error(format!("kernel: {name:?} is not one of this machine")),
+    }
+}
+
 pub fn plan(
     n_instances: usize,
     start: &[u8],
@@ -91,13 +103,6 @@ pub fn plan(
         "tile" => Mode::Tile,
         _ => return value_error(format!("mode: {mode:?}, not 'unique' or 'tile'")),
     };
-    let mut kernels = Kernel::available();
-    if let Some(name) = kernel {
-        kernels.retain(|kernel| kernel.name() == name);
-    }
-    let Some(&kernel) = kernels.last() else {
-        return value_error(format!("kernel: {kernel:?} is not one of this machine"));
-    };
     let plan = Plan {
         start: block(start, "start")?,
         mode,
@@ -105,7 +110,7 @@ pub fn plan(
         first: first_instance,
         instances: n_instances,
         threads,
-        kernel,
+        kernel: self::kernel(kernel)?,
     };
     plan.check().map_err(raise)?;
     Ok(plan)

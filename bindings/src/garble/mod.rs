@@ -18,7 +18,7 @@ use smpc_core::garble::{
 use crate::arrays::{contiguous, contiguous_mut, to_write};
 use crate::errors::raise;
 
-mod convert;
+pub(crate) mod convert;
 
 use convert::{
     bits_of, block, check_bits, check_chunk, colour_rows, input_range, label_range, label_rows,
@@ -26,7 +26,7 @@ use convert::{
 };
 
 #[pyclass(frozen, module = "smpc_dp._core")]
-struct GarblingCircuit(Arc<Circuit>);
+pub(crate) struct GarblingCircuit(pub(crate) Arc<Circuit>);
 
 #[pymethods]
 impl GarblingCircuit {
@@ -76,6 +76,11 @@ impl GarblingCircuit {
     #[getter]
     fn n_and(&self) -> usize {
         self.0.ands()
+    }
+
+    #[getter]
+    fn n_slots(&self) -> usize {
+        self.0.slots()
     }
 
     fn table_bytes(&self, n_instances: u64) -> u128 {

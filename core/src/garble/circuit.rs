@@ -91,6 +91,16 @@ impl Circuit {
         self.ands
     }
 
+    /// The steps in the order of the file.
+    pub(crate) fn steps(&self) -> &[Step] {
+        &self.tiled.steps
+    }
+
+    /// The slots that `steps` need.
+    pub fn slots(&self) -> usize {
+        self.tiled.slots
+    }
+
     /// The slot of `single` that holds the offset: NOT is XOR with it.
     pub(super) fn offset_slot(&self) -> usize {
         self.inputs

@@ -144,20 +144,22 @@ impl Kernel {
         dispatch!(self, xor_run(registers, run));
     }
 
-    /// Replaces each label by its hash under the first key of its lane.
-    pub(super) fn hash(self, keys: Keys<'_>, labels: &mut [Block]) {
+    /// Replaces the labels of each lane, one of each of `labels`, by their hashes under the lane's first key.
+    pub(crate) fn hash<const H: usize>(self, keys: Keys<'_>, labels: [&mut [Block]; H]) {
         let wires = Wires {
             a: 0,
             b: 0,
             out: 0,
-            lanes: labels.len(),
+            lanes: labels.first().map_or(0, |labels| labels.len()),
         };
-        wires.check(labels.len(), &keys);
-        dispatch!(self, hash(keys, labels));
+        for labels in &labels {
+            wires.check(labels.len(), &keys);
+        }
+        dispatch!(self, hash(keys, labels, wires.lanes));
     }
 
     /// Returns AES-128 under a secret key.
-    pub(super) fn cipher(self, key: Block) -> Cipher {
+    pub(crate) fn cipher(self, key: Block) -> Cipher {
         match self.0 {
             Path::Portable => Cipher::Portable(Box::new(portable::expand(key))),
             #[cfg(target_arch = "x86_64")]
@@ -168,7 +170,7 @@ impl Kernel {
     }
 
     /// Encrypts block by block, under a cipher that this kernel made.
-    pub(super) fn encrypt(self, cipher: &Cipher, blocks: &mut [Block]) {
+    pub(crate) fn encrypt(self, cipher: &Cipher, blocks: &mut [Block]) {
         match (self.0, cipher) {
             (_, Cipher::Portable(cipher)) => portable::encrypt(cipher, blocks),
             #[cfg(target_arch = "x86_64")]

@@ -65,6 +65,7 @@ mod rates;
 mod tests;
 
 pub use block::Block;
+pub(crate) use block::mask;
 pub use circuit::{AND, Circuit, EQ, EQW, Gate, INV, Refused, XOR};
 pub use evaluator::Evaluator;
 pub use garbler::Garbler;
@@ -72,4 +73,6 @@ pub use inputs::{LABEL, read_labels, write_labels};
 pub use kernel::Kernel;
 pub use list::{List, check_opened};
 pub use operands::GATE;
+pub(crate) use operands::Keys;
+pub(crate) use step::Step;
 pub use tile::{MAX_TILE, Mode, Plan, hash_output, suggest_tile};

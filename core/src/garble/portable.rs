@@ -178,8 +178,10 @@ pub fn xor_run(registers: &mut [Block], run: Xors<'_>) {
     }
 }
 
-pub fn hash(keys: Keys<'_>, labels: &mut [Block]) {
-    for (batch, blocks) in labels.chunks_mut(BATCH).enumerate() {
-        hash_half(&keys, 0, batch * BATCH, 1, blocks);
+pub fn hash<const H: usize>(keys: Keys<'_>, labels: [&mut [Block]; H], lanes: usize) {
+    for labels in labels {
+        for (batch, blocks) in labels[..lanes].chunks_mut(BATCH).enumerate() {
+            hash_half(&keys, 0, batch * BATCH, 1, blocks);
+        }
     }
 }

@@ -268,28 +268,39 @@ pub unsafe fn xor<V: Vector>(registers: *mut Block, wires: Wires, mut at: usize)
     }
 }
 
-/// Hashes (`HASH`) or encrypts blocks from `at` in place while `U` vectors fit; returns the first left.
+/// Hashes (`HASH`) or encrypts the `H` blocks of lanes from `at` in place while `U` vectors fit; returns the first
+/// lane that is left.
 #[inline(always)]
-pub unsafe fn replace<V: Vector, K: KeySource<V>, const U: usize, const HASH: bool>(
+pub unsafe fn replace<
+    V: Vector,
+    K: KeySource<V>,
+    const U: usize,
+    const H: usize,
+    const HASH: bool,
+>(
     source: &K,
-    blocks: &mut [Block],
+    blocks: [*mut Block; H],
+    lanes: usize,
     mut at: usize,
 ) -> usize {
-    let start = blocks.as_mut_ptr();
-    // SAFETY: the loop's condition keeps all within `blocks`; `Kernel` checked the keys.
+    // SAFETY: the loop's condition keeps all within `lanes` lanes; `Kernel` checked blocks and keys.
     unsafe {
-        while at + U * V::LANES <= blocks.len() {
-            let mut batch: Batch<V, U, 1, 1> = [[[V::splat(0)]]; U];
-            for (u, batch) in batch.iter_mut().enumerate() {
-                *batch = [[V::load(start.add(at + u * V::LANES))]];
+        while at + U * V::LANES <= lanes {
+            let mut batch: Batch<V, U, 1, H> = [[[V::splat(0); H]]; U];
+            for (u, [batch]) in batch.iter_mut().enumerate() {
+                for (block, start) in batch.iter_mut().zip(blocks) {
+                    *block = V::load(start.add(at + u * V::LANES));
+                }
             }
             if HASH {
                 hash(source, at, &mut batch);
             } else {
                 encrypt(source, at, &mut batch);
             }
-            for (u, [[block]]) in batch.iter().enumerate() {
-                block.store(start.add(at + u * V::LANES));
+            for (u, [batch]) in batch.iter().enumerate() {
+                for (block, start) in batch.iter().zip(blocks) {
+                    block.store(start.add(at + u * V::LANES));
+                }
             }
             at += U * V::LANES;
         }

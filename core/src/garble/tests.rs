@@ -184,10 +184,14 @@ fn kernels_agree() {
                         let mut sum = registers.clone();
                         kernel.xor(&mut sum, wires);
                         let mut hashed = registers[..lanes].to_vec();
-                        kernel.hash(keys, &mut hashed);
+                        kernel.hash(keys, [&mut hashed]);
+                        let mut pairs = registers[..2 * lanes].to_vec();
+                        let (zeros, ones) = pairs.split_at_mut(lanes);
+                        kernel.hash(keys, [&mut *zeros, ones]);
+                        assert_eq!(*zeros, hashed);
                         let mut encrypted = registers.clone();
                         kernel.encrypt(&kernel.cipher(pair[0]), &mut encrypted);
-                        (rows, garbled, evaluated, sum, hashed, encrypted)
+                        (rows, garbled, evaluated, sum, pairs, hashed, encrypted)
                     })
                     .collect();
                 for result in &results[1..] {

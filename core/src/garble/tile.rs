@@ -346,6 +346,6 @@ pub fn hash_output(plan: &Plan, output: usize, labels: &mut [Block]) {
     let pair = [OUTPUT_HASH + output as Block; 2];
     for (tile, labels) in labels.chunks_mut(plan.tile).enumerate() {
         plan.groups(tile, &mut groups);
-        plan.kernel.hash(plan.keys(&groups, pair), labels);
+        plan.kernel.hash(plan.keys(&groups, pair), [labels]);
     }
 }

@@ -146,19 +146,34 @@ macro_rules! entry_points {
             }
 
             /// # Safety
-            /// The machine has the instructions, and `Kernel::hash` checked the keys.
+            /// The machine has the instructions, and `Kernel::hash` checked the keys and the labels of `lanes` lanes.
             #[target_feature(enable = $features)]
-            pub unsafe fn hash(keys: Keys<'_>, labels: &mut [Block]) {
+            pub unsafe fn hash<const H: usize>(
+                keys: Keys<'_>,
+                labels: [&mut [Block]; H],
+                lanes: usize,
+            ) {
+                let labels = labels.map(<[Block]>::as_mut_ptr);
                 // SAFETY: the caller's promise.
                 unsafe {
                     match keys {
                         Keys::Shared(pair) => {
                             let narrow = SharedKeys::<__m128i>::new(pair);
-                            replace::<_, _, true>(&SharedKeys::new(pair), &narrow, labels);
+                            replace::<_, _, H, true>(
+                                &SharedKeys::new(pair),
+                                &narrow,
+                                labels,
+                                lanes,
+                            );
                         }
-                        Keys::Unique { lanes, pair } => {
-                            let narrow = UniqueKeys::<__m128i>::new(lanes, pair);
-                            replace::<_, _, true>(&UniqueKeys::new(lanes, pair), &narrow, labels);
+                        Keys::Unique { lanes: own, pair } => {
+                            let narrow = UniqueKeys::<__m128i>::new(own, pair);
+                            replace::<_, _, H, true>(
+                                &UniqueKeys::new(own, pair),
+                                &narrow,
+                                labels,
+                                lanes,
+                            );
                         }
                     }
                 }
@@ -172,24 +187,35 @@ macro_rules! entry_points {
                 unsafe {
                     let wide = SharedKeys::<$vector>::expanded(schedule);
                     let narrow = SharedKeys::<__m128i>::expanded(schedule);
-                    replace::<_, _, false>(&wide, &narrow, blocks);
+                    replace::<_, _, 1, false>(&wide, &narrow, [blocks.as_mut_ptr()], blocks.len());
                 }
             }
 
             /// # Safety
             /// As for `hash`.
             #[inline(always)]
-            unsafe fn replace<W: KeySource<$vector>, N: KeySource<__m128i>, const HASH: bool>(
+            unsafe fn replace<
+                W: KeySource<$vector>,
+                N: KeySource<__m128i>,
+                const H: usize,
+                const HASH: bool,
+            >(
                 wide: &W,
                 narrow: &N,
-                blocks: &mut [Block],
+                blocks: [*mut Block; H],
+                lanes: usize,
             ) {
                 // SAFETY: the caller's promise.
                 unsafe {
-                    let at = simd::replace::<$vector, _, 8, HASH>(wide, blocks, 0);
-                    let at = simd::replace::<$vector, _, 1, HASH>(wide, blocks, at);
+                    // As many as the registers hold.
+                    let at = if H == 1 {
+                        simd::replace::<$vector, _, 8, H, HASH>(wide, blocks, lanes, 0)
+                    } else {
+                        simd::replace::<$vector, _, 4, H, HASH>(wide, blocks, lanes, 0)
+                    };
+                    let at = simd::replace::<$vector, _, 1, H, HASH>(wide, blocks, lanes, at);
                     if LANES > 1 {
-                        simd::replace::<__m128i, _, 1, HASH>(narrow, blocks, at);
+                        simd::replace::<__m128i, _, 1, H, HASH>(narrow, blocks, lanes, at);
                     }
                 }
             }

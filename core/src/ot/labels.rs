@@ -14,6 +14,8 @@ pub const BASE_STRING: &str = "smpc-dp/1/ot-base-string";
 pub const BASE_KEY: &str = "smpc-dp/1/ot-base-key";
 /// The extension sender's correlation, from its seed.
 pub const DELTA: &str = "smpc-dp/1/ot-delta";
+/// The extension sender's correlation whose bit 0 is fixed, from its seed.
+pub const FIXED_DELTA: &str = "smpc-dp/1/ot-active-delta";
 /// The extension sender's seed for its base transfers.
 pub const SENDER_BASE: &str = "smpc-dp/1/ot-sender-base";
 /// The extension sender's challenges.

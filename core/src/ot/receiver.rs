@@ -46,6 +46,11 @@ pub struct ExtensionReceiver {
 }
 
 impl ExtensionReceiver {
+    /// Returns the hashed context of the setup, which both sides have.
+    pub fn context(&self) -> &[u8; 32] {
+        &self.context
+    }
+
     /// Creates a setup and its first message; `seed` is uniformly random and used for nothing else.
     pub fn new(context: &[u8; 32], seed: &[u8; 32], k: usize) -> Result<(Self, Vec<u8>), OtError> {
         let context = extension::setup_context(context, k)?;

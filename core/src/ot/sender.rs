@@ -50,6 +50,13 @@ pub(super) fn delta_of(context: &[u8; 32], seed: &[u8; 32]) -> Zeroizing<Row> {
     Zeroizing::new(hash(labels::DELTA, &[context, seed]))
 }
 
+/// Returns the correlation of a sender with this seed, with bit 0 replaced by `bit`.
+fn fixed_delta_of(context: &[u8; 32], seed: &[u8; 32], bit: bool) -> Zeroizing<Row> {
+    let mut delta: Zeroizing<Row> = Zeroizing::new(hash(labels::FIXED_DELTA, &[context, seed]));
+    delta[0] = (delta[0] & !1) | u8::from(bit);
+    delta
+}
+
 /// Returns the seed of a sender's base transfers.
 pub(super) fn base_seed(context: &[u8; 32], seed: &[u8; 32]) -> Zeroizing<[u8; 32]> {
     Zeroizing::new(hash(labels::SENDER_BASE, &[context, seed]))
@@ -92,6 +99,23 @@ impl ExtensionSender {
             challenged: VecDeque::new(),
             spare: Vec::new(),
         })
+    }
+
+    /// Creates a setup whose correlation has the bit 0 `bit`, which the receiver knows.
+    pub fn with_bit(
+        context: &[u8; 32],
+        seed: &[u8; 32],
+        k: usize,
+        bit: bool,
+    ) -> Result<Self, OtError> {
+        let mut sender = Self::new(context, seed, k)?;
+        sender.delta = fixed_delta_of(&sender.context, seed, bit);
+        Ok(sender)
+    }
+
+    /// Returns the hashed context of the setup, which both sides have.
+    pub fn context(&self) -> &[u8; 32] {
+        &self.context
     }
 
     /// Returns the correlation: column c of a receiver's row differs where bit c is set and the

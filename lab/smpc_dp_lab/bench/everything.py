@@ -10,11 +10,14 @@ from pathlib import Path
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.executors.shards import run_shards
 from smpc_dp.report.document import write
+from smpc_dp_lab.bench.active import ANDS, EVALUATIONS, run_active_bench
 from smpc_dp_lab.bench.checked import LENGTHS, run_checked_bench
 from smpc_dp_lab.bench.engines import run_engines_bench
 from smpc_dp_lab.bench.executors import REPETITIONS, run_executors_bench
 from smpc_dp_lab.bench.figures import Progress, Report, refuse
 from smpc_dp_lab.bench.gopa import DIRECT, run_gopa_bench
+from smpc_dp_lab.bench.grid import SIZES as GRID_SIZES
+from smpc_dp_lab.bench.grid import run_grid_bench
 from smpc_dp_lab.bench.growth import SIZES, run_growth_bench
 from smpc_dp_lab.bench.learn import run_learn_bench
 from smpc_dp_lab.bench.page import load_results, page, store_result
@@ -47,6 +50,7 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
     runs = 1 if quick else 5
     length = 10_000 if quick else 100_000
     parties = 40 if quick else 100
+    grids = ((3, 10_000),) if quick else GRID_SIZES
     few = {of: values[:3] for of, values in SIZES.items()} if quick else SIZES
     return {
         "garbling": lambda: run_garbling_bench(runs, progress, peers.emp),
@@ -54,6 +58,12 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
         "compare": lambda: run_compare_bench(runs, progress, peers.emp),
         "pairwise": lambda: run_statistic_bench(
             runs, progress, 2_000 if quick else 246_000, peers.mpyc, peers.emp
+        ),
+        "active": lambda: run_active_bench(
+            1 if quick else 3,
+            progress,
+            evaluations=200 if quick else EVALUATIONS,
+            ands=10_000 if quick else ANDS,
         ),
         "proofs": lambda: run_proofs_bench(runs, progress, peers.proofs),
         "checked": lambda: run_checked_bench(runs, progress, lengths=LENGTHS[:1] if quick else LENGTHS),
@@ -66,6 +76,12 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
         "engines": lambda: run_engines_bench(1, progress, (3,), (30, 100)),
         "session": lambda: run_session_bench(
             5 if quick else 10, 1_000_000 if quick else 10_000_000, 1, progress, peer_python=peers.flower
+        ),
+        # Without Flower there are no rounds of its grid.
+        **(
+            {}
+            if peers.flower is None
+            else {"grid": lambda: run_grid_bench(grids, 1, progress, peer_python=peers.flower)}
         ),
         "wss": lambda: run_wss_bench(
             1 if quick else 3, progress, parties=3 if quick else PARTIES, length=length if quick else LENGTH

@@ -94,6 +94,7 @@ class Taken(msgspec.Struct, kw_only=True):
     Attributes:
         results: of each request, by member, the digest of its result.
         survivors: of each request, as the first result of the process names them.
+        descriptors: the most that the aggregator had open, without those that it inherited.
         sent, received: of each connection.
         failed: the errors of clients that were not cut, and have not left.
         refused: connections that the aggregator has refused, or that ended by an error.
@@ -179,7 +180,6 @@ class Clients:
         limit = asyncio.Semaphore(max(1, CONNECTING // self._job.processes))
         await asyncio.gather(*(client.connect(limit) for client in clients))
         self.taken.moments["connected"] = spent()
-        self.taken.descriptors = open_descriptors()
         await self._meet("connected")
         self.taken.moments["begun"] = spent()
         calling = asyncio.ensure_future(self._call_as_strangers())
@@ -307,6 +307,8 @@ class Client:
 async def serve(job: Job) -> Taken:
     """Serve the sums; measure each step of the first."""
     taken = Taken(moments={}, results=[])
+    # A forked process has descriptors of its parent, too.
+    inherited = open_descriptors()
 
     def on_event(event: Event) -> None:
         if event.kind == "refused":
@@ -314,7 +316,7 @@ async def serve(job: Job) -> Taken:
         elif event.kind == "connected" and not taken.results:
             taken.moments.setdefault("listening", spent())
             taken.moments["connected"] = spent()
-            taken.descriptors = max(taken.descriptors, open_descriptors())
+            taken.descriptors = max(taken.descriptors, open_descriptors() - inherited)
         elif event.kind == "step":
             taken.moments.setdefault(f"{event.request} {event.step}", spent())
 

@@ -1,7 +1,8 @@
-"""The peer's side of the sampling benchmark: OpenDP, called in turn by `smpc_dp_lab.bench.peer`.
+"""The peer's side of the benchmarks of sampling and of records: OpenDP, called by `smpc_dp_lab.bench.peer`.
 
 Run as a script by whichever Python has `opendp`, so it must not import anything of ours. Reads one JSON
-object a line, `{"task": ..., ...}`, and answers each with one: `{"seconds": CPU time}`.
+object a line, `{"task": ..., ...}`, and answers each with one: `{"seconds": CPU time}`, or to `noise`
+`{"noise": [...]}`, all vectors in one list.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
+import math
 import sys
 import time
 from typing import Any
@@ -20,6 +22,28 @@ def measurement(dp: Any, task: str, scale: float) -> Any:
     if task == "gaussian":
         return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
     return dp.m.make_laplace(domain, dp.l1_distance(T=int), scale=scale)
+
+
+def noise(dp: Any, request: dict[str, Any]) -> list[int]:
+    """Return noise of the law with the least deviation, at the least scale that OpenDP finds for it."""
+    epsilon, delta = request["epsilon"], request["delta"]
+    l1, l2 = math.ceil(request["l1"]), float(request["l2"])
+
+    def gaussian(scale: float) -> Any:
+        private = dp.c.make_zCDP_to_approxDP(measurement(dp, "gaussian", scale))
+        return dp.c.make_fix_delta(private, delta=delta)
+
+    by_deviation = {}
+    for task, make, near, cost, wide in (
+        ("laplace", lambda scale: measurement(dp, "laplace", scale), l1, epsilon, math.sqrt(2)),
+        ("gaussian", gaussian, l2, (epsilon, delta), 1.0),
+    ):
+        bounds = (0.01 * near, 10_000.0 * near)
+        scale = dp.binary_search_param(make, near, cost, T=float, bounds=bounds)
+        by_deviation[wide * scale] = (task, scale)
+    made = measurement(dp, *by_deviation[min(by_deviation)])
+    zeros = [0] * request["length"]
+    return [value for _ in range(request["count"]) for value in made(zeros)]
 
 
 def main() -> None:
@@ -35,6 +59,9 @@ def main() -> None:
     made: dict[tuple[str, float], Any] = {}
     for line in sys.stdin:
         request = json.loads(line)
+        if request["task"] == "noise":
+            print(json.dumps({"noise": noise(dp, request)}), flush=True)
+            continue
         key = (request["task"], float(request["scale"]))
         if key not in made:
             made[key] = measurement(dp, *key)

@@ -21,6 +21,8 @@ from smpc_dp_lab.bench.growth import KINDS, figure_name
 
 Json = Mapping[str, Any]
 RESULTS = "results-{}.json"
+# Digits of a commit.
+HASH = 8
 _MET = {True: "met", False: "missed", None: "not measured"}
 _SIGNS = {True: "✓", False: "✗", None: ""}
 COLUMNS = ("figure", "ours", "peer", "times the peer", "limit", "part of the limit", "target")
@@ -68,7 +70,7 @@ def all_figures(results: Sequence[Json]) -> str:
         "Medians; in brackets × how many times as good as the peer, and the part of the machine's limit\n"
         "that is reached, of the same run; ✓ where a target is met, ✗ where it is missed.\n"
         "The [README](README.md) has the peers and the limits, the stored results a note on each figure.\n"
-        "[Performance](../docs/performance.md) has what users ask, and machine and commit of each result.\n"
+        "[Performance](../docs/performance.md) has what users ask.\n"
         f"`python -m smpc_dp_lab.reference` writes this page.\n\n{', '.join(shared)}."
     ]
     for result in results:
@@ -77,7 +79,25 @@ def all_figures(results: Sequence[Json]) -> str:
             parts.append(markdown_table(("figure", "grows with", "fit", "R²"), _fits(result)))
         else:
             parts += _tables(result)
+    sources = ((result["bench"], _commit(result), _others(result)) for result in results)
+    parts.append(
+        "## Commits\n\n"
+        'Commits were not recorded at first; with "+changes" the code differed from the commit.\n\n'
+        + markdown_table(("result", "commit", "other programs"), sources)
+    )
     return "\n\n".join(parts) + "\n"
+
+
+def _commit(result: Json) -> str:
+    """Return the commit of a result, cut to HASH digits."""
+    if result["commit"] is None:
+        return "not recorded"
+    commit, plus, changes = result["commit"].partition("+")
+    return f"{commit[:HASH]}{plus}{changes}"
+
+
+def _others(result: Json) -> str:
+    return "not recorded" if result["others"] is None else f"{result['others']:.0%} of the cores"
 
 
 def _tables(result: Json) -> Iterator[str]:

@@ -13,6 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from smpc_dp.errors import LocalError
 
 
@@ -48,14 +51,21 @@ class PeerProcess:
 
     def seconds(self, task: str, **request: int | bool) -> float | None:
         """Return the CPU seconds of one task of the worker, or None where the peer is absent."""
+        answer = self.answer(task, **request)
+        if answer is None:
+            return None
+        seconds = answer.get("seconds")
+        if not isinstance(seconds, float):
+            raise LocalError(f"{self._python}: the worker of {self.name} gave no time for '{task}'")
+        return seconds
+
+    def answer(self, task: str, **request: float | bool) -> dict[str, object] | None:
+        """Return what the worker answers to one task, or None where the peer is absent."""
         if self.version is None or self._process.stdin is None:
             return None
         self._process.stdin.write(json.dumps({"task": task, **request}) + "\n")
         self._process.stdin.flush()
-        seconds = self._read().get("seconds")
-        if not isinstance(seconds, float):
-            raise LocalError(f"{self._python}: the worker of {self.name} gave no time for '{task}'")
-        return seconds
+        return self._read()
 
     def _read(self) -> dict[str, object]:
         line = self._process.stdout.readline() if self._process.stdout is not None else ""
@@ -103,6 +113,19 @@ class OpenDpPeer(PeerProcess):
 
     name = "opendp vector sampler"
     worker = "opendp_worker.py"
+
+    def noise(
+        self, l1: float, l2: float, epsilon: float, delta: float, length: int, count: int
+    ) -> NDArray[np.int64] | None:
+        """Return so many vectors of noise, of the law with the least deviation, at OpenDP's least scale.
+
+        `l1`, `l2`: the sensitivity of integer vectors. None where the peer is absent.
+        """
+        given = {"l1": l1, "l2": l2, "epsilon": epsilon, "delta": delta}
+        answer = self.answer("noise", **given, length=length, count=count)
+        if answer is None:
+            return None
+        return np.array(answer["noise"], dtype=np.int64).reshape(count, length)
 
 
 class GostaPeer(PeerProcess):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from smpc_dp.errors import LocalError
 from smpc_dp_lab.bench import growth, many, scenarios
@@ -16,7 +15,6 @@ FOLDER = "../benchmarks/"
 # With more work of other programs, as a part of the cores, a time by the clock is marked.
 QUIET = 0.05
 LOADED = " †"
-HASH = 8
 PAIR = "fresh covert pair, λ = 4, open channels"
 PAIR_BYTES = "fresh covert pair, λ = 4, sent"
 
@@ -72,10 +70,9 @@ def performance(results: Sequence[Json]) -> str:
     table = [(name, *cells) for name, cells, _ in rows]
     explained = "\n".join(f"- **{name}**: {sentence}" for name, _, sentence in rows)
     plots = "\n\n".join(f"![{plot.title}]({file})" for file, plot in plots_of(known).items())
-    first = scenarios.FULL.sessions[0].name
     return f"""# Performance
 
-{_example(known, first)}
+The table shows measured costs: *up* is from a party to the aggregator, *down* from the aggregator to a party.
 
 {markdown_table(("asked", "by the clock", "processor time", "bytes", "memory"), iter(table))}
 
@@ -93,28 +90,9 @@ def performance(results: Sequence[Json]) -> str:
 
 {_peers(known)}
 
-## What was measured, and where
-
-[benchmarks/tables.md]({FOLDER}tables.md) has all figures with their peers and limits,
-[benchmarks/README.md]({FOLDER}README.md) how to measure them again: `smpc-dp bench all --out benchmarks`.
-Then `python -m smpc_dp_lab.reference` writes this page, its plots and the tables.
-
-{markdown_table(("result", "machine", "commit", "other programs"), _sources(results))}
-
-Results without a commit are from before commits were recorded; with "+changes" the code differed from
-the commit.
+[benchmarks/tables.md]({FOLDER}tables.md) has all figures, and the machine, commit and other programs of
+each result. [benchmarks/README.md]({FOLDER}README.md) says how to measure the figures again.
 """
-
-
-def _example(known: Stored, scenario: str) -> str:
-    def text(kind: str) -> str:
-        return known.text("scenarios", scenarios.figure_name(scenario, kind))
-
-    return (
-        f"Ten hospitals add up {scenarios.LENGTH:,} numbers each, with differential privacy. Each takes "
-        f"{text('party: processor time')} of processor time, sends {text('party: sent')}, receives "
-        f"{text('party: received')} and needs {text('party: peak memory')} of memory, Python included."
-    )
 
 
 Row = tuple[str, tuple[str, str, str, str], str]
@@ -144,7 +122,6 @@ def _session_row(known: Stored, scenario: scenarios.Scenario) -> Row:
     sentence = f"{note} ({_file(bench)})."
     if scenario.task == "pairwise":
         bytes_text += f", and {known.text('pairwise', PAIR_BYTES)} of both sides of its pair"
-        sentence += f" The bytes of a pair are those of '{PAIR_BYTES}' ({_file('pairwise')})."
     if scenario.shared:
         memory = _members(text("party: peak memory"), text("aggregator: peak memory"))
     else:
@@ -173,8 +150,8 @@ def _model_row(known: Stored) -> Row:
     )
     sentence = (
         f"{parameters['parties']} parties average a dict of float32 arrays by `session.average`, no noise, "
-        f"precision {parameters['precision']:g}, each member a process of one host, mutual TLS on loopback; "
-        f"processor time with the start of Python ({_file(bench)})."
+        f"precision {parameters['precision']:g}, each member a process of one host, mutual TLS on loopback "
+        f"({_file(bench)})."
     )
     return f"a model of {parameters['length']:,} values", cells, sentence
 
@@ -190,18 +167,14 @@ def _audit_row(known: Stored) -> Row:
         f"the auditor {known.text(bench, f'{audit}, memory')}",
     )
     note = known.figure(bench, f"{audit}, processor")["note"]
-    making = known.text(bench, f"{log}: make, processor")
-    sentence = (
-        f"all proofs and signatures of a verifiable average are checked; {note}; the run whose log it is was "
-        f"simulated, {making} of processor time for all parties together ({_file(bench)})."
-    )
+    sentence = f"all proofs and signatures of a verifiable average are checked; {note} ({_file(bench)})."
     return "an audit of 1,000 parties", cells, sentence
 
 
 def _clock_note() -> str:
     return (
-        f"{LOADED.strip()} By the clock while other programs worked on the same cores, or may have: the last "
-        "table says how much they did. An idle machine takes less; bytes and memory are the same."
+        f"{LOADED.strip()} Other programs used the same cores, or may have: on an idle machine the time by "
+        "the clock is shorter."
     )
 
 
@@ -261,43 +234,29 @@ def _growth_note(known: Stored) -> str:
     fits = {(one["figure"], one["of"]): one for one in known.result("growth")["parameters"]["fits"]}
     bytes_up = fits[growth.UP, "length"]
     return (
-        "An exact secure sum, in which a tenth of the parties drop out where it costs most; each role checks "
-        f"everything itself ({_file('growth')}). A party sends {shown(bytes_up['a'], 'B')} and "
-        f"{bytes_up['b']:.2g} B for each number. The peer does its masking alone: no signatures, no "
-        "encryption of shares, no checks. The limit is the time in which OpenSSL makes as many bytes of "
-        "AES-256-CTR; what is above it in short vectors are signatures and key agreements, not masks."
-        + _disturbed(known, "growth")
+        "The plots are of an exact secure sum, in which a tenth of the parties drop out at the most "
+        f"expensive point ({_file('growth')}). A party sends {shown(bytes_up['a'], 'B')}, and "
+        f"{bytes_up['b']:.2g} B more for each number. The peer's time is that of masking alone, without "
+        "signatures, encryption or checks. The limit is the time in which OpenSSL makes the bytes of a "
+        "party's masks by AES-256-CTR." + _disturbed(known, "growth")
     )
 
 
 def _many(known: Stored) -> str:
-    """Return the section on clients over sockets; none where they were not measured."""
+    """Return the sentences on clients over sockets; none where they were not measured."""
     if many.BENCH not in known.results:
         return ""
     parameters = known.result(many.BENCH)["parameters"]
-    growth = {one["figure"]: f"n^{one['b']:.2g}" for one in parameters["growth"]}
-
-    def cells(text: Callable[[str], str]) -> tuple[str, ...]:
-        return tuple(text(kind) for kind in many.KINDS)
-
-    def case(parties: int, length: int) -> tuple[str, ...]:
-        def text(kind: str) -> str:
-            name = many.figure_name(kind, parties, length)
-            return known.clock(many.BENCH, name) if "wall time" in kind else known.text(many.BENCH, name)
-
-        return f"{parties:,} clients, {length:,} numbers", *cells(text)
-
-    lines = [case(*size) for size in parameters["sizes"]]
-    if growth:
-        lines.append((f"grows with n clients, {many.LENGTH:,} numbers, as", *cells(growth.__getitem__)))
-    # A column for each size: there are more figures than sizes.
-    turned = list(zip(("", *many.KINDS), *lines, strict=True))
+    size, cut_off = max(parameters["sizes"]), parameters["killed"]
+    grows = {one["figure"]: f"n^{one['b']:.2g}" for one in parameters["growth"]}
+    kinds = ("aggregator CPU time, sum", "aggregator peak memory", "client receives")
+    time, memory, received = (known.text(many.BENCH, many.figure_name(kind, *size)) for kind in kinds)
+    growth_text = ", ".join(grows[kind] for kind in kinds)
     return (
-        "\n\n## Many clients\n\n"
-        f"One exact sum over mutual TLS on loopback, {parameters['each']} clients a process, one aggregator, "
-        f"{parameters['killed']:.0%} of the clients cut off at random steps; from "
-        f"{parameters['shared_from']:,} clients on those of a process check what is public once for all of "
-        f"them ({_file(many.BENCH)}).\n\n" + markdown_table(turned[0], iter(turned[1:]))
+        f"\n\nOf {size[0]:,} clients over mutual TLS on loopback, {cut_off:.0%} are cut off. The aggregator "
+        f"needs {time} of processor time and {memory} for a sum of {size[1]:,} numbers. A client "
+        f"receives {received}. With n clients these three costs grow as {growth_text} "
+        f"([all figures]({FOLDER}tables.md#many))."
     )
 
 
@@ -307,13 +266,12 @@ def _disturbed(known: Stored, bench: str) -> str:
     if others is None or others <= QUIET:
         return ""
     return (
-        f" Other programs used {others:.0%} of the cores meanwhile, which makes processor times longer too: "
-        "an idle machine takes less, and its lines are smoother."
+        f" Other programs used {others:.0%} of the cores meanwhile, which makes processor times longer too."
     )
 
 
 def _peers(known: Stored) -> str:
-    """Return the list of peers, each with ours of the same run."""
+    """Return the table of peers, each with the figure of smpc-dp in the same run."""
     compared = (
         ("secagg", "client CPU time", "a client of a secure sum of 100,000 numbers, 100 parties"),
         ("compare", "10000 comparisons", "10,000 comparisons of two parties' 16-bit numbers, by the clock"),
@@ -333,10 +291,12 @@ def _peers(known: Stored) -> str:
         ("sampling", "discrete Gaussian, sigma 100", "one exact draw of noise"),
     )
     return (
-        "Ours, a peer of the same run, and how many times as good ours is. A peer often does less "
-        f"([what differs]({FOLDER}README.md)): Flower signs and checks nothing, emp's channels are not "
-        "encrypted.\n\n"
-        + markdown_table(("what", "ours", "peer", "times as good"), (_peer(known, *one) for one in compared))
+        "The table compares smpc-dp with peers, other programs that were measured in the same run. A peer "
+        f"often does less ([what differs]({FOLDER}README.md)): Flower signs and checks nothing, and emp's "
+        "channels are not encrypted.\n\n"
+        + markdown_table(
+            ("what", "smpc-dp", "peer", "smpc-dp, times as fast"), (_peer(known, *one) for one in compared)
+        )
     )
 
 
@@ -350,26 +310,3 @@ def _peer(known: Stored, bench: str, name: str, work: str) -> tuple[str, ...]:
 def _file(bench: str) -> str:
     name = RESULTS.format(bench)
     return f"[{name}]({FOLDER}{name})"
-
-
-def _sources(results: Sequence[Json]) -> Iterator[tuple[str, ...]]:
-    """Yield machine, commit and the work of other programs of each result."""
-    for result in results:
-        yield _file(result["bench"]), _machine(result["machine"]), _commit(result), _others(result)
-
-
-def _machine(machine: Mapping[str, Any]) -> str:
-    memory = f"{machine['memory_bytes'] / 2**30:.0f} GiB"
-    return f"{machine['processor']}, {machine['kernels']}, {machine['cores']} cores, {memory}"
-
-
-def _commit(result: Json) -> str:
-    """Return the commit of a result, cut to HASH digits."""
-    if result["commit"] is None:
-        return "not recorded"
-    commit, plus, changes = result["commit"].partition("+")
-    return f"{commit[:HASH]}{plus}{changes}"
-
-
-def _others(result: Json) -> str:
-    return "not recorded" if result["others"] is None else f"{result['others']:.0%} of the cores"

@@ -150,7 +150,7 @@ class PublishedNoise:
     def contributions(
         self, models: Floats, rows: NDArray[np.intp], factor: Floats, bits: int
     ) -> NDArray[np.int64]:
-        """See `coordinate_descent.Gradients`; the paper's noise is not on a grid."""
+        """Return each party's sum of clipped gradients times its factor, without the paper's noise."""
         return self.tasks.contributions(models, rows, factor, bits)
 
 

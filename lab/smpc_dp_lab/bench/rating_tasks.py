@@ -49,7 +49,7 @@ class Tasks:
         return np.asarray(2 * (features @ model - self.ratings[party])[:, None] * features)
 
     def mean(self, models: Floats, rows: NDArray[np.intp]) -> Floats:
-        """See `coordinate_descent.Gradients`."""
+        """Return the gradient of the mean loss of each party in `rows` at its model, without the ridge."""
         return np.array(
             [self.slopes(party, model).mean(axis=0) for party, model in zip(rows, models, strict=True)]
         )
@@ -57,7 +57,7 @@ class Tasks:
     def contributions(
         self, models: Floats, rows: NDArray[np.intp], factor: Floats, bits: int
     ) -> NDArray[np.int64]:
-        """See `coordinate_descent.Gradients`."""
+        """Return each party's sum of clipped gradients times its factor, on the grid of `bits`."""
         slopes = (self.slopes(party, model) for party, model in zip(rows, models, strict=True))
         each = zip(slopes, factor, strict=True)
         return np.concatenate([contributions(one[None], np.array([by]), self.clip, bits) for one, by in each])

@@ -19,6 +19,13 @@ CORE_HOUR, GIGABYTE = 0.04, 0.09
 COUNTS, MACHINES = (100_000, 1_000_000), (1, 10, 100)
 # Parties of a simulated session.
 SESSION = 1_000
+_LIMITS = (
+    f"A verifiable average has at most {MAX_VERIFIABLE:,} parties, any other sum at most {MAX_PARTIES:,}.",
+    "With many parties the bytes to all parties, which grow as n², cost more than all computation. The",
+    "aggregator's process needs an open file for each party: `ulimit -n` is often 1,024.",
+    "",
+    "So divide 10⁵ parties into sessions of a thousand parties. Each session's average has noise of its own.",
+)
 
 
 @dataclass(frozen=True)
@@ -116,48 +123,37 @@ def markdown(results: Sequence[Json]) -> str:
     """Return docs/scale.md."""
     units = Units.of(results)
     a, b = units.of_aggregator
-    more = f"{units.down[1]:.3g} B more for each further one"
+    machines = " | ".join(f"on {count}" for count in MACHINES)
+    more = f"{units.down[1]:.3g} B more for each further party"
     lines = [
         "# Costs on many machines",
         "",
-        "What 10⁵ and 10⁶ parties, pairs and proofs take on 1, 10 and 100 machines, calculated from what the",
-        "[benchmarks](performance.md) measured on one machine: nothing here was measured at these sizes.",
-        f"A machine has {units.cores} cores; an hour of a core costs {CORE_HOUR:g}, a gigabyte that leaves a",
-        f"machine {GIGABYTE:g}. `python -m smpc_dp_lab.reference` writes this page. The guide says",
-        "[how to use several machines](guides/machines.md).",
+        "All costs on this page are calculated from [benchmarks](performance.md) of one machine.",
+        f"A machine has {units.cores} cores. An hour of a core costs {CORE_HOUR:g}, and a gigabyte that",
+        f"leaves a machine costs {GIGABYTE:g}. See [how to use several machines](guides/machines.md).",
         "",
         "## What is divided",
         "",
         "N elements of u seconds of processor time are N / s shards. On c cores they take",
-        "⌈⌈N / s⌉ / c⌉ · s · u by the clock;",
-        f"money is N · u / 3600 · {CORE_HOUR:g} + bytes / 10⁹ · {GIGABYTE:g}. Bytes are those that go to the",
-        "workers. The start of the cluster, and what one process does alone, such as reading a log, are left",
-        f"out. A simulated sum of {SESSION:,} parties is one run of `smpc-dp simulate average --runs`.",
-        "[`smpc-dp bench executors`](../benchmarks/README.md#executors) measures several processes of",
-        "one machine.",
+        "⌈⌈N / s⌉ / c⌉ · s · u by the clock. The start of the cluster, and the work of a single process,",
+        "as reading a log, are left out. With more machines than *at most* some machines have no shard.",
         "",
-        "| element | u | s | N | machines | by the clock | bytes | money |",
-        "|---|---|---|---|---|---|---|---|",
+        f"| element | u | s | N | {machines} | at most | sent | money |",
+        "|---|---|---|---|" + "---|" * (len(MACHINES) + 3),
         *_rows(units),
-        "",
-        "The number of shards breaks first: with more machines than these some have nothing to do.",
-        "",
-        "| element | N | machines at most |",
-        "|---|---|---|",
-        *_busy(units),
         "",
         "## What is not divided",
         "",
-        "A session has one aggregator, a process on one machine: more machines do not help it. For n parties",
-        f"its processor time is {a:.3g} n^{b:.3g} s, fitted at 30 to 240 parties.",
-        f"It sends {units.down[0]:,.0f} B to each of {units.parties:,} parties, and {more}",
-        "(measured at 100 and 1,000): certificates have the signatures of a quorum.",
+        "A session has one aggregator, a process on one machine. For n parties the aggregator needs",
+        f"{a:.3g} n^{b:.3g} s of processor time, fitted at 30 to 240 parties. The aggregator sends",
+        f"{units.down[0]:,.0f} B to each of {units.parties:,} parties, and {more},",
+        "measured at 100 and 1,000 parties.",
         "",
         "| parties | aggregator, processor | bytes to a party | bytes to all | money |",
         "|---|---|---|---|---|",
         *_session_rows(units),
         "",
-        *_breaks(units),
+        *_LIMITS,
         "",
     ]
     return "\n".join(lines)
@@ -166,48 +162,24 @@ def markdown(results: Sequence[Json]) -> str:
 def _rows(units: Units) -> Iterator[str]:
     for work in units.works:
         for count in COUNTS:
-            for machines in MACHINES:
-                money = work.hours_of_cores(count) * CORE_HOUR + count * work.sent / 1e9 * GIGABYTE
-                yield (
-                    f"| {work.name} | {_seconds(work.seconds)} | {work.shard:,} | {count:,} | {machines} | "
-                    f"{_seconds(work.clock(count, machines * units.cores))} | {_bytes(count * work.sent)} | "
-                    f"{money:.2g} |"
-                )
-
-
-def _busy(units: Units) -> Iterator[str]:
-    """Yield with how many machines each core has one shard."""
-    for work in units.works:
-        for count in COUNTS:
-            machines = math.ceil(-(-count // work.shard) / units.cores)
-            yield f"| {work.name} | {count:,} | {machines:,} |"
+            money = work.hours_of_cores(count) * CORE_HOUR + count * work.sent / 1e9 * GIGABYTE
+            clocks = (_seconds(work.clock(count, machines * units.cores)) for machines in MACHINES)
+            # With so many machines each core has one shard.
+            busy = math.ceil(-(-count // work.shard) / units.cores)
+            yield (
+                f"| {work.name} | {_seconds(work.seconds)} | {work.shard:,} | {count:,} | "
+                f"{' | '.join(clocks)} | {busy:,} | {_bytes(count * work.sent)} | {money:.2g} |"
+            )
 
 
 def _session_rows(units: Units) -> Iterator[str]:
-    for parties in (1_000, 10_000, MAX_PARTIES, *COUNTS):
+    for parties in (1_000, 10_000, MAX_PARTIES):
         sent = parties * units.party_bytes(parties)
         money = units.aggregator_seconds(parties) / 3600 * CORE_HOUR + sent / 1e9 * GIGABYTE
-        beyond = " (refused)" if parties > MAX_PARTIES else ""
         yield (
-            f"| {parties:,}{beyond} | {_seconds(units.aggregator_seconds(parties))} | "
+            f"| {parties:,} | {_seconds(units.aggregator_seconds(parties))} | "
             f"{_bytes(units.party_bytes(parties))} | {_bytes(sent)} | {money:,.2f} |"
         )
-
-
-def _breaks(units: Units) -> Iterator[str]:
-    """Yield what breaks first in a session."""
-    at_most, beyond = (_bytes(count * units.party_bytes(count)) for count in (MAX_PARTIES, COUNTS[1]))
-    yield "What breaks first, in this order:"
-    yield ""
-    yield f"1. {MAX_VERIFIABLE:,} parties of a verifiable average and {MAX_PARTIES:,} of any sum:"
-    yield "   more are refused."
-    yield f"2. The bytes to all parties, which grow as n²: {at_most} at {MAX_PARTIES:,}, and {beyond} at"
-    yield f"   {COUNTS[1]:,} if they were not refused. They cost more than all computation."
-    yield "3. The open files of the aggregator's process, one for each party: `ulimit -n` is often 1,024."
-    last = _seconds(units.aggregator_seconds(COUNTS[1]))
-    yield f"4. The aggregator's core: {last} at {COUNTS[1]:,} parties."
-    yield ""
-    yield "10⁵ parties are therefore sessions of a thousand each; each average has noise of its own."
 
 
 def _seconds(value: float) -> str:

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import tempfile
-from functools import partial
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-from smpc_dp_lab.bench.figures import (
-    Peer,
-    Progress,
-    Report,
-    Steps,
-    Target,
-    alternate,
-    cost,
-    refuse,
-    versions,
-    within,
-)
-from smpc_dp_lab.bench.workers import together
+from smpc_dp_lab.bench.figures import Progress, Report, Steps, refuse, versions, within
+from smpc_dp_lab.bench.ways import Way, compare_ways, measured_seconds
 
 PARTIES, LENGTH, REQUESTS = 100, 10_000, 2
 # The most processor time beside that of sessions without a state.
 AT_MOST = 1.3
-SECONDS = 900.0
-WITHOUT, COUNTER = "without", "counter"
+_NOTE = "processor time of all members in one process, connections and files in memory"
 # What is kept: nothing; a folder and a counter; a folder alone.
-WAYS = {WITHOUT: "without a state", COUNTER: "with a state and a counter", "folder": "with a state alone"}
+WAYS = {
+    "without": Way("without a state", _NOTE),
+    "counter": Way("with a state and a counter", _NOTE, AT_MOST),
+    "folder": Way("with a state alone", _NOTE, AT_MOST),
+}
 # Files in memory: the disk is not measured.
 MEMORY = Path("/dev/shm")  # noqa: S108
 
@@ -60,26 +48,12 @@ def run_state_bench(
     def seconds(way: str) -> float:
         """Return the processor time of a session, from opening to closing it."""
         with tempfile.TemporaryDirectory(dir=beside) as folder:
-            numbers = [str(number) for number in (parties, length, requests)]
-            (output,) = together("state_worker", [[folder, way, *numbers]], f"sums {WAYS[way]}", SECONDS)
-        taken: dict[str, Any] = json.loads(output)
-        return float(taken["seconds"])
+            arguments = [folder, way, *map(str, (parties, length, requests))]
+            return measured_seconds("state_worker", arguments, f"sums {WAYS[way].described}")
 
-    taken = alternate(runs, {way: partial(seconds, way) for way in WAYS}, Steps(progress, "sessions", runs))
-    peer = Peer.of("the same without a state", version("smpc-dp"), taken[WITHOUT])
     name = f"{requests} sums of {parties} parties, {length:,} elements"
-    note = "processor time of all members in one process, connections and files in memory"
-    figures = [
-        cost(
-            f"{name}: {described}",
-            "s",
-            taken[way],
-            note,
-            peer=None if way == WITHOUT else peer,
-            target=Target("ratio_to_peer", 1 / AT_MOST) if way == COUNTER else None,
-        )
-        for way, described in WAYS.items()
-    ]
+    steps = Steps(progress, "sessions", runs)
+    figures = compare_ways(name, "the same without a state", WAYS, seconds, runs, steps)
     known = versions("pynacl", "msgspec", sqlite=sqlite3.sqlite_version)
     return Report(
         "state", figures, known, {"runs": runs, "parties": parties, "length": length, "requests": requests}

@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from smpc_dp.identity.roster import Member
 from smpc_dp.session.local import create_local_session, free_port
 from smpc_dp.session.session_file import Timeouts, load_session, write_session
-from smpc_dp_lab.bench.figures import (
-    Peer,
-    Progress,
-    Report,
-    Steps,
-    Target,
-    alternate,
-    cost,
-    refuse,
-    versions,
-    within,
-)
-from smpc_dp_lab.bench.workers import together
+from smpc_dp_lab.bench.figures import Progress, Report, Steps, refuse, versions, within
+from smpc_dp_lab.bench.ways import Way, compare_ways, measured_seconds
 
 PARTIES, LENGTH = 10, 1_000_000
 # The most processor time beside that of `host:port`.
 AT_MOST = 1.5
-SECONDS = 900.0
+_NOTE = "processor time of all members in one process"
+PLAIN, OWN, BEHIND = "host:port", "wss", "wss behind a balancer"
 # How the aggregator is reached: over TCP, by HTTPS that it ends itself, by plain HTTP behind what ends TLS.
-WAYS = ("host:port", "wss", "wss behind a balancer")
+WAYS = {
+    PLAIN: Way(PLAIN, _NOTE),
+    OWN: Way(OWN, f"{_NOTE}, both ends of the outer TLS included", AT_MOST),
+    BEHIND: Way(BEHIND, f"{_NOTE}, and of the relay that ends TLS"),
+}
 
 
 def run_wss_bench(
@@ -55,39 +46,12 @@ def run_wss_bench(
 
         def seconds(way: str) -> float:
             """Return the processor time of a sum, once all are connected."""
-            (output,) = together("wss_worker", [[str(sessions[way]), way]], f"a sum at {way}", SECONDS)
-            taken: dict[str, Any] = json.loads(output)
-            return float(taken["seconds"])
+            return measured_seconds("wss_worker", [str(sessions[way]), way], f"a sum at {way}")
 
-        measures = {way: lambda way=way: seconds(way) for way in WAYS}
-        taken = alternate(runs, measures, Steps(progress, "sums", runs))
-    name = f"sum of {parties} parties, {length:,} elements"
-    peer = Peer.of("the same at host:port", version("smpc-dp"), taken[WAYS[0]])
-    target = Target("ratio_to_peer", 1 / AT_MOST)
-    note = "processor time of all members in one process"
-    return Report(
-        "wss",
-        [
-            cost(f"{name}: {WAYS[0]}", "s", taken[WAYS[0]], note),
-            cost(
-                f"{name}: {WAYS[1]}",
-                "s",
-                taken[WAYS[1]],
-                f"{note}, both ends of the outer TLS included",
-                peer=peer,
-                target=target,
-            ),
-            cost(
-                f"{name}: {WAYS[2]}",
-                "s",
-                taken[WAYS[2]],
-                f"{note}, and of the relay that ends TLS",
-                peer=peer,
-            ),
-        ],
-        versions("websockets", "uvicorn", "starlette"),
-        {"runs": runs, "parties": parties, "length": length},
-    )
+        name, steps = f"sum of {parties} parties, {length:,} elements", Steps(progress, "sums", runs)
+        figures = compare_ways(name, "the same at host:port", WAYS, seconds, runs, steps)
+    known = versions("websockets", "uvicorn", "starlette")
+    return Report("wss", figures, known, {"runs": runs, "parties": parties, "length": length})
 
 
 def _session(folder: Path, way: str, parties: int, length: int) -> Path:
@@ -102,7 +66,7 @@ def _session(folder: Path, way: str, parties: int, length: int) -> Path:
         "corrupt": 0.0,
     }
     file = create_local_session(folder, names, parameters, timeouts=Timeouts(connect=120.0, step=300.0))
-    if way == WAYS[0]:
+    if way == PLAIN:
         return file
     loaded = load_session(file)
     members: Sequence[Member] = [

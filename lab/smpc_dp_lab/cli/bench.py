@@ -13,6 +13,7 @@ from rich.table import Table
 from smpc_dp.console.output import console, print_json
 from smpc_dp.console.progress import Bar
 from smpc_dp.console.workers import Ray
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.executors.opened import open_executor
 
 if TYPE_CHECKING:
@@ -91,6 +92,27 @@ def compare(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
     from smpc_dp_lab.bench.pairwise import run_compare_bench
 
     _show("rounds", as_json, lambda show: run_compare_bench(runs, show, emp))
+
+
+@app.command()
+def active(
+    runs: Runs = 3,
+    evaluations: Annotated[int, typer.Option(help="Evaluations of a batch.")] = 20_000,
+    ands: Annotated[int, typer.Option(help="AND gates of the large batch, about.")] = 1_000_000,
+    as_json: Json = False,
+) -> None:
+    """Measure evaluations that are secure against both sides.
+
+    Beside semi-honest ones: a fresh pair of Kendall's tau, a batch of them, and a large batch. Both sides run
+    in this process. The targets count at the sizes that are the defaults, which take minutes.
+    """
+    from smpc_dp_lab.bench.active import run_active_bench
+
+    _show(
+        "rounds",
+        as_json,
+        lambda show: run_active_bench(runs, show, evaluations=evaluations, ands=ands),
+    )
 
 
 @app.command()
@@ -260,6 +282,14 @@ def session(
     before: Annotated[
         str | None, typer.Option(help="A folder with another checkout, compiled, measured in turns.")
     ] = None,
+    grid: Annotated[
+        bool,
+        typer.Option(
+            "--grid",
+            help="A round of Flower's SecureGrid by part instead, all in one process; --peer-python has flwr "
+            "and what this package needs.",
+        ),
+    ] = False,
     peer_python: Annotated[
         str | None, typer.Option(help="An interpreter with flwr, if this one has none.")
     ] = None,
@@ -271,8 +301,15 @@ def session(
     with, Flower's SecAgg+ functions, and a plain average over TCP. At the default size all together need some
     gigabytes.
     """
+    from smpc_dp_lab.bench.grid import run_grid_bench
     from smpc_dp_lab.bench.session import run_session_bench
 
+    if grid:
+        if before is not None:
+            raise ConfigError.at("before", "is not measured with --grid", ConfigCheck.CONFLICT)
+        size = (parties, length)
+        _show("rounds", as_json, lambda show: run_grid_bench([size], runs, show, peer_python=peer_python))
+        return
     _show(
         "averages",
         as_json,
@@ -364,6 +401,52 @@ def many(
             out=out,
         ),
     )
+
+
+@app.command()
+def records(
+    houses: Annotated[
+        Path | None,
+        typer.Option(
+            help="California houses, .csv or .csv.gz. Left out: the loans of the package alone.",
+            show_default=False,
+        ),
+    ] = None,
+    epsilon: Annotated[
+        list[float] | None,
+        typer.Option(help="Of a request; may be repeated. Left out: 1 and 3.", show_default=False),
+    ] = None,
+    repetitions: Annotated[int, typer.Option(help="Releases of each request.")] = 10_000,
+    peer_python: Annotated[
+        str | None, typer.Option(help="An interpreter with opendp, if this one has none.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of rows and noise.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results-records.json.", show_default=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure errors, coverage and tests of statistics of records.
+
+    Ten parts of real tables: beside OpenDP on the pooled rows, noise of each party, and the exact answers.
+    """
+    from smpc_dp_lab.bench.page import store_result
+    from smpc_dp_lab.bench.records import EPSILONS, run_records_bench
+
+    report = _show(
+        "releases",
+        as_json,
+        lambda show: run_records_bench(
+            show,
+            houses_file=houses,
+            epsilons=epsilon or EPSILONS,
+            repetitions=repetitions,
+            peer_python=peer_python,
+            seed=seed,
+        ),
+    )
+    if out is not None:
+        store_result(out, report)
 
 
 @app.command()
@@ -479,8 +562,8 @@ def everything(
         _print(report)
 
 
-def _show(unit: str, as_json: bool, bench: Callable[[Progressing], Report]) -> None:
-    """Run a benchmark with a progress display, and print its report."""
+def _show(unit: str, as_json: bool, bench: Callable[[Progressing], Report]) -> Report:
+    """Run a benchmark with a progress display, print its report, and return it."""
     from smpc_dp_lab.bench.provenance import observed
 
     with Bar(unit, quiet=as_json) as bar:
@@ -489,6 +572,7 @@ def _show(unit: str, as_json: bool, bench: Callable[[Progressing], Report]) -> N
         print_json(report.to_json())
     else:
         _print(report)
+    return report
 
 
 def _print(report: Report) -> None:

@@ -14,6 +14,8 @@ from types import ModuleType
 from smpc_dp.engine.registry import built_in_protocols
 from smpc_dp.files import read_bounded
 from smpc_dp_lab.vectors import (
+    active_negative,
+    active_runs,
     checked_negative,
     checked_runs,
     contradictions,
@@ -124,6 +126,7 @@ _GENERATORS: dict[str, Callable[[], dict[str, JsonObject]]] = {
     "exchange": lambda: _of(exchange_runs, exchange_negative),
     "mpyc": _mpyc,
     "pairwise": _pairwise,
+    "active": lambda: _of(active_runs, active_negative),
     "covert": lambda: (
         _of(pairwise_runs, covert_negative, scenarios=covert_runs) | covert_certificates.generate()
     ),

@@ -14,8 +14,8 @@ from smpc_dp.capabilities.pairs.covert import terms as t
 from smpc_dp.capabilities.pairs.covert.certificate import Certificate, CircuitFields, judge
 from smpc_dp.capabilities.pairs.covert.copies import GarblerCopy
 from smpc_dp.capabilities.pairs.covert.garbler import CovertGarblerRole
-from smpc_dp.capabilities.pairs.covert.roles import party_role
 from smpc_dp.capabilities.pairs.garbled.messages import PAIRWISE
+from smpc_dp.capabilities.pairs.roles import party_role
 from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
 from smpc_dp.crypto.ot import BaseSender
 from smpc_dp.errors import PeerFault

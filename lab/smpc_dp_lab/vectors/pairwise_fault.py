@@ -42,10 +42,11 @@ AGREEMENT, TRANSFER, TRANSCRIPT, CONTENT = "agreement", "transfer", "transcript"
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Result of a role that was fed messages, and the messages that it read, in order."""
+    """Result of a role that was fed messages, the messages that it read, in order, and its last step."""
 
     end: Evaluated | SmpcError | None
     taken: list[tuple[str, bytes]]
+    step: str
 
 
 def replay(
@@ -66,7 +67,7 @@ def replay(
                 continue
             if not queues[effect.sender]:
                 effects.close()
-                return Replayed(None, taken)
+                return Replayed(None, taken, role.step)
             data = queues[effect.sender].popleft()
             if fault is not None and len(taken) == fault.after:
                 if effect.sender != fault.sender:
@@ -75,16 +76,17 @@ def replay(
             taken.append((effect.sender, data))
             effect = effects.send(data)
     except StopIteration as stop:
-        return Replayed(stop.value, taken)
+        return Replayed(stop.value, taken, role.step)
     except SmpcError as error:
-        return Replayed(error, taken)
+        return Replayed(error, taken, role.step)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
     """A fault: `receiver` gets the base run's messages, but `message` from `sender` after the first `after`.
 
-    It must raise `error` once it has taken that message and `later` more.
+    It must raise `error` once it has taken that message and `later` more. Where all faults have one error,
+    `step` is its step then, and `code` what it tells the others.
     """
 
     name: str
@@ -98,6 +100,8 @@ class Fault:
     error: str = "PeerFault"
     culprit: str = ""
     later: int = 0
+    step: str = ""
+    code: str = ""
 
     def to_json(self) -> dict[str, object]:
         """Return the vector."""
@@ -112,7 +116,8 @@ class Fault:
                 "error": self.error,
                 "culprit": self.culprit,
                 "later": self.later,
-            },
+            }
+            | ({"step": self.step, "code": self.code} if self.step else {}),
         }
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from smpc_dp.capabilities.pairs.active.plan import ActivePlan
 from smpc_dp.capabilities.pairs.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.capabilities.pairs.circuits.circuit import Circuit, pack, unpack
-from smpc_dp.capabilities.pairs.covert.roles import aggregator_role, party_role
-from smpc_dp.capabilities.pairs.garbled.messages import CONTROL, PAIRWISE, VERSION
-from smpc_dp.capabilities.pairs.garbled.params import Mode, Output, PairwiseParameters
+from smpc_dp.capabilities.pairs.garbled.messages import CONTROL
+from smpc_dp.capabilities.pairs.garbled.params import Mode, Output, PairwiseParameters, Security
 from smpc_dp.capabilities.pairs.garbled.participant import Evaluated, Participant
 from smpc_dp.capabilities.pairs.garbled.plan import Plan
-from smpc_dp.capabilities.pairs.garbled.transfers import Transfers
+from smpc_dp.capabilities.pairs.roles import PairTransfers, aggregator_role, fresh_transfers, party_role
 from smpc_dp.capabilities.pairs.simulation.pairwise import evaluate_in_memory
 from smpc_dp.errors import SmpcError
 from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
@@ -57,7 +57,7 @@ class Scenario:
     """The terms of one evaluation; its inputs and random bytes follow from its name.
 
     `before`: the scenario that the same two have played before, with the oblivious transfers set up there;
-    who `forgot` has lost its side of them.
+    who `forgot` has lost its side of them. `k`: that of the transfers, if the security is "malicious".
     """
 
     name: str
@@ -67,10 +67,19 @@ class Scenario:
     mode: Mode = "tile"
     evaluator_inputs: tuple[int, ...] | None = None
     circuit: str = MIXED
-    before: str = ""
+    before: Scenario | None = None
     forgot: str = ""
     covert: int = 0
     random_inputs: tuple[int, ...] = ()
+    security: Security | None = None
+    k: int = 0
+
+    @property
+    def plan(self) -> Plan:
+        """The plan, as both sides make it."""
+        if self.security == "malicious":
+            return ActivePlan(self.built, self.parameters, self.k)
+        return Plan(self.built, self.parameters)
 
     @property
     def parameters(self) -> PairwiseParameters:
@@ -86,6 +95,7 @@ class Scenario:
             mode=self.mode,
             covert=self.covert,
             random_inputs=list(self.random_inputs),
+            security=self.security,
         )
 
     @property
@@ -94,8 +104,9 @@ class Scenario:
         return parse_bristol(self.circuit.encode())
 
 
+BOTH = Scenario("both", "One instance; garbler and evaluator learn the output.", "both")
 SCENARIOS = (
-    Scenario("both", "One instance; garbler and evaluator learn the output.", "both"),
+    BOTH,
     Scenario(
         "garbler",
         "Three instances, keys unique to each; the garbler learns the output.",
@@ -147,7 +158,7 @@ SCENARIOS = (
         "After the run 'both' of the same two: their transfers are set up, and go on at the next index.",
         "both",
         2,
-        before="both",
+        before=BOTH,
     ),
     Scenario(
         "second-forgotten",
@@ -155,7 +166,7 @@ SCENARIOS = (
         "up others.",
         "both",
         2,
-        before="both",
+        before=BOTH,
         forgot=EVALUATOR,
     ),
 )
@@ -172,7 +183,7 @@ class Run:
     randomness: dict[str, Recording]
     inputs: dict[str, list[list[int]]]
     roles: dict[str, Participant]
-    transfers: dict[str, Transfers]
+    transfers: dict[str, PairTransfers]
     # (sender, receiver, bytes), in an order in which they can be sent.
     sent: list[tuple[str, str, bytes]] = field(default_factory=list)
     ends: dict[str, Evaluated] = field(default_factory=dict)
@@ -201,30 +212,31 @@ class Run:
 
 def new_run(scenario: Scenario) -> Run:
     """Return fresh roles for a scenario, with the same inputs and randomness every time."""
+    plan = scenario.plan
+    protocol, version = plan.protocol
 
     def source(name: str, purpose: str, of: str = scenario.name) -> SeededRandomnessForSimulation:
-        return SeededRandomnessForSimulation(1, f"pairwise vectors {of} {purpose} {name}")
+        return SeededRandomnessForSimulation(1, f"{protocol} vectors {of} {purpose} {name}")
 
     # Who has met before, is in the same session.
-    setup = scenario.before or scenario.name
-    transfers = {GARBLER: Transfers(), EVALUATOR: Transfers()}
+    setup = (scenario.before or scenario).name
+    transfers = {name: fresh_transfers(plan) for name in (GARBLER, EVALUATOR)}
     if scenario.before:
-        transfers = new_run(find(scenario.before)).execute().transfers
+        transfers = new_run(scenario.before).execute().transfers
     if scenario.forgot:
-        transfers[scenario.forgot] = Transfers()
+        transfers[scenario.forgot] = fresh_transfers(plan)
     third = scenario.output == "aggregator"
     everyone = (GARBLER, EVALUATOR, *([AGGREGATOR] if third else []))
     signers = draw_signers({name: source(name, "signing", setup) for name in everyone})
     context = Context(
-        protocol=PAIRWISE,
-        version=VERSION,
+        protocol=protocol,
+        version=version,
         session_digest=source("", "session", setup).bytes(32),
         request=2 if scenario.before else 1,
         names=(GARBLER, EVALUATOR),
         aggregator=AGGREGATOR if third else "",
         keys=public_keys(signers),
     )
-    plan = Plan(scenario.built, scenario.parameters)
     randomness = {name: Recording(source(name, "run")) for name in everyone}
     indices = {GARBLER: plan.given(plan.garbler_values), EVALUATOR: plan.given(plan.evaluator_values)}
     inputs = {
@@ -269,12 +281,13 @@ def run_json(run: Run) -> JsonObject:
     scenario, plan = run.scenario, run.plan
     first = next(plan.blocks())
     end = run.ends[GARBLER]
-    covert: JsonObject = (
-        {"copies": scenario.covert, "random_inputs": list(scenario.random_inputs)} if scenario.covert else {}
-    )
+    drawn: JsonObject = {"random_inputs": list(scenario.random_inputs)}
+    terms: JsonObject = {"copies": scenario.covert} | drawn if scenario.covert else {}
+    if scenario.k:
+        terms = {"k": scenario.k} | drawn
     return {
         **header("run", scenario.name, scenario.about),
-        "before": f"run-{scenario.before}.json" if scenario.before else "",
+        "before": f"run-{scenario.before.name}.json" if scenario.before else "",
         "forgot": scenario.forgot,
         "session": {
             **context_json(run.context),
@@ -286,7 +299,7 @@ def run_json(run: Run) -> JsonObject:
             "output": scenario.output,
             "mode": scenario.mode,
         }
-        | covert,
+        | terms,
         "circuit": format_bristol(plan.circuit).decode(),
         "plan": {"tile": plan.tile, "block": first.count},
         "identities": identities_json(run.context, run.signers),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from smpc_dp.capabilities.servers.secret_sharing import messages as m
-from smpc_dp.capabilities.servers.secret_sharing.agreement import output_statement, set_statement
+from smpc_dp.capabilities.servers.secret_sharing.agreement import output_statement, shared_set_statement
 from smpc_dp.capabilities.servers.secret_sharing.params import MPYC
 from smpc_dp.capabilities.servers.secret_sharing.party import PartyRun
 from smpc_dp.capabilities.servers.secret_sharing.server import ServerRun
@@ -235,7 +235,7 @@ def run_json(name: str) -> dict[str, object]:
         "terms": _terms("sum", len(opened.present), (), b"").canonical().decode("ascii"),
         "messages": [envelope_json(envelope) for envelope in setup.sent],
         "run_id": opened.run_id.hex(),
-        "set_statement": set_statement(opened.run_id, included).hex(),
+        "set_statement": shared_set_statement(opened.run_id, included).hex(),
         "output_statement": output_statement(opened.run_id, included, values, output.faults).hex(),
         "result": {
             "opened": values,

@@ -204,7 +204,8 @@ class Run:
 
     def pair_context(self, name: str, matching: int, pair: tuple[str, str]) -> Context:
         """Return the context of an evaluation as one of the pair has it."""
-        return self.wires[name].context(self.parties[name].run_id, matching, *pair)
+        plan = self.plan.evaluation(*pair)
+        return self.wires[name].context(self.parties[name].run_id, matching, plan)
 
     def _evaluate(self, matching: int, pair: tuple[str, str]) -> None:
         """Run both roles of a pair to their ends."""

@@ -21,9 +21,9 @@ from smpc_dp.engine.session_protocol import (
     Roles,
     SessionProtocol,
     Topology,
-    all_saved,
     corrupt_as_written,
     no_servers,
+    no_unsaved_reason,
 )
 from smpc_dp.errors import ConfigCheck, ConfigIssue, Issues
 from smpc_dp.identity.roster import Member
@@ -44,19 +44,21 @@ if TYPE_CHECKING:
 def _check(
     version: int, parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
+    """Check a GOPA session's `[parameters]` by the rules of a protocol version; return them or the issues."""
     from smpc_dp.capabilities.gopa.check import check_for_version
 
     return check_for_version(version, parameters, parties)
 
 
 def _topology(parameters: Mapping[str, object]) -> Topology:
+    """Return how the parties connect: to each other ("direct") or through the aggregator."""
     return "direct" if is_direct(parameters) else "aggregator"
 
 
 def _roster_issues(
     protocol: str, parameters: Mapping[str, object], members: Sequence[Member]
 ) -> list[ConfigIssue]:
-    """Return the faults of a direct session's members, and any server."""
+    """Return the faults of a roster for GOPA: servers; if direct, an aggregator or a missing address."""
     issues = Issues()
     for index, member in enumerate(members if is_direct(parameters) else ()):
         if member.role == "aggregator":
@@ -72,13 +74,14 @@ def _roster_issues(
 async def _open_direct(
     membership: Membership, on_event: OnEvent, listen_on: str | None, state: SessionState | None
 ) -> Connection:
+    """Open the network connections of a party to all parties with which it exchanges messages directly."""
     from smpc_dp.capabilities.gopa.requests.mesh import Mesh
 
     return await Mesh.open(membership, on_event, listen_on, state)
 
 
 def _states(parameters: GopaParameters) -> Any:
-    """Return the module of the roles of a request; with roll-back masks hide lost noise."""
+    """Return the Python module with the party's and the aggregator's functions for these parameters."""
     if parameters.is_logged:
         from smpc_dp.capabilities.gopa.verifiable import states as verifiable
 
@@ -93,40 +96,47 @@ def _states(parameters: GopaParameters) -> Any:
 
 
 def _party(context: Context, parameters: GopaParameters, *arguments: Any, **named: Any) -> Run[Any]:
+    """Return the party's state machine for one request, of the protocol in the parameters."""
     run: Run[Any] = _states(parameters).party(context, parameters, *arguments, **named)
     return run
 
 
 def _aggregator(context: Context, parameters: GopaParameters, *arguments: Any, **named: Any) -> Run[Any]:
+    """Return the aggregator's state machine for one request, of the protocol in the parameters."""
     run: Run[Any] = _states(parameters).aggregator(context, parameters, *arguments, **named)
     return run
 
 
 def _tables() -> Roles:
+    """Import and return the state tables of GOPA's party and aggregator (imported only when needed)."""
     from smpc_dp.capabilities.gopa import states
 
     return states.PARTY, states.AGGREGATOR
 
 
 def _verifiable_tables() -> Roles:
+    """Import and return the state tables of the party and the aggregator of verifiable GOPA."""
     from smpc_dp.capabilities.gopa.verifiable import states
 
     return states.PARTY, states.AGGREGATOR
 
 
 def _check_run_id(context: Context, header: Header) -> None:
+    """Raise VerificationError unless the run id in a log's header is the one derived from the context."""
     from smpc_dp.capabilities.gopa.verifiable.audit import check_run_id
 
     check_run_id(context, header)
 
 
 def _auditor(*arguments: Any) -> LogAuditor:
+    """Return an object that checks the log of a verifiable GOPA run entry by entry."""
     from smpc_dp.capabilities.gopa.verifiable.audit import auditor
 
     return auditor(*arguments)
 
 
 def _view() -> LogView:
+    """Return the texts and tables with which log pages show a verifiable GOPA run."""
     from smpc_dp.capabilities.gopa.log_view import VerifiableView
 
     return VerifiableView()
@@ -142,6 +152,7 @@ AUDIT = Audit(
 
 
 def _steps() -> tuple[tuple[str, ...], ...]:
+    """Return the names of the protocol steps without an aggregator: a party's, and the coordinator's."""
     from smpc_dp.capabilities.gopa.direct_messages import COORDINATED_STEPS, COORDINATOR_STEPS
 
     return COORDINATED_STEPS, COORDINATOR_STEPS
@@ -158,7 +169,7 @@ PROTOCOLS = (
         connections={"direct": _open_direct},
         party=_party,
         aggregator=_aggregator,
-        unsaved=all_saved,
+        unsaved=no_unsaved_reason,
         averaging=Averaging(settings=frozenset({"verifiable", "on_dropout", "total"})),
         audit=AUDIT,
         most_corrupt=functools.partial(corrupt_as_written, VERSION),

@@ -21,7 +21,7 @@ from smpc_dp.privacy.guarantee import BUDGET
 def check_for_version(
     version: int, parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check the parameters of a session of this protocol version, as `check_gopa` does."""
+    """Check the `[parameters]` of a GOPA session by a protocol version's rules; return them or the issues."""
     if version == VERSION:
         return check_gopa(parameters, parties)
     logged = version in AUDITED_VERSIONS
@@ -35,7 +35,7 @@ def check_for_version(
 def check_gopa(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table of GOPA, verifiable or not; return every fault found."""
+    """Check the `[parameters]` of a GOPA session, verifiable or not; return them or every fault found."""
     verifiable = is_verifiable(parameters)
     # Of the modules below a session needs one alone.
     if BUDGET in parameters and not verifiable:

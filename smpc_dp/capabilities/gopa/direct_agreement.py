@@ -18,6 +18,7 @@ from smpc_dp.capabilities.gopa.direct_evidence import (
     DirectPeer,
     DirectState,
     check_signed,
+    has_signed,
     note_convicted,
     note_hidden,
     proofs_of,
@@ -33,14 +34,14 @@ from smpc_dp.engine.phases import messages as m
 from smpc_dp.engine.phases.draws import draw_neighbours
 from smpc_dp.engine.phases.key_graph import Graph, Revealed, check_openings, hello
 from smpc_dp.engine.state import Transition
-from smpc_dp.errors import Check, PeerFault
+from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.sets import PartySet, pack_list
 from smpc_dp.wire.signing import decode, encode
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """State of a party from start to roll: its draw, and the secret of its masking key."""
+    """State of a party after the run's start: the neighbours that it drew and its masking key's secret."""
 
     present: PartySet
     neighbours: tuple[int, ...]
@@ -52,7 +53,7 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 class Advertised(msgspec.Struct, frozen=True):
-    """State of a party from roll to participants: its messages; `merkle_commitment` is its SHA-256."""
+    """State of a party that has received all parties' commitments to their drawn neighbours."""
 
     neighbours: tuple[int, ...]
     mask_secret: bytes
@@ -65,7 +66,7 @@ class Advertised(msgspec.Struct, frozen=True):
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """Participants, and the neighbours of each among them; a quorum signs `digest`."""
+    """State of a party: the signed list of the run's participants, and the neighbours of each of them."""
 
     participants: PartySet
     neighbours: dict[int, tuple[int, ...]]
@@ -74,14 +75,14 @@ class Agreed(msgspec.Struct, frozen=True):
 
 
 class Ready(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The party has an encoded vector; hellos of others may already come."""
+    """State of a party that has encoded its vector and sent nothing; others' hellos may already come."""
 
     expects: ClassVar[str] = m.HELLO
     vector: RingVector
 
 
 class AwaitStart(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The party has said hello with a fresh nonce."""
+    """State of a party that has sent a hello with a fresh nonce and waits for the start of the run."""
 
     expects: ClassVar[str] = d.START
     patient: ClassVar[bool] = True
@@ -89,7 +90,7 @@ class AwaitStart(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
 
 
 class AwaitMerkleCommitment(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The party has committed to the neighbours that it drew and to its masking key."""
+    """State of a party that has committed to drawn neighbours and a masking key, and waits for the others."""
 
     expects: ClassVar[str] = d.MERKLE_COMMITMENT
     phase: ClassVar[int] = 1
@@ -99,7 +100,7 @@ class AwaitMerkleCommitment(PeerState[DirectInbox], frozen=True, kw_only=True, e
 
 
 class AwaitParticipants(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The party has opened its commitments."""
+    """State of a party that has opened its commitments and waits for the list of participants."""
 
     expects: ClassVar[str] = d.PARTICIPANTS
     phase: ClassVar[int] = 2
@@ -109,7 +110,7 @@ class AwaitParticipants(PeerState[DirectInbox], frozen=True, kw_only=True, eq=Fa
 
 
 class CertifyParticipants(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The party has attested the participants."""
+    """State of a party that has signed the list of participants and collects others' signatures."""
 
     expects: ClassVar[str] = m.ATTEST_PARTICIPANTS
     phase: ClassVar[int] = 3
@@ -120,13 +121,13 @@ class CertifyParticipants(PeerState[DirectInbox], frozen=True, kw_only=True, eq=
 
 
 def say_hello(peer: DirectPeer, state: Ready) -> Transition:
-    """Begin: send a hello with a fresh nonce to all."""
+    """Begin a run without an aggregator: send a hello with a fresh nonce to all parties."""
     sent = peer.broadcast(state, m.HELLO, hello(peer, peer.random.bytes(32)), peer.everyone)
     return Transition(AwaitStart(inbox=state.inbox, vector=state.vector), sent)
 
 
 def on_start(peer: DirectPeer, state: AwaitStart) -> Transition:
-    """Draw neighbours and make a key; advertise commitments to both."""
+    """After the start: draw neighbours, make a masking key, and send commitments to both."""
     run_id, drawn, sent = draw(peer, state)
     return Transition(
         AwaitMerkleCommitment(run_id=run_id, inbox=state.inbox, vector=state.vector, drawn=drawn), sent
@@ -134,7 +135,7 @@ def on_start(peer: DirectPeer, state: AwaitStart) -> Transition:
 
 
 def on_merkle_commitment(peer: DirectPeer, state: AwaitMerkleCommitment) -> Transition:
-    """Open draw and masking key, now that all have committed to theirs."""
+    """Reveal this party's drawn neighbours and public masking key, now that all parties are committed."""
     advertised, sent = open_draw(peer, state, state.drawn)
     after = AwaitParticipants(
         run_id=state.run_id, inbox=state.inbox, vector=state.vector, advertised=advertised
@@ -143,12 +144,12 @@ def on_merkle_commitment(peer: DirectPeer, state: AwaitMerkleCommitment) -> Tran
 
 
 def on_participants(peer: DirectPeer, state: AwaitParticipants) -> Transition:
-    """Attest the set of participants, with the graph that their draws give."""
+    """Check the coordinator's list of participants and the draws that it shows, and sign the list."""
     return attest_participants(peer, state, state.vector, state.advertised)
 
 
 def draw(peer: DirectPeer, state: DirectState) -> tuple[bytes, Drawn, list[Envelope]]:
-    """Check `start`: return the run id, the draw, and the advertisement for all present parties."""
+    """Check the coordinator's start message, draw neighbours, and return the run id, draw and commitments."""
     context, coordinator = peer.context, peer.name_of(peer.coordinator)
     letter = state.inbox.letters[d.START][peer.coordinator]
     start = decode(letter.body, d.Start, coordinator)
@@ -158,9 +159,10 @@ def draw(peer: DirectPeer, state: DirectState) -> tuple[bytes, Drawn, list[Envel
     signatures = signatures_of(peer, start.signatures, present, "start")
     for phase, (party, signature) in enumerate(signatures.items()):
         body = encode(hello(peer, start.nonces[32 * phase : 32 * phase + 32]))
+        body_hash = hashlib.sha256(body).digest()
         if party == peer.index and body != state.inbox.letters[m.HELLO][party].body:
-            raise peer.refuse(f"start does not have the nonce of {peer.name}", Check.NONCE_DIFFERS)
-        check_signed(peer, state, m.HELLO, party, hashlib.sha256(body).digest(), signature)
+            raise _other_start(peer, state, body_hash, signature)
+        check_signed(peer, state, m.HELLO, party, body_hash, signature)
     run_id = run_identifier(context, context.operation, start.present, start.nonces)
     if letter.run_id != run_id:
         raise peer.refuse("start is not for the run that its nonces give", Check.RUN_ID_DIFFERS)
@@ -177,8 +179,24 @@ def draw(peer: DirectPeer, state: DirectState) -> tuple[bytes, Drawn, list[Envel
     return run_id, drawn, shown + peer.broadcast(begun, m.ADVERTISE, advertise, present)
 
 
+def _other_start(peer: DirectPeer, state: DirectState, body_hash: bytes, signature: bytes) -> SmpcError:
+    """Return the error that a start message shows a hello of this party that the party did not send.
+
+    One that the party has signed was said by an earlier process without a saved state. The coordinator has
+    answered it, and is not at fault.
+    """
+    if not has_signed(peer, peer.signed_under(state), m.HELLO, peer.index, body_hash, signature):
+        return peer.refuse(f"start does not have the nonce of {peer.name}", Check.NONCE_DIFFERS)
+    following = peer.context.request + 1
+    detail = (
+        f"an earlier process of {peer.name} takes part in the run, and its vector may be in the total; its "
+        f"state is not here: this process can ask for request {following}"
+    )
+    return TimeoutFault({peer.name}, d.START, detail, code=Code.BEGUN, number=following)
+
+
 def open_draw(peer: DirectPeer, state: DirectState, drawn: Drawn) -> tuple[Advertised, list[Envelope]]:
-    """Check `roll`: return all advertisements, and this party's opening for their authors."""
+    """Check the coordinator's list of commitments; return the list, and messages that reveal this draw."""
     body = body_of(peer, state, d.MERKLE_COMMITMENT)
     merkle_commitment = decode(body, d.MerkleCommitment, peer.name_of(peer.coordinator))
     members = members_of(peer, merkle_commitment.advertised, drawn.present, "roll")
@@ -206,7 +224,7 @@ def open_draw(peer: DirectPeer, state: DirectState, drawn: Drawn) -> tuple[Adver
 def attest_participants(
     peer: DirectPeer, state: DirectState, vector: RingVector, advertised: Advertised
 ) -> Transition:
-    """Check `participants` and every opening, and attest the set."""
+    """Check the coordinator's list of participants and each revealed draw, then sign the list."""
     body = body_of(peer, state, d.PARTICIPANTS)
     proposed = decode(body, d.Participants, peer.name_of(peer.coordinator))
     members = members_of(peer, proposed.participants, advertised.members, "participants")
@@ -243,7 +261,7 @@ def attest_participants(
 
 
 def _edges(revealed: Mapping[int, Revealed]) -> dict[int, tuple[int, ...]]:
-    """Return each participant's neighbours: those that it drew, and those that drew it."""
+    """Return each participant's neighbours: the parties it drew, and the parties that drew it."""
     edges: dict[int, set[int]] = {party: set() for party in revealed}
     for party, opened in revealed.items():
         for other in opened.drawn:
@@ -256,7 +274,7 @@ def _edges(revealed: Mapping[int, Revealed]) -> dict[int, tuple[int, ...]]:
 def _neighbourhood(
     peer: DirectPeer, members: PartySet, revealed: Mapping[int, Revealed], advertised: Advertised
 ) -> Graph:
-    """Return this party's neighbourhood in the graph."""
+    """Return the neighbours of this party in the graph that follows from the revealed draws."""
     own = tuple(party for party in advertised.neighbours if party in members)
     drew_me = tuple(party for party, opened in revealed.items() if peer.index in opened.drawn)
     mask_keys = {party: revealed[party].mask_key for party in sorted({*own, *drew_me})}
@@ -267,7 +285,7 @@ def _neighbourhood(
 
 
 def body_of(peer: DirectPeer, state: DirectState, step: str) -> bytes:
-    """Return the coordinator's letter of a step of this run."""
+    """Return the body of the message that the coordinator sent to this party in a step of the run."""
     letter = state.inbox.letters[step][peer.coordinator]
     if letter.run_id != state.run_id:
         raise peer.refuse(f"sent '{step}' of another run", Check.OTHER_RUN)
@@ -277,7 +295,7 @@ def body_of(peer: DirectPeer, state: DirectState, step: str) -> bytes:
 def members_of(
     peer: DirectPeer, packed: bytes, within: Collection[int] | PartySet | None, reason: str
 ) -> PartySet:
-    """Decode a set that must lie in `within`, have this party and the coordinator and be large enough."""
+    """Decode a set of parties; raise if too small, not in `within`, or without this party or coordinator."""
     members = PartySet.unpack(packed, peer.parties, peer.name_of(peer.coordinator))
     if within is not None and any(party not in within for party in members):
         raise peer.refuse(f"{reason} has parties that were out before", Check.SET_GREW)
@@ -291,7 +309,7 @@ def members_of(
 
 
 def signatures_of(peer: DirectPeer, packed: bytes, members: PartySet, reason: str) -> dict[int, bytes]:
-    """Return the signature of each member."""
+    """Return the members' signatures in a packed list, by member; raise PeerFault if not one for each."""
     size = m.SIGNATURE_BYTES
     if len(packed) != size * len(members):
         raise peer.refuse(f"{reason} does not have one signature for each party", Check.NOT_ONE_EACH)
@@ -307,7 +325,7 @@ def _check_bodies(
     members: PartySet,
     reason: str,
 ) -> dict[int, bytes]:
-    """Return each member's body of a step, which it has signed."""
+    """Check the members' signatures over their message bodies of a step; return the bodies by member."""
     if len(bodies) != len(members):
         raise peer.refuse(f"{reason} does not have one message for each party", Check.NOT_ONE_EACH)
     of = dict(zip(members, bodies, strict=True))
@@ -324,7 +342,7 @@ def _check_bodies(
 def read_reveal(
     peer: DirectPeer, state: DirectState, advertised: Advertised, party: int, body: bytes
 ) -> tuple[Revealed, set[int]]:
-    """Return what a party reveals of itself, and the parties that it proves to have advertised twice.
+    """Return a party's opened draw and key, and the parties that it proves to have committed twice.
 
     Raises PeerFault.
     """

@@ -55,14 +55,14 @@ from smpc_dp.wire.signing import decode
 
 
 class CollectHello(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The coordinator has said hello with a fresh nonce."""
+    """State of the coordinator that has said hello and collects the hellos of other parties."""
 
     expects: ClassVar[str] = m.HELLO
     vector: RingVector
 
 
 class CollectAdvertise(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The run has begun, and all present parties advertise."""
+    """State of the coordinator that collects the parties' commitments to their drawn neighbours."""
 
     expects: ClassVar[str] = m.ADVERTISE
     phase: ClassVar[int] = 1
@@ -71,7 +71,7 @@ class CollectAdvertise(PeerState[DirectInbox], frozen=True, kw_only=True, eq=Fal
 
 
 class CollectReveal(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """All parties of the Merkle commitment open their draws."""
+    """State of the coordinator that collects the parties' revealed draws of neighbours."""
 
     expects: ClassVar[str] = m.REVEAL
     phase: ClassVar[int] = 2
@@ -80,7 +80,7 @@ class CollectReveal(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False)
 
 
 class CollectHeld(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The time of publication is over, and the others report the publications that they have."""
+    """State of the coordinator that collects, from each party, which noisy vectors the party has received."""
 
     expects: ClassVar[str] = d.HELD
     phase: ClassVar[int] = 5
@@ -92,33 +92,33 @@ class CollectHeld(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
 
 
 def everyone(peer: DirectPeer, _state: CollectHello) -> Iterable[int]:
-    """Return all parties."""
+    """Return the numbers of all parties, as those from which a step expects messages."""
     return peer.everyone
 
 
 def present(_peer: DirectPeer, state: CollectAdvertise) -> Iterable[int]:
-    """Return the parties that said hello."""
+    """Return the parties that sent a hello, from whom the coordinator now expects commitments."""
     return state.drawn.present
 
 
 def advertised(_peer: DirectPeer, state: CollectReveal) -> Iterable[int]:
-    """Return the parties on the Merkle commitment."""
+    """Return the parties that sent commitments, from whom the coordinator now expects the openings."""
     return state.advertised.members
 
 
 def others(peer: DirectPeer, state: CollectHeld) -> list[int]:
-    """Return the participants except this one."""
+    """Return the numbers of all participants but the coordinator itself."""
     index = peer.index
     return [party for party in state.agreed.participants if party != index]
 
 
 def has_enough(peer: DirectPeer, state: CollectHello) -> bool:
-    """Tell whether as many parties as the run needs have sent a hello."""
+    """Tell whether as many parties have sent a hello as the run needs."""
     return len(_heard(peer, state, peer.everyone)) >= peer.parameters.plan.min_survivors
 
 
 def _heard(peer: DirectPeer, state: DirectState, among: Iterable[int]) -> dict[int, Letter]:
-    """Return the letters of the state's step from the remaining parties."""
+    """Return the messages received in the state's step from parties not lost, by party."""
     letters, gone = peer.letters(state, state.step, among), state.inbox.gone
     return {party: letter for party, letter in letters.items() if party not in gone}
 
@@ -127,21 +127,21 @@ def _heard(peer: DirectPeer, state: DirectState, among: Iterable[int]) -> dict[i
 
 
 def _exclude(state: DirectState, party: int, error: SmpcError) -> None:
-    """Record why a party is excluded."""
+    """Record in the coordinator's state that a party is excluded from the run, and for which error."""
     state.inbox.excluded[party] = error
     state.inbox.gone[party] = None
     state.inbox.note(error)
 
 
 def _notify_out(peer: DirectPeer, party: int, error: SmpcError) -> Envelope:
-    """Return the message that tells a party of its exclusion."""
+    """Return the message that tells a party that it is excluded from the run, and the reason."""
     return peer.write_to(peer.context.session_digest, ABORT, abort_of(error), party)
 
 
 def _notify_left_out(
     peer: DirectPeer, state: DirectState, before: Iterable[int], left: Collection[int], step: str
 ) -> list[Envelope]:
-    """Return messages to the parties of the earlier set that are not in the new one."""
+    """Return messages that tell parties of the earlier set that the new set leaves out of the run."""
     sent = []
     for party in before:
         if party not in left:
@@ -153,7 +153,7 @@ def _notify_left_out(
 def _check_enough(
     peer: DirectPeer, state: DirectState, left: Collection[int], before: Iterable[int], step: str
 ) -> None:
-    """Raise TimeoutFault if fewer parties remain than the run needs."""
+    """Raise TimeoutFault if fewer parties remain after a step than the run needs."""
     needed, excluded = peer.parameters.plan.min_survivors, state.inbox.excluded
     if len(left) >= needed:
         return
@@ -169,7 +169,7 @@ def _check_enough(
 def _keep_hello(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, body_hash: bytes
 ) -> Sequence[Envelope]:
-    """Store a hello; answer a late one, once, that its sender is excluded from the run."""
+    """Store a party's hello; reply to a late hello, one time, that its sender is excluded from the run."""
     inbox = state.inbox
     sent = keep(peer, state, party, envelope, body_hash)
     if not state.run_id or party in inbox.answered:
@@ -191,13 +191,13 @@ TAKES: dict[str, Take] = {**FROM_ALL, m.HELLO: _keep_hello}
 
 
 def say_hello(peer: DirectPeer, state: Ready) -> Transition:
-    """Begin: say hello to everyone, with a fresh nonce."""
+    """Begin a run as its coordinator: send a hello with a fresh nonce to all parties."""
     sent = peer.broadcast(state, m.HELLO, hello(peer, peer.random.bytes(32)), peer.everyone)
     return Transition(CollectHello(inbox=state.inbox, vector=state.vector), sent)
 
 
 def propose_start(peer: DirectPeer, state: CollectHello) -> Transition:
-    """Begin the run with the parties that ask for the same operation, and draw as one of them."""
+    """Start the run with the parties that ask for this operation, and draw this party's own neighbours."""
     inbox, operation = state.inbox, peer.context.operation
     for party, letter in _heard(peer, state, peer.everyone).items():
         try:
@@ -219,7 +219,7 @@ def propose_start(peer: DirectPeer, state: CollectHello) -> Transition:
 
 
 def _check_hello(peer: DirectPeer, party: int, letter: Letter) -> None:
-    """Raise PeerFault naming the party if it asks for another operation."""
+    """Raise PeerFault naming a party whose hello is for another operation, plan or request."""
     name = peer.name_of(party)
     claimed = decode(letter.body, m.Hello, name)
     own = hello(peer, claimed.nonce)
@@ -231,7 +231,7 @@ def _check_hello(peer: DirectPeer, party: int, letter: Letter) -> None:
 
 
 def propose_merkle_commitment(peer: DirectPeer, state: CollectAdvertise) -> Transition:
-    """Send the Merkle commitment, with all advertisements, and open this party's draw of neighbours."""
+    """Send all parties' commitments to everyone, and reveal the coordinator's own drawn neighbours."""
     letters, before = _heard(peer, state, state.drawn.present), state.drawn.present
     for party, letter in list(letters.items()):
         try:
@@ -250,7 +250,7 @@ def propose_merkle_commitment(peer: DirectPeer, state: CollectAdvertise) -> Tran
 
 
 def propose_participants(peer: DirectPeer, state: CollectReveal) -> Transition:
-    """Send all openings, and attest the set of participants."""
+    """Send all valid revealed draws to the parties left, and sign the list of those who revealed them."""
     before = state.advertised.members
     letters = _heard(peer, state, before)
     convicted: set[int] = set()
@@ -273,7 +273,7 @@ def propose_participants(peer: DirectPeer, state: CollectReveal) -> Transition:
 
 
 def await_held(_peer: DirectPeer, state: CollectPublications) -> Transition:
-    """Wait for the reports of the others."""
+    """Enter the state in which the coordinator waits for reports of received publications; send nothing."""
     after = CollectHeld(
         run_id=state.run_id, inbox=state.inbox, agreed=state.agreed, certificate=state.certificate
     )
@@ -281,7 +281,7 @@ def await_held(_peer: DirectPeer, state: CollectPublications) -> Transition:
 
 
 def propose_published(peer: DirectPeer, state: CollectHeld) -> Transition:
-    """List the publications that count, forward missing ones, and attest the total."""
+    """Send the list of publications that count, forward those that parties lack, and sign the total."""
     before = state.agreed.participants
     letters = peer.letters(state, PUBLISH, before)
     seen, held = dict(letters), _read_all_held(peer, state, letters)
@@ -314,13 +314,13 @@ def propose_published(peer: DirectPeer, state: CollectHeld) -> Transition:
 
 
 def _check_unconvicted(peer: DirectPeer, state: DirectState, step: str, party: int) -> None:
-    """Raise PeerFault if a party is proven to have sent two different letters of a step."""
+    """Raise PeerFault if a party is proven to have signed two different messages in a step."""
     if (proof := state.inbox.proofs.get((party, step))) is not None:
         raise conviction(peer, state, step, proof)
 
 
 def _read_all_held(peer: DirectPeer, state: CollectHeld, mine: Mapping[int, Letter]) -> dict[int, PartySet]:
-    """Return the publications that each party has, and convict authors of two different ones."""
+    """Return which publications each party has received; record proof against authors of two versions."""
     known, held = dict(mine), {}
     for party, letter in peer.letters(state, d.HELD, others(peer, state)).items():
         try:
@@ -333,7 +333,7 @@ def _read_all_held(peer: DirectPeer, state: CollectHeld, mine: Mapping[int, Lett
 def _read_held(
     peer: DirectPeer, state: CollectHeld, party: int, body: bytes, known: dict[int, Letter]
 ) -> PartySet:
-    """Return the publications that a party has; raise PeerFault for a wrong report."""
+    """Decode a party's report of the publications it has received; raise PeerFault if the report is wrong."""
     name, size = peer.name_of(party), m.SIGNATURE_BYTES
     message = decode(body, d.Held, name)
     held = PartySet.unpack(message.held, peer.parties, name)
@@ -360,6 +360,6 @@ def _read_held(
 
 
 def _shown(letters: Mapping[int, Letter]) -> tuple[list[bytes], bytes]:
-    """Return the bodies and packed signatures of letters."""
+    """Return the bodies and the packed signatures of stored messages, to send to other parties."""
     bodies = [letter.body for letter in letters.values()]
     return bodies, b"".join(letter.signature for letter in letters.values())

@@ -21,7 +21,7 @@ from smpc_dp.wire.sets import PartySet
 
 @dataclass(slots=True)
 class DirectInbox(Inbox):
-    """Letters and evidence of a party.
+    """Messages that a party has received in a run without an aggregator, and evidence of misbehaviour.
 
     Attributes:
         proofs: against parties that sent two different letters, by party and step.
@@ -41,7 +41,7 @@ class DirectInbox(Inbox):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """See `Inbox.sizes`; a witness that its sender replaces counts once."""
+        """Number of entries in each collection of received messages; a replaced message counts once."""
         witnesses = sum(map(len, self.witnesses.values()))
         result: tuple[Sized, ...] = (
             self.proofs,
@@ -66,7 +66,7 @@ def coordinator_of(request: int, parties: int) -> int:
 def has_signed(
     peer: DirectPeer, run_id: bytes, step: str, party: int, body_hash: bytes, signature: bytes
 ) -> bool:
-    """Tell whether a party has signed a letter."""
+    """Tell whether a signature over a message's hash in a step of a run is a party's valid signature."""
     context, name = peer.context, peer.name_of(party)
     statement = context.statement(run_id, step, name, EVERYONE, body_hash)
     try:
@@ -79,7 +79,7 @@ def has_signed(
 def check_signed(
     peer: DirectPeer, state: DirectState, step: str, party: int, body_hash: bytes, signature: bytes
 ) -> None:
-    """Check a letter of another party that the coordinator shows, and record a second version.
+    """Check the signature of a message that the coordinator passes on; record a conflicting second version.
 
     Raises:
         PeerFault: the party did not sign it; names the coordinator.
@@ -105,27 +105,27 @@ def convict(
     body_hash: bytes,
     signature: bytes,
 ) -> None:
-    """Store the proof that a party signed another letter than the known one."""
+    """Store as evidence that a party signed two different messages in a step of a run."""
     proof = d.Proof(party, known.body_hash, known.signature, body_hash, signature)
     state.inbox.proofs.setdefault((party, step), proof)
     note_convicted(peer, state, step, party)
 
 
 def note_convicted(peer: DirectPeer, state: DirectState, step: str, party: int) -> None:
-    """Record that a party sent two different letters."""
+    """Record in the run's diagnostics that a party sent two different messages in a step."""
     reason = f"sent two different messages for step '{step}'"
     state.inbox.note(PeerFault(peer.name_of(party), reason, Check.EQUIVOCATION))
 
 
 def proofs_of(state: DirectState, step: str) -> list[d.Proof]:
-    """Return the proofs against the parties that sent two letters of a step, in roster order."""
+    """Return the stored proofs that parties signed two different messages in a step, in roster order."""
     return [proof for (_, proven), proof in sorted(state.inbox.proofs.items()) if proven == step]
 
 
 def proven(
     peer: DirectPeer, state: DirectState, step: str, proofs: Sequence[d.Proof], shower: str
 ) -> set[int]:
-    """Return the convicted parties; raise PeerFault naming `shower` for an invalid proof."""
+    """Return the parties that valid proofs convict; raise PeerFault naming `shower` if a proof is invalid."""
     parties = [proof.party for proof in proofs]
     if parties != sorted(set(parties)) or any(not 1 <= party <= peer.parties for party in parties):
         raise PeerFault(shower, "shows proofs that are not of parties in roster order", Check.WRONG_ORDER)
@@ -141,7 +141,7 @@ def proven(
 
 
 def conviction(peer: DirectPeer, state: DirectState, step: str, proof: d.Proof) -> PeerFault:
-    """Return the fault that a proof shows, with the evidence."""
+    """Return the PeerFault, with evidence, against a party whose two signed messages a proof shows."""
     evidence = {
         "first run id": state.run_id,
         "first": proof.first,
@@ -155,7 +155,7 @@ def conviction(peer: DirectPeer, state: DirectState, step: str, proof: d.Proof) 
 
 
 def note_hidden(peer: DirectPeer, state: DirectState, step: str, members: Collection[int] | PartySet) -> None:
-    """Record parties that were left out although their letter came here.
+    """Record which parties the coordinator left out of a set although their message arrived.
 
     They, or the coordinator, are at fault.
     """

@@ -26,7 +26,7 @@ def run_identifier(context: Context, operation: str, present: bytes, nonces: byt
 def total_digest(
     context: Context, run_id: bytes, participants: bytes, published: bytes, total: bytes
 ) -> bytes:
-    """Return the digest that parties sign about a total that all of them computed.
+    """Return the digest of a total that each party has computed, for all parties to sign.
 
     `participants` is the digest of the certified set, `published` a packed set, `total` the packed ring
     elements.

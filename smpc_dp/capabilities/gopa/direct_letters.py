@@ -21,7 +21,7 @@ SMALL = 4096
 
 
 def most_bytes(peer: DirectPeer, step: str) -> int:
-    """Return the greatest number of bytes of a message of a step."""
+    """Return the greatest size in bytes that a message of a step may have."""
     encoding, proofs = peer.parameters.encoding, 256 * peer.parties
     if step in (PUBLISH, d.FORWARD):
         return SMALL + encoding.ring_length * encoding.element_bytes
@@ -36,7 +36,7 @@ def most_bytes(peer: DirectPeer, step: str) -> int:
 def keep(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, body_hash: bytes
 ) -> list[Envelope]:
-    """Store the first letter of a step; a second, different one is evidence."""
+    """Store a party's first message in a step; raise PeerFault, with proof, for a second that differs."""
     inbox, step, letter = state.inbox, envelope.step, letter_of(envelope, body_hash)
     known = inbox.letter(step, party)
     if step == m.HELLO and not state.run_id:
@@ -61,7 +61,7 @@ def keep(
 def _keep_proposal(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, body_hash: bytes
 ) -> list[Envelope]:
-    """Store a proposal of the coordinator, and compare it with those that others show."""
+    """Store a message of the coordinator, and compare it with the versions that other parties have shown."""
     _check_coordinates(peer, party, envelope)
     is_first = state.inbox.letter(envelope.step, party) is None
     sent = keep(peer, state, party, envelope, body_hash)
@@ -73,7 +73,7 @@ def _keep_proposal(
 def _keep_forwarded(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, _body_hash: bytes
 ) -> Sequence[Envelope]:
-    """Store a publication that the coordinator forwards."""
+    """Store a party's noisy vector that the coordinator passes on."""
     _check_coordinates(peer, party, envelope)
     forward = decode(envelope.body, d.Forward, envelope.sender)
     if envelope.run_id != state.run_id:
@@ -86,14 +86,14 @@ def _keep_forwarded(
 def _refuse_held(
     _peer: DirectPeer, _state: DirectState, _party: int, envelope: Envelope, _body_hash: bytes
 ) -> Sequence[Envelope]:
-    """Refuse a report of publications, which is for the coordinator."""
+    """Raise PeerFault: a report of received publications was sent to a party that is not the coordinator."""
     raise PeerFault(
         envelope.sender, f"sent '{envelope.step}' to somebody who does not coordinate", Check.WRONG_RECEIVER
     )
 
 
 def _check_coordinates(peer: DirectPeer, party: int, envelope: Envelope) -> None:
-    """Raise PeerFault unless a party coordinates the run."""
+    """Raise PeerFault if a message that only the run's coordinator may send comes from another party."""
     if party != peer.coordinator:
         raise PeerFault(
             envelope.sender, f"sent '{envelope.step}', which is not its to send", Check.WRONG_SENDER

@@ -48,7 +48,7 @@ TO_ONE = (HELD, FORWARD, ABORT)
 
 
 class Proof(Body, frozen=True):
-    """Two signed messages of one party for one step of one run: the SHA-256 of each body, and its signature.
+    """Proof that a party signed two messages in one step of a run: both SHA-256 hashes and signatures.
 
     The run and the step are those of the message that the proof is in.
     """
@@ -61,7 +61,7 @@ class Proof(Body, frozen=True):
 
 
 class Start(Body, frozen=True):
-    """Coordinator: the parties that sent a hello (a set), their nonces and signatures, in roster order."""
+    """Message of the coordinator that starts a run: which parties said hello, with signed nonces."""
 
     present: bytes
     nonces: bytes
@@ -69,14 +69,14 @@ class Start(Body, frozen=True):
 
 
 class Advertise(Body, frozen=True):
-    """Party: commitments to the drawn neighbours, and to a fresh X25519 key for the noise of pairs."""
+    """Message of a party to all: commitments to its drawn neighbours and to its fresh X25519 masking key."""
 
     draw_commitment: Bytes32
     key_commitment: Bytes32
 
 
 class MerkleCommitment(Body, frozen=True):
-    """Coordinator: the parties that advertised (a set), with bodies and signatures, in roster order."""
+    """Message of the coordinator to all: which parties sent commitments, with bodies and signatures."""
 
     advertised: bytes
     advertisements: list[bytes]
@@ -84,13 +84,13 @@ class MerkleCommitment(Body, frozen=True):
 
 
 class Reveal(m.Reveal, frozen=True):
-    """Party: the openings of its commitments, and proofs against parties that advertised twice."""
+    """Message of a party to all: openings of its commitments, and proofs against double commitments."""
 
     proofs: list[Proof]
 
 
 class Participants(Body, frozen=True):
-    """Coordinator: the participants (a set), with bodies and signatures of `Reveal`, in roster order."""
+    """Message of the coordinator to all: the run's participants, with their signed revealed draws."""
 
     participants: bytes
     reveals: list[bytes]
@@ -98,7 +98,7 @@ class Participants(Body, frozen=True):
 
 
 class Held(Body, frozen=True):
-    """Party to coordinator: the parties whose x_hat it has.
+    """Message of a party to the coordinator: whose noisy vectors the party has received.
 
     `held` is a set; the SHA-256 of each body and the signatures are in roster order; proofs are against the
     parties that published twice.
@@ -111,14 +111,14 @@ class Held(Body, frozen=True):
 
 
 class Forward(Body, frozen=True):
-    """Coordinator to a party: the body of a publication that it does not have."""
+    """Message of the coordinator to a party: another party's noisy vector that the party did not receive."""
 
     party: int
     body: bytes
 
 
 class Published(Body, frozen=True):
-    """Coordinator: the parties whose x_hat is in the total.
+    """Message of the coordinator to all: the parties whose noisy vectors count in the total.
 
     `published` is a set, with hashes and signatures as in `Held`; proofs are against the parties left out for
     having published twice.
@@ -131,7 +131,7 @@ class Published(Body, frozen=True):
 
 
 class Witness(Body, frozen=True):
-    """Party: a proposal of the coordinator, shown because another party seems to have a different one.
+    """Message of a party to all: a coordinator's message that another party seems to have in another version.
 
     `body` is included for a start, since it identifies the run; for others it is empty.
     """

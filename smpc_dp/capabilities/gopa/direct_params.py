@@ -26,7 +26,7 @@ MAX_PUBLISHED_BYTES = 1 << 28
 
 
 class DirectParameters(GopaParameters, frozen=True):
-    """Checked parameters of a session without an aggregator. A lost party's noise stays in."""
+    """Checked settings of GOPA without an aggregator; noise shared with lost parties stays in the sum."""
 
     seen_by: ClassVar[str] = (
         "up to {corrupt} colluding parties, the coordinator among them or not, or any single curious party "
@@ -36,16 +36,16 @@ class DirectParameters(GopaParameters, frozen=True):
 
     @property
     def view(self) -> str:
-        """Key of `report.roles.VIEWS`."""
+        """The key of the report page for this protocol, in `report.roles.VIEWS`."""
         return "gopa-direct"
 
     @property
     def total_note(self) -> str:
-        """Who makes the total."""
+        """The sentence that says which members compute the total."""
         return "each party adds it up itself"
 
     def largest_message(self, _servers: int) -> int:
-        """Return a bound in bytes on any message of a run.
+        """Return the most bytes that any message of a run may have; servers make no difference.
 
         It is of one vector; or of an opening of each party, or a hash, with a proof against each corrupt one.
         """
@@ -55,19 +55,19 @@ class DirectParameters(GopaParameters, frozen=True):
 
     @property
     def party_steps(self) -> tuple[str, ...]:
-        """The steps of a party, in order."""
+        """The names of a party's steps, in their order in a run."""
         return EVERY_PARTY_STEPS
 
     @property
     def traffic(self) -> tuple[int, int]:
-        """Expected bytes that one party sends and receives: a letter of each step to and from each other."""
+        """Expected bytes that one party sends and receives in a run, to and from all other parties."""
         vector = self.encoding.ring_length * self.encoding.element_bytes
         letters = {*EVERY_PARTY_STEPS, *COORDINATED_STEPS}
         both = (self.plan.parties - 1) * (vector + ENVELOPE * len(letters))
         return both, both
 
     def claim(self, survivors: int) -> Claim:
-        """Return the claim of the plan: all parties see all publications, and none is trusted."""
+        """Return the privacy claim of a session in which a coordinator may leave parties out of the sum."""
         relayed = super().claim(survivors)
         coordinator = (
             f"the party that coordinates may leave up to {self.plan.max_dropouts} others out, also after it "
@@ -80,7 +80,7 @@ class DirectParameters(GopaParameters, frozen=True):
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table; besides the keys of `params.check_parameters` it may have `topology`.
+    """Check a `[parameters]` table of GOPA that may set `topology`; return the parameters or the issues.
 
     "relay" is the default. With "direct" there are parties alone: at most MAX_PARTIES, whose vectors together
     have at most MAX_PUBLISHED_BYTES, and `on_dropout` is "keep".
@@ -111,7 +111,7 @@ def check_parameters(
 
 
 def size_issues(encoding: Encoding) -> list[ConfigIssue]:
-    """Return the fault of vectors that are too long for all parties to keep those of all."""
+    """Return the fault of vectors too long for each party to keep all parties' vectors, or no fault."""
     size = 8 * encoding.ring_length * encoding.parties
     if size <= MAX_PUBLISHED_BYTES:
         return []
@@ -122,13 +122,13 @@ def size_issues(encoding: Encoding) -> list[ConfigIssue]:
 
 
 def without_relay(checked: GopaParameters) -> DirectParameters:
-    """Return the parameters for parties without an aggregator."""
+    """Return GOPA's checked parameters as those of a session without an aggregator."""
     plan, session = direct_plan(checked.plan, checked.session)
     return DirectParameters(**msgspec.structs.asdict(checked) | {"plan": plan, "session": session})
 
 
 def direct_plan(plan: SecAggPlan, session: SessionNoise) -> tuple[SecAggPlan, SessionNoise]:
-    """Return the plan with the quorum needed without an aggregator, and the assumption about its noise."""
+    """Return the plan with the quorum that runs without an aggregator need, and the assumption on noise."""
     # An aggregator signs no set. A coordinator does, so two quorums must share another honest party.
     # Where shares can be dealt, 2 D < n - 1 - c, as many still sign.
     quorum = (plan.parties + max(plan.max_corrupt, 1)) // 2 + 1

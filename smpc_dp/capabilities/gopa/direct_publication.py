@@ -46,7 +46,7 @@ from smpc_dp.wire.signing import decode
 
 
 class CollectPublications(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The participants are certified, and the party has published its noisy vector."""
+    """State of a party that has sent its noisy vector and collects the other participants' vectors."""
 
     expects: ClassVar[str] = PUBLISH
     phase: ClassVar[int] = 4
@@ -55,7 +55,7 @@ class CollectPublications(PeerState[DirectInbox], frozen=True, kw_only=True, eq=
 
 
 class AwaitPublished(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The party has reported its publications to the coordinator: the SHA-256 of each, by party."""
+    """State of a party that has reported which vectors it received, and waits for the list that counts."""
 
     expects: ClassVar[str] = d.PUBLISHED
     phase: ClassVar[int] = 5
@@ -66,7 +66,7 @@ class AwaitPublished(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False
 
 
 class AwaitForwarded(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The coordinator has listed the publications that count: the SHA-256 of each, by party."""
+    """State of a party that knows which vectors count and waits for those that it has not received."""
 
     expects: ClassVar[str] = d.PUBLISHED
     phase: ClassVar[int] = 5
@@ -77,7 +77,7 @@ class AwaitForwarded(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False
 
 
 class CertifyTotal(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """The party has attested the total."""
+    """State of a party that has signed its computed total and collects the others' signatures."""
 
     expects: ClassVar[str] = d.ATTEST_TOTAL
     phase: ClassVar[int] = 6
@@ -89,7 +89,7 @@ class CertifyTotal(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
 
 
 class Finished(State, frozen=True, kw_only=True, eq=False):
-    """The party has the result; the letters are forgotten."""
+    """State of a party that has the run's result and has discarded the received messages."""
 
     phase: ClassVar[int] = 7
     over: ClassVar[bool] = True
@@ -99,12 +99,12 @@ class Finished(State, frozen=True, kw_only=True, eq=False):
 def participants_of(
     _peer: DirectPeer, state: CertifyParticipants | CollectPublications | CertifyTotal
 ) -> Collection[int]:
-    """Return the participants."""
+    """Return the numbers of the parties that take part in the run."""
     return state.agreed.participants
 
 
 def publish(peer: DirectPeer, state: CertifyParticipants) -> Transition:
-    """Publish the vector with own noise, and pairwise noise for exactly the certified participants."""
+    """Send this party's vector with its own and pairwise noise to all certified participants."""
     agreed, graph = state.agreed, state.graph
     certificate = _certificate(peer, state, agreed, agreed.digest)
     masks = masked_sum.masks_of(peer, state.run_id, graph, graph.revealed, None)
@@ -116,13 +116,13 @@ def publish(peer: DirectPeer, state: CertifyParticipants) -> Transition:
 
 
 def _certificate(peer: DirectPeer, state: DirectState, agreed: Agreed, digest: bytes) -> Certificate:
-    """Return the signatures of all parties that signed this party's digest."""
+    """Return the certificate of a step: the participants' signatures over this party's digest."""
     signed = signers(peer, state, state.step, agreed.participants)
     return Certificate(digest, {peer.name_of(party): signature for party, signature in signed.items()})
 
 
 def notify_held(peer: DirectPeer, state: CollectPublications) -> Transition:
-    """Report the received publications to the coordinator."""
+    """Tell the coordinator whose noisy vectors this party has received."""
     letters = peer.letters(state, PUBLISH, state.agreed.participants)
     message = d.Held(
         pack_set(letters, peer.parties),
@@ -141,7 +141,7 @@ def notify_held(peer: DirectPeer, state: CollectPublications) -> Transition:
 
 
 def on_published(peer: DirectPeer, state: AwaitPublished) -> Transition:
-    """Take the list of publications that count."""
+    """Take the coordinator's list of vectors that count, and wait for those not yet received."""
     published = read_published(peer, state, state.agreed, state.held)
     after = AwaitForwarded(
         run_id=state.run_id,
@@ -156,7 +156,7 @@ def on_published(peer: DirectPeer, state: AwaitPublished) -> Transition:
 def read_published(
     peer: DirectPeer, state: DirectState, agreed: Agreed, held: dict[int, bytes]
 ) -> dict[int, bytes]:
-    """Check `published`: return the SHA-256 of each publication that counts, by party."""
+    """Check the coordinator's list of vectors that count; return the SHA-256 of each, by party."""
     coordinator = peer.name_of(peer.coordinator)
     proposed = decode(body_of(peer, state, d.PUBLISHED), d.Published, coordinator)
     members = members_of(peer, proposed.published, agreed.participants, "total")
@@ -180,7 +180,7 @@ def read_published(
 
 
 def missing_forwarded(peer: DirectPeer, state: AwaitForwarded) -> Collection[int]:
-    """Return the coordinator while a publication that it lists is missing here."""
+    """Return the coordinator's number while vectors that it should forward are missing, else nothing."""
     for party, body_hash in state.published.items():
         if _x_hat(peer, state, party, body_hash) is None:
             return (peer.coordinator,)
@@ -188,7 +188,7 @@ def missing_forwarded(peer: DirectPeer, state: AwaitForwarded) -> Collection[int
 
 
 def _x_hat(peer: DirectPeer, state: DirectState, party: int, body_hash: bytes) -> bytes | None:
-    """Return the agreed body of a party's publication, received from it or from the coordinator."""
+    """Return the body of a party's vector with the agreed hash, own or forwarded; None if it is missing."""
     letter = state.inbox.letter(PUBLISH, party)
     if letter is not None and letter.body_hash == body_hash:
         return letter.body
@@ -201,7 +201,7 @@ def _x_hat(peer: DirectPeer, state: DirectState, party: int, body_hash: bytes) -
 
 
 def read_x_hat(peer: DirectPeer, party: int, body: bytes) -> RingVector:
-    """Return a party's noisy vector; raise PeerFault naming the party if it is malformed."""
+    """Decode a party's noisy vector from bytes; raise PeerFault naming the party if malformed."""
     name = peer.name_of(party)
     try:
         return peer.parameters.encoding.unpack(decode(body, Publication, name).x_hat)
@@ -210,7 +210,7 @@ def read_x_hat(peer: DirectPeer, party: int, body: bytes) -> RingVector:
 
 
 def on_forwarded(peer: DirectPeer, state: AwaitForwarded) -> Transition:
-    """Compute the total, now that all publications are here."""
+    """Compute and sign the total, now that all vectors that count have arrived."""
     return attest_total(peer, state, state.agreed, state.certificate, state.published)
 
 
@@ -221,7 +221,7 @@ def attest_total(
     certificate: Certificate,
     published: dict[int, bytes],
 ) -> Transition:
-    """Compute the total of the publications, and attest it."""
+    """Add up the noisy vectors, sign the total, and send the signature to the other participants."""
     encoding, run_id = peer.parameters.encoding, state.run_id
     total = encoding.zeros()
     for party, body_hash in published.items():
@@ -248,7 +248,7 @@ def attest_total(
 
 
 def finish(peer: DirectPeer, state: CertifyTotal) -> Transition:
-    """Decode the total that a quorum has attested, and count the pairs whose noise stays in it."""
+    """Decode the total that a quorum has signed into the result, and count pairs whose noise stays in it."""
     agreed, inside = state.agreed, frozenset(state.survivors)
     lost = [party for party in agreed.participants if party not in inside]
     for party in lost:

@@ -193,7 +193,7 @@ def party(
     ring_vector: RingVector,
     randomness: Randomness | None = None,
 ) -> Run[Outcome]:
-    """Return the run of one party, which may coordinate it.
+    """Return the state machine of a party in a run without aggregator, also for the coordinating party.
 
     Args:
         context: the session, the request and everyone's public keys; its aggregator is `EVERYONE`.

@@ -13,13 +13,13 @@ Among = Callable[[DirectPeer, Any], Iterable[int]]
 
 
 def _missing_proposal(peer: DirectPeer, state: DirectState) -> Collection[int]:
-    """Return the coordinator while its proposal is missing."""
+    """Return the coordinator's number while its message of the step has not arrived, else nothing."""
     letter = state.inbox.letter(state.step, peer.coordinator)
     return (peer.coordinator,) if letter is None else ()
 
 
 def late_coordinator(peer: DirectPeer, state: DirectState) -> None:
-    """End the run: no other party can propose."""
+    """End the run with an error when the coordinator is late: no other party can take its place."""
     raise TimeoutFault({peer.name_of(peer.coordinator)}, state.step, "it coordinates this request")
 
 
@@ -28,7 +28,7 @@ PROPOSAL = Wait("the coordinator", _missing_proposal, late_coordinator)
 
 
 def wait_for_each(among: Among) -> Wait:
-    """Return a wait for a letter of each of these parties, until the deadline."""
+    """Return a wait that ends when each party of a set has sent its message, or at the deadline."""
 
     def missing(peer: DirectPeer, state: DirectState) -> Collection[int]:
         return {*among(peer, state)}.difference(state.inbox.senders(state.step), state.inbox.gone)
@@ -43,7 +43,7 @@ def wait_for_each(among: Among) -> Wait:
 
 
 def wait_for_quorum(among: Among) -> Wait:
-    """Return a wait until a quorum has signed this party's digest."""
+    """Return a wait that ends when a quorum of parties has signed the digest that this party signed."""
 
     def unsigned(peer: DirectPeer, state: DirectState, signed: Collection[int]) -> TimeoutFault:
         needed = peer.parameters.plan.quorum
@@ -72,7 +72,7 @@ def wait_for_quorum(among: Among) -> Wait:
 
 
 def signers(peer: DirectPeer, state: DirectState, step: str, among: Iterable[int]) -> dict[int, bytes]:
-    """Return the signatures over this party's digest in a step."""
+    """Return, by party, the signatures received in a step that are over this party's own digest."""
     letters = peer.letters(state, step, among)
     own = letters[peer.index].body_hash
     return {party: letter.signature for party, letter in letters.items() if letter.body_hash == own}

@@ -23,7 +23,7 @@ _ANSWERED = {m.ATTEST_PARTICIPANTS: (d.MERKLE_COMMITMENT, d.PARTICIPANTS), d.ATT
 
 
 def suspect(peer: DirectPeer, state: DirectState, step: str, letter: Letter) -> list[Envelope]:
-    """Show the coordinator's proposal to all, if a letter seems to answer another one."""
+    """Return messages that show the coordinator's message to all, if another party seems to have another."""
     if step in (m.HELLO, *d.PROPOSALS) or not state.run_id:
         return []
     if letter.run_id != state.run_id:
@@ -35,7 +35,7 @@ def suspect(peer: DirectPeer, state: DirectState, step: str, letter: Letter) -> 
 
 
 def suspect_all(peer: DirectPeer, state: DirectState, step: str | None = None) -> list[Envelope]:
-    """Check early letters again: those of one step, or all."""
+    """Return messages that show the coordinator's to all, if a stored one seems to answer another version."""
     return [
         envelope
         for kind, letters in state.inbox.letters.items()
@@ -46,7 +46,7 @@ def suspect_all(peer: DirectPeer, state: DirectState, step: str | None = None) -
 
 
 def _show(peer: DirectPeer, state: DirectState, step: str) -> list[Envelope]:
-    """Return the messages that show a proposal to all."""
+    """Return messages that show all other parties which message the coordinator sent to this party."""
     letter = state.inbox.letter(step, peer.coordinator)
     if letter is None or step in state.inbox.shown or peer.coordinates:
         return []
@@ -59,7 +59,7 @@ def _show(peer: DirectPeer, state: DirectState, step: str) -> list[Envelope]:
 def take_witness(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, _body_hash: bytes
 ) -> tuple[()]:
-    """Compare a proposal that another party shows, now or when the same step's has come here."""
+    """Compare a coordinator's message that another party shows with this party's version, now or later."""
     name, witness = envelope.sender, decode(envelope.body, d.Witness, envelope.sender)
     if witness.step not in d.PROPOSALS or not has_signed(
         peer, witness.run_id, witness.step, peer.coordinator, witness.body_hash, witness.signature
@@ -77,13 +77,13 @@ def take_witness(
 
 
 def compare_all(peer: DirectPeer, state: DirectState, step: str, known: Letter) -> None:
-    """Compare all shown proposals of a step, when the coordinator's letter of the step comes."""
+    """Compare the coordinator's message of a step with all versions that other parties have shown."""
     for witness in state.inbox.witnesses.pop(step, {}).values():
         _compare(peer, state, witness, known)
 
 
 def _compare(peer: DirectPeer, state: DirectState, witness: d.Witness, known: Letter) -> None:
-    """Raise PeerFault if the proposals sent to another party and to this one convict the coordinator."""
+    """Raise PeerFault if two signed versions, this party's and another's, convict the coordinator."""
     if (witness.run_id, witness.body_hash) == (known.run_id, known.body_hash):
         return
     # A proposal of another run may be old, unless it has a nonce that this process has just drawn.
@@ -102,7 +102,7 @@ def _compare(peer: DirectPeer, state: DirectState, witness: d.Witness, known: Le
 
 
 def _is_fresh(peer: DirectPeer, state: DirectState, witness: d.Witness) -> bool:
-    """Tell whether a shown `start` has this process's nonce."""
+    """Tell whether a start message that a party shows contains the nonce of this party's current run."""
     if witness.step != d.START or hashlib.sha256(witness.body).digest() != witness.body_hash:
         return False
     coordinator = peer.name_of(peer.coordinator)

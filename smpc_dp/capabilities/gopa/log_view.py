@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from smpc_dp.capabilities.gopa.verifiable import messages as v
-from smpc_dp.logs.audits.audit import Report
+from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.logs.audits.log_page import MOST_VALUES, listed
 from smpc_dp.logs.audits.log_watch import OPENED_COIN, LogView, Run
 from smpc_dp.report.pages import short
@@ -19,7 +19,7 @@ MOST_ANSWERS = 100
 
 
 class VerifiableView(LogView):
-    """Of a verifiable average, or of verifiable statistics of records."""
+    """Texts and tables of a log page of verifiable GOPA, for an average or for statistics of records."""
 
     steps: ClassVar[Mapping[str, str]] = MappingProxyType(
         {v.COMMIT: "committed", v.COIN: "opened its coin", v.PUBLISH: "published"}
@@ -42,7 +42,7 @@ class VerifiableView(LogView):
     )
 
     def verdict(self, _run: Run, report: Report) -> dict[str, str]:
-        """Return who is counted and who left out, and whether too many of them signed something false."""
+        """Return page texts: which parties count, and whether too many signed something false."""
         verdict = report.verdict
         counted, out = len(verdict.counted), [item.party for item in verdict.excluded]
         subject = "average is that" if verdict.answers is None else "answers are those"
@@ -58,7 +58,7 @@ class VerifiableView(LogView):
         return {"kind": "warning", "title": "The checks passed, and an assumption failed", "text": text}
 
     def result(self, report: Report) -> dict[str, object]:
-        """Return the average, or the answers about records."""
+        """Return the log page's data on the result: the average, or the answers about records."""
         result = report.verdict
         if result is None or result.average is None:
             return {}
@@ -76,7 +76,7 @@ class VerifiableView(LogView):
         return {"average": average}
 
     def state(self, run: Run, index: int, made: Mapping[str, int]) -> tuple[str, str]:
-        """Return whether the party is counted, or how far it has come and whether its proofs hold."""
+        """Return a party's state in words, and the kind of notice that colours it ("" for none)."""
         name = run.names[index]
         result = None if run.report is None or run.report.faults else run.report.verdict
         if result is not None and name in result.silent:
@@ -96,7 +96,7 @@ class VerifiableView(LogView):
 
 
 def _answer(one: Mapping[str, Any]) -> list[str]:
-    """Return the row of an answer about records: its name, value, interval, unit and note."""
+    """Return the table row of an answer about records: its name, value, interval, unit and note."""
     cell = ", ".join(f"{column} = {value}" for column, value in one["cell"].items())
     numbers = ["-" if one[key] is None else f"{one[key]:.6g}" for key in ("value", "low", "high")]
     name = f"{one['name']} [{cell}]" if cell else one["name"]

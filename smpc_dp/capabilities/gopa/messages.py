@@ -16,13 +16,13 @@ PARTY_STEPS = (m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, PUBLISH)
 
 
 class Published(Body, frozen=True):
-    """Party: x_hat, its noisy vector, packed."""
+    """Message of a party to the aggregator: its noisy vector, packed."""
 
     x_hat: Large
 
 
 class Average(m.Result, frozen=True):
-    """Aggregator: the sum of all publications, their authors (a set), and the pairs that left noise in it.
+    """Message of the aggregator to parties: the noisy sum, its survivors, and how many pairs left noise.
 
     These are the pairs of which one published, and the other takes part and did not.
     """

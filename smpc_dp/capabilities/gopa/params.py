@@ -51,7 +51,7 @@ MAX_VARIANCE = 1 << 88
 
 
 class GopaParameters(CheckableParameters, frozen=True):
-    """Checked parameters: encoding, graph, quorum, both noises, and the treatment of a lost party's terms.
+    """Checked settings of a GOPA session: encoding, graph, quorum, both noises, handling of lost parties.
 
     On dropout "keep" leaves them in the average; "roll-back" has x_hat travel under a self-mask, and opens of
     each party either that or its pairwise terms. With roll-back each receiver may check the total: what a
@@ -70,35 +70,35 @@ class GopaParameters(CheckableParameters, frozen=True):
 
     @property
     def view(self) -> str:
-        """Key of `report.roles.VIEWS`."""
+        """The key of the report page for this protocol, in `report.roles.VIEWS`."""
         return f"gopa-{self.on_dropout}" + ("-checked" if self.is_checked else "")
 
     @property
     def is_signed(self) -> bool:
-        """Whether elements are read as two's complement: a vector with noise may have negative ones."""
+        """Whether ring elements are decoded as two's complement, since noisy values may be negative."""
         return True
 
     @property
     def party_steps(self) -> tuple[str, ...]:
-        """The steps of a party, in order."""
+        """The names of the protocol steps in which a party sends, in order."""
         return PARTY_STEPS if self.on_dropout == "keep" else super().party_steps
 
     @property
     def kinds(self) -> Kinds:
-        """Types of the messages that differ between sums."""
+        """The message types of GOPA where protocols of sums differ."""
         return UNCHECKED._replace(result=Average) if self.on_dropout == "keep" else super().kinds
 
     @property
     def total_step(self) -> str:
-        """Step of the aggregator's message with the total."""
+        """The name of the step in which the aggregator sends the total."""
         return AVERAGE if self.on_dropout == "keep" else super().total_step
 
     def survivors_in(self, message: Any) -> bytes | None:
-        """Return the packed survivors of an average; see `SumParameters`."""
+        """Return the packed set of parties counted in an average message; None for another message."""
         return message.published if isinstance(message, Average) else None
 
     def residual_pairs(self, message: Any, participants: int, survivors: PartySet) -> int:
-        """Return the number of pairs whose noise is left in an average; see `SumParameters`."""
+        """Return the number of pairs that an average says left noise; raise if it is impossible."""
         if not isinstance(message, Average):
             return 0
         lost, counted = participants - len(survivors), message.residual_pairs
@@ -109,13 +109,13 @@ class GopaParameters(CheckableParameters, frozen=True):
 
     @property
     def deals_shares(self) -> bool:
-        """Whether a lost party's terms are taken out of the sum: where lost noise stays, nobody deals."""
+        """Whether parties share secrets so that a lost party's noise can be taken out of the sum."""
         return self.on_dropout != "keep"
 
     def add_pair_terms(
         self, ring_vector: RingVector, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
     ) -> None:
-        """Add Delta of each pair, from the seed of both: it cancels [Bellet 2021, Alg. 4.1, line 2]."""
+        """Add pairwise noise to a vector, from the seed shared with each neighbour; it cancels in sums."""
         del threads
         for seed, sign in zip(seeds, signs, strict=True):
             source = NoiseSource.keyed(seed, b"gopa", b"pair")
@@ -126,21 +126,21 @@ class GopaParameters(CheckableParameters, frozen=True):
                 ring_vector -= terms
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
-        """Add eta, this party's independent noise [Bellet 2021, Alg. 4.1, line 4]."""
+        """Add this party's independent noise (eta) to its vector [Bellet 2021, Alg. 4.1, line 4]."""
         source = NoiseSource.keyed(randomness.bytes(32), b"gopa", b"own")
         ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
 
     @property
     def own_distribution(self) -> DiscreteGaussianDistribution | BinomialDistribution:
-        """The distribution of eta in a coordinate, in grid steps."""
+        """The distribution of a party's independent noise in a coordinate, in grid steps."""
         return DiscreteGaussianDistribution(Fraction(self.session.own_variance))
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
-        """Return `count` draws of eta, in grid steps."""
+        """Return `count` draws of a party's independent noise, in grid steps."""
         return discrete_gaussian(source, count, self.session.own_variance)
 
     def check_neighbourhood(self, party: str, own: int, drawn_by: int) -> None:
-        """Raise PrivacyError unless the plan's epsilon holds for a party with this neighbourhood.
+        """Raise PrivacyError if too few parties that a party drew take part, or too many parties drew it.
 
         The aggregator may choose the lost parties; here the number of a party's own draws that it may lose is
         bounded, and with it every assumption of the plan about this party that does not hold for all graphs.
@@ -160,7 +160,7 @@ class GopaParameters(CheckableParameters, frozen=True):
             )
 
     def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
-        """Return the noisy sum on the grid, to be read later, and the number of contributors.
+        """Return the noisy sum on the grid, and the number of parties that contributed to it.
 
         Raises:
             VerificationError: it is further out than any noise of the plan explains.
@@ -178,11 +178,11 @@ class GopaParameters(CheckableParameters, frozen=True):
         return math.isqrt(parties * (session.own_variance + pairs))
 
     def planned(self) -> str:
-        """Return both variances in hexadecimal."""
+        """Return the planned variances of own and of pairwise noise, as hexadecimal integers."""
         return f"{self.session.own_variance:x}/{self.session.pair_variance:x}"
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise:
-        """Return the noise in the sum over `survivors`, with `residual_pairs` pairwise terms left in it."""
+        """Return the noise in a sum over `survivors` parties with `residual_pairs` uncancelled pairs."""
         variance = survivors * self.session.own_variance + residual_pairs * self.session.pair_variance
         return Noise(
             total=math.sqrt(variance) * self.encoding.step,
@@ -218,7 +218,7 @@ class GopaParameters(CheckableParameters, frozen=True):
         )
 
     def _unchecked_claim(self, survivors: int) -> Claim:
-        """Return the claim where the total is the aggregator's word."""
+        """Return the privacy claim of sessions where parties cannot check the aggregator's total."""
         session, plan = self.session, self.plan
         return Claim(
             guarantee=PrivacyGuarantee(
@@ -255,7 +255,7 @@ class GopaParameters(CheckableParameters, frozen=True):
         )
 
     def private_clause(self, epsilon: float) -> str:
-        """Return the clause about what epsilon protects, and against whom."""
+        """Return the clause of the claim on whose data epsilon protects, and against whom."""
         return (
             f"each honest party's {protected(self.encoding)} ({epsilon:g}, {self.session.delta:g})-"
             f"differentially private ({WHOLE_PARTY}) in all that "
@@ -270,7 +270,7 @@ REFUSED = {
 
 
 class GopaSettings(PrivateSettings, frozen=True, kw_only=True):
-    """The `[parameters]` of GOPA in either topology, verifiable or not."""
+    """The `[parameters]` table of a GOPA session file, with or without aggregator, verifiable or not."""
 
     on_dropout: Annotated[
         OnDropout,
@@ -300,7 +300,7 @@ Planner = Callable[[SumParameters, float, float, OnDropout], GopaParameters]
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`GopaSettings`) for a session of `parties` parties; return every fault.
+    """Check a `[parameters]` table of GOPA for this number of parties; return parameters or every fault.
 
     `precision` is a 2^20th of the range by default. The graph and the quorum are those of the secure sum.
     """
@@ -310,7 +310,7 @@ def check_parameters(
 def check_and_plan(
     parameters: Mapping[str, object], parties: int, planner: Planner
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check as `check_parameters` does, without a default precision, and plan."""
+    """Check parameters and plan their noise with a planner; return the parameters, or the issues found."""
     base, good, issues = check_sum(GopaSettings, parameters, parties, protocol=GOPA, refused=REFUSED)
     elements, least = (0, 0) if base is None else (base.encoding.ring_length, base.plan.least_to_check)
     try:
@@ -325,7 +325,7 @@ def check_and_plan(
 
 
 def _form_without_check(good: Mapping[str, Any]) -> str | None:
-    """Return the setting with which a total cannot or need not be checked, and why; None if there is none."""
+    """Return the setting because of which a total is not checked by parties, and why; None if none is."""
     for key, needed, reason in (
         ("verifiable", False, "verifiable = true: parties commit and prove already"),
         ("topology", "relay", "topology = 'direct': each party adds up what it holds: it needs no check"),
@@ -337,7 +337,7 @@ def _form_without_check(good: Mapping[str, Any]) -> str | None:
 
 
 def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout) -> GopaParameters:
-    """Return the parameters of a checked session, with planned noise."""
+    """Return the parameters of a checked GOPA session with own and pairwise noise planned."""
     encoding = WeightedEncoding.of(replace(base.encoding, element_bytes=8))
     plan, session = plan_session(
         base.plan,

@@ -28,7 +28,7 @@ REFUSAL = 2.0**-40
 
 
 class Neighbourhood(msgspec.Struct, frozen=True):
-    """Conditions on a party's neighbours in the certified graph, checked before its vector is sent.
+    """Limits on a party's number of neighbours, which the party checks before it sends its vector.
 
     Attributes:
         least_own: the fewest participants among the parties that it drew: the claim counts on them.
@@ -41,7 +41,7 @@ class Neighbourhood(msgspec.Struct, frozen=True):
 
 
 class SessionNoise(msgspec.Struct, frozen=True, rename={"neighbourhood": "place"}):
-    """The noise of a session, in grid steps.
+    """Planned noise of a GOPA session, in grid steps: variances of own and pairwise noise, and privacy.
 
     Attributes:
         epsilon, delta: of each honest party, for everything that the adversary sees in one run.
@@ -52,7 +52,7 @@ class SessionNoise(msgspec.Struct, frozen=True, rename={"neighbourhood": "place"
         own_variance, pair_variance: sigma_eta^2 and sigma_delta^2, the discrete Gaussian's parameters.
         honest: n_H, the fewest honest parties whose noise the claim counts on.
         curator_deviation: standard deviation that a trusted curator adds to the sum, at the same privacy.
-        place: each party's conditions on its neighbours.
+        neighbourhood: each party's conditions on its neighbours.
         assumption: the honest parties, the worst case, and when it is fixed.
     """
 
@@ -79,7 +79,7 @@ def plan_session(
     roll_back: bool,
     hiding: float = 0.0,
 ) -> tuple[SecAggPlan, SessionNoise]:
-    """Return the graph of a session, and the least noise on it.
+    """Return the plan with a graph between the parties, and the least noise on it for epsilon and delta.
 
     Args:
         plan: of a secure sum with as many parties, dropouts and corrupt parties; its quorum is kept.
@@ -183,7 +183,7 @@ def plan_session(
 
 
 def _least_own(honest: int, low: float, high: float, pair: float, most: float) -> float:
-    """Return the least independent variance in a range that suffices with this pairwise one, or its end."""
+    """Return the least variance of own noise that, with `pair`, gives privacy; `high` if none suffices."""
 
     def fails(own: float) -> bool:
         theta = 1 / (honest * own) + complete_entry(honest, own / pair) / pair
@@ -196,7 +196,7 @@ def _least_own(honest: int, low: float, high: float, pair: float, most: float) -
 
 
 def _too_many_bad_draws(slack: float, delta: float) -> ConfigError:
-    """Return the error of a graph that is bad too often."""
+    """Return the error that badly connected random graphs take too large a part of delta."""
     reason = (
         f"bad draws of neighbours have {slack:.1g} of delta, {delta:g}: more bits, or a larger delta, are due"
     )
@@ -204,13 +204,13 @@ def _too_many_bad_draws(slack: float, delta: float) -> ConfigError:
 
 
 def _both_opened(plan: SecAggPlan) -> float:
-    """Return a bound on the probability that shares of a drawn graph give a self-mask and pairwise terms."""
+    """Bound the probability that dealt shares reveal both a party's self-mask and its pairwise terms."""
     logs = (plan.holders_log2, plan.graph_log2)
     return math.fsum(math.exp2(log) for log in logs if log is not None)
 
 
 def with_degree(plan: SecAggPlan, degree: int, *, roll_back: bool) -> SecAggPlan:
-    """Return the plan with this degree; with roll-back with at least the degree that the shares need."""
+    """Return the plan with this number of drawn neighbours; with roll-back, at least what shares need."""
     n = plan.parties
     if roll_back:
         return plan_secagg(
@@ -222,13 +222,13 @@ def with_degree(plan: SecAggPlan, degree: int, *, roll_back: bool) -> SecAggPlan
 
 
 def complete_neighbourhood(plan: SecAggPlan) -> Neighbourhood:
-    """Return the conditions on the complete graph."""
+    """Return the limits on a party's number of neighbours in a complete graph, for planned losses."""
     others = plan.parties - 1
     return Neighbourhood(others - plan.max_dropouts, others)
 
 
 def _neighbourhood(plan: SecAggPlan, roll_back: bool) -> Neighbourhood:
-    """Return conditions that an honest party fails with probability `REFUSAL` each.
+    """Return limits on neighbours that an honest party misses only with probability `REFUSAL`.
 
     This holds if losses do not depend on the draws.
     """
@@ -242,7 +242,7 @@ def _neighbourhood(plan: SecAggPlan, roll_back: bool) -> Neighbourhood:
 
 
 def _lost(plan: SecAggPlan, roll_back: bool) -> int:
-    """Return the number of a party's own draws that may be lost.
+    """Return the number of parties that a party drew as neighbours and that may be lost.
 
     With roll-back it is that of all losses: some are lost after the vector is sent.
     """
@@ -254,14 +254,14 @@ def _lost(plan: SecAggPlan, roll_back: bool) -> int:
 
 
 def luck_of(slack: float) -> str:
-    """Return the text of the assumptions about draws of neighbours, of which so much of delta are bad."""
+    """Return the claim's words on how much of delta covers bad draws of neighbours; "" if none."""
     return f"; delta includes {slack:.1g} for bad draws of neighbours in each attempt" if slack else ""
 
 
 def assumption(plan: SecAggPlan, honest: int, luck: str, adversary: str = "the aggregator") -> str:
-    """Return the text of the assumptions.
+    """Return the sentence of a claim that says which parties must be honest, and against whom.
 
-    `luck`: of those about draws of neighbours; `adversary`: who may exclude parties.
+    `luck`: the words about draws of neighbours; `adversary`: who may exclude parties.
     """
     corrupt = (
         f"at most {plan.max_corrupt} of {plan.parties} parties are corrupt"
@@ -276,7 +276,7 @@ def assumption(plan: SecAggPlan, honest: int, luck: str, adversary: str = "the a
 
 
 def _sparse(plan: SecAggPlan, delta: float, roll_back: bool) -> tuple[SecAggPlan, OwnDraws | None]:
-    """Return the plan with the least degree that connects well enough, and the proof.
+    """Return the plan with the fewest neighbours that connect well enough, and the proof that they do.
 
     None: the complete graph, of which there is nothing to prove.
     """
@@ -304,7 +304,7 @@ def _sparse(plan: SecAggPlan, delta: float, roll_back: bool) -> tuple[SecAggPlan
 
 
 def _proof(plan: SecAggPlan, delta: float, roll_back: bool) -> OwnDraws | None:
-    """Return the proof about the drawn graph of a plan, None if it fails."""
+    """Return the proof that a plan's drawn graph connects well enough; None if it fails or costs too much."""
     # Not at the top: every session imports this module, few need scipy.
     from smpc_dp.privacy.gopa.own_draws import own_draws
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class GopaRecords(NoisyRecordParameters):
-    """What the parameters of a request for statistics of records by any form of GOPA have.
+    """Mixin of parameters for statistics of records by GOPA: noise, claims and warnings about records.
 
     Attributes:
         hidden_totals: as in the settings, as it was asked for.
@@ -42,13 +42,13 @@ class GopaRecords(NoisyRecordParameters):
     seen_by: ClassVar[str]
 
     def leaving(self, residual_pairs: int) -> Self:
-        """Return the parameters of a sum in which the noise of so many pairs is left."""
+        """Return the parameters for a sum in which the noise of this many pairs does not cancel."""
         request = self.request.with_left(residual_pairs * self.session.pair_variance)
         return cast(Self, replace(cast(Any, self), request=request))
 
     @property
     def loss_notes(self) -> tuple[str, ...]:
-        """What one loss costs, of those that are tolerated, where the noise shared with the lost stays."""
+        """Sentences for reports: how much one lost party enlarges errors, if its noise stays."""
         others = self.plan.parties - 1
         if self.on_dropout != "keep" or not self.plan.max_dropouts:
             return ()
@@ -65,23 +65,23 @@ class GopaRecords(NoisyRecordParameters):
         )
 
     def of_unit(self, event: Event) -> Event:
-        """Return an event of vectors as one of the unit and the relation of the rows."""
+        """Return a privacy event restated for records: its unit is a row or a person, by the schema."""
         return replace(event, relation=self.schema.relation, unit=self.schema.unit)
 
     @property
     def hidden_deviation(self) -> float:
-        """The least standard error of what all but the sum says of one number of a party, in steps."""
+        """Least standard error with which one number of a party is seen, besides what the sum says."""
         honest, session = self.session.honest, self.session
         return math.sqrt((session.own_variance + honest * session.pair_variance) / (1 - 1 / honest))
 
     @property
     def total_error(self) -> float:
-        """The least standard error of a party's total beyond the sum, over the range of that total."""
+        """Least standard error of one party's total, relative to the range of that total."""
         return self.hidden_deviation / reach(self.request)
 
     @property
     def totals(self) -> str:
-        """What is seen of a party's total, in words."""
+        """The clause of the claim that says who sees the total of one party's records."""
         seen = (
             "to whoever knows the totals of all other honest parties, besides what the answers say, with a "
             f"standard error of at least {self.total_error:.3g} times max_rows times the range of a row in "
@@ -94,16 +94,16 @@ class GopaRecords(NoisyRecordParameters):
         )
 
     def warnings(self, parties: int) -> list[str]:
-        """Return what must not be missed before a request: large noise, and totals that are visible."""
+        """Return warnings for the user before a request: large noise, and visible totals of parties."""
         return [*super().warnings(parties), *(() if self.hidden_totals else (self.totals,))]
 
     def about_records(self, vectors: Claim) -> Claim:
-        """Return the claim about vectors as one of the unit of the rows, and what is seen of totals."""
+        """Return the claim about vectors restated for rows or persons, with what totals reveal."""
         from smpc_dp.records.result import not_protected
 
         if vectors.guarantee is None:
             raise LocalError("GOPA has a guarantee")
-        schema, stated = self.schema, self.request.guarantee()
+        schema, stated = self.schema, self.request.guarantee
         guarantee = replace(
             vectors.guarantee,
             relation=schema.relation,
@@ -125,7 +125,7 @@ class GopaRecords(NoisyRecordParameters):
 
 
 def reach(request: Plan) -> float:
-    """Return how far apart two vectors of a party can be, in L2: all its numbers together tell its totals.
+    """Return the greatest L2 distance between two vectors that one party may send.
 
     In a block of several cells all rows may be in one, or in another.
     """
@@ -139,7 +139,7 @@ def reach(request: Plan) -> float:
 
 
 def of_request(request: Plan, session: SessionNoise, good: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what parameters have for their request, with the noise of a session in the place of shares."""
+    """Return the fields for a request about records, whose noise is GOPA's own noise in place of shares."""
     return {
         "request": request.with_variance(Fraction(session.own_variance)),
         "public_rows": records.public_rows(good),

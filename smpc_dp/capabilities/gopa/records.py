@@ -37,7 +37,7 @@ REFUSED = (
 
 
 class GopaRecordSettings(RecordSettings, frozen=True, kw_only=True):
-    """The `[parameters]` of statistics of records by GOPA."""
+    """The `[parameters]` of a session file for statistics of records by GOPA."""
 
     hidden_totals: Annotated[
         float,
@@ -75,24 +75,24 @@ class GopaRecordParameters(GopaParameters, GopaRecords, frozen=True):
 
     @property
     def view(self) -> str:
-        """Key of `report.roles.VIEWS`."""
+        """The key of the report page for this protocol, in `report.roles.VIEWS`."""
         return "gopa-records"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What one loss costs, and whether parties check the total."""
+        """Sentences for reports: the cost of one lost party, and whether parties check the total."""
         return (*self.loss_notes, *super().notes)
 
     def planned(self) -> str:
-        """Return both variances, and the scale of each block."""
+        """Return, as text, both noise variances and a digest of the blocks' scales."""
         return f"{super().planned()} {self.scales_digest()}"
 
     def event(self) -> Event:
-        """Return what one request is to a ledger: a Gaussian mechanism of one unit, in the worst case."""
+        """Return the privacy event of one request for a ledger: a Gaussian mechanism, in the worst case."""
         return self.of_unit(super().event())
 
     def claim(self, survivors: int) -> Claim:
-        """Return the claim: (epsilon, delta) of one unit in all that is seen, and what is seen of totals."""
+        """Return the claim: (epsilon, delta) of a row or person, and what is seen of parties' totals."""
         return self.about_records(super().claim(survivors))
 
 
@@ -106,14 +106,14 @@ class DirectRecordParameters(GopaRecordParameters, DirectParameters, frozen=True
 
     @property
     def view(self) -> str:
-        """Key of `report.roles.VIEWS`."""
+        """The key of the report page for this protocol, in `report.roles.VIEWS`."""
         return "gopa-direct-records"
 
 
 def check_records(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`GopaRecordSettings`); return every fault found."""
+    """Check a `[parameters]` table of records by GOPA; return the planned parameters or every fault."""
     checked, issues = records.check_record_settings(
         GopaRecordSettings,
         parameters,
@@ -133,7 +133,7 @@ KEYS = {"precision": "max_rows", "length": "ask"}
 
 
 def _planned(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> GopaParameters:
-    """Return the parameters of the form of GOPA that the settings ask for."""
+    """Plan a request for records; return parameters for the form of GOPA that the settings ask for."""
     _check_forms(good)
     if not good["verifiable"]:
         return _plan_on_finest(plan, schema, good)
@@ -144,7 +144,7 @@ def _planned(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> GopaP
 
 
 def _check_forms(good: Mapping[str, Any]) -> None:
-    """Raise ConfigError for settings that exclude each other."""
+    """Raise ConfigError for settings of statistics of records that exclude each other."""
     is_direct, keeps = good["topology"] == "direct", good["verifiable"] or good["topology"] == "direct"
     if good["verifiable"] and is_direct:
         reason = "must be 'relay' where verifiable = true, since the aggregator keeps the log; is 'direct'"
@@ -157,7 +157,7 @@ def _check_forms(good: Mapping[str, Any]) -> None:
 
 
 def _plan_on_finest(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> GopaRecordParameters:
-    """Return the parameters on the finest grid on which pairwise noise has fewer than 2^44 steps."""
+    """Plan records on the finest grid on which pairwise noise has fewer than 2^44 steps."""
     # Not at the top: every session of GOPA imports this module.
     from smpc_dp.records.plan import LEAST_BITS, no_room
 
@@ -179,7 +179,7 @@ def _plan_on_finest(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -
 
 
 def _on_grid(request: Plan, plan: SecAggPlan, good: Mapping[str, Any]) -> GopaRecordParameters:
-    """Return the parameters of one plan of the vector, with both noises of GOPA in place of its shares."""
+    """Return GOPA's parameters for a request on its grid, with own and pairwise noise planned."""
     is_direct = good["topology"] == "direct"
     encoding = records.record_encoding(request, plan.parties)
     plan, session = plan_session(

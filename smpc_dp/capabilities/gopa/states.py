@@ -41,7 +41,7 @@ Aggregator = SumAggregator[GopaParameters]
 
 
 class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested the participants: the parties that have revealed their draws."""
+    """State of a party that has signed the list of participants and waits for a quorum's certificate."""
 
     expects: ClassVar[str] = m.PARTICIPANTS
     releases: ClassVar[bool] = True
@@ -51,7 +51,7 @@ class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitAverage(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has published its noisy vector."""
+    """State of a party that has published its noisy vector and waits for the average."""
 
     expects: ClassVar[str] = g.AVERAGE
     neighbours: tuple[int, ...]
@@ -59,7 +59,7 @@ class AwaitAverage(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 def on_neighbours(member: Party, state: AwaitNeighbours, body: bytes) -> Transition:
-    """Attest the participants: [Bellet 2021, 4.1.2] has no agreement on them, and needs one."""
+    """Sign the list of participants, which the paper's protocol does not agree on [Bellet 2021, 4.1.2]."""
     run_id = state.run_id
     graph, _ = key_graph.join_graph(member, run_id, state.advertised, body)
     digest = keys.participants_digest(member.context, run_id, graph.digest, graph.revealed.packed)
@@ -68,7 +68,7 @@ def on_neighbours(member: Party, state: AwaitNeighbours, body: bytes) -> Transit
 
 
 def on_participants(member: Party, state: AwaitParticipants, body: bytes) -> Transition:
-    """Publish the vector with own noise, and pairwise noise for exactly the certified participants."""
+    """Send this party's vector with its own and pairwise noise for the certified participants."""
     run_id, graph = state.run_id, state.graph
     certificate = check_certified(member, run_id, m.ATTEST_PARTICIPANTS, state.digest, graph.revealed, body)
     masks = masked_sum.masks_of(member, run_id, graph, graph.revealed, None)
@@ -81,7 +81,7 @@ def on_participants(member: Party, state: AwaitParticipants, body: bytes) -> Tra
 
 
 def on_average(member: Party, state: AwaitAverage, body: bytes) -> Transition:
-    """Check the set of survivors and the noise left in the average, and decode it."""
+    """Check the set of survivors and the noise left in the average, and decode the average."""
     context, parameters = member.context, member.parameters
     participants = state.participation.participants
     message = decode(body, g.Average, context.aggregator)
@@ -148,7 +148,7 @@ party = functools.partial(sum_party, PARTY)
 
 
 class CollectParticipants(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The graph is known, and each party attests the participants."""
+    """State of an aggregator that knows the graph and collects signatures on the participants."""
 
     expects: ClassVar[str] = m.ATTEST_PARTICIPANTS
     edges: Edges
@@ -156,7 +156,7 @@ class CollectParticipants(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectPublished(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The participants are certified; `published` grows with the parties whose x_hat is in the total."""
+    """State of an aggregator that collects and adds up the certified participants' noisy vectors."""
 
     expects: ClassVar[str] = g.PUBLISH
     edges: Edges
@@ -166,7 +166,7 @@ class CollectPublished(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 def finish_reveal(aggregator: Aggregator, state: CollectReveal) -> Transition:
-    """Connect the graph; the parties that have revealed take part."""
+    """Compute the neighbour graph of the parties that revealed their draws, and send it to them."""
     edges, messages = key_graph.connect_graph(aggregator, state, state.commitments)
     participants = PartySet.of(state.inbox.alive, aggregator.parties)
     digest = keys.participants_digest(aggregator.context, state.run_id, edges.digest, participants.packed)
@@ -176,7 +176,7 @@ def finish_reveal(aggregator: Aggregator, state: CollectReveal) -> Transition:
 
 
 def finish_participants(aggregator: Aggregator, state: CollectParticipants) -> Transition:
-    """Send the certificate of the participants."""
+    """Send all parties the certificate that fixes which parties take part in the sum."""
     participation, messages = certified_set.certify_participants(
         aggregator, state, state.attesting, state.edges.digest
     )
@@ -190,7 +190,7 @@ def finish_participants(aggregator: Aggregator, state: CollectParticipants) -> T
 
 
 def accept_published(aggregator: Aggregator, state: CollectPublished, party: int, envelope: Envelope) -> Item:
-    """Add x_hat to the total."""
+    """Add a party's noisy vector to the aggregator's total."""
     message = decode(envelope.body, g.Published, envelope.sender)
     masked_sum.add_vector(aggregator, state.total, envelope.sender, message.x_hat, "Published")
     state.published.append(party)
@@ -198,7 +198,7 @@ def accept_published(aggregator: Aggregator, state: CollectPublished, party: int
 
 
 def finish_published(aggregator: Aggregator, state: CollectPublished) -> Transition:
-    """Send the average, its survivors, and the number of pairs whose noise stays in it."""
+    """Send the average to the parties, with its survivors and the number of pairs whose noise remains."""
     published, encoding = {*state.published}, aggregator.parameters.encoding
     lost = [party for party in state.participation.participants if party not in published]
     residual = sum(peer in published for party in lost for peer in state.edges.neighbours[party])

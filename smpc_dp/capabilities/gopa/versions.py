@@ -18,10 +18,10 @@ UNBOUNDED_VERSION = 2
 
 
 def is_verifiable(parameters: Mapping[str, object]) -> bool:
-    """Tell whether a session as written has verifiable averages."""
+    """Tell whether the `[parameters]` of a session file ask for verifiable averages."""
     return parameters.get("verifiable") is True
 
 
 def is_direct(parameters: Mapping[str, object]) -> bool:
-    """Tell whether a session as written has channels between all parties, and no aggregator."""
+    """Tell whether the `[parameters]` ask for channels between all parties, without an aggregator."""
     return parameters.get("topology") == "direct"

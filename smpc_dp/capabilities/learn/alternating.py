@@ -30,15 +30,15 @@ _LOSS_STEPS = 1 << 20
 
 
 class Losses(Gradients, Protocol):
-    """Gradients, and sums of losses, of the records that the parties here have."""
+    """Interface of the local parties' data: gradients, and sums of losses, of records at given models."""
 
     def sum_losses(self, models: Rows, rows: NDArray[np.intp], bound: float, steps: int) -> Integers:
-        """Return each party's sum of losses, each clipped to 0..bound and rounded down to 0..steps."""
+        """Return each party's sum of its records' losses in integer steps, each loss clipped to `bound`."""
         ...
 
 
 def release_shares(graph: GraphLearning, wakes: NDArray[np.intp], parties: int) -> list[list[float]]:
-    """Return the shares of the budget of each party's releases, models and losses, in order."""
+    """Return, for each party, the fraction of its privacy budget that each release gets, in order."""
     counts = np.bincount(wakes, minlength=parties)
     rounds = graph.rounds(len(wakes) - graph.alone)
     result: list[list[float]] = [[] for _ in range(parties)]
@@ -51,7 +51,7 @@ def release_shares(graph: GraphLearning, wakes: NDArray[np.intp], parties: int) 
 
 
 class Alternation:
-    """One run of Algorithm 2.1, at one party or of all in one process.
+    """One run of learning models and their graph in turns (Algorithm 2.1), of one party or of all.
 
     Args:
         exchange: how models and losses travel: from each party to all others.
@@ -86,7 +86,7 @@ class Alternation:
         self.models: Integers = np.zeros((exchange.parties, length), dtype=np.int64)
 
     async def run(self, settings: GraphLearning, wakes: NDArray[np.intp]) -> None:
-        """Take the ticks of these parties, each a message to all; learn the graph in between.
+        """Let parties update their models in the order of `wakes`; relearn the graph in between.
 
         Raises ConfigError for a model that diverges.
         """
@@ -96,16 +96,18 @@ class Alternation:
             await self._tick(number, party)
 
     def _floats(self, parties: slice | list[int]) -> Rows:
+        """Return the models of some parties as floats, shape (parties, length)."""
         return np.ldexp(self.models[parties].astype(np.float64), -self._bits)
 
     def _drawn(self, party: int, length: int) -> Integers | None:
-        """Return the noise of a party's next release, None without."""
+        """Return the noise of a party's next release, and count the release; None without noise."""
         if self._noise is None:
             return None
         self._releases[party] += 1
         return self._noise[party].draw(self._source, length, int(self._releases[party]) - 1)
 
     async def _tick(self, number: int, party: int) -> None:
+        """Let a party move its model, by its data and its neighbours' models, and send the model to all."""
         row, sent = self._row_of.get(party), np.zeros((len(self._row_of), self.models.shape[1]))
         if row is not None:
             sent[[row]] = np.ldexp(self._moved(number, party, row).astype(np.float64), -self._bits)
@@ -131,6 +133,7 @@ class Alternation:
         return integer_models(moved, number)
 
     async def _learn_graph(self) -> None:
+        """Exchange all parties' sums of losses, and learn the graph's weights from their means."""
         own = [self._loss(row, int(party)) for row, party in enumerate(self._exchange.here)]
         sizes = np.maximum(self._objective.sizes, 1)
         units = np.array([self._bound / (self._steps(party) * int(size)) for party, size in enumerate(sizes)])
@@ -141,11 +144,11 @@ class Alternation:
             self._graph.learn(self._floats(slice(None)), losses)
 
     def _steps(self, party: int) -> int:
-        """Return the steps of a loss at its bound: with noise as many as another record moves a gradient."""
+        """Return how many integer steps the greatest loss of a record has in a party's sum of losses."""
         return _LOSS_STEPS if self._noise is None else 2 * self._noise[party].bound
 
     def _loss(self, row: int, party: int) -> int:
-        """Return a party's sum of losses in steps, with noise; 0 for a party without records."""
+        """Return a party's sum of losses in integer steps, with noise if planned; 0 without records."""
         drawn = self._drawn(party, 1)
         if not self._objective.sizes[party]:
             return 0

@@ -47,7 +47,7 @@ FAILURES = (PeerFault, TimeoutFault, VerificationError)
 
 @dataclass(frozen=True, slots=True)
 class Averaged:
-    """Result of `Averager.average` for the local parties.
+    """Result of an average by group: values and weights of the local parties, privacy, and absent parties.
 
     Attributes:
         values: shape (rows, length): the average of the party's group, or the party's own vector if it sat
@@ -65,26 +65,26 @@ class Averaged:
 
 
 class Location(Protocol):
-    """Interface of a process that has some parties of a network."""
+    """Interface of an object of a process that says which parties of a network the process runs."""
 
     @property
     def parties(self) -> int:
-        """The number n of parties in the network; they are 0 to n - 1."""
+        """The number n of parties in the network; parties have the numbers 0 to n - 1."""
         ...
 
     @property
     def here(self) -> Parties:
-        """The local parties, shape (rows,), ascending."""
+        """The numbers of the parties that this process runs, ascending, shape (rows,)."""
         ...
 
     @property
     def claim(self) -> str:
-        """The privacy of an average, a message or a token, and against whom it holds, in words."""
+        """The privacy claim of an average, a message or a token, in words, with its adversary."""
         ...
 
 
 class Averager(Location, Protocol):
-    """Interface for averages of vectors over groups of parties.
+    """Interface for objects that average vectors over groups of parties, with or without privacy.
 
     All members of a group call it together, in the same order.
     """
@@ -92,7 +92,7 @@ class Averager(Location, Protocol):
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
-        """Return each group's (weighted) average.
+        """Return, for each local party, the (weighted) average of the vectors of its group.
 
         Args:
             vector: shape (rows, length), a vector of each party here.
@@ -109,14 +109,14 @@ class Averager(Location, Protocol):
 
 
 class PeerExchange(Location, Protocol):
-    """Interface for messages between two parties: the receiver sees what the sender sends."""
+    """Interface for objects that send vectors between parties: receivers see what was sent."""
 
     def name_of(self, party: int) -> str:
-        """Return the name of a party, for errors."""
+        """Return the name of the party with this number, for errors."""
         ...
 
     async def exchange(self, vector: Rows, partner: Parties) -> Rows:
-        """Return, for each local party, its partner's vector.
+        """Send each local party's vector to its partner, and return, for each, the partner's vector.
 
         Args:
             vector: shape (rows, length).
@@ -134,7 +134,7 @@ class PeerExchange(Location, Protocol):
         ...
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
-        """Send every party its own vector from every local party; all parties must take part.
+        """Send each local party's vectors, one per receiver, to all parties; return those received.
 
         Args:
             vectors: shape (rows, n, length): [r, j] is for party j, also where that is the sender itself.
@@ -153,16 +153,16 @@ class AllLocal:
 
     @property
     def parties(self) -> int:
-        """The number of parties, all of them local."""
+        """The number of parties of the network, all simulated in this process."""
         return len(self._here)
 
     @property
     def here(self) -> Parties:
-        """All parties."""
+        """The numbers of the parties that this process runs: all parties."""
         return self._here
 
     def name_of(self, party: int) -> str:
-        """Return the name of a party; see `PeerExchange.name_of`."""
+        """Return the name of a simulated party by its number, for error messages."""
         return f"party {party}"
 
 
@@ -171,13 +171,13 @@ class PlainAverager(AllLocal):
 
     @property
     def claim(self) -> str:
-        """The statement that there is no protection."""
+        """The sentence that says that averages by this averager protect nothing."""
         return "NO PRIVACY: vectors are averaged in the clear; for tests and comparison only"
 
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
-        """Return each group's exact average; see `Averager.average`."""
+        """Return each group's exact (weighted) average, without any protection of the vectors."""
         # Not at the top: reading a session file needs no scipy.
         from scipy import sparse
 
@@ -198,30 +198,30 @@ class PlainAverager(AllLocal):
 
 
 class PlainExchange(AllLocal):
-    """Exchange in the clear: each receiver sees exactly what was sent."""
+    """Exchange of vectors between parties without protection, for tests: receivers see what was sent."""
 
     @property
     def claim(self) -> str:
-        """The statement that there is no protection."""
+        """The sentence that says that this exchange of models protects nothing."""
         return "NO PRIVACY: every receiver sees what it is sent; for tests and comparison only"
 
     async def exchange(self, vector: Rows, partner: Parties) -> Rows:
-        """Return the partners' vectors; see `PeerExchange.exchange`."""
+        """Return, for each party, its partner's vector, unchanged and unprotected."""
         vector, partner = check_rows(self, vector), check_partners(self.parties, partner)
         return vector[partner]
 
     async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
-        """Return the weighted sums; see `PeerExchange.mix`."""
+        """Return, for each party, the exact sum of all parties' vectors with its row of weights."""
         vector, weights = check_rows(self, vector), check_mixing(self.parties, weights)
         return np.asarray(weights @ vector)
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
-        """Return the vectors that each party was sent; see `PeerExchange.all_to_all`."""
+        """Return, for each party, the vectors that all parties have addressed to the party."""
         return check_boxes(self, vectors).transpose(1, 0, 2)
 
 
 def check_rows(location: Location, vector: Rows) -> Rows:
-    """Return `vector` as float64; raise ConfigError unless it is finite with one row per local party."""
+    """Return vectors as float64; raise ConfigError unless they are finite, one for each local party."""
     vector = np.asarray(vector, dtype=np.float64)
     if vector.ndim != 2 or len(vector) != len(location.here):
         reason = f"shape must be ({len(location.here)}, length), is {vector.shape}"
@@ -234,7 +234,7 @@ def check_rows(location: Location, vector: Rows) -> Rows:
 
 
 def is_whole(values: Rows, below: int) -> NDArray[np.bool_]:
-    """Return which values are integers from 0 to `below` - 1, in their shape."""
+    """Tell for each value whether it is an integer from 0 to `below` - 1, as an array of booleans."""
     return np.asarray((values == np.rint(values)) & (values >= 0) & (values < below))
 
 
@@ -245,7 +245,7 @@ def check_received(
     ticks: NDArray[np.intp],
     is_plausible: PlausibilityCheck | None,
 ) -> None:
-    """Raise PeerFault, naming the sender, for a row that no honest party can have sent.
+    """Raise PeerFault naming the sender if a received row is outside of what honest parties send.
 
     Args:
         received: shape (m, length), of `senders` at `ticks`, (m,).
@@ -261,9 +261,9 @@ def check_received(
 
 
 def check_boxes(location: PeerExchange, vectors: Boxes) -> Boxes:
-    """Return a vector from each local party to each party, as float64, shape (rows, n, length).
+    """Return the local parties' vectors to each party as float64, checked.
 
-    Raises ConfigError unless they are finite and of this shape.
+    Raises ConfigError unless they are finite and of shape (rows, n, length).
     """
     vectors = np.asarray(vectors, dtype=np.float64)
     if vectors.ndim != 3 or vectors.shape[:2] != (len(location.here), location.parties):
@@ -275,7 +275,7 @@ def check_boxes(location: PeerExchange, vectors: Boxes) -> Boxes:
 
 
 def check_partners(parties: int, partner: Parties) -> Parties:
-    """Return `partner`; raise ConfigError unless it is an involution of the n parties."""
+    """Return `partner`; raise ConfigError unless each party's partner has that party as its partner."""
     partner = np.asarray(partner)
     if partner.shape != (parties,) or partner.dtype.kind not in "iu":
         raise ConfigError.at("partner", f"must be {parties} integers", ConfigCheck.RANGE)
@@ -298,7 +298,7 @@ def check_mixing(parties: int, weights: sparse.csr_array) -> sparse.csr_array:
 def check_average(
     location: Averager, vector: Rows, weight: NDArray[np.float64] | None, group: Groups | None
 ) -> tuple[Rows, NDArray[np.float64], Groups]:
-    """Return the arguments of `average` with defaults filled in; raise ConfigError for invalid ones."""
+    """Return the checked arguments of an averager's call, with defaults; raise ConfigError if invalid."""
     vector = check_rows(location, vector)
     weight = np.ones(len(vector)) if weight is None else np.asarray(weight, dtype=np.float64)
     if weight.shape != (len(vector),) or not np.all(np.isfinite(weight)) or np.any(weight < 0):
@@ -310,7 +310,7 @@ def check_average(
 
 
 class ParticipationCounter:
-    """Counter of each party's private averages or exchanges, for which the noise is planned.
+    """Counter of each party's private averages or messages, to stop at the planned number.
 
     `most`: the planned number for each party, or None where nothing is protected.
     """
@@ -320,7 +320,7 @@ class ParticipationCounter:
         self._most = most
 
     def count(self, parties: Parties) -> None:
-        """Count one more use of these parties; raise PrivacyError, and count none, beyond the plan."""
+        """Count one more use for each of these parties; raise PrivacyError beyond the planned number."""
         if self._most is not None and np.any(over := self._taken[parties] >= self._most):
             raise PrivacyError(
                 f"party {parties[over][0]}: noise is planned for {self._most} private vectors, "

@@ -21,7 +21,7 @@ from smpc_dp.errors import ConfigCheck, ConfigIssue
 
 
 class BlockGossip(SgdSettings, frozen=True, kw_only=True):
-    """Settings of gradient descent in random groups."""
+    """Settings of gradient descent in which one random group of parties averages in each step."""
 
     kind: ClassVar[str] = "block-gossip"
     group: Annotated[
@@ -30,7 +30,7 @@ class BlockGossip(SgdSettings, frozen=True, kw_only=True):
     ]
 
     def issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of the settings for so many parties."""
+        """Return the faults of these settings in a network of this many parties."""
         issues = super().issues(parties)
         if self.group > parties:
             issues.append(
@@ -43,7 +43,7 @@ class BlockGossip(SgdSettings, frozen=True, kw_only=True):
         return issues
 
     def groups(self, parties: int) -> NDArray[np.intp]:
-        """Return the drawn groups, shape (steps, s)."""
+        """Return the members of the random group of each step, shape (steps, s)."""
         return GroupDraws(parties, self.group, self.seed).draw(self.steps)
 
 
@@ -53,7 +53,7 @@ STREAM = 9
 
 @dataclass(frozen=True, slots=True)
 class GroupDraws:
-    """Random groups of `size` out of n parties, drawn without replacement within a round.
+    """Public random draws of groups of `size` out of n parties, without repetition within a round.
 
     A round is a random order of the parties cut into floor(n / size) groups; leftover parties sit it out. So
     every group is a uniformly random one, and no party takes part more than once in a round. Longer schedules
@@ -80,16 +80,16 @@ class GroupDraws:
 
     @property
     def each(self) -> int:
-        """The number of groups of a round."""
+        """The number of disjoint groups that one round has."""
         return self.parties // self.size
 
     @property
     def share(self) -> float:
-        """The chance of a party to be in a group of a round."""
+        """The probability that a given party is in some group of a round."""
         return self.each * self.size / self.parties
 
     def rounds(self, rounds: int) -> Iterator[Groups]:
-        """Yield the groups of the first rounds: the number of each party's group, `ALONE` without one."""
+        """Yield, for each round, the number of each party's group, or `ALONE` for a party without one."""
         members = self.draw(rounds * self.each).reshape(rounds, self.each * self.size)
         labels = np.repeat(np.arange(self.each), self.size)
         for order in members:
@@ -98,7 +98,7 @@ class GroupDraws:
             yield group
 
     def senders(self, rounds: int) -> Ints:
-        """Return who passes something on to each party, shape (rounds, parties): itself without a group.
+        """Return the group member that passes something on to each party: itself without a group.
 
         It is the member drawn before it, of the first the last: so anybody else is as likely as any other.
         In the roster's order neighbours there would be likelier, and with one group of all always the same.
@@ -110,7 +110,7 @@ class GroupDraws:
         return senders
 
     def _orders(self, rounds: int) -> Ints:
-        """Return the members of each group as drawn, shape (rounds, groups of a round, size)."""
+        """Return each group's members in the order drawn, shape (rounds, groups of a round, size)."""
         keys = PublicDraws(self.seed, STREAM).uniform(rounds * self.parties).reshape(rounds, self.parties)
         orders = np.argsort(keys, axis=1, kind="stable")[:, : self.each * self.size]
         return orders.reshape(rounds, self.each, self.size).astype(np.intp)

@@ -54,20 +54,20 @@ _FAR = 16
 
 
 def score_sensitivity(records: int, beta: float) -> float:
-    """Return 2/(1 + (m - 1) exp(-2 beta)): how far one of m records moves a coordinate of pi' A.
+    """Return how far one of m records can move the score by which a base predictor is chosen.
 
-    For |h| <= 1 and models of l1 norm at most beta.
+    2/(1 + (m - 1) exp(-2 beta)), for |h| <= 1 and models of l1 norm at most beta.
     """
     return 2 / (1 + (records - 1) * math.exp(-2 * beta))
 
 
 def loss_sensitivity(records: int, beta: float) -> float:
-    """Return log(1 + (exp(2 beta) - 1)/m): how far one of m records moves the loss (2.4)."""
+    """Return how far one of m records can move the loss (2.4), log(1 + (exp(2 beta) - 1)/m)."""
     return math.log1p(math.expm1(2 * beta) / records)
 
 
 class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
-    """A combination of base predictors for each party, drawn towards its neighbours': see the module."""
+    """Settings of a learner that fits each party a mix of base predictors, close to its neighbours'."""
 
     kind: ClassVar[str] = "personalized-boosting"
     features: Annotated[
@@ -86,22 +86,22 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
 
     @property
     def predictors(self) -> int:
-        """K, the number of base predictors."""
+        """The number K of base predictors that a model combines."""
         return self.features * max(1, self.stumps)
 
     @cached_property
     def objective(self) -> PersonalizedObjective:
-        """Weights, degrees and confidences; raises ConfigError."""
+        """The function that all models minimise, with weights, degrees and confidences."""
         return self.objective_of(np.zeros(len(self.sizes)), 0.0)
 
     @property
     def message_length(self) -> int:
-        """The number of values of a message."""
+        """The number of values that a party sends at each of its ticks."""
         return _LENGTH
 
     @cached_property
     def plans(self) -> tuple[ChoicePlan, ...] | None:
-        """The choices of each party, None without privacy; raises ConfigError."""
+        """Each party's plan of private choices of predictors; None without privacy."""
         if self.epsilon is None or self.delta is None:
             return None
         counts = self.updates.tolist()
@@ -113,17 +113,17 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
 
     @property
     def losses(self) -> int:
-        """The number of losses that a party sends."""
+        """How many times each party sends a loss, for learning the graph; else 0."""
         return 0 if self.graph is None else self.graph.rounds(self.ticks)
 
     def grid(self, party: int) -> tuple[int, int]:
-        """Return the bits of the grid of a party's scores, and their sensitivity in steps of it."""
+        """Return the bits of the grid of a party's scores, and how many steps one record moves a score."""
         records = max(1, self.sizes[party])
         scale = float(self.objective.confidence[party])
         return self._grid(records, scale * score_sensitivity(records, self.beta), scale * (1 + self.beta))
 
     def loss_grid(self, party: int) -> tuple[int, int]:
-        """Return the bits of the grid of a party's losses, and their sensitivity in steps of it."""
+        """Return the bits of the grid of a party's losses, and how many steps one record moves a loss."""
         records = max(1, self.sizes[party])
         most = 1 + self.beta + math.log(records)
         # With room for noise in a message.
@@ -131,6 +131,7 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
         return self._grid(records, loss_sensitivity(records, self.beta), most, room)
 
     def _grid(self, records: int, moved: float, bound: float, room: int = _MOST_BITS) -> tuple[int, int]:
+        """Return a grid's bits, and how many steps one record can move a value on the grid."""
         bits = min(room, max(0, math.ceil(math.log2(_FINE / moved))))
         moved += _FLOAT * (records + self.predictors + 16) * bound
         # Rounding moves two values one step further apart.
@@ -138,7 +139,7 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
 
     @property
     def guarantee(self) -> PrivacyGuarantee | None:
-        """What holds for one record of any party; None without privacy."""
+        """The privacy of one record of any party over all messages; None without privacy."""
         if self.plans is None or self.epsilon is None or self.delta is None:
             return None
         most = max(self.plans, key=lambda plan: plan.choices)
@@ -156,7 +157,7 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
         )
 
     def margins(self, table: Table) -> Floats:
-        """Return A_u, the margins of the base predictors at a party's records, shape (m, K)."""
+        """Return the label times each base predictor's output at each record of a party, (m, K)."""
         features, sign = table[:, :-1], 2 * table[:, -1:] - 1
         if not self.stumps:
             return np.asarray(sign * features)
@@ -166,7 +167,7 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
         return np.asarray(sign * above.reshape(len(table), self.predictors))
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the party, unless its data fit."""
+        """Raise ConfigError with the party's name if its table does not fit the settings."""
         if not table.size:
             return
         if table.ndim != 2 or table.shape[1] != self.features + 1:
@@ -181,7 +182,7 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
             raise ConfigError.at(party, "a label is neither 0 nor 1", ConfigCheck.RANGE)
 
     def setting_issues(self) -> list[ConfigIssue]:
-        """Return the faults of the settings that boosting adds."""
+        """Return the faults of settings that only this learner has."""
         result = bound_issues(self.lower, self.upper) + delta_issues(self.epsilon, self.delta)
         if self.graph is None:
             return result
@@ -191,7 +192,7 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
         return result
 
     def check_plan(self) -> None:
-        """Raise ConfigError if the choices cannot be planned, or losses have too much noise to be sent."""
+        """Raise ConfigError if private choices cannot be planned, or losses need too much noise."""
         if self.plans is None or not self.losses:
             return
         for party, plan in enumerate(self.plans):
@@ -201,7 +202,7 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
                 raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
 
     def requirements(self, parties: int) -> Requirements:  # noqa: ARG002
-        """Return what it communicates: two numbers from a party to its neighbours at each of its ticks."""
+        """Return the learner's messages: two numbers from the party of a tick to its neighbours."""
         sent = self.updates + self.losses
         bound = math.ldexp(EXACT_STEPS, -_MESSAGE_BITS)
         messages, claim = PrivateMessages(_LENGTH, bound, sent), self.guarantee
@@ -211,7 +212,7 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
         return Requirements(exchange=messages, own=each[0], own_by_party=each)
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Learn; see `requirements.Learner`."""
+        """Run boosting on the local parties' tables, and return the models with their guarantee."""
         exchange = context.peers
         check_sizes(exchange, data, self.sizes)
         run = _Run(self, exchange, data, context.source)
@@ -241,7 +242,7 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
 
 
 class _Run:
-    """One run, at one party or of all in one process.
+    """State and steps of one run of personalized boosting, for one party or for all in a simulation.
 
     `models`: of the parties here, and copies of their neighbours', made from messages; shape (n, K).
     """
@@ -257,7 +258,7 @@ class _Run:
         self.graph = settings.new_graph()
 
     async def learn_graph(self) -> None:
-        """Learn the graph from all models and losses, which are sent in steps of their own grids."""
+        """Exchange all parties' losses, and learn the graph's weights from models and losses."""
         steps = [self._loss_steps(row, int(party)) for row, party in enumerate(self._exchange.here)]
         own = np.ldexp(np.array(steps, dtype=np.float64), -_MESSAGE_BITS)
         received = await losses_of_all(self._exchange, own, _LENGTH)
@@ -271,12 +272,12 @@ class _Run:
             self.graph.learn(self.models, known)
 
     def _loss(self, row: int, party: int) -> float:
-        """Return F_u of (2.4), 0 for a party without records."""
+        """Return a party's exponential loss F_u (2.4) at its model; 0 for a party without records."""
         margins = self._margins[row]
         return float(np.logaddexp.reduce(-(margins @ self.models[party]))) if len(margins) else 0.0
 
     def _loss_steps(self, row: int, party: int) -> int:
-        """Return a party's loss in steps of its grid, with noise where it is private."""
+        """Return a party's loss as an integer of grid steps, with noise if losses are private."""
         settings = self._settings
         bits, sensitivity = settings.loss_grid(party)
         steps = round(math.ldexp(self._loss(row, party), bits))
@@ -285,14 +286,14 @@ class _Run:
         return settings.plans[party].noisy_value(steps, sensitivity, self._source)
 
     def _near(self, party: int) -> NDArray[np.intp]:
-        """Return who gets a party's messages: all, where the graph is learned, so that none depends on it."""
+        """Return the parties that get a party's messages: all of them where the graph is learned."""
         if self.graph is not None:
             return others(party, len(self.models))
         weights = self._settings.objective.weights
         return np.asarray(weights.indices[weights.indptr[party] : weights.indptr[party + 1]], dtype=np.intp)
 
     async def tick(self, tick: int, party: int) -> None:
-        """Let a party take one step, and send it to its neighbours; raise PeerFault for an impossible one."""
+        """Let a party take a step and tell its neighbours; raise PeerFault for an impossible message."""
         near = self._near(party)
         sent = np.zeros((len(self._row_of), _LENGTH))
         row = self._row_of.get(party)
@@ -312,19 +313,20 @@ class _Run:
             self._move(tick, party, int(messages[0, 1]))
 
     def _plausible(self, rows: Rows, ticks: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Tell for each received row whether it has a valid predictor and its sender's current tick."""
         numbers = np.abs(rows[:, 1])
         good = is_whole(numbers, self._settings.predictors + 1) & (numbers >= 1)
         return np.asarray(good & (rows[:, 0] == ticks))
 
     def _move(self, tick: int, party: int, signed: int) -> None:
-        """Move a model towards a signed predictor, numbered from 1 [(2.6)]."""
+        """Move a party's model a step towards a predictor; negative numbers mean its negation [(2.6)]."""
         parties = len(self.models)
         step = 2 * parties / (tick + 2 * parties)
         self.models[party] *= 1 - step
         self.models[party, abs(signed) - 1] += step * math.copysign(self._settings.beta, signed)
 
     def gradient(self, row: int, party: int) -> tuple[Floats, Floats]:
-        """Return the parts of the gradient (2.5) over d_u: of the own records, and of the public models."""
+        """Return the gradient (2.5) in two parts: from the party's own records, and from public models."""
         objective, own = self._settings.objective, self.models[party]
         margins = self._margins[row]
         local = np.zeros_like(own)
@@ -341,7 +343,7 @@ class _Run:
         return local, self._settings.coupling * (own - around)
 
     def _choose(self, row: int, party: int) -> int:
-        """Return the signed number of the predictor, from 1."""
+        """Return the signed number, from 1, of a party's next predictor, by a private choice if planned."""
         settings = self._settings
         local, public = self.gradient(row, party)
         if settings.plans is None or not settings.sizes[party]:

@@ -42,6 +42,7 @@ VERSION = 4
 def _check(
     version: int, parameters: Mapping[str, object], names: Sequence[str]
 ) -> tuple[LearnParameters | None, list[ConfigIssue]]:
+    """Check a learner session's `[parameters]` by a protocol version's rules; return them or the issues."""
     # Learners take long to load: only sessions that learn load them.
     from smpc_dp.capabilities.learn.registry import check_learn_as
 
@@ -49,10 +50,12 @@ def _check(
 
 
 def _is_logged(parameters: Mapping[str, object]) -> bool:
+    """Tell whether the protocol that averages for the learner writes public logs."""
     return LOGGED is not None and LOGGED.is_logged(averager_of(parameters))
 
 
 def _topology(parameters: Mapping[str, object]) -> Topology:
+    """Return how parties connect in the protocol that averages for the learner."""
     averages = averages_by(parameters)
     return "aggregator" if averages is None else averages.topology({})
 
@@ -60,12 +63,14 @@ def _topology(parameters: Mapping[str, object]) -> Topology:
 def _roster_issues(
     protocol: str, parameters: Mapping[str, object], members: Sequence[Member]
 ) -> list[ConfigIssue]:
+    """Return the faults that the averaging protocol of a learner finds in a roster's members."""
     averages = averages_by(parameters)
     check = no_servers if averages is None else averages.roster_issues
     return check(protocol, {}, members)
 
 
 def _check_requests(parameters: Mapping[str, object], planned: Sequence[Any]) -> None:
+    """Raise ConfigError if the protocol that averages for the learner cannot run these requests."""
     averages = averages_by(parameters)
     if averages is not None:
         averages.check_requests({}, planned)
@@ -74,34 +79,40 @@ def _check_requests(parameters: Mapping[str, object], planned: Sequence[Any]) ->
 async def _open_servers(
     membership: Membership, on_event: OnEvent, listen_on: str | None, state: SessionState | None
 ) -> Connection:
+    """Open a party's connections to the mpyc servers that average for the learner."""
     averages: Any = averages_by(membership.session.parameters)
     connection: Connection = await averages.connections["servers"](membership, on_event, listen_on, state)
     return connection
 
 
 def _task(_parameters: Mapping[str, object]) -> str:
+    """Return "learner", the kind of task of these sessions."""
     return "learner"
 
 
 def _check_logged(parameters: Mapping[str, object], members: int) -> None:
+    """Raise VerificationError if the groups of the learner's schedule cannot have logs of their own."""
     from smpc_dp.capabilities.learn.requests.log_groups import check_schedule
 
     check_schedule(parameters, members)
 
 
 def _group_of(session: LogSession, planned: Any, header: Header) -> tuple[tuple[str, ...], Any]:
+    """Return the names of the group whose log has this header, and the parameters of its average."""
     from smpc_dp.capabilities.learn.requests.log_groups import group_of
 
     return group_of(session, planned, header.request, header.operation)
 
 
 def _is_group(session: SessionFile, scope: str) -> bool:
+    """Tell whether the hash in a log's header is that of a group of the learner's schedule."""
     from smpc_dp.capabilities.learn.requests.log_groups import is_group
 
     return is_group(session, scope)
 
 
 def _unsaved(parameters: Mapping[str, object], planned: Any) -> str:
+    """Return why a session with these parameters cannot be saved to disk and resumed, or "" if it can."""
     from smpc_dp.capabilities.learn.registry import sends_models, unsaved_learner
 
     if reason := unsaved_learner(parameters):
@@ -115,11 +126,11 @@ def _unsaved(parameters: Mapping[str, object], planned: Any) -> str:
 
 
 def _cost(_parameters: Any, _servers: int) -> None:
-    return None
+    """Return None: no cost is predicted for a learner's session."""
 
 
 def _audit() -> Audit | None:
-    """Return how the logs of verifiable averages are audited; None where there are none."""
+    """Return how to audit the logs of a learner's verifiable averages; None if the protocol is missing."""
     if LOGGED is None or LOGGED.audit is None:
         return None
     return replace(
@@ -133,13 +144,14 @@ def _audit() -> Audit | None:
 
 
 def _audited() -> list[int]:
-    """Return the earlier versions of verifiable averages, whose logs are audited."""
+    """Return the earlier protocol versions of verifiable averages whose logs can be audited."""
     if LOGGED is None or LOGGED.audit is None:
         return []
     return [number for _, number in LOGGED.audit.certifies if number < VERSION]
 
 
 def _checkers(versions: Iterable[int]) -> dict[int, Callable[..., Any]]:
+    """Return the function that checks a learner's `[parameters]`, by protocol version."""
     return {number: functools.partial(_check, number) for number in versions}
 
 
@@ -163,7 +175,7 @@ PROTOCOLS = (
 
 
 class LearnerTask(Task):
-    """A learner, whose averages and messages are requests of the session."""
+    """Kind of session that runs a learner, which itself makes the requests for averages and messages."""
 
     name: ClassVar[str] = "learner"
     is_saved: ClassVar[bool] = True
@@ -174,13 +186,13 @@ class LearnerTask(Task):
     )
 
     async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> Learned:
-        """Run the learner of a party; see `Session.learn`."""
+        """Run a party's learner, which makes all requests, and return what it has learned."""
         from smpc_dp.capabilities.learn.requests.learning import learn_once
 
         return await learn_once(requests, *arguments, **named)
 
     def error_of_other_request(self, _session: SessionFile) -> ConfigError:
-        """Return the error of a request for a sum."""
+        """Return the error that a learning session was asked for a sum of its own."""
         reason = (
             "'learn' has no sums: parties call Session.learn, and smpc-dp party or "
             "smpc_dp.capabilities.learn.requests.learning.serve_learning runs the aggregator"
@@ -188,11 +200,11 @@ class LearnerTask(Task):
         return ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
 
     def error_in_other_session(self, session: SessionFile) -> ConfigError:
-        """Return the error of learning in another session."""
+        """Return the error that a learner was started in a session of another kind."""
         return ConfigError.at("protocol", f"is '{session.protocol}', not 'learn'", ConfigCheck.UNSUPPORTED)
 
     def check_inputs(self, session: SessionFile, given: GivenInputs) -> None:
-        """Read the points of all parties; raises ConfigError with every fault."""
+        """Read all parties' tables; raise ConfigError with every fault found in them."""
         checked, issues = cast("LearnParameters", session.checked_parameters), Issues()
         for name, file in given.files.items():
             try:
@@ -202,7 +214,7 @@ class LearnerTask(Task):
         issues.raise_issues()
 
     def check_ledgers(self, session: SessionFile, ledgers: Mapping[str, Path]) -> None:
-        """Raise PrivacyError that names all parties whose ledgers do not afford all steps.
+        """Raise PrivacyError naming the parties whose ledgers have too little budget for all steps.
 
         Else those that do would be charged for a run that cannot end.
         """
@@ -219,14 +231,14 @@ class LearnerTask(Task):
             raise PrivacyError("; ".join(refused))
 
     def ends_run(self, session: SessionFile) -> str | None:
-        """Return the aggregator or the first server: parties end when they are in no further group."""
+        """Return the name of the aggregator, or of the first server, whose end is the end of the run."""
         servers = session.roster.servers
         return servers[0].name if servers else super().ends_run(session)
 
     async def serve(
         self, host: HostMember, _role: Role, _requests: int | None, _results: list[Any]
     ) -> list[str]:
-        """Serve all groups, as the aggregator or a server; return the errors of those that failed."""
+        """Run the aggregator or a server for all groups' averages; return the errors of those that failed."""
         from smpc_dp.capabilities.learn.requests.learning import serve_learning
 
         failures = await serve_learning(
@@ -244,7 +256,7 @@ class LearnerTask(Task):
     async def serve_opened(
         self, membership: Membership, opening: AbstractAsyncContextManager[Any], on_event: OnEvent
     ) -> dict[int, str]:
-        """Serve all steps; return the errors of groups that failed, by request number."""
+        """Serve all steps on an open connection; return failed groups' errors by request number."""
         from smpc_dp.capabilities.learn.requests.learning import serve_steps
 
         return await serve_steps(membership, opening, on_event)
@@ -252,7 +264,7 @@ class LearnerTask(Task):
     async def contribute(
         self, host: HostMember, _membership: Membership, _options: Mapping[str, Any], results: list[Any]
     ) -> None:
-        """Learn from the party's points."""
+        """Run the learner on the party's table, and append the result to `results`."""
         from smpc_dp.capabilities.learn.requests.learning import learn
 
         learned = await learn(
@@ -268,11 +280,11 @@ class LearnerTask(Task):
         results.append(learned)
 
     def has_log(self, _session: SessionFile) -> bool:
-        """Return False: each average may have a log."""
+        """Return False: a learning session has no one log; each average may have its own."""
         return False
 
     def text(self, results: Mapping[str, Json]) -> str:
-        """Return what parties have learned in lines."""
+        """Return, as lines of text, what the parties have learned."""
         from smpc_dp.capabilities.learn.commands.learn import learned_text
 
         return learned_text(results)
@@ -287,28 +299,28 @@ class LearnerTask(Task):
         as_json: bool,
         out: Path | None,
     ) -> bool:
-        """Print what each party has learned, and write the model to `out`."""
+        """Print what each party has learned, and write the model to `out`; return False on failure."""
         from smpc_dp.capabilities.learn.commands.learn import report_learned
 
         pool = self.ends_run(session)
         return report_learned(outcomes, pool, results, planned, as_json=as_json, out=out)
 
     def title(self, result: Json) -> str:
-        """Return the title of the report."""
+        """Return the title of a report on a learner's result."""
         return f"Learning: {result['learner']}"
 
     def sections(self, _session: SessionFile, results: Mapping[str, Json], ledgers: Ledgers) -> list[Section]:
-        """Return the sections about what is learned, and about its privacy: results have no receipt."""
+        """Return the report's sections about what was learned and its privacy."""
         from smpc_dp.report.sections import learned_privacy, learned_section
 
         return [*learned_section(results), *learned_privacy(results, *ledgers())]
 
     def counted(self, results: Mapping[str, Json]) -> int:
-        """Return how many parties have learned."""
+        """Return the number of parties that have learned a model."""
         return len(results)
 
     def privacy(self, result: Json) -> Json:
-        """Return epsilon, delta and unit of all steps together."""
+        """Return epsilon, delta and the protected unit of all steps of a learner together, as JSON."""
         guarantee: Json = result["guarantee"] or {"epsilon": None, "delta": None, "protects": None}
         return {**guarantee, "unit": guarantee["protects"]}
 

@@ -29,20 +29,20 @@ Watch = Callable[[int, Rows], None]
 
 
 class Gradients(Protocol):
-    """Gradients of the losses of the records that the parties here have."""
+    """Interface of the local parties' data: gradients of their records' losses at given models."""
 
     def mean(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
-        """Return the gradient of the mean loss of each party in `rows` at its model, without the ridge."""
+        """Return the gradient of each party's mean loss at its model, without the ridge penalty."""
         ...
 
     def contributions(self, models: Rows, rows: NDArray[np.intp], factor: Floats, bits: int) -> Integers:
-        """Return each party's sum of clipped gradients times its factor; see `privacy.record_gradients`."""
+        """Return each party's sum of clipped gradients times a factor, as integers on a grid."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class PersonalizedObjective:
-    """What the models minimise.
+    """Objective that all parties' models minimise: own losses, and distances between neighbours.
 
     Attributes:
         weights: w, shape (n, n), symmetric, not negative, without a diagonal; each party has a neighbour.
@@ -81,43 +81,43 @@ class PersonalizedObjective:
 
     @cached_property
     def degrees(self) -> Floats:
-        """d_u, shape (n,)."""
+        """The sum d_u of the edge weights of each party in the graph, shape (n,)."""
         return np.asarray(self.weights.sum(axis=1)).ravel()
 
     @cached_property
     def confidence(self) -> Floats:
-        """c_u = max(m_u, 1) / max_v m_v, shape (n,): a party without records counts like one with one."""
+        """Weights c_u of parties by their numbers of records, at most 1, shape (n,)."""
         return np.asarray(np.maximum(self.sizes, 1) / self.sizes.max(), dtype=np.float64)
 
     @cached_property
     def alpha(self) -> Floats:
-        """alpha_u = lambda_1 / (lambda_1 + c_u L_u), shape (n,)."""
+        """Step sizes alpha_u = lambda_1 / (lambda_1 + c_u L_u) of the parties, shape (n,)."""
         return self.coupling / (self.coupling + self.confidence * (self.smoothness + 2 * self.ridges))
 
     @cached_property
     def factors(self) -> Floats:
-        """alpha_u c_u / lambda_1, shape (n,): by what an update multiplies the gradient of F_u."""
+        """Factors alpha_u c_u / lambda_1 by which updates multiply gradients of F_u."""
         return self.alpha * self.confidence / self.coupling
 
     @cached_property
     def reaches(self) -> Floats:
-        """By what an update multiplies the gradient of one record, shape (n,)."""
+        """Factors by which each party's update multiplies the gradient of one record, shape (n,)."""
         return self.factors / np.maximum(self.sizes, 1)
 
     @property
     def contraction(self) -> float:
-        """C = 1 - mu / (n L_max) of Proposition 2.1, with mu >= min_u d_u c_u 2 ridge_u."""
+        """Factor C of Proposition 2.1: a tick multiplies the expected excess by C at most."""
         scaled = self.degrees * self.confidence
         return float(1 - (scaled * 2 * self.ridges).min() / (len(self.sizes) * self.blocks.max()))
 
     @cached_property
     def blocks(self) -> Floats:
-        """L_u = d_u (lambda_1 + c_u L_u^loc), shape (n,): Lipschitz constants of M in one party's model."""
+        """Lipschitz constants L_u of the objective's gradient in one party's model, shape (n,)."""
         return self.degrees * (self.coupling + self.confidence * (self.smoothness + 2 * self.ridges))
 
 
 def _fault_of(weights: sparse.csr_array) -> ConfigIssue | None:
-    """Return the first fault of weights that are of no undirected graph."""
+    """Return the first reason why weights are no undirected graph's, or None if there is no fault."""
     entries, apart = weights.tocoo(), (weights - weights.T).tocoo()
     looped = (entries.row == entries.col) & (entries.data != 0)
     for matrix, wrong, reason, check in (
@@ -134,7 +134,7 @@ def _fault_of(weights: sparse.csr_array) -> ConfigIssue | None:
 
 
 def independent_ticks(wakes: NDArray[np.intp], weights: sparse.csr_array) -> list[NDArray[np.intp]]:
-    """Return numbers of ticks, run by run: in parallel those of a run do what they do one after the other.
+    """Return the ticks in runs that may be executed in parallel with the result of the given order.
 
     No party of a run is in it twice or beside a neighbour; each party and its neighbours tick in order.
     """
@@ -159,7 +159,7 @@ async def descend(
     source: NoiseSource | None = None,
     watch: Watch | None = None,
 ) -> Rows:
-    """Run Algorithm 2.2, with noise (2.9), and return the models of the parties here.
+    """Run coordinate descent (Algorithm 2.2), with `noise` by (2.9); return the local parties' models.
 
     Args:
         exchange: how changes travel; each tick's party sends one vector to all its neighbours.
@@ -218,7 +218,7 @@ async def descend(
 
 
 def pulled_models(objective: PersonalizedObjective, models: Rows, neighbours: Rows, parties: Parties) -> Rows:
-    """Return the part of the update (2.3) that depends on no record; all shapes (rows, length).
+    """Return the part of the model update (2.3) that depends on no record: own and neighbours' models.
 
     Args:
         neighbours: weighted means of the neighbours' models.
@@ -230,7 +230,7 @@ def pulled_models(objective: PersonalizedObjective, models: Rows, neighbours: Ro
 
 
 def integer_models(moved: Rows, tick: int) -> Integers:
-    """Return models in grid steps as integers; raise ConfigError for models that have diverged."""
+    """Return models in grid steps as integers; raise ConfigError if a model has diverged."""
     if not (np.abs(moved) < 2.0**52).all():
         raise ConfigError.at("coupling", f"the descent diverges at tick {tick}", ConfigCheck.INFEASIBLE)
     result: Integers = moved.astype(np.int64)
@@ -238,5 +238,5 @@ def integer_models(moved: Rows, tick: int) -> Integers:
 
 
 def _columns(matrix: sparse.csc_array) -> NDArray[np.intp]:
-    """Return the column of each entry of a matrix in compressed columns."""
+    """Return the column number of each stored entry of a sparse matrix in compressed columns."""
     return np.repeat(np.arange(matrix.shape[1]), np.diff(matrix.indptr))

@@ -66,7 +66,7 @@ def read_table(path: str | os.PathLike[str]) -> Table:
 
 
 def read_source(source: object, columns: Sequence[str], party: str) -> Table:
-    """Return a party's table: a path, an array, or named columns as of `records.table.read_columns`.
+    """Return a party's table of numbers from a file path, an array, or named columns.
 
     With `columns` those are taken, in this order, whatever their order in the source and whatever else it
     has. Raises ConfigError naming the party and the columns that are missing; LocalError for a file.
@@ -96,7 +96,7 @@ def read_source(source: object, columns: Sequence[str], party: str) -> Table:
 
 
 def _table(source: Any, party: str) -> NDArray[np.float64]:
-    """Return an array or lists as a table, NaN for missing values; raise ConfigError for another one."""
+    """Return an array or lists as a table, NaN for missing values; raise ConfigError for anything else."""
     array = np.asarray(filled(source)) if isinstance(source, np.ndarray) else _of_lists(filled(source))
     if array.ndim != 2 or array.dtype.kind not in "fiubO":
         reason = f"must be a table of numbers, has shape {array.shape} and dtype {array.dtype}"
@@ -110,7 +110,7 @@ def _table(source: Any, party: str) -> NDArray[np.float64]:
 
 
 def _of_lists(rows: Any) -> NDArray[Any]:
-    """Return lists of values as an array of them as they are: one text would make texts of all numbers."""
+    """Return lists of values as an array of their own types: one text must not turn numbers to text."""
     try:
         return np.array(rows, dtype=object)
     except ValueError:
@@ -118,7 +118,7 @@ def _of_lists(rows: Any) -> NDArray[Any]:
 
 
 def _column(values: Any, name: str, party: str) -> NDArray[np.float64]:
-    """Return a column of numbers, NaN for missing values; raise ConfigError for another one."""
+    """Return a column as numbers, NaN for missing values; raise ConfigError naming the column otherwise."""
     array = column_of(values)
     if array.ndim != 1:
         reason = f"{party}: must be a column of numbers, has shape {array.shape}"
@@ -131,7 +131,7 @@ def _column(values: Any, name: str, party: str) -> NDArray[np.float64]:
 
 
 def _named(file: Path, columns: Sequence[str], party: str) -> Table:
-    """Read columns of a CSV file by the names in its header; raise ConfigError naming what is missing."""
+    """Read the named columns of a CSV file with a header; raise ConfigError naming missing columns."""
     names, rows = _header_and_rows(file, "a file with a header and at least one point")
     check_columns(names, columns, party)
     order = [names.index(name) for name in columns]
@@ -158,7 +158,7 @@ def numbers(rows: list[tuple[int, list[str]]], source: str) -> Table:
 
 
 def _is_number(cell: str) -> bool:
-    """Return whether a cell is a number; a missing value is none."""
+    """Tell whether a CSV cell is a number; the marks of a missing value are not."""
     number = number_of(cell)
     return number is not None and not math.isnan(number)
 
@@ -181,7 +181,7 @@ def _from_npy(file: Path) -> Table:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A checked table, the label last.
+    """Data set for examples and tests: a checked table, the label last.
 
     Attributes:
         table: shape (points, features + 1).
@@ -201,7 +201,7 @@ class Dataset:
         return int(self.table.shape[1]) - 1
 
     def split(self, parties: int, test: float, seed: int) -> tuple[list[Table], Table]:
-        """Return a table per party, of nearly equal sizes, and the test points, after a public shuffle.
+        """Return one table per party and a table of test points, after a shuffle with a public seed.
 
         Raises ConfigError if there are not as many points as parties.
         """
@@ -216,7 +216,7 @@ class Dataset:
         return [train[party::parties] for party in range(parties)], self.table[order[:held]]
 
     def scaled(self) -> Dataset:
-        """Return the data set with every feature shifted and scaled to [-1, 1] by its own range.
+        """Return the data set with every feature shifted and scaled to [-1, 1] by its range.
 
         The ranges are taken from the data: where they are not public, that is not private.
         """
@@ -261,7 +261,7 @@ def wisconsin(path: str | os.PathLike[str], *, incomplete: bool = False) -> Data
 
 
 def lending_club(path: str | os.PathLike[str]) -> Dataset:
-    """Read the numeric columns of the Lending Club table, the interest rate (`int_rate`) as the label."""
+    """Return the numeric columns of the Lending Club table, with the interest rate as the label."""
     header, rows = _header_and_rows(path, "Lending Club, a file with a header")
     if "int_rate" not in header:
         raise ConfigError.at(str(path), "has no column 'int_rate'", ConfigCheck.UNKNOWN_KEY)
@@ -280,7 +280,7 @@ def lending_club(path: str | os.PathLike[str]) -> Dataset:
 
 
 def california_houses(path: str | os.PathLike[str] | None = None) -> Dataset:
-    """Read California houses, the median house value in units of 100,000 as the label.
+    """Return the California houses data set, with the median house value in 100,000s as the label.
 
     Args:
         path: the nine columns without header, .csv or .csv.gz; None: scikit-learn's fetcher, which needs the
@@ -300,7 +300,7 @@ def california_houses(path: str | os.PathLike[str] | None = None) -> Dataset:
 
 
 def movielens(path: str | os.PathLike[str]) -> Dataset:
-    """Read MovieLens ratings: party, movie and time, the rating as the label.
+    """Return the MovieLens ratings: user, movie and time, with the rating as the label.
 
     `path`: a file with the header userId, movieId, rating, timestamp, .csv or .csv.gz. It is for research
     that is not commercial, so it is not shipped.
@@ -319,7 +319,7 @@ def movielens(path: str | os.PathLike[str]) -> Dataset:
 
 
 def bundled(name: str) -> Dataset:
-    """Return a data set of scikit-learn: "breast_cancer", "iris", "wine", "digits", "diabetes".
+    """Return a data set of scikit-learn by name: breast_cancer, iris, wine, digits or diabetes.
 
     Raises LocalError without the extra `learn`, ConfigError for another name.
     """
@@ -340,7 +340,7 @@ def _sklearn(name: str) -> Any:
 
 
 def _unzipped(path: str | os.PathLike[str], reason: str) -> list[tuple[int, list[str]]]:
-    """Read the cells of a file that may be compressed, with line numbers."""
+    """Read a text file, zipped or not; return the cells of each line with the line's number."""
     file = Path(path)
     if not file.exists():
         raise LocalError(f"{file}: there is no such file; needed is {reason}")
@@ -357,7 +357,7 @@ def _unzipped(path: str | os.PathLike[str], reason: str) -> list[tuple[int, list
 
 
 def _cells(file: Path, content: bytes) -> list[tuple[int, list[str]]]:
-    """Return the cells of each non-empty line, with its line number."""
+    """Return the cells of each non-empty line of a text file, with the line's number."""
     rows = []
     try:
         for number, line in enumerate(io.StringIO(decoded(content, str(file)), newline=None), 1):
@@ -375,7 +375,7 @@ def _cells(file: Path, content: bytes) -> list[tuple[int, list[str]]]:
 def _named_cells(
     file: str | os.PathLike[str], rows: list[tuple[int, list[str]]]
 ) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Return the header, the first line, and the other rows; raise ConfigError for one of another length."""
+    """Return the header and the other rows; raise ConfigError for a row of another length."""
     header = named_columns(rows[0][1])
     fitting = []
     for line, cells in rows[1:]:
@@ -390,7 +390,7 @@ def _named_cells(
 def _header_and_rows(
     path: str | os.PathLike[str], reason: str
 ) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Return the header and the other rows, all of the same length."""
+    """Return (header, numbered rows) of a CSV file; raise ConfigError for rows of another length."""
     rows = _unzipped(path, reason)
     if len(rows) < 2:
         raise ConfigError.at(str(path), f"holds no points; needed is {reason}", ConfigCheck.MISSING)
@@ -398,7 +398,7 @@ def _header_and_rows(
 
 
 def _plain(path: str | os.PathLike[str], reason: str, columns: int) -> Table:
-    """Read a table of so many columns without header and missing values."""
+    """Read a table of numbers with this many columns, without a header or missing values."""
     table = numbers(_unzipped(path, f"{reason}, {columns} columns without header"), str(path))
     if table.shape[1] != columns:
         raise ConfigError.at(str(path), f"has {table.shape[1]} columns, needs {columns}", ConfigCheck.SHAPE)

@@ -63,14 +63,14 @@ _SCALAR = 1.0
 
 
 def most_answers(steps: int, owners: int) -> int:
-    """Return T/N + 4 sqrt(T/N), rounded down, at least 1: what an owner seldom exceeds in T ticks of all."""
+    """Return a number of answers that one owner seldom exceeds in T ticks: T/N + 4 sqrt(T/N), within 1..T."""
     mean = steps / owners
     return min(steps, max(1, math.floor(mean + _ABOVE * math.sqrt(mean))))
 
 
 @dataclass(frozen=True)
 class CentralSteps:
-    """The steps of Algorithm 1 at a constant rate, on arrays of any shape whose last axis is the model's.
+    """Gradient steps of a central learner that asks data owners (Algorithm 1), at a constant rate.
 
     The fitness is ridge/2 |theta|^2 plus the mean loss of all n records; each owner's step has 1/(2N) of the
     ridge, and the learner's the other half, so that the parts add up (docs/proofs/errata.md).
@@ -87,11 +87,11 @@ class CentralSteps:
     radius: float
 
     def query(self, central: Floats, local: Floats) -> Floats:
-        """Return the model at which an owner is asked, from the learner's and its own [(6)]."""
+        """Return the model at which an owner is asked, a mix of the learner's and the owner's [(6)]."""
         return (central + local) / 2
 
     def move(self, query: Floats, owner: NDArray[np.intp], answer: Floats) -> tuple[Floats, Floats]:
-        """Return the owner's and the learner's model after an answer [(5), (7)].
+        """Return the owner's and the learner's models after an owner's answer [(5), (7)].
 
         `owner` has the shape of `answer` without its last axis.
         """
@@ -102,7 +102,7 @@ class CentralSteps:
 
 
 class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """A model that a central learner makes from data owners' answers: see the module."""
+    """Settings of a central learner whose model is made from data owners' noisy gradients."""
 
     kind: ClassVar[str] = "data-owners"
     features: Features
@@ -149,22 +149,22 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def loss(self) -> Model:
-        """The model with its loss."""
+        """The predictive model (such as linear or logistic) with its loss."""
         return Model(self.model, self.features)
 
     @property
     def order(self) -> Literal[1, 2]:
-        """The order of the norm for which noise is planned."""
+        """The order (1 or 2) of the norm in which gradients are bounded and noise is planned."""
         return norm_order(self.mechanism)
 
     @property
     def most(self) -> int:
-        """The most answers of an owner."""
+        """The greatest number of answers that one data owner gives."""
         return most_answers(self.ticks, len(self.sizes)) if self.answers is None else self.answers
 
     @cached_property
     def clock(self) -> tuple[Floats, NDArray[np.intp]]:
-        """The time and the owner, from 0, of each tick, both of shape (T,)."""
+        """The time and the data owner (numbered from 0) of each tick, both of shape (T,)."""
         owners = len(self.sizes)
         drawn = PublicDraws(self.seed).uniform(2 * self.ticks).reshape(self.ticks, 2)
         times = np.cumsum(-np.log1p(-drawn[:, 0])) / owners
@@ -172,7 +172,7 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @cached_property
     def queried(self) -> NDArray[np.intp]:
-        """The owners of the ticks that are within their owner's number of answers, in order."""
+        """The owner of each tick, without ticks beyond an owner's greatest number of answers."""
         owners = self.clock[1]
         before = np.zeros(self.ticks, dtype=np.intp)
         for owner in range(len(self.sizes)):
@@ -182,13 +182,13 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @cached_property
     def bits(self) -> int:
-        """Of the grid of models and answers."""
+        """The number of binary places of the grid of models and answers."""
         ratio = norm_ratio(self.mechanism, self.loss.length)
         return max(_BITS, grid_bits(self.clip / ratio / np.array(self.sizes, dtype=np.float64)))
 
     @cached_property
     def noise(self) -> tuple[RecordNoise, ...]:
-        """The noise of each owner, empty without; raises ConfigError where none suffices."""
+        """Planned noise of each owner's answers; empty without privacy, ConfigError if none suffices."""
         shares = [_SCALAR] * self.most
         return tuple(
             plan_record_noise(self.mechanism, epsilon, self.delta, shares, self.clip / size, self.bits)
@@ -197,17 +197,17 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def steps(self) -> CentralSteps:
-        """The steps of the learner."""
+        """The learner's gradient steps: the rule that turns owners' answers into models."""
         sizes = np.array(self.sizes, dtype=np.float64)
         return CentralSteps(sizes / sizes.sum(), self.rate, self.ridge, self.radius)
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the party, unless its data fit."""
+        """Raise ConfigError with the party's name if its table does not fit the settings."""
         if table.size:
             self.loss.check(table, party)
 
     def issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of the settings."""
+        """Return the faults of these settings in a network of this many parties."""
         owners, result = parties - 1, []
         for name, given in (("sizes", len(self.sizes)), ("epsilons", len(self.epsilons))):
             if given != owners and (given or name == "sizes"):
@@ -233,11 +233,11 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return result
 
     def guarantee(self, owner: int) -> PrivacyGuarantee | None:
-        """Return what holds for one record of an owner, of all its answers; None without noise."""
+        """Return the privacy of one record of an owner over all its answers; None without noise."""
         return self.noise[owner].guarantee if self.noise else None
 
     def requirements(self, parties: int) -> Requirements:  # noqa: ARG002
-        """Return what it communicates: two vectors in each tick, and the last model to all owners."""
+        """Return the learner's messages: two vectors per tick, and the last model to all owners."""
         counts = np.bincount(self.queried, minlength=len(self.sizes))
         sent = np.concatenate([[len(self.queried) + 1], counts]).astype(np.intp)
         bound = math.ldexp(EXACT_STEPS, -self.bits)
@@ -252,7 +252,7 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return Requirements(exchange=messages, own=weakest, own_by_party=(mute, *each))
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Learn; see `requirements.Learner`."""
+        """Run the central learner or a data owner on local tables, and return what is learned."""
         exchange = context.peers
         # The learner, who is first, has no records.
         check_sizes(exchange, data, (0, *self.sizes))
@@ -260,7 +260,7 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class OwnerAnswers:
-    """The noisy answers of the owners here, each a limited number of times."""
+    """Local owners' clipped mean gradients, noisy if planned, a limited number of times each."""
 
     def __init__(self, settings: DataOwners, here: NDArray[np.intp], data: list[Table]) -> None:
         self._settings, self._here = settings, here
@@ -272,7 +272,7 @@ class OwnerAnswers:
         self.given: Counter[int] = Counter()
 
     def answer(self, party: int, query: Floats, source: NoiseSource) -> Floats:
-        """Return a party's answer at a model, both of shape (length,); raise PrivacyError beyond the plan."""
+        """Return an owner's gradient at a model, noisy if planned; PrivacyError beyond the planned number."""
         self._counter.count(np.array([party]))
         settings, row = self._settings, np.flatnonzero(self._here == party)
         factor = np.array([1.0 / settings.sizes[party - 1]])
@@ -284,7 +284,7 @@ class OwnerAnswers:
 
 
 class _Run:
-    """One run, at the learner, at an owner, or of all in one process."""
+    """State and steps of one run with a central learner: at the learner, at an owner, or simulated."""
 
     def __init__(
         self, settings: DataOwners, exchange: PeerExchange, data: list[Table], source: NoiseSource
@@ -298,7 +298,7 @@ class _Run:
         self._failures: dict[str, None] = {}
 
     async def learn(self) -> Learned:
-        """Run all ticks; a tick that fails is left out."""
+        """Run all ticks and return what is learned; a tick that fails is left out."""
         settings, here = self._settings, self._exchange.here
         done = np.zeros(self._exchange.parties, dtype=np.intp)
         shown = np.zeros((len(here), self._length))
@@ -317,7 +317,7 @@ class _Run:
         return self._learned(shown, done)
 
     async def _tick(self, party: int, shown: Rows) -> bool:
-        """Ask an owner, and move by its answer; return whether there was one. `shown`: the models seen."""
+        """Ask an owner for a gradient, move the models; return whether an answer was given or came here."""
         parties = self._exchange.parties
         row, central = self._row_of.get(party), self._row_of.get(CENTRAL)
         query = self._rounded(self._steps.query(self._models[CENTRAL], self._models[party]))
@@ -343,7 +343,7 @@ class _Run:
     async def _send(
         self, vectors: Rows, edges: Floats | sparse.csr_array, valid: float = _SCALAR
     ) -> Rows | None:
-        """Send vectors with their validity along edges; return what arrives here, None if it fails."""
+        """Send vectors, each with a validity mark, along edges; return those received, or None on failure."""
         from scipy import sparse
 
         message = np.concatenate([vectors, np.full((len(vectors), 1), valid)], axis=1)
@@ -354,10 +354,11 @@ class _Run:
             return None
 
     def _rounded(self, model: Floats) -> Floats:
+        """Return a model rounded to the grid on which messages are sent."""
         return np.asarray(np.ldexp(np.rint(np.ldexp(model, self._settings.bits)), -self._settings.bits))
 
     def _learned(self, values: Rows, done: NDArray[np.intp]) -> Learned:
-        """Return the result, with the weakest guarantee of the owners here, or of all at the learner."""
+        """Return the result of the run, with the weakest guarantee of the local owners, or of all owners."""
         settings, exchange = self._settings, self._exchange
         here = exchange.here
         counts = np.bincount(settings.queried, minlength=len(settings.sizes))
@@ -382,7 +383,7 @@ class _Run:
         )
 
     def _refused(self) -> Iterator[str]:
-        """Yield what was left out of the clocks of the owners here."""
+        """Yield a sentence for each owner with more ticks than planned answers: the others are left out."""
         settings = self._settings
         ticks = np.bincount(settings.clock[1], minlength=len(settings.sizes))
         for owner in np.flatnonzero(ticks > settings.most):
@@ -391,7 +392,7 @@ class _Run:
 
 
 def _edge(parties: int, sender: int, receiver: int) -> sparse.csr_array:
-    """Return the weights of one message."""
+    """Return a sparse weight matrix for a single message, from `sender` to `receiver`."""
     from scipy import sparse
 
     return sparse.csr_array(([1.0], ([receiver], [sender])), shape=(parties, parties))

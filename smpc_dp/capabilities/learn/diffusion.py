@@ -41,7 +41,7 @@ _FRACTION = 16
 
 @dataclass(frozen=True, slots=True)
 class Diffused:
-    """Result of diffusion: the models of the local parties, and the guarantee.
+    """Result of a run of diffusion: the models of the local parties, and the privacy guarantee.
 
     `models`: shape (rows, length); `guarantee` None without noise. With homomorphic noise the models are
     secret: see the guarantee's assumption.
@@ -67,7 +67,7 @@ async def diffuse(  # noqa: PLR0913 - each can be left out
     watch: Watch | None = None,
     progress: StepProgress | None = None,
 ) -> Diffused:
-    """Run (3)-(4), (7)-(9) or (14)-(16) with (20), by `noise`, and return the models of the local parties.
+    """Run diffusion learning between neighbours with the given kind of noise; return the local models.
 
     Args:
         exchange: carries the messages; each agent sends one message to all its neighbours.
@@ -126,7 +126,7 @@ async def diffuse(  # noqa: PLR0913 - each can be left out
 async def diffuse_in_groups(
     run: GroupRun, gradient: Gradient, start: Rows, watch: Watch | None = None
 ) -> GroupOutcome:
-    """Run adapt-then-combine in which disjoint random groups average their intermediate models.
+    """Run diffusion in which random groups, not neighbours, average models; return the outcome.
 
     The other parties keep theirs, and take no step. `gossip_bounds.group_disagreement` bounds how far models
     are from their centroid.
@@ -150,7 +150,7 @@ async def diffuse_in_groups(
 
 
 def retained_part(step_size: float, ridge: float) -> float:
-    """Return 1 - mu rho on the grid that the own model's factor in an update has."""
+    """Return the factor 1 - mu rho of a party's own model in an update, rounded to a grid."""
     return round((1 - step_size * ridge) * (1 << _FRACTION)) / (1 << _FRACTION)
 
 
@@ -166,7 +166,7 @@ async def diffuse_records(
     source: NoiseSource,
     room: tuple[int, float],
 ) -> Rows:
-    """Run adapt-then-combine on batches in cyclic order, with correlated noise; return the models here.
+    """Run diffusion on batches in cyclic order, with noise correlated over steps; return local models.
 
     Args:
         exchange, weights: as of `diffuse`.
@@ -199,7 +199,7 @@ async def diffuse_records(
 
 
 def update(gradients: Rows, noise: DiffusionNoise) -> Integers:
-    """Return mu times each gradient on the grid, scaled to an l1 norm of `noise.update` at most."""
+    """Return gradients times the step size on the grid, scaled to an l1 norm of at most `noise.update`."""
     # Gradients beyond the bound are scaled to it: nothing overflows after this.
     most = 2.0 * noise.l1_bound
     rows = np.asarray(gradients, dtype=np.float64).reshape(-1, noise.dimension)
@@ -216,7 +216,7 @@ def update(gradients: Rows, noise: DiffusionNoise) -> Integers:
 def publish_models(
     models: Rows, noise: DiffusionNoise, steps: int, epsilon: float, source: NoiseSource
 ) -> Rows:
-    """Return models of homomorphic diffusion after `steps`, made public with noise that costs `epsilon` more.
+    """Return the final models of homomorphic diffusion with fresh noise, at a cost of `epsilon` more.
 
     Costs `noise.guarantee(steps, publish=epsilon)` in all. Raises ConfigError.
     """
@@ -233,7 +233,7 @@ def _check(
     noise: DiffusionNoise | None,
     source: NoiseSource | None,
 ) -> None:
-    """Raise ConfigError unless the arguments of `diffuse` are valid."""
+    """Raise ConfigError unless weights, steps, step size, ridge and noise of a diffusion run are valid."""
     issues = []
     if weights.shape != (exchange.parties, exchange.parties):
         issues.append(
@@ -282,7 +282,7 @@ def _check(
 
 
 def _check_finite(gradients: Rows, step: int) -> Rows:
-    """Return the gradients; raise ConfigError unless they are finite."""
+    """Return the gradients of a step; raise ConfigError if one of them is not finite."""
     gradients = np.asarray(gradients, dtype=np.float64)
     if not np.isfinite(gradients).all():
         raise ConfigError.at(
@@ -292,7 +292,7 @@ def _check_finite(gradients: Rows, step: int) -> Rows:
 
 
 def _check_bounded(exchange: PeerExchange, sent: Rows, step: int, far: float) -> Rows:
-    """Return the messages; raise ConfigError if a coordinate is beyond `far`: the descent has diverged."""
+    """Return the messages; raise ConfigError if a coordinate exceeds `far`: models diverged."""
     # An aggregator has no rows. Written so that NaN is caught.
     wrong = np.flatnonzero(~(np.abs(sent) <= far).all(axis=1))
     if len(wrong):

@@ -64,7 +64,7 @@ MessageNoise = Literal["iid", "homomorphic", "correlated", "none"]
 
 
 class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """Settings of diffusion, adapt then combine: see `diffusion`. Every message is needed."""
+    """Settings of diffusion learning: each step every party adapts its model, then combines neighbours'."""
 
     kind: ClassVar[str] = "diffusion"
     features: Annotated[
@@ -141,17 +141,17 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def loss(self) -> Model:
-        """The model with its loss."""
+        """The predictive model (such as linear or logistic) with its loss."""
         return Model(self.model, self.features, self.classes)
 
     @property
     def message_noise(self) -> MessageNoise:
-        """The noise on messages to neighbours; groups have none, their averages may."""
+        """The kind of noise on messages to neighbours; "none" in groups, whose averages may have noise."""
         return self.noise or ("iid" if self.group is None else "none")
 
     @cached_property
     def planned(self) -> DiffusionNoise | None:
-        """Return the planned noise, None without; raise ConfigError where none suffices."""
+        """Return the planned noise; None for "none" or "correlated"; ConfigError where none suffices."""
         if self.epsilon is None or self.message_noise == "none" or self.message_noise == "correlated":  # noqa: PLR1714 - for mypy
             return None
         length, clip = self.loss.length, 1.0 if self.clip is None else self.clip
@@ -159,7 +159,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @cached_property
     def correlated(self) -> tuple[CorrelatedNoise, ...]:
-        """Return the planned correlated noise of each party, none without; raise ConfigError."""
+        """Return each party's planned noise that is correlated over steps; () for other noise."""
         if self.message_noise != "correlated" or self.epsilon is None or self.delta is None:
             return ()
         from smpc_dp.privacy.factorisation import factorise, fine_bits, plan_correlated_noise
@@ -176,38 +176,38 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def factors(self) -> NDArray[np.float64]:
-        """By what a step multiplies the gradient of one record of each party: mean batches have weight 1."""
+        """Factor by which a step multiplies the gradient of one record, for each party."""
         return self.rate * self.batches / np.array(self.sizes, dtype=np.float64)
 
     def guarantee(self, noise: DiffusionNoise) -> PrivacyGuarantee:
-        """Return the guarantee after all steps."""
+        """Return the privacy of a party's data after all steps with this noise, and a publication if set."""
         return noise.guarantee(self.steps, self.epsilon, publish=self.publish)
 
     def combination(self, parties: int) -> sparse.csr_array:
-        """Return the combination matrix A; raise ConfigError unless the graph is connected."""
+        """Return the matrix of weights by which parties combine neighbours' models; may raise ConfigError."""
         drawn = graph_of(self.topology, parties)
         return drawn.metropolis() if self.weights == "metropolis" else drawn.max_degree()
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the party, unless its data fit."""
+        """Raise ConfigError with the party's name if its table does not fit the settings."""
         self.loss.check(table, party)
 
     def draws(self, parties: int) -> GroupDraws | None:
-        """Return the groups, of which a step has a round; None where parties have neighbours."""
+        """Return the random groups of each step; None if parties have neighbours instead."""
         return None if self.group is None else GroupDraws(parties, self.group, self.seed)
 
     def groups(self, parties: int) -> NDArray[np.intp] | None:
-        """Return all groups in their order, shape (steps times groups of a step, s); None without."""
+        """Return all groups in order, shape (steps times groups of a step, s); None without groups."""
         draws = self.draws(parties)
         return None if draws is None else draws.draw(self.steps * draws.each)
 
     def groups_at_once(self, parties: int) -> int:
-        """Return the number of groups of a step, 0 without groups."""
+        """Return the number of groups that average in one step; 0 without groups."""
         draws = self.draws(parties)
         return 0 if draws is None else draws.each
 
     def issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of the settings."""
+        """Return the faults of these settings in a network of this many parties."""
         result = []
         if self.rate * self.ridge > 1:
             result.append(
@@ -262,7 +262,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return result
 
     def _group_issues(self, group: int, parties: int) -> list[ConfigIssue]:
-        """Return the faults of the settings of groups, and of those that are of messages to neighbours."""
+        """Return the faults of the settings of groups, and settings that groups do not allow."""
         given = {
             "noise": self.noise is not None,
             "publish": self.publish is not None,
@@ -276,7 +276,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return result + group_issues(group, parties, self.epsilon, self.delta)
 
     def _correlated_issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of the settings of correlated noise, and of those that are given without."""
+        """Return the faults of correlated noise's settings, and of those given without such noise."""
         if self.message_noise != "correlated":
             names = [name for name in ("delta", "sizes") if getattr(self, name)]
             names += ["batches"] if self.batches != 1 else []
@@ -310,13 +310,13 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return [ConfigIssue("epsilon", reason, ConfigCheck.INFEASIBLE)]
 
     def _largest(self, noise: DiffusionNoise) -> float:
-        """Return a bound on a message's l2 norm in grid steps: all updates, eight deviations of all noise."""
+        """Return a bound on a message's l2 norm in grid steps: all updates, and eight deviations of noise."""
         deviation = float(noise.scale) * math.sqrt(2 * self.steps * self.loss.length)
         return self.steps * noise.update + 8 * deviation
 
     @property
     def _bound(self) -> float:
-        """Return a bound on a message's l2 norm. With noise the messages' grid is the noise's."""
+        """Return a bound on the l2 norm of a message to a neighbour."""
         if self.correlated:
             return math.ldexp(EXACT_STEPS, -self.correlated[0].bits)
         if self.planned is None:
@@ -324,7 +324,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return math.ldexp(EXACT_STEPS, -self.planned.bits)
 
     def requirements(self, parties: int) -> Requirements:
-        """Return the requirements: a message of each party to its neighbours in each step, or averages."""
+        """Return what the learner needs: messages between neighbours in each step, or group averages."""
         if (draws := self.draws(parties)) is not None:
             clip, budget = 1.0 if self.clip is None else self.clip, (self.epsilon, self.delta)
             return group_requirements(draws, self.steps, self.loss.length, clip, self.radius, budget)
@@ -336,7 +336,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return Requirements(exchange=messages, own=run_event(self.guarantee(self.planned)))
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Run diffusion; see `requirements.Learner`."""
+        """Run diffusion on the local parties' tables, and return the models with their guarantee."""
         if self.group is not None:
             return await self._run_in_groups(context, data)
         exchange, noise = context.peers, self.planned
@@ -359,7 +359,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return Learned(self.kind, values, self.loss.names, steps, steps, (), guarantee, claim, confidential)
 
     async def _run_in_groups(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Run diffusion whose combination step is the average of a group."""
+        """Run diffusion in which parties average models in random groups, not with neighbours."""
         averager, model = context.average, self.loss
         draws = None if averager is None else self.draws(averager.parties)
         if averager is None or draws is None:
@@ -394,7 +394,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         )
 
     async def _run_correlated(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Run diffusion with correlated noise on the records of batches."""
+        """Run diffusion on batches of records with noise that is correlated over the steps."""
         exchange, model, here = context.peers, self.loss, context.peers.here
         check_sizes(exchange, data, self.sizes)
         clip = 1.0 if self.clip is None else self.clip
@@ -425,7 +425,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     async def _descend(
         self, exchange: PeerExchange, data: list[Table], source: NoiseSource | None, progress: StepProgress
     ) -> Diffused:
-        """Run all steps from zeros."""
+        """Run all steps of diffusion between neighbours, with all models starting at zero."""
         model, points, rows = self.loss, self.loss.points(data), np.arange(len(data))
         try:
             return await diffuse(

@@ -4,7 +4,7 @@ A party has its own record, an auxiliary one that moves through the network by s
 that it averages with its partners. The receiver of a record sees it: see `local_reports` for private
 records.
 
-In groups (`dual_averaging_in_groups`) the sums travel in averages of three or more, and no record moves
+In groups (`dual_averaging_in_groups`) the sums travel in averages of the group, and no record moves
 with them.
 
 theta minimises +z'theta + ||theta||^2 / (2 gamma) + t psi(theta): the papers print -z'theta, which ascends.
@@ -53,7 +53,7 @@ def inverse_root(scale: float = 1.0) -> StepSize:
 
 
 def check_step_size(step_size: StepSize, ticks: int) -> None:
-    """Raise ConfigError unless the steps of a run of so many ticks are positive and do not increase."""
+    """Raise ConfigError unless step sizes at up to 50 of the ticks are positive and never increase."""
     sampled = np.asarray(step_size(np.unique(np.geomspace(1, max(ticks, 2), 50).round())))
     if not (np.all(np.isfinite(sampled)) and np.all(sampled > 0) and np.all(np.diff(sampled) <= 0)):
         raise ConfigError.at("step_size", "must be positive and must not increase", ConfigCheck.RANGE)
@@ -61,7 +61,7 @@ def check_step_size(step_size: StepSize, ticks: int) -> None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Models:
-    """Models of the local parties over time.
+    """Result of gossip dual averaging: the local parties' thetas, averages and sums at chosen ticks.
 
     Attributes:
         ticks: shape (times,), the last is that of the end.
@@ -81,13 +81,13 @@ class Models:
 
     @property
     def final(self) -> Floats:
-        """The average of each local party at the end, shape (rows, p)."""
+        """The local parties' averaged models at the end, shape (rows, p)."""
         last: Floats = self.average[-1]
         return last
 
 
 class Settings(TypedDict, total=False):
-    """Keyword arguments of both algorithms beside records, gradient, clock and ticks."""
+    """Keyword arguments of both gossip dual averaging algorithms: dimension, step sizes, regulariser."""
 
     dimension: Required[int]
     step_size: StepSize | None
@@ -97,7 +97,7 @@ class Settings(TypedDict, total=False):
 
 
 class _State:
-    """Variables of the local parties, and the steps that both algorithms share."""
+    """Variables of the local parties in gossip dual averaging, with the steps of both algorithms."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class _State:
         self.recorded: tuple[list[Floats], ...] = ([], [], [], [])
 
     async def meet(self, met: NDArray[np.intp], partner: NDArray[np.intp], at: NDArray[np.intp]) -> None:
-        """Average the gradient sums and swap the auxiliary records of parties that meet, at ticks `at`."""
+        """Let parties that meet average their gradient sums and swap their auxiliary records."""
         p = self.dual.shape[1]
         received = await self.exchange.exchange(np.hstack([self.dual, self.auxiliary]), partner)
         check_received(self.exchange, received[met], partner[self.exchange.here[met]], at, self.is_plausible)
@@ -138,7 +138,7 @@ class _State:
     def advance(
         self, who: NDArray[np.intp] | slice, weight: Floats | float, time: Floats, tick: NDArray[np.intp]
     ) -> None:
-        """Take a weighted gradient and a proximal step for rows `who`; their clocks show `time` then."""
+        """Let the local rows `who` take a weighted gradient and a proximal step at clock time `time`."""
         slope = np.asarray(self.gradient(self.theta[who], self.records[who], self.auxiliary[who]))
         if slope.shape != self.theta[who].shape:
             raise ConfigError.at(
@@ -161,7 +161,7 @@ class _State:
         self.theta[who] = theta
 
     def keep(self, tick: int) -> None:
-        """Store the variables at this tick."""
+        """Store copies of the models and sums of gradients at this tick, for the result."""
         self.ticks.append(tick)
         for recorded, value in zip(
             self.recorded, (self.average, self.theta, self.dual, self.auxiliary), strict=True
@@ -169,7 +169,7 @@ class _State:
             recorded.append(value.copy())
 
     def models(self) -> Models:
-        """Return the stored models."""
+        """Return the result of the run: the models stored at chosen ticks."""
         average, current, dual, auxiliary = (np.array(recorded) for recorded in self.recorded)
         ticks = np.array(self.ticks, dtype=np.intp)
         return Models(ticks, average, current, dual, auxiliary, self.exchange.claim)
@@ -183,7 +183,7 @@ async def dual_averaging(
     ticks: int,
     **settings: Unpack[Settings],
 ) -> Models:
-    """Minimise with a global clock: Algorithm 3.2.
+    """Minimise a sum over pairs of records by gossip with a global clock (Algorithm 3.2).
 
     At each tick two parties average their sums of gradients and swap their auxiliary records; then every
     party adds its gradient at (x_u, a_u) and takes a proximal step. `gossip_bounds.dual_averaging_terms`
@@ -232,7 +232,7 @@ async def dual_averaging_asynchronous(
     ticks: int,
     **settings: Unpack[Settings],
 ) -> Models:
-    """Minimise without a global clock: Remark 3.4 [Colin, Bellet, Salmon, Clemencon 2016].
+    """Minimise a sum over pairs of records by gossip without a global clock (Remark 3.4).
 
     Only the two parties that meet take a step. Party u meets another with probability p_u in each tick: its
     gradient has the weight 1/p_u, and its number of meetings over p_u is its unbiased estimate of t.
@@ -263,7 +263,7 @@ GroupWatch = Callable[[int, Rows, Rows], None]
 
 
 class PassedRecords:
-    """Records, or reports, that the members of a group pass on to each other in each step, round a ring.
+    """Records that the members of each group pass on round a ring, to compute gradients of pairs.
 
     Where they cannot be passed on to one member alone it keeps its own, which another has too, and the one
     that was sent to it is lost.
@@ -290,7 +290,7 @@ class PassedRecords:
         self.failures: list[str] = []
 
     async def slopes(self, thetas: Rows, rows: NDArray[np.intp], group: Groups, step: int) -> Rows:
-        """Pass records on; return the gradients at the members' thetas: see `Slopes`."""
+        """Pass records on round each group's ring; return the members' gradients at their models."""
         here = self._exchange.here
         passed = np.zeros(len(here), bool)
         # Where all parties are here none can be lost, and one exchange serves all groups.
@@ -317,7 +317,7 @@ class PassedRecords:
 
 
 def sending_matrix(senders: Parties) -> sparse.csr_array:
-    """Return the matrix, shape (n, n), by which each party gets the vector of its sender."""
+    """Return the sparse matrix (n, n) by which each party receives the vector of its sender."""
     from scipy import sparse
 
     parties = len(senders)
@@ -334,7 +334,7 @@ async def dual_averaging_in_groups(
     prox: Prox = no_regulariser,
     watch: GroupWatch | None = None,
 ) -> tuple[Rows, GroupOutcome]:
-    """Minimise the mean of the parties' objectives, by sums of gradients that disjoint groups average.
+    """Minimise the parties' mean objective; disjoint groups average sums of gradients.
 
     In each step every member of a group adds its gradient times `run.factor`, and all take the group's
     average of the sums; then every party takes a proximal step. `gossip_bounds.group_terms` bounds the error.

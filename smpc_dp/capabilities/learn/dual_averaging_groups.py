@@ -29,7 +29,7 @@ ROOM = 1 << 10
 
 
 class DualAveragingGroups(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of dual averaging in groups [Duchi, Agarwal, Wainwright 2012; Bellet 2021, section 3.2]."""
+    """Settings of a learner that averages sums of gradients in random groups [Duchi et al. 2012]."""
 
     kind: ClassVar[str] = "dual-averaging-groups"
     features: Annotated[
@@ -55,38 +55,38 @@ class DualAveragingGroups(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
     @property
     def loss(self) -> Model:
-        """The model with its loss."""
+        """The predictive model (such as linear or logistic) with its loss."""
         return Model(self.model, self.features, self.classes)
 
     def draws(self, parties: int) -> GroupDraws:
-        """Return the groups; a step has a round of them."""
+        """Return the public draws of random groups, of which each step uses one round."""
         return GroupDraws(parties, self.group, self.seed)
 
     def groups(self, parties: int) -> NDArray[np.intp]:
-        """Return all groups in their order, shape (steps times groups of a step, s)."""
+        """Return the members of all groups, in order, shape (steps times groups of a step, s)."""
         draws = self.draws(parties)
         return draws.draw(self.steps * draws.each)
 
     def groups_at_once(self, parties: int) -> int:
-        """Return the number of groups of a step."""
+        """Return how many groups of parties average in one step."""
         return self.draws(parties).each
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the party, unless its data fit."""
+        """Raise ConfigError with the party's name if its table does not fit the settings."""
         self.loss.check(table, party)
 
     def issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of the settings."""
+        """Return the faults of these settings in a network of this many parties."""
         return group_issues(self.group, parties, self.epsilon, self.delta)
 
     def requirements(self, parties: int) -> Requirements:
-        """Return the requirements: in each step one average of each member, with `epsilon` two."""
+        """Return the averages needed: one per step of each group member, with `epsilon` two."""
         draws = self.draws(parties)
         budget = self.epsilon, self.delta
         return group_requirements(draws, self.steps, self.loss.length, self.clip, self._room(draws), budget)
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Learn; see `requirements.Learner`."""
+        """Run dual averaging in groups on local tables; return the models with their guarantee."""
         averager, model = context.average, self.loss
         if averager is None:
             raise ConfigError.at("averager", "is needed for groups", ConfigCheck.MISSING)
@@ -123,6 +123,6 @@ class DualAveragingGroups(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         )
 
     def _room(self, draws: GroupDraws) -> float:
-        """Return the most that a coordinate of a sum of gradients may be."""
+        """Return a bound on any coordinate of a party's sum of gradients."""
         most = self.steps * self.clip / draws.share * SLACK
         return most if self.epsilon is None else most * ROOM

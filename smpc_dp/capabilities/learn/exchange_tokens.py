@@ -30,18 +30,18 @@ MAX_VALUES = 30_000
 
 
 class _ExchangeTokens:
-    """Base of token passing by an exchange."""
+    """Base of classes that pass a token between parties over an exchange of messages."""
 
     _exchange: PeerExchange
 
     @property
     def parties(self) -> int:
-        """The number of parties."""
+        """The number of parties among which the token is passed."""
         return self._exchange.parties
 
     @property
     def here(self) -> Parties:
-        """The local party, or none at an aggregator."""
+        """The numbers of the parties that this process runs: none at an aggregator."""
         return self._exchange.here
 
     @property
@@ -51,16 +51,16 @@ class _ExchangeTokens:
 
     @property
     def claim(self) -> str:
-        """The claim of the exchange."""
+        """The privacy claim of the exchange that carries the token."""
         return self._exchange.claim
 
     def name_of(self, party: int) -> str:
-        """Return the name of a party, as the exchange does."""
+        """Return the name of the party with this number, for errors."""
         return self._exchange.name_of(party)
 
 
 class PathTokens(_ExchangeTokens):
-    """A token along a public path, by exchanges: at hop h it goes from `path[h]` to `path[h + 1]`.
+    """Token passing along a public path: at hop h the token goes from `path[h]` to `path[h + 1]`.
 
     The last party of the path then sends it to all others, in ascending order. All parties make the same
     calls: `take` takes part in the hops of others until one is its own.
@@ -79,7 +79,7 @@ class PathTokens(_ExchangeTokens):
         )
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
-        """Send the token on; raise LocalError unless this hop is the sender's."""
+        """Send the token to the next party of the path; raise LocalError if it is another party's turn."""
         if self._hop >= len(self._hops) or self._hops[self._hop] != (sender, receiver):
             raise LocalError(
                 f"a token from party {sender} to {receiver} is not on the path at hop {self._hop}"
@@ -87,13 +87,13 @@ class PathTokens(_ExchangeTokens):
         await self._swap(np.ldexp(token.values.astype(np.float64), -self._bits))
 
     async def publish(self, sender: int, token: Token) -> None:
-        """Send the token to all others, one after the other; see `TokenPassing.publish`."""
+        """Send the final token from `sender` to each other party in turn along the path's last hops."""
         for party in range(self.parties):
             if party != sender:
                 await self.pass_on(sender, party, token)
 
     async def take(self, idle: Callable[[], None] = do_nothing) -> Taken:  # noqa: ARG002
-        """Take part in hops until one ends here, and return its token; raise LocalError if none does."""
+        """Take part in hops until the token arrives here, and return it; LocalError if it never does."""
         while self._hop < len(self._hops):
             (sender, receiver), step = self._hops[self._hop], self._steps[self._hop]
             result = await self._swap(np.zeros(self._length))
@@ -103,12 +103,12 @@ class PathTokens(_ExchangeTokens):
         raise LocalError("the path of the token has ended")
 
     async def drain(self) -> None:
-        """Take part in the hops that remain."""
+        """Take part in the remaining hops of the path, without keeping a token."""
         while self._hop < len(self._hops):
             await self._swap(np.zeros(self._length))
 
     async def _swap(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Take part in the current hop with this vector, and return the vector received."""
+        """Take part in the current hop: send this vector to the hop's partner and return the reply."""
         sender, receiver = self._hops[self._hop]
         self._hop += 1
         partner = np.arange(self.parties)
@@ -117,7 +117,7 @@ class PathTokens(_ExchangeTokens):
 
 
 class CoveredTokens(_ExchangeTokens):
-    """Token passing that hides the holder: at each step every party sends a message to every other.
+    """Token passing that hides who has the token from all but its sender and receiver, by cover messages.
 
     All but the token's message are cover. At hop h, 0 to `steps`, the token of step h moves; at the last hop
     its holder sends it to all. A party that keeps the token sends it to itself.
@@ -134,7 +134,7 @@ class CoveredTokens(_ExchangeTokens):
 
     @property
     def claim(self) -> str:
-        """The privacy of the messages, and the adversary against whom it holds, in words."""
+        """The privacy claim of the messages that hide the token, in words, with its adversary."""
         return (
             "who passes the token on knows to whom, who gets it from whom, and nobody else who has it, the "
             "aggregator included: at each step everyone sends everyone a sealed message of the same length; "
@@ -142,7 +142,7 @@ class CoveredTokens(_ExchangeTokens):
         )
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
-        """Send the token on at the hop of its step; raise LocalError when that is past."""
+        """Send the token, hidden among cover messages, at its step; raise LocalError at any other."""
         if not (sender in self.here and 0 <= receiver < self.parties):
             raise LocalError(f"a token from party {sender} to {receiver} does not leave here")
         boxes = self._cover()
@@ -152,7 +152,7 @@ class CoveredTokens(_ExchangeTokens):
             raise self._second(self._arrived[0].sender)
 
     async def publish(self, sender: int, token: Token) -> None:
-        """Send the token to all others, at the last hop; see `TokenPassing.publish`."""
+        """Send the final token to all other parties, in the messages of the last hop."""
         boxes = self._cover()
         boxes[0] = pack_token(token)
         boxes[0, sender] = 0
@@ -161,7 +161,7 @@ class CoveredTokens(_ExchangeTokens):
             raise self._second(self._arrived[0].sender)
 
     async def take(self, idle: Callable[[], None] = do_nothing) -> Taken:
-        """Take part in hops until a token arrives; see `TokenPassing.take`."""
+        """Take part in hops with cover messages until a token arrives here, and return the token."""
         while not self._arrived:
             if self._hop > self._steps:
                 raise VerificationError(
@@ -172,22 +172,22 @@ class CoveredTokens(_ExchangeTokens):
         return self._arrived.popleft()
 
     async def drain(self) -> None:
-        """Take part in the hops that remain."""
+        """Take part in the remaining hops, sending cover messages to all parties."""
         while self._hop <= self._steps:
             await self._swap(self._cover())
 
     def _cover(self) -> Boxes:
-        """Return cover messages to all parties."""
+        """Return cover messages to all parties: all zero, as long as a message with a token."""
         return np.zeros((len(self.here), self.parties, width(self._start.size)))
 
     async def _at(self, step: int, boxes: Boxes) -> None:
-        """Send these messages at the hop of this step; raise LocalError if the hop is another one."""
+        """Send these messages at the hop of this step; raise LocalError at any other hop."""
         if self._hop != step:
             raise LocalError(f"the token of step {step} is passed on at hop {self._hop} of {self._steps}")
         await self._swap(boxes)
 
     async def _swap(self, boxes: Boxes) -> None:
-        """Take part in the current hop with these messages, and keep a token that arrives."""
+        """Send these messages to all parties in the current hop, and keep a token that arrives."""
         hop = self._hop
         self._hop += 1
         received = await self._exchange.all_to_all(boxes)
@@ -207,7 +207,7 @@ class CoveredTokens(_ExchangeTokens):
                 self._arrived.append(Taken(sender, own, token, self.name_of(sender)))
 
     def _second(self, sender: int) -> VerificationError:
-        """Return the error of a second token: whoever sent the first may have forged it."""
+        """Return the error that two parties sent a token: one is forged, and nothing shows which."""
         reason = f"a token came from {self.name_of(sender)} while another was on its way"
         return VerificationError(
             f"{reason}: one of the two is forged, and nothing shows which", Check.TOO_MANY
@@ -215,19 +215,19 @@ class CoveredTokens(_ExchangeTokens):
 
 
 def width(values: int) -> int:
-    """Return return the length of a message that may carry a token of so many values."""
+    """Return the number of values in a message that can carry a token of `values` values."""
     return 2 + 2 * values
 
 
 def pack_token(token: Token) -> NDArray[np.float64]:
-    """Encode a token as whole numbers below 2^32: a sign that it is one, its step, low and high halves."""
+    """Return a token as whole numbers below 2^32: a mark, its step, and the halves of its values."""
     bits = np.ascontiguousarray(token.values.reshape(-1)).view(np.uint64)
     halves = np.concatenate([bits % _HALF, bits // _HALF])
     return np.concatenate([[_HERE, token.step], halves]).astype(np.float64)
 
 
 def unpack_token(vector: NDArray[np.float64], like: Values, sender: str) -> Token | None:
-    """Decode the token of a message, or return None for cover; raise PeerFault for anything else."""
+    """Return the token in a message, or None for a cover message; raise PeerFault for anything else."""
     whole = np.rint(vector).astype(np.int64)
     good = np.all((whole == vector) & (whole >= 0) & (whole < _HALF))
     if not good or not (whole[0] == _HERE or (whole == _NOTHING).all()):
@@ -240,7 +240,7 @@ def unpack_token(vector: NDArray[np.float64], like: Values, sender: str) -> Toke
 
 
 def token_messages(values: int, parties: int, hops: int) -> PrivateMessages:
-    """Return the messages that `CoveredTokens` sends; raise ConfigError for tokens of too many values."""
+    """Return the plan of messages for hidden token passing; raise ConfigError for too long tokens."""
     if values > MAX_VALUES:
         raise ConfigError.at("token", f"has {values} values, {MAX_VALUES} at most", ConfigCheck.RANGE)
     # A power of two of at least the norm of the largest message.

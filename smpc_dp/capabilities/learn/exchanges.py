@@ -34,14 +34,14 @@ EXACT_STEPS = 1 << 40
 
 
 def round_to_messages_grid(values: Rows, l2_bound: float) -> Rows:
-    """Round values to the grid of messages without noise of this bound, which carry them exactly."""
+    """Round values to the grid on which messages without noise, of this L2 bound, are exact."""
     bits = math.floor(math.log2(EXACT_STEPS / l2_bound))
     return np.asarray(np.ldexp(np.rint(np.ldexp(values, bits)), -bits))
 
 
 @dataclass(frozen=True)
 class PlannedMessages:
-    """Planned messages; `guarantee` is of all messages of one party together, None without noise.
+    """Plan of a learner's private messages: their noise, and the guarantee over all of one party.
 
     `participations`: how many vectors a party may send for that.
     """
@@ -51,17 +51,17 @@ class PlannedMessages:
     participations: int = 0
 
     def participation_counter(self, parties: int) -> ParticipationCounter:
-        """Return a counter that keeps each of so many parties within `participations`."""
+        """Return a counter that raises once a party exceeds its planned messages."""
         return ParticipationCounter(parties, None if self.guarantee is None else self.participations)
 
     @property
     def claim(self) -> str:
-        """The privacy of one message, and the adversary against whom it holds, in words."""
+        """The privacy claim of one message, with the adversary against whom it holds, in words."""
         return self.parameters.privacy(self.parameters.plan.parties).claim
 
 
 def plan_messages(required: PrivateMessages, parties: int) -> PlannedMessages:
-    """Plan messages with local differential privacy: all vectors of a party are (epsilon, delta)-DP.
+    """Plan messages: all of a party's together are (epsilon, delta)-locally private; exact without epsilon.
 
     Raises ConfigError if no noise can do that.
     """
@@ -96,14 +96,14 @@ def plan_messages(required: PrivateMessages, parties: int) -> PlannedMessages:
 
 
 class ExchangeOfProcess(Location):
-    """A `PeerExchange` of one party: each call is one request, sent by the subclass's `meet`."""
+    """Exchange of one party's process: each call is a request, sent by the subclass's `meet`."""
 
     def name_of(self, party: int) -> str:
-        """Return the name of a party, for errors."""
+        """Return the name of the party with this number, for errors."""
         return f"party {party}"
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
-        """Run one request; return the received vectors by sender.
+        """Send local parties' vectors along the edges in one request; return arrivals by sender.
 
         Args:
             vectors: shape (1, length), the same for all receivers; or where `edges` is None (n, length).
@@ -112,19 +112,19 @@ class ExchangeOfProcess(Location):
         raise NotImplementedError
 
     async def exchange(self, vector: Rows, partner: Parties) -> Rows:
-        """Return the partner's vector; see `PeerExchange.exchange`."""
+        """Send the own vector to the partner in one request, and return the partner's vector."""
         vector, partner = check_rows(self, vector), check_partners(self.parties, partner)
         received = await self.meet(vector, partner_edges(partner))
         return np.asarray(received.get(int(partner[self.here[0]]), vector[0])[None])
 
     async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
-        """Return the weighted sum of the own vector and those received; see `PeerExchange.mix`."""
+        """Send the own vector along the edges; return the weighted sum of own and received vectors."""
         vector, weights = check_rows(self, vector), check_mixing(self.parties, weights)
         received = await self.meet(vector, weight_edges(weights))
         return mixed_row(vector[0], received, int(self.here[0]), weights)[None]
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
-        """Return the vector from every party to this one; see `PeerExchange.all_to_all`."""
+        """Send one vector to each party, and return the vectors that all parties sent to this one."""
         vectors = check_boxes(self, vectors)
         result = vectors.copy()
         for party, vector in (await self.meet(vectors[0], None)).items():
@@ -135,7 +135,7 @@ class ExchangeOfProcess(Location):
 def request_of(
     parameters: ExchangeParameters, edges: Recipients | None
 ) -> tuple[ExchangeParameters, list[int]]:
-    """Return a request's parameters and parties, ascending; `edges` as of `ExchangeOfProcess.meet`."""
+    """Return a request's parameters and the ascending numbers of parties that its edges concern."""
     if edges is None:
         return parameters.to_each(), list(range(parameters.plan.parties))
     involved = sorted({*edges, *(party for sent in edges.values() for party in sent)})
@@ -145,12 +145,12 @@ def request_of(
 
 
 def partner_edges(partner: Parties) -> Recipients:
-    """Return the recipient of each party that has a partner."""
+    """Return, for each party that has a partner, this partner as the recipient of its message."""
     return {int(party): [int(partner[party])] for party in np.flatnonzero(partner != np.arange(len(partner)))}
 
 
 def mixed_row(own: Rows, received: dict[int, Rows], party: int, weights: sparse.csr_array) -> Rows:
-    """Return the weighted sum of a party's own vector and those received, (length,).
+    """Return the weighted sum of a party's own and received vectors, by its row of weights.
 
     In the order of `IdealExchange`, the own vector last, so that both have the same bits.
     """
@@ -165,7 +165,7 @@ def mixed_row(own: Rows, received: dict[int, Rows], party: int, weights: sparse.
 
 
 def weight_edges(weights: sparse.csr_array) -> Recipients:
-    """Return the recipients of each sender: l sends to k where weights[k, l] is not zero."""
+    """Return the recipients of each sender: the parties that give the sender a nonzero weight."""
     entries = weights.tocoo()
     edges: Recipients = {}
     for receiver, sender, weight in zip(entries.row, entries.col, entries.data, strict=True):

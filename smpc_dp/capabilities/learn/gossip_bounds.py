@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 def gosta_bound(topology: Topology, matrix: Floats, ticks: NDArray[np.integer]) -> Floats:
-    """Return a bound on ||E z(t) - U 1||_2 after t ticks of Algorithm 3.1, (3.3), shape of `ticks`.
+    """Return the bound (3.3) on the error of the expected gossip estimates after given numbers of ticks.
 
     As printed, but for ||H - h 1'||: it must be the Frobenius norm; for the spectral norm the bound is false
     (docs/proofs/errata.md). A graph may be bipartite if it has more than two parties.
@@ -43,7 +43,7 @@ def gosta_bound(topology: Topology, matrix: Floats, ticks: NDArray[np.integer]) 
 
 @dataclass(frozen=True, slots=True)
 class ErrorTerms:
-    """Terms of Theorem 3.2's bound on the objective's excess after T ticks of Algorithm 3.2.
+    """Result: the terms of the bound on the excess of gossip dual averaging after T ticks [Theorem 3.2].
 
     Attributes:
         centralised: C1. network: C2, proven for the mean over the parties. printed_network: C2 as printed.
@@ -65,7 +65,7 @@ def dual_averaging_terms(
     ticks: int,
     bias: float | None = None,
 ) -> ErrorTerms:
-    """Return the terms of Theorem 3.2.
+    """Return the terms of the error bound of gossip dual averaging after T ticks [Theorem 3.2].
 
     Averaging over a random edge contracts mean squares by 1 - beta_G/(2|E|); the printed C2 has 1 -
     beta_G/|E|, and is for each party, whose distance from the mean may be greater (docs/proofs/errata.md).
@@ -94,14 +94,14 @@ def dual_averaging_terms(
 
 @dataclass(frozen=True, slots=True)
 class GroupMixing:
-    """How fast rounds of disjoint random groups mix: floor(n / s) groups of s out of n parties average.
+    """How fast averages in disjoint random groups of s of n parties bring all parties' states together.
 
     The matrix W of a round is a symmetric projection with rows and columns that add up to 1. Its mean has
     1 - gap in all directions that are orthogonal to the average, so a round multiplies the expected squared
     distance of states from their average by exactly that.
 
     Attributes:
-        parties: n, 2 or more. size: s, 1 to n.
+        parties: n, 2 or more. size: s, 2 to n.
     """
 
     parties: int
@@ -115,22 +115,22 @@ class GroupMixing:
 
     @property
     def groups(self) -> int:
-        """The number k of groups of a round."""
+        """The number k of disjoint groups in one round."""
         return self.parties // self.size
 
     @property
     def share(self) -> float:
-        """The chance q of a party to be in a group of a round."""
+        """The probability q that a given party is in some group of a round."""
         return self.groups * self.size / self.parties
 
     @property
     def gap(self) -> float:
-        """1 minus the second eigenvalue of the mean matrix: k (s - 1)/(n - 1), a pair's is 1/(n - 1)."""
+        """The spectral gap of a round's mean matrix, k (s - 1)/(n - 1); for one pair 1/(n - 1)."""
         return self.groups * (self.size - 1) / (self.parties - 1)
 
     @property
     def spread(self) -> float:
-        """The greatest mean squared distance of combined changes of norm 1 from their mean.
+        """Bound on parties' mean squared distance from the mean that one step's group averages cause.
 
         Members give 1/q times a vector of norm at most 1, and take their group's average. Where all take part
         it is 1 - gap.
@@ -140,7 +140,7 @@ class GroupMixing:
         return max(own + pair, own - pair / (n - 1), 0.0) / (k * s * s)
 
     def distance(self, bound: float, variance: float = 0.0) -> float:
-        """Return a bound on the root mean square distance of states from their average, after any steps.
+        """Return a bound on the root mean square distance of parties' states from their mean.
 
         Args:
             bound: of the norm of a party's change, times 1/q in a state. variance: of the noise in a group's
@@ -153,7 +153,7 @@ class GroupMixing:
 
 @dataclass(frozen=True, slots=True)
 class GroupTerms:
-    """Terms of the bound on the objective's excess after T steps of dual averaging in groups.
+    """Result: the terms of the bound on the excess of dual averaging in groups after T steps.
 
     Attributes:
         centralised: C1. network: C2, for the mean over the parties; 0 where one group has all of them.
@@ -171,7 +171,7 @@ def group_terms(
     steps: int,
     variance: float = 0.0,
 ) -> GroupTerms:
-    """Return the terms for objectives of single records, without a regulariser or with a ball.
+    """Return the terms of the error bound of dual averaging in random groups after T steps.
 
     Args:
         norm: ||theta*||. lipschitz: L, of each party's gradients, which are not clipped below it.
@@ -195,7 +195,7 @@ def group_terms(
 def group_disagreement(
     mixing: GroupMixing, step_size: float, l2_bound: float, variance: float = 0.0
 ) -> float:
-    """Return a bound on the mean squared distance of models from their centroid in diffusion by groups.
+    """Return a bound on models' mean squared distance from their mean, in diffusion by groups.
 
     That of (28) [Vlaski and Sayed 2020] with the root of the contraction of mean squares in the place of
     lambda_2: (28) is for one matrix, and false for random ones with the lambda_2 of their mean.

@@ -35,7 +35,7 @@ MAX_TICKS = 1_000_000_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimates:
-    """Estimates of the local parties over time.
+    """Result of gossip estimation: the local parties' estimates at chosen ticks.
 
     Attributes:
         ticks: shape (times,), the last is that of the end.
@@ -49,7 +49,7 @@ class Estimates:
 
     @property
     def final(self) -> Floats:
-        """The estimates at the end, shape (rows,)."""
+        """The local parties' estimates at the end, shape (rows,)."""
         last: Floats = self.values[-1]
         return last
 
@@ -64,7 +64,7 @@ async def gosta(
     every: int | None = None,
     is_plausible: PlausibilityCheck | None = None,
 ) -> Estimates:
-    """Estimate with a global clock: Algorithm 3.1.
+    """Estimate the mean of a kernel over all pairs of records, by gossip with a global clock (Algorithm 3.1).
 
     At tick t every party takes h(x_u, a_u) into its running average; then two parties average their estimates
     and swap their auxiliary records. The expectation of each estimate tends to the statistic as 1/t
@@ -120,7 +120,7 @@ async def gosta_asynchronous(
     every: int | None = None,
     is_plausible: PlausibilityCheck | None = None,
 ) -> Estimates:
-    """Estimate without a global clock: Remark 3.2 [Colin, Bellet, Salmon, Clemencon 2015].
+    """Estimate the mean of a kernel over all pairs of records, by gossip without a global clock.
 
     Parties that meet average their estimates, take h(x_u, a_u) into them and swap. A party's weight is one
     over the number of its meetings: that number over the probability p_u of a meeting is its unbiased
@@ -161,7 +161,7 @@ async def u2_gossip(
     every: int | None = None,
     is_plausible: PlausibilityCheck | None = None,
 ) -> Estimates:
-    """Estimate by two moving records per party, without averaging [Pelckmans, Suykens 2009].
+    """Estimate the mean of a kernel over pairs by two moving records per party; no estimate is sent.
 
     At each tick, two parties swap their first records and two parties swap their second ones; then every
     party takes h of its two records into its running average.
@@ -196,7 +196,7 @@ async def u2_gossip(
 
 
 def _evaluate_kernel(kernel: PairKernel, own: Rows, auxiliary: Rows) -> Floats:
-    """Return the kernel of own and auxiliary records; raise ConfigError unless finite, of shape (rows,)."""
+    """Return the kernel of each own and auxiliary record; raise ConfigError unless it is finite."""
     values = np.asarray(kernel(own, auxiliary), dtype=np.float64)
     if values.shape != (len(own),):
         raise ConfigError.at("kernel", f"gives shape {values.shape} for {len(own)} pairs", ConfigCheck.SHAPE)
@@ -208,7 +208,7 @@ def _evaluate_kernel(kernel: PairKernel, own: Rows, auxiliary: Rows) -> Floats:
 def _checked(
     exchange: PeerExchange, records: Rows, kernel: PairKernel, clock: Clock, ticks: int, every: int | None
 ) -> tuple[Rows, int]:
-    """Return the records and how often estimates are stored; raise ConfigError for invalid arguments.
+    """Return the checked records, and how often estimates are stored; raise ConfigError if invalid.
 
     The kernel must be 0 for a record with itself.
     """
@@ -220,7 +220,7 @@ def _checked(
 
 
 def check_clocked(exchange: PeerExchange, records: Rows, clock: Clock, ticks: int, every: int | None) -> Rows:
-    """Return the records as float64; raise ConfigError unless they fit exchange, clock and ticks."""
+    """Return the records as float64; raise ConfigError unless they fit the exchange, clock and ticks."""
     checks = ArgumentChecks()
     checks.require_integer("ticks", ticks, 1, MAX_TICKS)
     if every is not None:

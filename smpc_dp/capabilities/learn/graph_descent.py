@@ -26,7 +26,7 @@ FLOOR = 1e-2
 
 @dataclass(frozen=True, eq=False)
 class GraphObjective:
-    """The objective G of the weights of a graph, for given models.
+    """Function G of a graph's edge weights that is minimised to learn the graph, for given models.
 
     Attributes:
         costs: p, shape (n, n), symmetric; its diagonal counts for nothing.
@@ -51,21 +51,21 @@ class GraphObjective:
 
     @property
     def strong_convexity(self) -> float:
-        """The mu of G, not of g: 2 s density."""
+        """The strong convexity constant mu of the objective G, 2 s density."""
         return 2 * self.scale * self.density
 
     def smoothness(self, peers: int) -> float:
-        """Return L_max, the largest Lipschitz constant of a step's gradient."""
+        """Return the largest Lipschitz constant of the gradient in a step with `peers` other parties."""
         most = 1 / FLOOR**2 if self.regulariser == "log" else 1.0
         return self.scale * (2 * self.density + (peers + 1) * most)
 
     def contraction(self, peers: int) -> float:
-        """Return 1 - 2 peers mu / (n (n - 1) L_max), of Theorem 2.1 with the mu of G."""
+        """Return the factor of Theorem 2.1: a step multiplies the expected excess of G by this at most."""
         n = len(self.costs)
         return 1 - 2 * peers * self.strong_convexity / (n * (n - 1) * self.smoothness(peers))
 
     def uniform(self) -> Floats:
-        """Return equal weights that minimise the regulariser, up to FLOOR: without costs the graph."""
+        """Return the equal edge weights that minimise G, but for FLOOR, if all costs are 0."""
         n = len(self.costs)
         weight = 1 / np.sqrt(self.density * (n - 1))
         if self.regulariser == "square":
@@ -74,24 +74,27 @@ class GraphObjective:
         return np.asarray(weight * (1 - np.eye(n)))
 
     def value(self, weights: Floats) -> float:
-        """Return G at weights, shape (n, n), symmetric, without a diagonal."""
+        """Return the objective G at edge weights, shape (n, n), symmetric, without a diagonal."""
         degrees = weights.sum(axis=1)
         regular = self.density * (weights**2).sum() / 2 + self._degree(degrees).sum()
         return float((weights * self.costs).sum() / 2 + self.scale * regular)
 
     def _degree(self, degrees: Floats) -> Floats:
+        """Return the regulariser's value at each party's degree (its sum of edge weights)."""
         if self.regulariser == "log":
             return np.asarray(-np.log(degrees + FLOOR))
         return np.asarray((degrees - 1) ** 2 / 2)
 
     def _slope(self, degrees: Floats) -> Floats:
+        """Return the regulariser's first derivative at each party's degree."""
         return np.asarray(-1 / (degrees + FLOOR) if self.regulariser == "log" else degrees - 1)
 
     def _curvature(self, degrees: Floats) -> Floats:
+        """Return the regulariser's second derivative at each party's degree."""
         return np.asarray(1 / (degrees + FLOOR) ** 2 if self.regulariser == "log" else np.ones_like(degrees))
 
     def gradient(self, weights: Floats) -> Floats:
-        """Return how G grows with the weight of each pair, shape (n, n), symmetric.
+        """Return the derivative of G with respect to each pair's weight, shape (n, n), symmetric.
 
         Args:
             weights: shape (n, n), symmetric, without a diagonal; the result's diagonal means nothing.
@@ -100,7 +103,7 @@ class GraphObjective:
         return np.asarray(self.costs + self.scale * (2 * self.density * weights + slope[:, None] + slope))
 
     def excesses(self, weights: Floats) -> Floats:
-        """Return by how much a change of each pair's weight lowers G at most, shape (n, n), symmetric.
+        """Return how much G can fall at most if one pair's weight changes, for each pair, (n, n).
 
         The sum over all pairs u < v bounds G(weights) - min G, as G is strongly convex. At weights that
         minimise G with some pairs left out, at 0, the other pairs have 0: the sum is the price of leaving out
@@ -115,7 +118,7 @@ class GraphObjective:
         return np.asarray(-moved * (gradient + curvature / 2 * moved))
 
     def step(self, own: Floats, peers: Floats, weights: Floats, costs: Floats) -> Floats:
-        """Return the weights after one step (2.8) of each of k parties.
+        """Return the edge weights of k parties after one gradient step (2.8) from `weights`.
 
         The step size is 1/L, L doubled from the curvature at the weights, to L_max at most, until the
         quadratic bound holds: the guarantee of Theorem 2.1 with steps that are much longer.
@@ -144,7 +147,7 @@ class GraphObjective:
 
 
 def pair_costs(models: Floats, losses: Floats, coupling: float) -> Floats:
-    """Return p of G for models, shape (n, length): symmetric to the last bit, shape (n, n).
+    """Return each pair's cost in the graph objective, from models and losses, shape (n, n), symmetric.
 
     Args:
         losses: c_u F_u, shape (n,). coupling: lambda_1.
@@ -157,7 +160,7 @@ def pair_costs(models: Floats, losses: Floats, coupling: float) -> Floats:
 
 
 def nearest_pairs(models: Floats, count: int) -> NDArray[np.bool_]:
-    """Return which pairs a graph keeps if each party keeps its `count` nearest, shape (n, n) [Remark 2.5].
+    """Return which pairs stay if each party keeps its `count` nearest models' parties [Remark 2.5].
 
     A pair is kept if either party keeps it, so that each party has a neighbour; of models at the same
     distance the first is kept. In all at most n count of n (n - 1)/2 pairs.
@@ -179,7 +182,7 @@ def nearest_pairs(models: Floats, count: int) -> NDArray[np.bool_]:
 
 
 def draw_steps(draws: PublicDraws, parties: int, peers: int, steps: int) -> Ints:
-    """Return who steps with whom: shape (steps, 1 + peers), a party and others without replacement."""
+    """Return public draws of each step's parties: one and `peers` others, shape (steps, 1 + peers)."""
     drawn = draws.uniform((1 + peers) * steps).reshape(steps, 1 + peers)
     result = (drawn * (parties - np.arange(1 + peers))).astype(np.intp)
     for column in range(1, 1 + peers):
@@ -190,7 +193,7 @@ def draw_steps(draws: PublicDraws, parties: int, peers: int, steps: int) -> Ints
 
 
 def independent_steps(steps: Ints, parties: int) -> list[Ints]:
-    """Return numbers of steps without a common party, run by run; each party has its steps in order."""
+    """Return step numbers in runs whose steps share no party, with each party's steps in order."""
     level, last = np.empty(len(steps), dtype=np.intp), [0] * parties
     for number, members in enumerate(steps.tolist()):
         level[number] = now = 1 + max([last[member] for member in members])
@@ -200,7 +203,7 @@ def independent_steps(steps: Ints, parties: int) -> list[Ints]:
 
 
 def descend_graph(objective: GraphObjective, weights: Floats, steps: Ints) -> Floats:
-    """Run Algorithm 2.4 and return the weights.
+    """Run the descent over edge weights (Algorithm 2.4) in the drawn steps; return the weights.
 
     Args:
         weights: to start with, shape (n, n), symmetric, not negative, without a diagonal.

@@ -14,7 +14,7 @@ from smpc_dp.errors import ConfigError
 
 
 class GroupPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of `plan_groups`.
+    """Result of `plan_groups`: noise, participations and error bound of averages over groups of parties.
 
     Attributes:
         parties, group, steps: n, s and T. seed: of the groups.
@@ -61,7 +61,7 @@ def plan_groups(
     seed: int = 0,
     averager: AveragerTable,
 ) -> GroupPlan:
-    """Plan dual averaging in groups of parties whose gradients have norms up to `clip`.
+    """Plan dual averaging in random groups of parties, whose gradients have L2 norms up to `clip`.
 
     Args:
         length: coordinates of a model. rate: steps are rate / sqrt(t). norm: of the best model.

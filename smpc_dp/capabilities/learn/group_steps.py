@@ -44,7 +44,7 @@ Moved = Callable[[Rows, int], None]
 
 
 def group_issues(group: int, parties: int, epsilon: float | None, delta: float | None) -> list[ConfigIssue]:
-    """Return the faults of the size of groups, and of a budget of which one number is missing."""
+    """Return the faults of a group size, and of a privacy budget of which only one number is given."""
     issues = []
     if group > parties:
         reason = f"of {group} cannot be drawn from {parties} parties"
@@ -65,7 +65,7 @@ def group_requirements(
     room: float,
     budget: tuple[float | None, float | None],
 ) -> Requirements:
-    """Return the requirements of steps in groups; `clip`: of a change, `room`: as of `GroupRun`."""
+    """Return what averages a learner with steps in groups needs: number, length, bounds, budget."""
     epsilon, delta = budget
     sizes, taken = frozenset({draws.size}), draws.participations(steps * draws.each)
     if epsilon is None:
@@ -76,7 +76,7 @@ def group_requirements(
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """States of the local parties, and in how many steps each was to take part, and did; and failures."""
+    """Result of steps in groups: local parties' states, steps due and done of each, and failures."""
 
     states: Rows
     planned: Ints
@@ -86,7 +86,7 @@ class GroupOutcome:
 
 @dataclass(frozen=True, slots=True)
 class GroupRun:
-    """Settings of a run in groups, and what it averages by.
+    """One run of a learner that averages over random groups: its averager, groups and factors.
 
     Attributes:
         averager: of changes; where `mixer` is None, of states with their changes.
@@ -111,7 +111,7 @@ class GroupRun:
     progress: StepProgress = field(default_factory=NoProgress)
 
     async def run(self, states: Rows, changes: Changes, moved: Moved) -> GroupOutcome:
-        """Take all steps from `states`, shape (rows, length); `moved` is called after each.
+        """Take all steps from the given states, calling `moved` after each; return the outcome.
 
         A member for whom the average of changes fails does without the changes, and keeps its state, or the
         exact average of states where it got that: a part of its group that fails changes no mean.
@@ -146,7 +146,7 @@ class GroupRun:
     async def _step(
         self, states: Rows, changes: Changes, rows: Ints, group: Groups, step: int
     ) -> tuple[Rows, AveragedChanges]:
-        """Return the members' next states, and the averages that they follow from."""
+        """Average the members' changes in a step; return their next states and those averages."""
 
         async def all_changes(_mixed: Rows) -> Rows:
             result = np.zeros_like(states)
@@ -171,7 +171,7 @@ class GroupRun:
         return averaged.values, AveragedChanges(states, averaged, [])
 
     def _check(self, states: Rows, step: int) -> None:
-        """Raise ConfigError if a coordinate is beyond the room."""
+        """Raise ConfigError if a coordinate of a state exceeds the bound that averages have room for."""
         # Written so that NaN fails.
         if not states.size or np.abs(states).max() <= self.room:
             return

@@ -38,7 +38,7 @@ _MOST_NUMBERS = 100_000_000
 
 
 class GraphLearning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a graph is learned: the table `graph` of a learner of personalised models."""
+    """Settings of how a learner of personalised models also learns the graph between parties."""
 
     alone: Annotated[Ticks, Meta(description="updates before the first graph")]
     every: Annotated[Ticks, Meta(description="updates between two graphs")]
@@ -66,15 +66,15 @@ class GraphLearning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ] = 0.1
 
     def rounds(self, ticks: int) -> int:
-        """Return the number of updates of the graph, for so many updates of models after the first graph."""
+        """Return how often the graph is updated during so many updates of models after the first `alone`."""
         return -(-ticks // self.every)
 
     def is_update(self, tick: int) -> bool:
-        """Return whether the graph is learned before this update of a model, counted from 0."""
+        """Tell whether the graph's weights are learned again before this model update (from 0)."""
         return tick >= self.alone and (tick - self.alone) % self.every == 0
 
     def issues(self, parties: int, length: int) -> list[ConfigIssue]:
-        """Return the faults of the settings, for messages of this length."""
+        """Return the faults of the graph settings for messages of this length."""
         if self.peers >= parties:
             reason = f"{self.peers} must be below the number of parties, {parties}"
             return [ConfigIssue("graph.peers", reason, ConfigCheck.RANGE)]
@@ -96,7 +96,7 @@ LearnGraph = Annotated[
 
 
 class LearnedGraph:
-    """The weights that a run has learned so far; at first none: each party learns alone.
+    """Edge weights that a run has learned so far; none at first, so that each party learns alone.
 
     `weights`: shape (n, n); `degrees`: (n,).
     """
@@ -108,10 +108,11 @@ class LearnedGraph:
         self._set(np.zeros((n, n)))
 
     def _set(self, weights: Floats) -> None:
+        """Store new weights of all edges, and the parties' degrees that follow from these weights."""
         self.weights, self.degrees = weights, weights.sum(axis=1)
 
     def learn(self, models: Rows, losses: Floats) -> None:
-        """Learn the weights from the models, shape (n, length), and losses, (n,), of all parties."""
+        """Learn the edge weights from all parties' models, shape (n, length), and losses, shape (n,)."""
         costs = pair_costs(models, self._confidence * losses, self._coupling)
         settings = self._settings
         objective = GraphObjective(costs, self._coupling, settings.density, settings.regulariser)
@@ -120,20 +121,20 @@ class LearnedGraph:
         self._set(descend_graph(objective, start, steps))
 
     def around(self, models: Rows, party: int) -> Rows:
-        """Return sum_v w_uv theta_v / d_u, shape (length,); the own model of a party without a neighbour."""
+        """Return the weighted mean of a party's neighbours' models; its own model without neighbours."""
         if not self.degrees[party] > 0:
             return np.asarray(models[party])
         return np.asarray(self.weights[party] @ models / self.degrees[party])
 
 
 def others(party: int, parties: int) -> NDArray[np.intp]:
-    """Return all parties but one, ascending."""
+    """Return the numbers of all parties but `party`, in ascending order."""
     return np.delete(np.arange(parties), party)
 
 
 @lru_cache(maxsize=1024)
 def sent_by(party: int, receivers: bytes, parties: int) -> sparse.csr_array:
-    """Return the mixing matrix by which a party sends to these receivers, the bytes of an array of intp."""
+    """Return the sparse weight matrix by which a party sends to receivers, given as bytes of numbers."""
     from scipy import sparse
 
     near = np.frombuffer(receivers, dtype=np.intp)
@@ -142,7 +143,7 @@ def sent_by(party: int, receivers: bytes, parties: int) -> sparse.csr_array:
 
 
 async def losses_of_all(exchange: PeerExchange, own: Floats, length: int) -> Floats:
-    """Send the losses of the parties here to all, in messages of this length; return all, shape (n,)."""
+    """Send the local parties' losses to all parties; return the losses of all parties, shape (n,)."""
     boxes = np.zeros((len(exchange.here), exchange.parties, length))
     boxes[..., 0] = own[:, None]
     received = await exchange.all_to_all(boxes)
@@ -150,7 +151,7 @@ async def losses_of_all(exchange: PeerExchange, own: Floats, length: int) -> Flo
 
 
 def no_graph(topology: object, weights: tuple[float, ...]) -> list[ConfigIssue]:
-    """Return the fault of settings of a graph beside `graph`."""
+    """Return the faults of `topology` or `weights` that are given although the graph is to be learned."""
     if topology == "complete" and not weights:
         return []
     where = "weights" if weights else "topology"

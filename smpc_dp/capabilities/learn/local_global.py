@@ -54,7 +54,7 @@ _MARGIN = 1.0
 
 
 class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """Logistic regression with a local and a global model: see the module."""
+    """Settings of logistic regression with a local model per party and a global one, passed around."""
 
     kind: ClassVar[str] = "local-global"
     features: Features
@@ -114,39 +114,39 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def loss(self) -> Model:
-        """The model with its loss."""
+        """The predictive model of a party, logistic regression, with its loss."""
         return Model("logistic", self.features)
 
     @property
     def reach(self) -> float:
-        """L: the largest norm of a record with its intercept, and so of the gradient of its loss."""
+        """The largest norm L of a record with its intercept, which bounds the gradient of its loss."""
         return math.hypot(self.record_bound, 1.0)
 
     @property
     def sensitivity(self) -> float:
-        """2 eta L/b: how far one record moves a global step, in exact arithmetic [Lemma 4]."""
+        """How far one record moves a global step, 2 eta L/b, in exact arithmetic [Lemma 4]."""
         return 2 * self.rate * self.reach / self.batch
 
     @property
     def largest_rate(self) -> float:
-        """1/(2 mu) of Lemma 4; the sensitivity is proven up to 1/mu, so rounding here decides nothing."""
+        """The largest step size 1/(2 mu) for which Lemma 4 bounds the sensitivity."""
         return 1 / (2 * ((self.record_bound**2 + 1) / 4 + self.ridge))
 
     @property
     def rounding(self) -> float:
-        """How far all steps of a window in float64 move one of two neighbouring models, at most."""
+        """Bound on how far float64 rounding in a window's steps moves one of two neighbouring models."""
         within = self.radius + _MARGIN
         made_of = within + 2 * self.rate * (self.reach * (2 + self.reach * within) + self.ridge * within)
         return (self.rounds + 1) * _FLOAT * (self.features + self.batch + 16) * made_of
 
     @property
     def bits(self) -> int:
-        """Of the grid of the global model."""
+        """The number of binary places of the grid of the global model."""
         return max(_LEAST_BITS, math.ceil(math.log2(_FINE / self.sensitivity)))
 
     @cached_property
     def noise(self) -> GradientNoise | None:
-        """The noise of a global step, None without; raises ConfigError where none suffices."""
+        """The noise of a global step; None without `epsilon`; raises ConfigError where none suffices."""
         if self.epsilon is None or self.delta is None:
             return None
         # Rounding to the grid moves two models one step further apart in each coordinate.
@@ -156,7 +156,7 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def comparison(self) -> ThresholdPlan | None:
-        """The threshold of a window; None where the policy is public, or nothing is protected."""
+        """Noisy threshold test that chooses global steps; None if the choice is public or unprotected."""
         if self.threshold is None or self.policy_epsilon is None:
             return None
         # The clipped loss is L (1 - e^-bound)-Lipschitz: the chance that is wrong is 1 - e^-loss.
@@ -170,7 +170,7 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def guarantee(self) -> PrivacyGuarantee | None:
-        """What holds for one record of any party; None without noise."""
+        """The privacy of one record of any party over the whole run; None without noise."""
         if self.noise is None or self.epsilon is None:
             return None
         mechanism = "discrete Gaussian noise on the global step that ends a record's window"
@@ -182,12 +182,12 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
     def public_steps(self, parties: int) -> NDArray[np.bool_]:
-        """Return which steps are global by public draws, shape (rounds, parties)."""
+        """Tell by public draws which party's steps move the global model, shape (rounds, parties)."""
         drawn = PublicDraws(self.seed).uniform(self.rounds * parties).reshape(self.rounds, parties)
         return drawn < self.chance
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the party, unless its data fit."""
+        """Raise ConfigError with the party's name if its table does not fit the settings."""
         self.loss.check(table, party)
         if len(table) < self.rounds * self.batch:
             reason = (
@@ -196,7 +196,7 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise ConfigError.at(party, reason, ConfigCheck.SHAPE)
 
     def issues(self, parties: int) -> list[ConfigIssue]:  # noqa: ARG002
-        """Return the faults of the settings."""
+        """Return the faults of these settings in a network of this many parties."""
         result = self._policy_issues() + delta_issues(self.epsilon, self.delta)
         # The bound as it is shown, in nine digits, is allowed.
         if self.rate > self.largest_rate * (1 + 1e-8):
@@ -215,6 +215,7 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return result
 
     def _policy_issues(self) -> list[ConfigIssue]:
+        """Return the faults of `policy` in combination with threshold, chance and epsilons."""
         by_loss, result = self.policy == "threshold", []
         if by_loss != (self.threshold is not None):
             result.append(ConfigIssue("threshold", "goes with policy = 'threshold'", ConfigCheck.MISSING))
@@ -229,7 +230,7 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return result
 
     def requirements(self, parties: int) -> Requirements:
-        """Return what it communicates: the global model, from each party to the next in each round."""
+        """Return the learner's messages: the global model, from each party to the next per round."""
         sent = np.full(parties, self.rounds + 1)
         messages = PrivateMessages(self.loss.length, math.ldexp(EXACT_STEPS, -self.bits), sent)
         noise, claim = self.noise, self.guarantee
@@ -245,7 +246,7 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return Requirements(exchange=messages, own=Event(claim.mechanism, claim.relation, one, unit="record"))
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Learn; see `requirements.Learner`."""
+        """Run the learner on local tables; return global, or by `values` local, models with the guarantee."""
         exchange = context.peers
         run = LocalGlobalRun(
             self, exchange, [bound_features(table, self.record_bound) for table in data], context.source
@@ -274,7 +275,7 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class LocalGlobalRun:
-    """One run, at one party or of all in one process.
+    """State and steps of a run with local models and a global one, for one party or for all.
 
     Args:
         data: tables whose features are within the settings' bound.
@@ -301,7 +302,7 @@ class LocalGlobalRun:
         self._row_of = {int(party): row for row, party in enumerate(exchange.here)}
 
     async def learn(self) -> tuple[Floats, Floats]:
-        """Run all rounds; return the local models and the last global one of the parties here."""
+        """Run all rounds; return the local parties' models and the last global model that each has."""
         parties = self._exchange.parties
         for number in range(self._settings.rounds):
             for party in range(parties):
@@ -314,7 +315,7 @@ class LocalGlobalRun:
         return self._local, self._shared
 
     async def _hand_on(self, sender: int, receivers: list[int]) -> None:
-        """Send the global model; raise PeerFault for one that is out of bounds."""
+        """Send the global model to the next parties; raise PeerFault if it arrives too large."""
         from scipy import sparse
 
         parties, count = self._exchange.parties, len(receivers)
@@ -326,10 +327,11 @@ class LocalGlobalRun:
         self._shared[rows] = received[rows]
 
     def _plausible(self, rows: Floats, _ticks: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Tell for each received model whether its norm is at most the radius, but for rounding."""
         return np.asarray(np.linalg.norm(rows, axis=1) <= self._settings.radius + _MARGIN)
 
     def _step(self, row: int, number: int, public: bool) -> None:
-        """Take a party's next batch: move its local model, or the global one with it [(5), (6)]."""
+        """Use a party's next batch to move its local model, or the global model too [(5), (6)]."""
         settings, size = self._settings, self._settings.batch
         batch = self._data[row][number * size : (number + 1) * size]
         if self._policy is not None:
@@ -344,6 +346,7 @@ class LocalGlobalRun:
             self._local[row] = self._projected(moved)
 
     def _joined(self, row: int, batch: Table) -> Floats:
+        """Return a party's new global model: a gradient step from both models' mean, noisy if planned."""
         settings, shared = self._settings, self._shared[row]
         bits, noise = settings.bits, settings.noise
         mean = (shared + self._local[row]) / 2 - settings.rate * self._gradient(shared, batch)
@@ -355,12 +358,13 @@ class LocalGlobalRun:
         return np.asarray(np.ldexp(np.rint(np.ldexp(self._projected(np.ldexp(steps, -bits)), bits)), -bits))
 
     def _gradient(self, model: Floats, batch: Table) -> Floats:
+        """Return the gradient of a batch's mean logistic loss with the ridge penalty at a model."""
         features, labels = batch[:, :-1], batch[:, -1]
         predicted = 0.5 * (1 + np.tanh(features @ model / 2))
         return np.asarray((predicted - labels) @ features / len(batch) + self._settings.ridge * model)
 
     def _is_above(self, row: int, batch: Table) -> bool:
-        """Return whether the local model's loss on a batch is above the threshold, by the window's noise."""
+        """Tell, with noise if planned, whether the local model's loss on a batch is above the threshold."""
         settings = self._settings
         scores = (2 * batch[:, -1] - 1) * (batch[:, :-1] @ self._local[row])
         mean = float(np.minimum(np.logaddexp(0, -scores), settings.loss_bound).mean())
@@ -372,5 +376,6 @@ class LocalGlobalRun:
         return window is not None and window(math.floor(math.ldexp(mean, _LOSS_BITS)))
 
     def _projected(self, model: Floats) -> Floats:
+        """Return the nearest model whose norm is at most the radius."""
         norm = float(np.linalg.norm(model))
         return model if norm <= self._settings.radius else np.asarray(model * (self._settings.radius / norm))

@@ -34,7 +34,7 @@ _ANSWER, _PARTY, _LABEL = 0, 1, 2
 
 @dataclass(frozen=True)
 class LocalReports:
-    """Reports on records that are categories 0 to k - 1.
+    """Randomised response on records that are categories 0 to k - 1, and unbiased estimates from it.
 
     A row is (answer, party) or (answer, party, label): the party's number tells a report from all others, so
     that no party pairs its report with itself, which would bias.
@@ -44,19 +44,19 @@ class LocalReports:
 
     @classmethod
     def plan(cls, epsilon: float, categories: int) -> LocalReports:
-        """Return reports of at most epsilon on k categories, 2 to 2^16. Raises ConfigError."""
+        """Return the randomised response of at most epsilon on k categories; raises ConfigError."""
         if not 2 <= categories <= 1 << 16:
             raise ConfigError.at("categories", f"must be 2 to 65,536, is {categories}", ConfigCheck.RANGE)
         return cls(KaryRandomisedResponse.calibrate(epsilon, 0.0, categories))
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """The guarantee of one report for its party; all that follows costs nothing more."""
+        """The local privacy of one report; anything computed from reports costs nothing more."""
         return self.response.guarantee(0.0)
 
     @property
     def claim(self) -> str:
-        """The privacy of a report, and against whom it holds, in words."""
+        """The sentence that says how much a randomised report reveals, and to whom."""
         return f"{CLAIM}; epsilon = {self.guarantee.epsilon:.4g}"
 
     def randomise(
@@ -67,7 +67,7 @@ class LocalReports:
         labels: Floats | None = None,
         source: NoiseSource | None = None,
     ) -> Rows:
-        """Return the reports of the local parties, shape (rows, 2) or, with labels, (rows, 3).
+        """Return the local parties' reports: rows of (answer, party), or of (answer, party, label).
 
         Each call is a release of its own: two reports on one record cost twice.
 
@@ -88,7 +88,7 @@ class LocalReports:
         return np.column_stack(columns).astype(np.float64)
 
     def known(self, parties: int, *, labels: int | None = None) -> Callable[[Rows], NDArray[np.bool_]]:
-        """Return the check of which rows, (m, columns), can be reports of so many parties and labels."""
+        """Return a function that tells which rows can be reports of this many parties and labels."""
 
         def known(rows: Rows) -> NDArray[np.bool_]:
             good = is_whole(rows[:, _ANSWER], self.response.categories) & is_whole(rows[:, _PARTY], parties)
@@ -97,7 +97,7 @@ class LocalReports:
         return known
 
     def kernel(self, matrix: Floats) -> PairKernel:
-        """Return the unbiased kernel on reports, from h on categories, shape (k, k).
+        """Return a kernel on pairs of reports whose mean is that of `matrix` on true categories.
 
         The mean of the estimates tends to (n - 1)/n times (3.9). Raises ConfigError.
         """
@@ -110,7 +110,7 @@ class LocalReports:
         return kernel
 
     def labelled_kernel(self, matrix: Floats) -> PairKernel:
-        """Return the unbiased kernel for public labels 0 and 1: h(record of 1, record of 0) / 2.
+        """Return the unbiased kernel on reports with public labels, over pairs of label 1 and 0.
 
         0 for equal labels: n^2 / (n+ n-) times the mean of the estimates estimates the mean over the pairs of
         a record of either label. Raises ConfigError.
@@ -126,7 +126,7 @@ class LocalReports:
         return kernel
 
     def gradient(self, gradient: PairGradient, points: Floats, *, labelled: bool = False) -> PairGradient:
-        """Return the unbiased gradient on reports, k^2 evaluations of `gradient` each.
+        """Return an unbiased pair gradient on reports, by evaluating `gradient` on all k^2 pairs.
 
         Its mean over the responses, theta given, is the gradient at the records.
 
@@ -171,7 +171,7 @@ class LocalReports:
         return on_reports
 
     def _square(self, matrix: Floats) -> Floats:
-        """Return the matrix; raise ConfigError unless it is finite of shape (k, k)."""
+        """Return the matrix as floats; raise ConfigError unless it is finite of shape (k, k)."""
         k = self.response.categories
         matrix = np.asarray(matrix, dtype=np.float64)
         if matrix.shape != (k, k) or not np.isfinite(matrix).all():
@@ -182,11 +182,11 @@ class LocalReports:
 
 
 def _answers(rows: Rows) -> NDArray[np.intp]:
-    """Return the answers of reports."""
+    """Return the randomised category numbers in rows of reports."""
     # Received numbers may have been rounded to a grid.
     return np.rint(rows[:, _ANSWER]).astype(np.intp)
 
 
 def _own(own: Rows, other: Rows) -> NDArray[np.bool_]:
-    """Return which rows pair a report with itself."""
+    """Tell for each row whether it pairs a party's report with itself."""
     return np.asarray(np.rint(own[:, _PARTY]) == np.rint(other[:, _PARTY]))

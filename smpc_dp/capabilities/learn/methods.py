@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
 
 class _Releases(Protocol):
-    """Interface of planned releases: their event for the ledger."""
+    """Interface of the parameters of one release, which a ledger charges as one event."""
 
-    def event(self) -> Event: ...
+    def event(self) -> Event:
+        """Return the privacy event of one release, to compose with others or charge to a ledger."""
 
 
 P = TypeVar("P", bound=_Releases)
@@ -66,7 +67,7 @@ _LEAST_DELTA = 1e-10
 
 
 class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The `averager` table of a session file."""
+    """The `averager` table of a session file: the protocol that averages for the learner, and settings."""
 
     method: Annotated[
         Method,
@@ -109,7 +110,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def averaging(self) -> Averaging:
-        """How the protocol of the method averages; raises ConfigError where its capability is absent."""
+        """The averaging functions of the chosen protocol; raises ConfigError if it is not installed."""
         protocol = find_protocol(METHODS[self.method])
         if protocol is None or protocol.averaging is None:
             reason = f"'{self.method}' is not in this installation"
@@ -118,11 +119,11 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def on_shares(self) -> OnShares | None:
-        """How servers average; None for a method of the members."""
+        """The functions by which servers average; None if the members of a group average themselves."""
         return self.averaging.on_shares
 
     def plan(self, size: int, length: int, l2_bound: float, epsilon: float, delta: float) -> GroupParameters:
-        """Return the parameters of one private average over a group.
+        """Return checked parameters of one private average over a group of `size` parties.
 
         Raises ConfigError, with faults in the names of this table's keys where they are at fault.
         """
@@ -149,7 +150,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return _checked(self.method, given, size)
 
     def plan_exact(self, size: int, length: int, bound: float) -> GroupParameters:
-        """Return the parameters of an exact average, of vectors with coordinates up to `bound`, over a group.
+        """Return checked parameters of an exact average of bounded vectors over a group.
 
         Such averages are exact for public vectors, or without differential privacy.
         """
@@ -174,11 +175,11 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return _checked(EXACT, given, size)
 
     def _group(self, size: int, length: int) -> dict[str, object]:
-        """Return the parameters that all protocols share."""
+        """Return the protocol parameters that all averaging protocols have in common."""
         return {"length": length, "corrupt": self.colluders / size, "dropout": self.missing / size}
 
     def exact_issues(self, size: int) -> list[ConfigIssue]:
-        """Return the faults of the table for averages of groups of this size without differential privacy.
+        """Return the faults of the table for exact averages of private vectors over such groups.
 
         Of two survivors each could subtract its own vector, and read the other's.
         """
@@ -191,7 +192,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self._least_issues(size)
 
     def public_issues(self, size: int) -> list[ConfigIssue]:
-        """Return the faults of the table for exact averages alone, of vectors that are private already."""
+        """Return the faults of the table for exact averages alone, of public or unprotected vectors."""
         if self.method in ("local", "pair"):
             return []
         if not self.averaging.is_exact or self.on_shares is not None:
@@ -200,7 +201,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self._least_issues(size)
 
     def _least_issues(self, size: int) -> list[ConfigIssue]:
-        """Return the fault of exact averages of two."""
+        """Return the fault that too few members may remain: of two, each reads the other's vector."""
         if size - self.missing >= _LEAST_EXACT:
             return []
         reason = (
@@ -210,7 +211,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [ConfigIssue("averager.missing", reason, ConfigCheck.INFEASIBLE)]
 
     def issues(self, size: int) -> list[ConfigIssue]:
-        """Return the faults of the table for groups of this size."""
+        """Return the faults of the table for averages over groups of this size."""
         issues: list[ConfigIssue] = []
         honest = size - self.colluders - self.missing
         if self.on_shares is not None:
@@ -260,7 +261,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _checked(name: str, given: Mapping[str, object], size: int) -> SumParameters:
-    """Return the checked parameters of a protocol; raise ConfigError in the names of the table's keys."""
+    """Return a protocol's checked parameters; raise ConfigError that names keys of the `averager` table."""
     protocol = session_protocol(name)
     own = None if protocol.averaging is None else protocol.averaging.check
     checked, issues = (own or checker_of(name, protocol.version))(given, size)
@@ -276,14 +277,14 @@ def _checked(name: str, given: Mapping[str, object], size: int) -> SumParameters
 
 
 def on_shares(parameters: GroupParameters) -> OnShares | None:
-    """Return how servers compute an average with these parameters; None where the members of a group do."""
+    """Return the functions by which servers average; None if members of a group average themselves."""
     averaging = session_protocol(parameters.protocol).averaging
     return None if averaging is None else averaging.on_shares
 
 
 @dataclass(frozen=True)
 class PlannedAverages:
-    """Planned averages: for each size of a group the parameters of its protocol.
+    """Plan of a learner's averages: parameters for each group size, guarantee and participations.
 
     `guarantee` is of all averages of one party together, None for exact ones; `participations`: in how many
     averages a party may be for that; `weighting`: how weights are encoded, None where all are one. `exposes`:
@@ -297,11 +298,11 @@ class PlannedAverages:
     exposes: bool = False
 
     def participation_counter(self, parties: int) -> ParticipationCounter:
-        """Return a counter that keeps each of so many parties within `participations`."""
+        """Return a counter that raises once a party exceeds its planned averages."""
         return ParticipationCounter(parties, None if self.guarantee is None else self.participations)
 
     def plan(self, size: int) -> SumParameters:
-        """Return the parameters for a group of this size; raise ConfigError if none is planned."""
+        """Return the protocol's parameters for a group of this size; raise ConfigError if unplanned."""
         planned = self.parameters(size)
         if on_shares(planned) is not None:
             raise ConfigError.at(
@@ -310,7 +311,7 @@ class PlannedAverages:
         return cast("SumParameters", planned)
 
     def plan_shared(self, size: int) -> Any:
-        """Return the parameters for servers, of their protocol; raise ConfigError if none are planned."""
+        """Return the parameters of averages by servers; raise ConfigError if none are planned."""
         planned = self.parameters(size)
         if on_shares(planned) is None:
             raise ConfigError.at(
@@ -319,7 +320,7 @@ class PlannedAverages:
         return planned
 
     def parameters(self, size: int) -> GroupParameters:
-        """Return the parameters for a group of this size, of any protocol; raise ConfigError if none."""
+        """Return a group's parameters, of servers or members; raise ConfigError if unplanned."""
         if size not in self.plans:
             known = ", ".join(map(str, sorted(self.plans)))
             raise ConfigError.at(
@@ -328,27 +329,27 @@ class PlannedAverages:
         return self.plans[size]
 
     def encoding(self, size: int) -> Encoding:
-        """Return the grid of the vectors in a group of this size."""
+        """Return the fixed-point encoding of vectors in a group of this size."""
         return self.parameters(size).sum_encoding
 
     @property
     def on_shares(self) -> OnShares | None:
-        """How servers compute these averages; None where the members of a group do."""
+        """The functions by which servers compute these averages; None if group members do."""
         return on_shares(self._largest)
 
     def is_noisy(self, size: int) -> bool:
-        """Tell whether averages over groups of this size have noise."""
+        """Tell whether an average over a group of this size has noise."""
         return self.parameters(size).privacy_of_all.guarantee is not None
 
     def encode_vectors(self, vector: Rows, weight: NDArray[np.float64]) -> Rows:
-        """Encode vectors and weights for averaging; raise ConfigError for weights if none are planned."""
+        """Return vectors joined with weights to average; ConfigError for unplanned weights."""
         if self.weighting is not None:
             return self.weighting.extend(vector, weight)
         check_weights(weight)
         return vector
 
     def decode_averages(self, averages: Rows, survivors: float) -> tuple[Rows, NDArray[np.float64]]:
-        """Decode averages over so many survivors: vectors, shape (rows, length), and their total weights."""
+        """Return the average vectors and total weights from averages of encoded vectors."""
         if self.weighting is None:
             return averages, np.full(len(averages), float(survivors))
         values, weights = self.weighting.split(averages)
@@ -356,31 +357,29 @@ class PlannedAverages:
 
     @property
     def single(self) -> PrivacyGuarantee | None:
-        """The guarantee of one average in the largest group, None for exact ones."""
+        """The guarantee of one average in the largest group; None for exact averages."""
         return self._largest.privacy_of_all.guarantee
 
     @property
     def claim(self) -> str:
-        """The privacy of an average in the largest group, and against whom it holds, in words."""
+        """The privacy claim of an average in the largest group, in words, with its adversary."""
         return f"{EXACT_CLAIM if self.exposes else ''}{self._largest.privacy_of_all.claim}"
 
     @property
     def _largest(self) -> GroupParameters:
-        """The parameters for the largest group."""
+        """The protocol's parameters for an average over the largest planned group."""
         return self.plans[max(self.plans)]
 
 
 def check_weights(weight: NDArray[np.float64]) -> None:
-    """Raise ConfigError unless all weights are one, since no others are planned for."""
+    """Raise ConfigError unless all weights are 1: averages by other weights are not planned."""
     if np.any(weight != 1):
         reason = "must be 1: no weights are planned for these averages (PrivateAverages.weights)"
         raise ConfigError.at("weight", reason, ConfigCheck.UNSUPPORTED)
 
 
 def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) -> PlannedAverages:
-    """Plan private averages whose composition over a party's participations is (epsilon, delta)-DP.
-
-    Without epsilon they are exact.
+    """Plan averages that are (epsilon, delta)-DP over all of a party's; exact ones without epsilon.
 
     Raises:
         ConfigError: no noise can do that, or the protocol cannot serve such a group.
@@ -416,7 +415,7 @@ def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) 
 
 
 def _assumption(table: AveragerTable) -> str:
-    """Return the assumption of the averages' privacy, in words."""
+    """Return, in words, what the privacy of the averages assumes."""
     if table.method == "local" or (table.method == "pair" and table.colluders):
         return "none about others: local differential privacy"
     if table.method == "pair":
@@ -429,7 +428,7 @@ def _assumption(table: AveragerTable) -> str:
 
 
 def plan_public(table: AveragerTable, required: PublicAverages) -> PlannedAverages:
-    """Plan exact averages of public vectors: by secret sharing, between two, or by secure aggregation."""
+    """Plan exact averages of public vectors by one of three protocols, as the table says."""
     return PlannedAverages(
         {size: table.plan_exact(size, required.length, required.bound) for size in required.sizes}
     )
@@ -438,7 +437,7 @@ def plan_public(table: AveragerTable, required: PublicAverages) -> PlannedAverag
 def total_guarantee(
     budget: tuple[float, float], parties: int, diameter: float, mechanism: str, assumption: str, over: str
 ) -> PrivacyGuarantee:
-    """Return the guarantee of all releases of a party together.
+    """Return the guarantee of all of a party's releases together.
 
     The vectors of neighbours are `diameter` grid steps apart.
     """
@@ -457,7 +456,7 @@ def total_guarantee(
 
 
 def calibrate(plan: Callable[[float, float], P], epsilon: float, delta: float, count: int) -> P:
-    """Return `plan(epsilon, delta)` for the least noise whose `count` releases compose to the budget.
+    """Return a plan of nearly the least noise for which `count` releases together keep within the budget.
 
     `plan` takes the epsilon and delta of one release; all `count` together are (epsilon, delta)-DP. Raises
     ConfigError if nothing suffices.

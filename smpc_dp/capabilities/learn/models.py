@@ -1,4 +1,4 @@
-"""Linear models with a loss on a party's points, and the clipped gradient of each party's mean loss.
+"""Linear models with a loss on a party's points: gradients of the mean loss, and clipped ones of records.
 
 A party's table has its features in the first columns and the label in the last. The model is linear with an
 intercept: length features + 1, times the classes for "softmax".
@@ -26,7 +26,7 @@ LARGEST = 1e50
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """The points of the local parties, padded to the same number each.
+    """Features and labels of the local parties as arrays, padded to an equal number of points each.
 
     Attributes:
         features: shape (rows, most points, features + 1), the last column ones.
@@ -41,7 +41,7 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A linear model of one of three losses.
+    """A linear model with its loss (squared, logistic or softmax) and its metric.
 
     "logistic": labels 0 and 1; "softmax": labels 0 to classes - 1; "linear": any number, half the squared
     error.
@@ -53,12 +53,12 @@ class Model:
 
     @property
     def length(self) -> int:
-        """The number of coordinates."""
+        """The number of coordinates of the model, its intercept included."""
         return (self.features + 1) * (self.classes if self.kind == "softmax" else 1)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the coordinates."""
+        """The names of the model's coordinates, in their order."""
         one = (*(f"w{index}" for index in range(self.features)), "intercept")
         if self.kind != "softmax":
             return one
@@ -101,7 +101,7 @@ class Model:
             raise ConfigError(issues)
 
     def points(self, data: list[Table]) -> Points:
-        """Return checked tables, one for each local party, as arrays."""
+        """Return the local parties' checked tables as padded arrays of features and labels."""
         most = max((len(table) for table in data), default=0)
         features = np.zeros((len(data), most, self.features + 1))
         labels, share = np.zeros((len(data), most)), np.zeros((len(data), most))
@@ -133,7 +133,7 @@ class Model:
         return np.asarray(np.einsum("rp,rpf->rf", (predicted - labels) * share, features))
 
     def accuracy(self, weights: NDArray[np.float64], table: Table) -> float:
-        """Return the fraction of labels that a model, shape (length,), predicts right.
+        """Return the fraction of a table's labels that a model, shape (length,), predicts right.
 
         For "linear" the fraction of the labels' variance that it explains.
         """
@@ -145,7 +145,7 @@ class Model:
         return float(np.mean(result == labels))
 
     def metric(self, weights: NDArray[np.float64], table: Table) -> float:
-        """Return the accuracy of a model, shape (length,); for "linear" its mean squared error."""
+        """Return a model's accuracy on a table; for a linear model, its mean squared error."""
         if self.kind != "linear":
             return self.accuracy(weights, table)
         features = np.concatenate([table[:, :-1], np.ones((len(table), 1))], axis=1)
@@ -156,7 +156,7 @@ class Model:
 
 @dataclass(frozen=True)
 class TableModel:
-    """A linear model with a loss on tables."""
+    """A linear model with its loss on each local party's table, as gradient descent uses models."""
 
     model: Model
     points: Points
@@ -164,24 +164,24 @@ class TableModel:
 
     @property
     def start(self) -> NDArray[np.float64]:
-        """Zeros."""
+        """The model at which training starts: all zeros."""
         return np.zeros(self.model.length)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the coordinates."""
+        """The names of the model's coordinates, in their order."""
         return self.model.names
 
     @property
     def weights(self) -> None:
-        """None: tables count by their points."""
+        """None: parties count alike, or by their tables' numbers of points."""
 
     async def gradient(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
-        """See `LocalModel.gradient`."""
+        """Return the gradients of the local parties `rows` at their models, unclipped."""
         return self.model.gradient(models, self.points, rows)
 
     async def metric(self, models: Rows, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return the accuracy, of "linear" the mean squared error; see `LocalModel.metric`."""
+        """Return each party's accuracy on its table; for a linear model, its mean squared error."""
         measured = [
             self.model.metric(models[index], self.data[row]) for index, row in enumerate(rows.tolist())
         ]
@@ -190,7 +190,7 @@ class TableModel:
 
 @dataclass(frozen=True)
 class RecordGradients:
-    """Gradients of a linear model's loss at the records of the parties here, each clipped to a norm."""
+    """Gradients of a linear model's loss at the local parties' records, each clipped to a norm."""
 
     model: Model
     points: Points
@@ -198,6 +198,7 @@ class RecordGradients:
     order: Literal[1, 2] = 2
 
     def _of_records(self, models: Rows, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return the gradient of the loss at each record of the parties, one row each."""
         features, labels = self.points.features[rows], self.points.labels[rows]
         scores = self.model.scores(models, features)
         predicted = scores if self.model.kind == "linear" else 0.5 * (1 + np.tanh(scores / 2))
@@ -205,11 +206,11 @@ class RecordGradients:
         return np.asarray(((predicted - labels) * here)[..., None] * features)
 
     def mean(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
-        """See `coordinate_descent.Gradients.mean`."""
+        """Return the gradient of each party's mean loss at its model, unclipped and without the ridge."""
         return self.model.gradient(models, self.points, rows)
 
     def clipped_mean(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
-        """Return the mean of the clipped gradients of each party in `rows` at its model.
+        """Return, for each party in `rows`, the mean of its records' clipped gradients at its model.
 
         It is the gradient of a convex loss with the same smoothness: one that is linear far out.
         """
@@ -219,11 +220,11 @@ class RecordGradients:
     def contributions(
         self, models: Rows, rows: NDArray[np.intp], factor: NDArray[np.float64], bits: int
     ) -> Integers:
-        """See `coordinate_descent.Gradients.contributions`."""
+        """Return each party's sum of clipped gradients times a factor, as grid integers."""
         return contributions(self._of_records(models, rows), factor, self.clip, bits, self.order)
 
     def sum_losses(self, models: Rows, rows: NDArray[np.intp], bound: float, steps: int) -> Integers:
-        """See `alternating.Losses.sum_losses`."""
+        """Return each party's sum of losses in integer steps, each loss clipped to `bound`."""
         scores, labels = self.model.scores(models, self.points.features[rows]), self.points.labels[rows]
         if self.model.kind == "linear":
             losses = (scores - labels) ** 2 / 2
@@ -235,14 +236,14 @@ class RecordGradients:
 
 
 def clip_rows(vectors: Rows, bound: float) -> Rows:
-    """Return the vectors, each scaled down to an L2 norm of at most `bound`."""
+    """Return the vectors, each scaled down to an L2 norm of at most `bound` if it is longer."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     # A little below, so that rounding cannot lift a norm over the bound.
     return np.asarray(vectors * np.minimum(1.0, bound * (1 - 1e-12) / np.maximum(norms, 1e-300)))
 
 
 def bound_features(table: Table, bound: float) -> Table:
-    """Return a table with each row's features scaled down to an L2 norm of at most `bound`."""
+    """Return a table in which each row's features are scaled down to an L2 norm of at most `bound`."""
     norms = np.linalg.norm(table[:, :-1], axis=1, keepdims=True)
     # A little below, so that rounding cannot lift a norm over the bound.
     scale = np.minimum(1.0, bound * (1 - 1e-12) / np.maximum(norms, 1e-300))

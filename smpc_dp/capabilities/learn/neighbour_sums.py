@@ -16,7 +16,7 @@ from smpc_dp.capabilities.learn.models import clip_rows
 
 
 def members(objective: PersonalizedObjective, party: int) -> NDArray[np.intp]:
-    """Return the parties of a sum for one party: its neighbours and itself, ascending."""
+    """Return the parties of the secure sum that updates one party: its neighbours and itself, ascending."""
     weights = objective.weights
     near = weights.indices[weights.indptr[party] : weights.indptr[party + 1]]
     return np.unique(np.append(near, party)).astype(np.intp)
@@ -30,7 +30,7 @@ async def descend_by_sums(
     wakes: NDArray[np.intp],
     bound: float,
 ) -> tuple[Rows, NDArray[np.intp], list[str]]:
-    """Run Algorithm 2.2 with sums; return the models here, the sums that each party got, and failures.
+    """Run coordinate descent with secure sums of neighbours; return models, sums done, and failures.
 
     Args:
         wakes: shape (T,): the party of each tick.

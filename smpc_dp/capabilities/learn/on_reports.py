@@ -29,7 +29,7 @@ MOST = EXACT_STEPS / 16
 
 
 class OnReports(PairingSchedule, frozen=True, kw_only=True):
-    """Settings of a learner by gossip on reports."""
+    """Base of settings of gossip learners that use randomised reports of records (local privacy)."""
 
     if TYPE_CHECKING:
         # Settings stand in the order of the documents, in each learner.
@@ -37,12 +37,12 @@ class OnReports(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def quantiser(self) -> Quantiser:
-        """Return the quantiser of records to cells."""
+        """Return the function that maps a record to one of finitely many cells, before randomisation."""
         raise NotImplementedError
 
     @cached_property
     def reports(self) -> LocalReports:
-        """Return the randomised response on cells; raise ConfigError."""
+        """Return the randomised response on cells that parties report; raises ConfigError."""
         # Not at the top: scipy.
         from smpc_dp.capabilities.learn.local_reports import LocalReports
 
@@ -50,6 +50,6 @@ class OnReports(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def protected(self) -> tuple[str, PrivacyGuarantee | None, Event | None]:
-        """Return the claim, guarantee and event of one report, which cover all messages computed from it."""
+        """Return the claim, guarantee and ledger event of one report, which cover all messages."""
         claim = f"{self.reports.claim}; the line by itself: "
         return claim, self.reports.guarantee, self.reports.response.event()

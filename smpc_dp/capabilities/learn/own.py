@@ -27,7 +27,7 @@ _NAME = "model"
 
 @dataclass(frozen=True)
 class OwnModel:
-    """A caller's own model with its functions, checked against the settings of a session.
+    """A caller's own model: its gradient or update functions and start, checked against the settings.
 
     Attributes:
         tree: the model that all parties begin with; start: its values, shape (length,).
@@ -55,7 +55,7 @@ class OwnModel:
         given: OwnFunctions,
         weights: Sequence[float | None],
     ) -> OwnModel:
-        """Return the model; raise ConfigError or PrivacyError for what does not fit the settings.
+        """Return the checked model of a caller; raise ConfigError or PrivacyError if it does not fit.
 
         `grid`: of the averages of models.
         """
@@ -83,17 +83,17 @@ class OwnModel:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the model that all begin with, and of its structure, for the operation of requests."""
+        """Hash of the caller's starting model and its structure, which parties compare for equality."""
         hashed = digest(Label.OWN_MODEL, self.tree.structure.encode(), self.start.tobytes())
         return f"model:{hashed.hex()[:32]}"
 
     @property
     def names(self) -> tuple[str, ...]:
-        """None: the learned model is a tree."""
+        """An empty tuple: the coordinates of a caller's model, which is a tree, have no names."""
         return ()
 
     async def gradient(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
-        """See `LocalModel.gradient`; of a local update the model before it less the one after it."""
+        """Return gradients by the caller's function; for a local update, the old model minus the new."""
         graded = np.zeros_like(models)
         for index, row in enumerate(rows.tolist()):
             # Training takes long: connections are served meanwhile.
@@ -104,7 +104,7 @@ class OwnModel:
         return graded
 
     async def metric(self, models: Rows, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """See `LocalModel.metric`; raises ConfigError for what is no finite number."""
+        """Return the caller's metric of local parties' models; raise ConfigError unless a finite number."""
         measured = np.zeros(len(rows))
         for index, row in enumerate(rows.tolist()):
             if self.measure is None:
@@ -117,14 +117,14 @@ class OwnModel:
         return measured
 
     def restore(self, weights: NDArray[np.float64]) -> Any:
-        """Return a model of this shape with these values."""
+        """Return the values as a model with the structure of the caller's starting model."""
         tree = self.tree.restore(weights)
         return tree[_NAME] if self.wrapped else tree
 
 
 @dataclass(frozen=True)
 class OwnFunctions:
-    """Arguments of a caller who brings a model of their own, unchecked; all None otherwise."""
+    """Arguments of a caller who brings an own model: its functions, not yet checked; None if not given."""
 
     model: Any = None
     gradient: LocalFunction | None = None
@@ -132,7 +132,7 @@ class OwnFunctions:
     metric: Metric | None = None
 
     def check_unused(self, weights: Sequence[float | None]) -> None:
-        """Raise ConfigError if any is given, for a session whose learner has a model of its own."""
+        """Raise ConfigError if the caller gives functions and the learner has a model of its own."""
         given = {
             name for name in ("model", "gradient", "update", "metric") if getattr(self, name) is not None
         }
@@ -143,7 +143,7 @@ class OwnFunctions:
 
 
 def _tree(given: Any, wrapped: bool, party: str) -> Any:
-    """Return a tree, of an array by itself one with a leaf; raise ConfigError for no array of numbers."""
+    """Return a dict as it is, an array as a tree of one leaf; raise ConfigError for anything else."""
     if not wrapped:
         return given
     try:
@@ -154,7 +154,7 @@ def _tree(given: Any, wrapped: bool, party: str) -> Any:
 
 
 def _function_issues(settings: SgdSettings, given: OwnFunctions) -> Sequence[ConfigIssue]:
-    """Return what is missing or superfluous of a caller's functions."""
+    """Return the caller's functions that are missing, or that the settings do not allow, as faults."""
     issues = []
     if given.model is None:
         reason = "is missing: the session file has model = 'own', give the one that all parties begin with"
@@ -183,7 +183,7 @@ def _weights(
     weights: Sequence[float | None],
     issues: list[ConfigIssue],
 ) -> NDArray[np.float64] | None:
-    """Return the weights of the local parties, None where all count alike; add what is wrong with them."""
+    """Return the local parties' weights, or None if all count alike; append faults to `issues`."""
     if settings.weights == "equal":
         if any(weight is not None for weight in weights):
             reason = "the session has no weights (weights = 'points')"
@@ -203,7 +203,7 @@ def _weights(
 
 
 def _number(given: Any) -> float:
-    """Return a number, of an array without dimensions too; NaN for anything else."""
+    """Return a caller's result as a float (also from an array); NaN if it is no number."""
     try:
         return math.nan if isinstance(given, str | bytes) else float(given)
     except (TypeError, ValueError, OverflowError):

@@ -63,7 +63,7 @@ _LONGEST = 1 << 20
 
 
 def prox_of(regulariser: Regulariser, radius: float, weight: float) -> Prox:
-    """Return the proximal operator of a regulariser with this radius, of a ball, or weight."""
+    """Return the proximal operator of a named regulariser: projection on a ball, or scaled by `weight`."""
     if regulariser == "ball":
         return l2_ball(radius)
     if regulariser == "psd":
@@ -74,7 +74,7 @@ def prox_of(regulariser: Regulariser, radius: float, weight: float) -> Prox:
 
 
 class PairDescent(PairingSchedule, frozen=True, kw_only=True):
-    """Settings of gossip dual averaging of a pairwise loss.
+    """Base of settings of dual averaging, by gossip, of a loss over pairs of records.
 
     Attributes, beside those of `PairingSchedule`:
         loss: "auc", logistic, of a linear score, theta of d entries and labels 0 and 1; "metric", logistic,
@@ -106,17 +106,17 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def pairwise_loss(self) -> PairwiseLoss:
-        """The loss, on records (features, label)."""
+        """The loss of a pair of records, each made of features and a label."""
         return logistic_auc() if self.loss == "auc" else logistic_metric(self.threshold)
 
     @property
     def dimension(self) -> int:
-        """The number p of theta's entries."""
+        """The number p of entries of the learned vector theta."""
         return self.pairwise_loss.dimension(self.features + 1)
 
     @property
     def prox(self) -> Prox:
-        """The proximal operator of the regulariser."""
+        """The proximal operator of the regulariser that the settings name."""
         return prox_of(
             self.regulariser or ("ball" if self.loss == "auc" else "psd"), self.radius, self.weight
         )
@@ -128,14 +128,14 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of theta's entries."""
+        """The names of the entries of the learned vector theta."""
         d = self.features
         if self.loss == "auc":
             return tuple(f"theta {index}" for index in range(d))
         return tuple(f"M {row},{column}" for row in range(d) for column in range(d))
 
     def setting_issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of these settings for so many parties."""
+        """Return the faults of the settings that descent over pairs of records adds."""
         if self.dimension > _LONGEST:
             return [
                 ConfigIssue(
@@ -156,45 +156,45 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
         return issues + group_issues(self.group, parties, None, None)
 
     def slope_bound(self, distance: float) -> float:
-        """Return a bound on a gradient's l2 norm, for features at most `distance` apart."""
+        """Return a bound on the l2 norm of the loss's gradient, for features at most `distance` apart."""
         return distance if self.loss == "auc" else distance**2
 
     def dual_bound(self, slope: float, parties: int) -> float:
-        """Return a bound on the l2 norm of a sum of gradients.
+        """Return a bound on the l2 norm of a party's sum of gradients, each bounded by `slope`.
 
         A tick adds one weighted gradient of norm `slope`.
         """
         return self.ticks * self._weight(parties) * slope
 
     def draws_of(self, parties: int) -> GroupDraws | None:
-        """Return the groups, of which a step has a round; None where parties meet in pairs."""
+        """Return the random groups of each step; None if parties meet in pairs instead."""
         return None if self.group is None else GroupDraws(parties, self.group, self.seed)
 
     @property
     def record_length(self) -> int:
-        """The length of what a party passes on: a record, or a report."""
+        """The number of values that a party passes on to others: those of a record or of a report."""
         raise NotImplementedError
 
     @property
     def length(self) -> int:
-        """The length of a message: what is passed on, and where parties meet in pairs a sum of gradients."""
+        """The number of values in a message: a record or report, and in pairs a sum of gradients."""
         return self.record_length + (self.dimension if self.group is None else 0)
 
     def record_reach(self, parties: int) -> float:
-        """Return a bound on the l2 norm of what a party passes on."""
+        """Return a bound on the L2 norm of the record or report that a party passes on."""
         raise NotImplementedError
 
     def largest_slope(self) -> float:
-        """Return a bound on the l2 norm of a gradient; raise ConfigError."""
+        """Return a bound on the l2 norm of a gradient; raise ConfigError if the settings give none."""
         raise NotImplementedError
 
     def bound(self, parties: int) -> float:
-        """Return a bound on a message's l2 norm."""
+        """Return a bound on the l2 norm of a message between parties."""
         dual = 0.0 if self.group else self.dual_bound(self.largest_slope(), parties)
         return math.hypot(dual, self.record_reach(parties)) * (1 + 1e-9)
 
     def requirements(self, parties: int) -> Requirements:
-        """Return the requirements: messages, and where there are groups exact averages of sums."""
+        """Return what the learner needs: messages, and in groups also exact averages of sums."""
         required = super().requirements(parties)
         draws = self.draws_of(parties)
         if draws is None or required.exchange is None:
@@ -208,13 +208,13 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
         )
 
     def _weight(self, parties: int) -> float:
-        """Return a bound on the weight of a gradient."""
+        """Return a bound on the weight with which a gradient enters a step's sum."""
         if (draws := self.draws_of(parties)) is not None:
             return 1 / draws.share
         return 1 / float(self.clock_of(parties).chances.min()) if self.clock == "asynchronous" else 1.0
 
     def is_plausible(self, slope: float, parties: int, bound: float, known: Known) -> PlausibilityCheck:
-        """Return the plausibility check of received rows.
+        """Return a function that tells which received rows an honest party can have sent.
 
         A row passes if its record is `known`, and its sum of gradients at tick t has at most t times the
         largest norm, so that an honest party's own messages stay within `bound`.
@@ -229,7 +229,7 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
         return possible
 
     def check_shape(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the party, unless its table is one record with a label."""
+        """Raise ConfigError, naming the party, unless its table is a single record with a label."""
         if table.shape != (1, self.features + 1):
             reason = f"must be one record of {self.features} features and a label, shape is {table.shape}"
             raise ConfigError.at(party, reason, ConfigCheck.SHAPE)
@@ -246,15 +246,15 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
     def prepare(
         self, exchange: PeerExchange, records: Table, source: NoiseSource
     ) -> tuple[Rows, PairGradient, PlausibilityCheck]:
-        """Return what the local parties pass on, the gradient on it, and the check of what is received."""
+        """Return records or reports to pass on, gradient, and check of rows; subclasses implement this."""
         raise NotImplementedError
 
     async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
-        """Run the descent in pairs; return what the local parties have learned."""
+        """Run the descent with records passed between pairs of parties; return the local models."""
         return await self.descend(exchange, *self.prepare(exchange, records, source))
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Run in pairs or in groups; see `requirements.Learner`."""
+        """Run the descent on local tables, in pairs or groups; return the models with their guarantee."""
         exchange = context.peers
         draws, averager = self.draws_of(exchange.parties), context.mix
         if draws is None:
@@ -290,7 +290,7 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
     async def descend(
         self, exchange: PeerExchange, rows: Rows, gradient: PairGradient, is_plausible: PlausibilityCheck
     ) -> Rows:
-        """Run gossip dual averaging to the last tick; return the average theta of each local party."""
+        """Run gossip dual averaging to the last tick; return each local party's average theta."""
         run = dual_averaging if self.clock == "synchronous" else dual_averaging_asynchronous
         try:
             result = await run(
@@ -314,7 +314,7 @@ _FINE, _WHOLE = 2.0**10, 8
 
 
 class DualAveraging(PairDescent, frozen=True, kw_only=True):
-    """Settings of the learner by dual averaging of records in the clear.
+    """Settings of gossip dual averaging in which parties pass on their records unprotected.
 
     See `PairDescent`; a `requirements.Learner`. `record_bound`: of the l2 norm of a record's features.
     """
@@ -324,33 +324,33 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
 
     @property
     def record_length(self) -> int:
-        """The length of a record."""
+        """The number of values of a record that a party passes on."""
         return self.fields
 
     def largest_issues(self, bound: float) -> list[ConfigIssue]:
-        """Return a fault if the grid of messages of this bound is too coarse for records."""
+        """Return a fault if messages up to this bound have too coarse a grid for records."""
         if bound > EXACT_STEPS * min(1 / _WHOLE, self.record_bound / _FINE):
             reason = f"{self.ticks}: sums may reach {bound:.3g}, beside which records are rounded away"
             return [ConfigIssue("ticks", reason, ConfigCheck.TOO_LARGE)]
         return []
 
     def record_reach(self, parties: int) -> float:  # noqa: ARG002
-        """Return a bound on the l2 norm of a record."""
+        """Return a bound on the l2 norm of a record with its label."""
         return math.hypot(self.record_bound, self.classes)
 
     def largest_slope(self) -> float:
-        """Return a bound on the l2 norm of a gradient."""
+        """Return a bound on the l2 norm of a gradient of the loss of two records."""
         return self.slope_bound(2 * self.record_bound)
 
-    def _known(self, bound: float, records: Rows) -> NDArray[np.bool_]:
-        """Return which records are within their bound, shape (m,)."""
+    def _within_bounds(self, bound: float, records: Rows) -> NDArray[np.bool_]:
+        """Tell for each record whether its norm and class are within the declared bounds."""
         norms = np.linalg.norm(records[:, :-1], axis=1)
         return np.asarray(
             (norms <= self.record_bound + SLACK * bound) & is_whole(records[:, -1], self.classes)
         )
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the party, unless its table is one record within its bound."""
+        """Raise ConfigError, naming the party, unless its table is a single record within bounds."""
         self.check_shape(table, party)
         norm = float(np.linalg.norm(table[0, :-1]))
         if norm > self.record_bound:
@@ -362,11 +362,11 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
         records: Table,
         source: NoiseSource,  # noqa: ARG002
     ) -> tuple[Rows, PairGradient, PlausibilityCheck]:
-        """Round the records to the grid of messages; see `PairDescent.prepare`."""
+        """Return records rounded to the messages' grid, the gradient, and the check of received rows."""
         slope, bound = self.largest_slope(), self.bound(exchange.parties)
         # Other parties then have exactly the record that its party has.
         records = round_to_messages_grid(records, bound)
-        is_plausible = self.is_plausible(slope, exchange.parties, bound, partial(self._known, bound))
+        is_plausible = self.is_plausible(slope, exchange.parties, bound, partial(self._within_bounds, bound))
         return records, self.pairwise_loss.gradient, is_plausible
 
 
@@ -375,7 +375,7 @@ MAX_CELLS = 256
 
 
 class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
-    """Settings of the learner by dual averaging of reports under local differential privacy.
+    """Settings of gossip dual averaging on randomised reports of records (local privacy).
 
     See `PairDescent`; a `requirements.Learner`.
     """
@@ -394,7 +394,7 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
 
     @cached_property
     def quantiser(self) -> Quantiser:
-        """Return the quantiser of records to cells, with their labels if these are private."""
+        """Return the function that maps records to cells, with their labels if private."""
         cells = Cells(self.lower, self.upper, bins=self.bins)
         label = Field(0, self.classes - 1, name="label", exact=True)
         fields = (*[cells] * self.features, *([label] if self.labels == "private" else []))
@@ -402,11 +402,11 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
 
     @property
     def record_length(self) -> int:
-        """The length of a report: answer, party, maybe a label."""
+        """The number of values of a report: answer, party, and a label if it is public."""
         return 2 if self.labels == "private" else 3
 
     def setting_issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of the settings by themselves, for so many parties."""
+        """Return the faults of the settings that randomised reports add."""
         if issues := bound_issues(self.lower, self.upper):
             return issues
         labels = self.classes if self.labels == "private" else 1
@@ -422,23 +422,23 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
         return super().setting_issues(parties)
 
     def largest_issues(self, bound: float) -> list[ConfigIssue]:
-        """Return a fault if the grid of messages of this bound is too coarse for reports."""
+        """Return a fault if messages up to this bound have too coarse a grid for reports."""
         if bound > MOST:
             reason = f"{self.epsilon:g} is too small for {self.ticks} ticks: a message may reach {bound:.3g}"
             return [ConfigIssue("epsilon", reason, ConfigCheck.INFEASIBLE)]
         return []
 
     def record_reach(self, parties: int) -> float:
-        """Return a bound on the l2 norm of a report."""
+        """Return a bound on the l2 norm of a report as a vector."""
         return math.hypot(self.quantiser.categories, parties, self.classes)
 
     def largest_slope(self) -> float:
-        """Return a bound on an unbiased gradient's l2 norm."""
+        """Return a bound on the l2 norm of the unbiased gradient on two reports."""
         apart = (self.upper - self.lower) * math.sqrt(self.features)
         return self.slope_bound(apart) * self.reports.response.distribution.pair_growth()
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the party, unless its table is one record within the bounds."""
+        """Raise ConfigError, naming the party, unless its table is one record within bounds."""
         self.check_shape(table, party)
         inside = (table[:, :-1] >= self.lower) & (table[:, :-1] <= self.upper)
         if not inside.all():
@@ -452,7 +452,7 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
     def prepare(
         self, exchange: PeerExchange, records: Table, source: NoiseSource
     ) -> tuple[Rows, PairGradient, PlausibilityCheck]:
-        """Randomise the records; see `PairDescent.prepare`."""
+        """Return randomised reports, the unbiased gradient, and the check of received rows."""
         public = self.labels == "public"
         cells = self.quantiser.categorise(nearest_codes(self.quantiser.fields, records))
         labels = records[:, -1] if public else None

@@ -34,6 +34,9 @@ from smpc_dp.privacy.sampling import NoiseSource
 
 STATISTICS = ("gini_mean_difference", "variance", "kendall_tau", "auc")
 Method = Literal["gosta", "u2"]
+_BOUND = Meta(
+    description="of every value", extra={"default": "needed for a statistic with a name, and for it alone"}
+)
 # Whether each record, shape (m, columns), is one that a party can have: shape (m,).
 Known = Callable[[Rows], NDArray[np.bool_]]
 
@@ -42,7 +45,7 @@ SLACK = 2.0**-31
 
 
 class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
-    """Settings that estimates of a pairwise statistic by gossip share: records and pairing schedule.
+    """Base of settings for estimating, by gossip, the mean of a kernel over pairs of records.
 
     Attributes, beside those of `PairingSchedule`:
         statistic: h by its name, one of `STATISTICS` or a kernel's that another package registers; or a
@@ -52,20 +55,29 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
         positives: n+, how many parties have label 1, public; of "auc", and only there.
     """
 
-    statistic: str | dict[str, Any]
-    lower: float = math.nan
-    upper: float = math.nan
+    statistic: Annotated[
+        str | dict[str, Any],
+        Meta(
+            description='"gini_mean_difference", "variance", "kendall_tau", "auc" (a score and a label), '
+            "a kernel that a package registers, or a table that describes a kernel without labels"
+        ),
+    ]
+    lower: Annotated[float, _BOUND] = math.nan
+    upper: Annotated[float, _BOUND] = math.nan
     method: Method = "gosta"
-    positives: int | None = None
+    positives: Annotated[
+        int | None,
+        Meta(description="parties of label 1, from 1 to n - 1, public; needed for auc, and for it alone"),
+    ] = None
 
     @property
     def form(self) -> Form:
-        """The kernel h that has a name; of auc for records (score, label): 0 for equal labels."""
+        """The kernel h that `statistic` names, as a function of two records."""
         return FORMS["auc_private_labels" if self.statistic == "auc" else self.name]
 
     @cached_property
     def own(self) -> Kernel | None:
-        """The kernel h that is described or registered; None for one of `STATISTICS`. Raises ConfigError."""
+        """The kernel h given by a description or registration; None for a statistic known by name."""
         if not isinstance(self.statistic, str):
             return read_kernel(self.statistic)
         known = registered_kernel(self.statistic)
@@ -76,21 +88,21 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The name of h."""
+        """The name of the kernel h whose mean over pairs of records is estimated."""
         return str(self.statistic) if self.own is None else self.own.name
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name of the one statistic."""
+        """The names of the learned values: that of the estimated statistic alone."""
         return (self.name,)
 
     @property
     def fields(self) -> int:
-        """The number of values of a record."""
+        """The number of values that a record has."""
         return len(self.own.fields) if self.own else len(self.form.fields) + (self.statistic == "auc")
 
     def setting_issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of these settings for so many parties."""
+        """Return the faults of the settings that an estimate over pairs adds."""
         try:
             own = self.own
         except ConfigError as error:
@@ -136,18 +148,18 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def draws(self) -> int:
-        """The number of meetings in all."""
+        """The number of meetings of two parties in the whole schedule."""
         return self.ticks * (2 if self.method == "u2" else 1)
 
     def state_bound(self, largest: float) -> float:
-        """Return a bound on the values sent beside a record, where |h| is at most `largest`."""
+        """Return a bound on the estimates sent beside a record, for a kernel up to `largest`."""
         if self.method == "u2":
             return 0.0
         # The synchronous one sends t times its estimate.
         return largest * (self.ticks if self.clock == "synchronous" else 1)
 
     def is_plausible(self, largest: float, bound: float, known: Known) -> PlausibilityCheck:
-        """Return the plausibility check of received rows: known records, and estimates within bounds.
+        """Return a function that tells which received rows an honest party can have sent.
 
         Rows that pass keep an honest party's own messages within `bound`.
         """
@@ -163,11 +175,11 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def columns(self) -> int:
-        """The number of values sent beside a record."""
+        """The number of values that a party sends beside a record."""
         return 0 if self.method == "u2" else 1
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the party, unless its table is one record within the bounds."""
+        """Raise ConfigError, naming the party, unless its table is a single record within bounds."""
         if table.shape != (1, self.fields):
             record = "a score and a label" if self.statistic == "auc" else f"{self.fields} values"
             raise ConfigError.at(
@@ -191,7 +203,7 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
     async def estimate(
         self, exchange: PeerExchange, rows: Rows, kernel: PairKernel, is_plausible: PlausibilityCheck
     ) -> Floats:
-        """Run gossip to the last tick; return the statistic over pairs of different parties.
+        """Run gossip to the last tick; return each local party's estimate over pairs of parties.
 
         See `gosta`. Shape (rows, 1); for auc over the pairs of a label 1 and a label 0.
         """
@@ -216,7 +228,7 @@ _FINE, _WHOLE = 2.0**20, 16
 
 
 def on_codes(kernel: Kernel) -> PairKernel:
-    """Return the kernel on rows of codes with their parties' numbers: 0 for rows of the same party."""
+    """Return a kernel on rows of code and party number, which is 0 for two rows of one party."""
 
     def values(own: Rows, other: Rows) -> Rows:
         first, second = np.rint(own).astype(np.int64), np.rint(other).astype(np.int64)
@@ -227,7 +239,7 @@ def on_codes(kernel: Kernel) -> PairKernel:
 
 
 class GossipClear(PairEstimate, frozen=True, kw_only=True):
-    """Settings of the learner by GoSta, or U2-gossip, on records in the clear.
+    """Settings of gossip estimates (GoSta or U2-gossip) in which parties pass on unprotected records.
 
     A `requirements.Learner`. See `PairEstimate`.
     """
@@ -236,11 +248,11 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
 
     @property
     def length(self) -> int:
-        """The length of a message; codes have one entry more, their party."""
+        """The number of values in a message; records sent as codes have their party's number beside."""
         return self.columns + self.fields + (self.own is not None)
 
     def largest_issues(self, bound: float) -> list[ConfigIssue]:
-        """Return a fault if the grid of messages of this bound is too coarse for records."""
+        """Return a fault if messages up to this bound have too coarse a grid for records."""
         finest = min(self.upper - self.lower, 1.0) / _FINE if self.own is None else 1 / _WHOLE
         if bound > finest * EXACT_STEPS:
             reason = f"{self.ticks}: messages may reach {bound:.3g}, beside which records are rounded away"
@@ -248,7 +260,7 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
         return []
 
     def bound(self, parties: int) -> float:
-        """Return a bound on a message's l2 norm: the estimate as the method sends it, and a record."""
+        """Return a bound on the l2 norm of a message, with a record and an estimate."""
         if self.own is None:
             record = math.sqrt(self.fields) * max(abs(self.lower), abs(self.upper), 1.0)
         else:
@@ -257,13 +269,13 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
 
     @property
     def _largest(self) -> float:
-        """Return a bound on |h|."""
+        """Return a bound on the absolute value of the kernel h on two records."""
         if self.own is not None:
             return max(abs(self.own.low), abs(self.own.high))
         return max(abs(self.form.low), abs(self.form.high(self.upper - self.lower)))
 
-    def _known(self, parties: int, records: Rows) -> NDArray[np.bool_]:
-        """Return which records are within the bounds, shape (m,)."""
+    def _within_bounds(self, parties: int, records: Rows) -> NDArray[np.bool_]:
+        """Tell for each record whether its values are within the declared bounds, shape (m,)."""
         if self.own is not None:
             below = (*(field.steps + 1 for field in self.own.fields), parties)
             possible = [is_whole(column, most) for column, most in zip(records.T, below, strict=True)]
@@ -279,7 +291,7 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
         records: Table,
         source: NoiseSource,  # noqa: ARG002
     ) -> Rows:
-        """Run gossip on records, or on their codes."""
+        """Run gossip on the local parties' records or their codes; return the estimates."""
         parties = exchange.parties
         bound = self.bound(parties)
         if self.own is not None:
@@ -287,7 +299,7 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
         else:
             # A record that comes back to its party must be the same: h jumps at equal values.
             rows, kernel = round_to_messages_grid(records, bound), self.form.value
-        is_plausible = self.is_plausible(self._largest, bound, partial(self._known, parties))
+        is_plausible = self.is_plausible(self._largest, bound, partial(self._within_bounds, parties))
         return await self.estimate(exchange, rows, kernel, is_plausible)
 
 
@@ -296,7 +308,7 @@ MAX_CELLS = 1_024
 
 
 class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
-    """Settings of the learner by GoSta, or U2-gossip, on reports under local differential privacy.
+    """Settings of gossip estimates (GoSta or U2-gossip) on randomised reports (local privacy).
 
     A `requirements.Learner`. Every party ends with an estimate of the mean of h over the pairs of different
     parties, in the unit of the records.
@@ -314,12 +326,12 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
 
     @property
     def labelled(self) -> bool:
-        """Whether reports have labels."""
+        """Whether the reports that parties pass on contain public labels."""
         return self.statistic == "auc" and self.labels == "public"
 
     @cached_property
     def kernel(self) -> Kernel:
-        """The kernel h on cells; of label 1 and 0 where labels are sent."""
+        """The kernel h on cells; with public labels, on a cell of label 1 and a cell of label 0."""
         if self.own is not None:
             return self.own
         form = auc if self.labelled else self.form
@@ -327,16 +339,16 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
 
     @cached_property
     def quantiser(self) -> Quantiser:
-        """Return the quantiser of records to cells."""
+        """Return the function that maps a record to one of finitely many cells, before randomisation."""
         return Quantiser(self.kernel.fields, bins_of(self.kernel, self.bins))
 
     @property
     def length(self) -> int:
-        """The length of a message: a report has an answer, its party and maybe a label."""
+        """The number of values in a message, which has a report: an answer, its party, maybe a label."""
         return self.columns + (3 if self.labelled else 2)
 
     def setting_issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of the settings by themselves, for so many parties."""
+        """Return the faults of the settings that randomised reports add."""
         if self.labels == "public" and self.statistic != "auc":
             return [ConfigIssue("labels", "are of auc alone", ConfigCheck.UNSUPPORTED)]
         issues = super().setting_issues(parties)
@@ -346,35 +358,35 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
         return issues
 
     def largest_issues(self, bound: float) -> list[ConfigIssue]:
-        """Return a fault if the grid of messages of this bound is too coarse for reports."""
+        """Return a fault if messages up to this bound have too coarse a grid for reports."""
         if bound > MOST:
             reason = f"{self.epsilon:g} is too small for {self.bins} bins: a message may reach {bound:.3g}"
             return [ConfigIssue("epsilon", reason, ConfigCheck.INFEASIBLE)]
         return []
 
     def bound(self, parties: int) -> float:
-        """Return a bound on a message's l2 norm: an estimate is a mean of values of the unbiased kernel."""
+        """Return a bound on the l2 norm of a message, with a report and an estimate."""
         return math.hypot(self.state_bound(self._largest), self.quantiser.categories, parties) * (1 + 1e-9)
 
     @cached_property
     def _matrix(self) -> Floats:
-        """Return h between cells, shape (k, k)."""
+        """Return the kernel h between each two cells, shape (k, k)."""
         return self.quantiser.matrix(self.kernel)
 
     @cached_property
     def _largest(self) -> float:
-        """Return a bound on the unbiased kernel's absolute value."""
+        """Return a bound on the absolute value of the unbiased kernel on reports."""
         return float(np.abs(self.reports.response.distribution.unbiased_pairs(self._matrix)).max())
 
     def _kernel(self) -> PairKernel:
-        """Return the unbiased kernel on reports, of the statistic over all pairs."""
+        """Return the unbiased kernel on reports that estimates the statistic over all pairs."""
         if not self.labelled:
             return self.reports.kernel(self._matrix)
         half = self.reports.labelled_kernel(self._matrix)
         return lambda own, other: 2 * half(own, other)
 
     async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
-        """Randomise the records and run gossip on reports."""
+        """Randomise the local parties' records, run gossip on the reports, and return the estimates."""
         labels = records[:, 1] if self.labelled else None
         codes = self.kernel.codes(records[:, : len(self.kernel.fields)])
         cells = self.quantiser.categorise(codes)

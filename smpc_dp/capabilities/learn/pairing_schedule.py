@@ -54,7 +54,7 @@ Ridge = Annotated[
 
 
 def graph_of(graph: Graph, parties: int) -> Topology:
-    """Return a session's graph; raise ConfigError unless it is connected and has its parties alone."""
+    """Return the graph on which parties meet; raise ConfigError unless it connects exactly these parties."""
     if graph == "ring":
         return topology.ring(parties)
     if graph == "complete":
@@ -70,7 +70,7 @@ def graph_of(graph: Graph, parties: int) -> Topology:
 def number_parties(
     parameters: Mapping[str, object], names: Sequence[str]
 ) -> tuple[Mapping[str, object], list[ConfigIssue]]:
-    """Replace party names in `topology` by numbers; return the parameters, and unknown names as faults."""
+    """Return parameters with `topology` in party numbers instead of names, and faults for unknown names."""
     edges = parameters.get("topology")
     if not isinstance(edges, list):
         return parameters, []
@@ -89,14 +89,14 @@ def number_parties(
 
 
 def rename_argument(error: ConfigError, argument: str, key: str) -> ConfigError:
-    """Return the error with an argument's name replaced by the key that a session has for it."""
+    """Return the error with an argument's name replaced by the session key from which the argument comes."""
     return ConfigError(
         [ConfigIssue(issue.where.replace(argument, key), issue.reason, issue.check) for issue in error.issues]
     )
 
 
 class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """Settings of a learner whose parties meet in pairs; `kind` is its name, `fields` a record's columns."""
+    """Base of settings of gossip learners: which parties meet in pairs, in what order, and how often."""
 
     kind: ClassVar[str]
     ticks: Annotated[Ticks, Meta(description="meetings of two parties; each party must have one")]
@@ -108,68 +108,69 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def draws(self) -> int:
-        """The number of meetings in all."""
+        """The number of meetings of two parties in the whole schedule."""
         return self.ticks
 
     def clock_of(self, parties: int) -> Clock:
-        """Return a new clock for so many parties."""
+        """Return a new clock that draws which two parties of n meet at each tick."""
         graph = graph_of(self.topology, parties)
         return EdgeClock(graph, self.seed) if self.clock == "synchronous" else PoissonClock(graph, self.seed)
 
     def pairings(self, parties: int) -> NDArray[np.intp]:
-        """Return the number of messages that each party sends, shape (n,)."""
+        """Return the number of messages that each party sends in the schedule, shape (n,)."""
         drawn = self.clock_of(parties).draw(self.draws)
         return np.bincount(drawn.ravel(), minlength=parties).astype(np.intp)
 
     @property
     def fields(self) -> int:
+        """The number of columns of a party's record."""
         raise NotImplementedError
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the learned values."""
+        """The names of the values that each party learns."""
         raise NotImplementedError
 
     @property
     def length(self) -> int:
-        """The length of a message."""
+        """The number of values in a message between two parties that meet."""
         raise NotImplementedError
 
     @property
     def protected(self) -> tuple[str, PrivacyGuarantee | None, Event | None]:
-        """Return the claim about records, the guarantee of all messages and their event for a ledger."""
+        """Return the claim, the guarantee of all messages, and their event for a ledger."""
         return f"{CLAIM}; ", None, None
 
     def setting_issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of the settings by themselves, for so many parties; may raise ConfigError."""
+        """Return the faults of the further settings for this many parties; may raise ConfigError."""
         raise NotImplementedError
 
     def bound(self, parties: int) -> float:
-        """Return a bound on a message's l2 norm; raise ConfigError."""
+        """Return a bound on the l2 norm of a message; raise ConfigError if there is none."""
         raise NotImplementedError
 
     def largest_issues(self, bound: float) -> list[ConfigIssue]:
-        """Return a fault if the grid of messages of this bound is too coarse for them."""
+        """Return a fault if messages up to this bound have too coarse a grid for their content."""
         raise NotImplementedError
 
     async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
-        """Run gossip on the records of the local parties, (rows, fields); return what they have learned."""
+        """Run gossip on the local parties' records, (rows, fields); return what they have learned."""
         raise NotImplementedError
 
     def issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of the settings for so many parties."""
+        """Return the faults of these settings in a network of this many parties."""
         try:
             return self.setting_issues(parties) or self.largest_issues(self.bound(parties))
         except ConfigError as error:
             return list(error.issues)
 
     def requirements(self, parties: int) -> Requirements:
-        """Return the requirements: one message, with records or reports, per party and meeting."""
+        """Return the learner's messages: one, with a record or report, per party and meeting."""
         messages = PrivateMessages(self.length, self.bound(parties), self.pairings(parties))
         return Requirements(exchange=messages, own=self.protected[2])
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Run gossip; see `requirements.Learner`."""
+        """Run gossip on the local parties' tables, and return what is learned with its guarantee."""
         exchange, (claim, guarantee, _) = context.peers, self.protected
         records = np.concatenate(data) if data else np.zeros((0, self.fields))
         values = await self.gossip(exchange, records, context.source)
@@ -178,7 +179,7 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return Learned(self.kind, values, self.names, steps, steps, (), guarantee, claim)
 
     def pairing_issues(self, parties: int) -> list[ConfigIssue]:
-        """Return a fault if a party never meets another; raise ConfigError for the graph."""
+        """Return a fault if some party meets nobody; raise ConfigError for a wrong graph."""
         counted = self.pairings(parties)
         if counted.all():
             return []

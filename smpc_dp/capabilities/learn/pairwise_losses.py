@@ -25,7 +25,7 @@ Prox = Callable[[Rows, Floats], Rows]
 
 @dataclass(frozen=True)
 class PairwiseLoss:
-    """A pairwise loss h(theta; x, x'), convex and differentiable in theta.
+    """A loss h(theta; x, x') of a model on two records, convex and differentiable in theta.
 
     Attributes:
         name: for results and messages.
@@ -40,7 +40,7 @@ class PairwiseLoss:
 
 
 def sigmoid(score: Floats) -> Floats:
-    """Return 1 / (1 + exp(-score)), without overflow."""
+    """Return the logistic function 1 / (1 + exp(-score)), without overflow."""
     # Not at the top: the command line needs only the settings of learners.
     from scipy.special import expit
 
@@ -71,7 +71,7 @@ def logistic_auc() -> PairwiseLoss:
 
 
 def logistic_metric(threshold: float = 1.0) -> PairwiseLoss:
-    """Return the logistic loss of metric learning.
+    """Return the logistic loss of a learned distance: near pairs below `threshold`, others above.
 
     log(1 + exp(s ((x - x')' M (x - x') - threshold))), s = 1 for equal labels, else -1. theta is M by rows,
     p = d^2; `positive_semidefinite` keeps it a metric. A record is (features, label).
@@ -96,7 +96,7 @@ def logistic_metric(threshold: float = 1.0) -> PairwiseLoss:
 
 
 def no_regulariser(point: Rows, _factor: Floats) -> Rows:
-    """Return the proximal operator's value for psi = 0: the point."""
+    """Return the point unchanged: the proximal operator of no regulariser (psi = 0)."""
     return point
 
 
@@ -123,7 +123,7 @@ def squared_l2(weight: float) -> Prox:
 
 
 def l2_ball(radius: float) -> Prox:
-    """Return the proximal operator of psi = 0 where ||theta||_2 <= radius, else infinite: projection.
+    """Return the projection on the ball ||theta||_2 <= radius, as a proximal operator.
 
     Raises ConfigError unless radius is above 0.
     """
@@ -137,7 +137,7 @@ def l2_ball(radius: float) -> Prox:
 
 
 def positive_semidefinite(point: Rows, _factor: Floats) -> Rows:
-    """Project theta, a matrix by rows, on the positive semidefinite matrices."""
+    """Return theta, a matrix by rows, projected on the positive semidefinite matrices."""
     side = round(point.shape[1] ** 0.5)
     if side * side != point.shape[1]:
         raise ConfigError.at(

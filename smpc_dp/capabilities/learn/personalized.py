@@ -61,7 +61,7 @@ _LEAST_NEIGHBOURS = 3
 
 
 class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
-    """A model of its own for each party, drawn towards its neighbours' [Bellet 2021, Algorithm 2.2]."""
+    """Settings of a learner that fits a model for each party, drawn towards its neighbours' models."""
 
     kind: ClassVar[str] = "personalized"
     record_bound: Annotated[
@@ -108,42 +108,43 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
 
     @property
     def loss(self) -> Model:
-        """The model."""
+        """The predictive model (such as linear or logistic) of each party, with its loss."""
         return Model(self.model, self.features)
 
     @property
     def reach(self) -> float:
-        """The largest norm of a record with its intercept."""
+        """The largest L2 norm of a record, with the 1 of its intercept."""
         return math.hypot(self.record_bound, 1.0)
 
     @property
     def clipped(self) -> float:
-        """The norm that a record's gradient is clipped to, of order `order`."""
+        """The norm of order `order` to which each record's gradient is clipped."""
         return self.reach * self._ratio if self.clip is None else self.clip
 
     @property
     def order(self) -> Literal[1, 2]:
-        """The order of the norm for which noise is planned."""
+        """The order (1 or 2) of the norm in which gradients are bounded and noise is planned."""
         return norm_order(self.mechanism)
 
     @property
     def _ratio(self) -> float:
+        """Return the greatest ratio of the norm for which noise is planned to the L2 norm of a vector."""
         return norm_ratio(self.mechanism, self.loss.length)
 
     @cached_property
     def objective(self) -> PersonalizedObjective:
-        """What the models minimise; raises ConfigError."""
+        """The objective that all parties' models minimise together; may raise ConfigError."""
         curvature = 0.25 if self.model == "logistic" else 1.0
         return self.objective_of(self.ridge / np.maximum(self.sizes, 1), curvature * self.reach**2)
 
     @property
     def message_length(self) -> int:
-        """The number of values of a message."""
+        """The number of values that a party sends at each of its ticks."""
         return self.loss.length
 
     @cached_property
     def noise(self) -> tuple[RecordNoise, ...] | None:
-        """The noise of each party, None without; raises ConfigError where none suffices."""
+        """Planned noise of each party; None without `epsilon` or with `sum_bound`; may raise ConfigError."""
         if self.epsilon is None or self.sum_bound is not None:
             return None
         clip, objective = self.clipped, self.objective
@@ -175,17 +176,17 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
 
     @property
     def _gradient_norm(self) -> float:
-        """The L2 norm of a clipped gradient, at most."""
+        """The greatest L2 norm of a clipped gradient of a record."""
         return self.clipped if self.model == "linear" else min(self.clipped, self.reach)
 
     def local_plan(self, start: WarmStart) -> LocalPlan:
-        """Return the plan of the local models that models start from."""
+        """Return the plan of the local models with which the parties' models start."""
         clips = self._gradient_norm, self._ratio
         return plan_local(start, self.objective, self.loss.length, clips, self.reach, self.noise)
 
     @property
     def guarantee(self) -> PrivacyGuarantee | None:
-        """What holds for one record of any party: sums and sensitivity are the most of a party."""
+        """The privacy of one record of any party over all messages; None without noise."""
         if self.noise is None:
             return None
         # Parties differ in these two, and in rho of a pure epsilon; epsilon and delta are the same for all.
@@ -197,16 +198,16 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
 
     @property
     def bits(self) -> int:
-        """Of the grid of models and messages."""
+        """The number of binary places of the grid of models and messages."""
         return _BITS if self.noise is None else self.noise[0].bits
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the party, unless its data fit."""
+        """Raise ConfigError with the party's name if its table does not fit the settings."""
         if table.size:
             self.loss.check(table, party)
 
     def setting_issues(self) -> list[ConfigIssue]:
-        """Return the faults of the settings that personalised models of records add."""
+        """Return the faults of the settings that only this learner has."""
         result = self._noise_issues()
         if self.graph is None:
             return result
@@ -220,14 +221,14 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
         return result
 
     def check_plan(self) -> None:
-        """Raise ConfigError if the noise cannot be planned, or sums cannot be had."""
+        """Raise ConfigError if the noise cannot be planned, or a party is too alone for secure sums."""
         if self.noise is not None:
             self._check_room(self.noise)
         if self.sum_bound is not None:
             self._check_sums()
 
     def _noise_issues(self) -> list[ConfigIssue]:
-        """Return what is wrong with the settings of the noise, or of the sums."""
+        """Return the faults of the settings of noise, or of secure sums of models."""
         result = []
         result += delta_issues(self.epsilon, self.delta, self.mechanism)
         of_noise = [
@@ -251,7 +252,7 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
         return result
 
     def _check_sums(self) -> None:
-        """Raise ConfigError for sums that are a neighbour's model to a party and a second neighbour."""
+        """Raise ConfigError if a party has too few neighbours for secure sums of their models."""
         counts = [len(members(self.objective, party)) - 1 for party in range(len(self.sizes))]
         if min(counts) < _LEAST_NEIGHBOURS:
             party = counts.index(min(counts))
@@ -259,6 +260,7 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
             raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
 
     def _check_room(self, noise: tuple[RecordNoise, ...]) -> None:
+        """Raise ConfigError if noise or losses may exceed the exact range of the messages' grid."""
         # A loss may reach its bound at every record.
         most = max(2 * one.bound * size for one, size in zip(noise, self.sizes, strict=True))
         losses = 0 if self.graph is None else most
@@ -269,7 +271,7 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
             raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
 
     def requirements(self, parties: int) -> Requirements:
-        """Return what it communicates: one vector of a party to its neighbours at each of its ticks."""
+        """Return what the learner needs: a message of the party of each tick, or with `sum_bound` sums."""
         sent = self.updates
         if self.sum_bound is not None:
             groups = [members(self.objective, party) for party in range(parties)]
@@ -293,7 +295,7 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
         return Requirements(exchange=messages, own=weakest, own_by_party=each)
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Learn; see `requirements.Learner`."""
+        """Run the learner on the local parties' tables, and return their models with the guarantee."""
         if self.sum_bound is not None:
             return await self._run_by_sums(context, data, self.sum_bound)
         exchange, model = context.peers, self.loss
@@ -351,7 +353,7 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
         )
 
     async def _run_by_sums(self, context: LearnerContext, data: list[Table], bound: float) -> Learned:
-        """Learn with secure sums of neighbours' models; a model is its party's own."""
+        """Learn with secure sums of neighbours' models instead of messages; return local models."""
         averager, model = context.average, self.loss
         if averager is None:
             raise ConfigError.at("averager", "is needed for sums", ConfigCheck.MISSING)
@@ -375,7 +377,7 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
         )
 
     def _bounded(self, table: Table) -> Table:
-        """Return the table with features scaled down to the bound."""
+        """Return a table with each row's features scaled down to the norm bound."""
         if not table.size:
             return np.zeros((0, self.features + 1))
         return bound_features(table, self.record_bound)

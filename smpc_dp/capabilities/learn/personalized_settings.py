@@ -36,7 +36,7 @@ NoiseMechanism = Annotated[
 
 
 def check_sizes(exchange: PeerExchange, data: list[Table], sizes: tuple[int, ...]) -> None:
-    """Raise ConfigError, naming the party, unless the tables here have the agreed numbers of records."""
+    """Raise ConfigError, naming the party, unless local tables have the agreed numbers of records."""
     for party, table in zip(exchange.here, data, strict=True):
         if len(table) != sizes[party]:
             reason = f"{exchange.name_of(int(party))} has {len(table)} records, not {sizes[party]}"
@@ -44,19 +44,19 @@ def check_sizes(exchange: PeerExchange, data: list[Table], sizes: tuple[int, ...
 
 
 def norm_order(mechanism: Mechanism) -> Literal[1, 2]:
-    """Return the order of the norm that a mechanism's noise is for."""
+    """Return 1 or 2: the norm by which a mechanism's noise measures sensitivity."""
     return 1 if mechanism == "laplace" else 2
 
 
 def norm_ratio(mechanism: Mechanism, length: int) -> float:
-    """Return how many times its L2 norm the norm of a vector is, at most, for which noise is planned."""
+    """Return the greatest ratio of the norm that a mechanism's noise bounds to the L2 norm of a vector."""
     return math.sqrt(length) if norm_order(mechanism) == 1 else 1.0
 
 
 def delta_issues(
     epsilon: float | None, delta: float | None, mechanism: Mechanism = "gaussian"
 ) -> list[ConfigIssue]:
-    """Return the fault of a delta that is missing, or that is there in vain, if there is one."""
+    """Return the fault that delta is missing, or given for a mechanism that uses none; or no fault."""
     if epsilon is not None and mechanism != "gaussian":
         reason = f"is not for {mechanism!r}, whose epsilon is pure"
         return [] if delta is None else [ConfigIssue("delta", reason, ConfigCheck.UNSUPPORTED)]
@@ -85,7 +85,7 @@ def weights_of(topology: Graph, weights: tuple[float, ...], parties: int) -> spa
 
 
 class PersonalizedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """Base of learners of a model for each party, drawn towards its neighbours'.
+    """Base of settings of learners of a model per party, drawn towards neighbours' models.
 
     Attributes:
         kind: the learner's name.
@@ -125,7 +125,7 @@ class PersonalizedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
 
     @cached_property
     def wakes(self) -> NDArray[np.intp]:
-        """The party of each tick, shape (T,)."""
+        """The number of the party that updates its model at each tick, those before the first graph too."""
         alone = 0 if self.graph is None else self.graph.alone
         return PublicDraws(self.seed).below(len(self.sizes), alone + self.ticks)
 
@@ -136,16 +136,16 @@ class PersonalizedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
 
     @property
     def objective(self) -> PersonalizedObjective:
-        """What the models minimise; raises ConfigError."""
+        """The objective that all parties' models minimise together; may raise ConfigError."""
         raise NotImplementedError
 
     @property
     def message_length(self) -> int:
-        """The number of values of a message."""
+        """The number of values that a party sends at each of its ticks."""
         raise NotImplementedError
 
     def setting_issues(self) -> list[ConfigIssue]:
-        """Return the faults of the further settings by themselves."""
+        """Return the faults of the settings that the learner adds to the common ones."""
         raise NotImplementedError
 
     def check_plan(self) -> None:
@@ -153,19 +153,19 @@ class PersonalizedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         raise NotImplementedError
 
     def objective_of(self, ridges: NDArray[np.float64], smoothness: float) -> PersonalizedObjective:
-        """Return the objective with these penalties and losses; raise ConfigError."""
+        """Return the objective with one ridge penalty for each party and a loss of this smoothness."""
         sizes = np.array(self.sizes, dtype=np.intp)
         weights = weights_of(self.topology, self.weights, len(sizes))
         return PersonalizedObjective(weights, sizes, self.coupling, ridges, smoothness)
 
     def new_graph(self) -> LearnedGraph | None:
-        """Return a graph that is to be learned, None where it is known."""
+        """Return a new graph without edges that the learner is to learn; None if the graph is given."""
         if self.graph is None:
             return None
         return LearnedGraph(self.graph, self.objective.confidence, self.coupling, self.seed)
 
     def issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of the settings."""
+        """Return the faults of these settings in a network of this many parties."""
         if len(self.sizes) != parties:
             reason = f"{len(self.sizes)} for {parties} parties"
             return [ConfigIssue("sizes", reason, ConfigCheck.SHAPE)]

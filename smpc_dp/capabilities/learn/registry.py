@@ -45,7 +45,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.extensions import Group, describe_others, find
 from smpc_dp.privacy.accountant.decimals import summed
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.settings import read
+from smpc_dp.settings import items, read
 
 LEARNERS: Mapping[str, type[Any]] = {
     learner.kind: learner
@@ -80,7 +80,7 @@ _METHODS = ("issues", "requirements", "check_data", "run")
 
 
 def unsaved_learner(parameters: Mapping[str, object]) -> str:
-    """Return why the learner of a session cannot go on after its process has ended; "" where it can.
+    """Return why a session's learner cannot resume after its process has ended; "" if it can.
 
     It can where its whole state is a model, a step and the number of a request; `parameters`: as written.
     """
@@ -99,14 +99,14 @@ def unsaved_learner(parameters: Mapping[str, object]) -> str:
 
 
 def sends_models(parameters: Mapping[str, object]) -> bool:
-    """Return whether a learner sends its model, without noise, to neighbours; `parameters`: as written."""
+    """Tell whether the learner of these `[parameters]` sends its model to neighbours without noise."""
     name = parameters.get("learner")
     kind = LEARNERS.get(name, object) if isinstance(name, str) else object
     return issubclass(kind, Diffusion) and "group" not in parameters and parameters.get("noise") == "none"
 
 
 def has_groups(name: object) -> bool:
-    """Return whether a session's learner of this name averages in groups that follow from the session."""
+    """Tell whether the learner of this name averages in groups that follow from the session."""
     return isinstance(name, str) and issubclass(LEARNERS.get(name, object), _IN_GROUPS)
 
 
@@ -130,11 +130,11 @@ class LearnParameters:
     declared: Mapping[str, object] = field(default_factory=dict, repr=False, compare=False)
 
     def requested(self, purpose: str) -> str:
-        """Return the description of a request for this purpose, which parties compare."""
+        """Return the text that describes a request for this purpose; parties compare their texts."""
         return f"{purpose} of {self.origin}" if self.origin else purpose
 
     def complete(self, learned: Learned) -> Learned:
-        """Return the learned result with the guarantee of all its steps, and the names of columns."""
+        """Return a learned result with the privacy of all steps and the columns' names added."""
         named = {f"w{index}": name for index, name in enumerate(self.columns[:-1])}
         # A coordinate of softmax is called `w0 of 1`.
         split = [name.partition(" of ") for name in learned.names]
@@ -174,7 +174,7 @@ class LearnParameters:
         data: Sequence[Any],
         weights: Sequence[float | None],
     ) -> OwnModel | None:
-        """Return the model of a caller who brings one, checked; None for a learner that has one.
+        """Return the checked model of a caller who brings one; None for other learners.
 
         Raises ConfigError for functions that are missing, or that the session does not take.
         """
@@ -186,16 +186,13 @@ class LearnParameters:
 
     @property
     def groups(self) -> NDArray[np.intp] | None:
-        """The parties whose changes each private average has, shape (averages, size), in their order.
-
-        None for learners without a schedule of groups.
-        """
+        """The parties of each private average, shape (averages, size), in order; None without groups."""
         return self.learner.groups(self.parties) if isinstance(self.learner, _IN_GROUPS) else None
 
     def average_of(self, request: int) -> tuple[int, int] | None:
-        """Return which of `groups` a request averages the changes of, and its step, from 1.
+        """Return the group and step (from 1) of the average in a request; None for others.
 
-        None for another request: in each step all groups average what is public, then what is private.
+        In each step all groups average what is public, then what is private.
         """
         if not isinstance(self.learner, _IN_GROUPS):
             return None
@@ -207,12 +204,12 @@ class LearnParameters:
 
     @property
     def on_shares(self) -> OnShares | None:
-        """How servers compute the averages; None where there are no servers."""
+        """The functions by which servers compute the averages; None without servers."""
         return next((each.on_shares for each in self._averages), None)
 
     @property
     def requests(self) -> tuple[GroupParameters, ...]:
-        """The parameters of every kind of request of a session with these."""
+        """The parameters of each kind of request that the learner makes in its session."""
         result = [one for each in self._averages for one in each.plans.values()]
         if self.exchange is not None and self.on_shares is None:
             result.append(self.exchange.parameters)
@@ -220,11 +217,12 @@ class LearnParameters:
 
     @property
     def _averages(self) -> list[PlannedAverages]:
+        """Return the plans of all averages of this learner: of models, of a mix, of a metric."""
         return [each for each in (self.average, self.mix, self.metric) if each is not None]
 
 
 def _together(steps: PrivacyGuarantee, metric: PrivacyGuarantee) -> PrivacyGuarantee:
-    """Return the guarantee of all steps and all metrics, by basic composition."""
+    """Return the guarantee of all steps and all metrics together, by basic composition."""
     return msgspec.structs.replace(
         steps,
         epsilon=summed([(steps.epsilon, 1), (metric.epsilon, 1)]),
@@ -236,7 +234,7 @@ def _together(steps: PrivacyGuarantee, metric: PrivacyGuarantee) -> PrivacyGuara
 def check_learn_as(
     version: int, parameters: Mapping[str, object], names: Sequence[str]
 ) -> tuple[LearnParameters | None, list[ConfigIssue]]:
-    """Check the `[parameters]` of a session of this version, with these parties, as `check_learn` does."""
+    """Check a learning session's `[parameters]` by a version's rules; return parameters or every fault."""
     numbered, issues = number_parties(parameters, names)
     if issues:
         return None, issues
@@ -252,7 +250,7 @@ def check_learn_as(
 def check_learn(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[LearnParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table for a session of so many parties; return every fault found."""
+    """Check a learning session's `[parameters]` for this number of parties; return them or the faults."""
     name = parameters.get("learner")
     kind, origin = _kind_of(name)
     if kind is None:
@@ -304,7 +302,7 @@ def check_learn(
 
 
 def _averager(given: object) -> tuple[AveragerTable | None, list[ConfigIssue]]:
-    """Return the averager's table, or None, and what is wrong with it; its protocol may be absent."""
+    """Return the parsed `averager` table, or None, and its faults: its protocol may not be installed."""
     table, issues = _read(AveragerTable, given, "averager.")
     try:
         _ = table is None or table.averaging
@@ -314,7 +312,7 @@ def _averager(given: object) -> tuple[AveragerTable | None, list[ConfigIssue]]:
 
 
 def _averaging_issues(table: AveragerTable, requirements: Requirements) -> list[ConfigIssue]:
-    """Return the faults of the averager's table for the groups of a learner."""
+    """Return the faults of the `averager` table for the groups in which a learner averages."""
     averages = requirements.average or requirements.mix
     issues: list[ConfigIssue] = []
     for size in sorted(set() if averages is None else averages.sizes):
@@ -327,7 +325,7 @@ def _averaging_issues(table: AveragerTable, requirements: Requirements) -> list[
 
 
 def _columns(given: object, features: object) -> tuple[tuple[str, ...], list[ConfigIssue]]:
-    """Return the names of the columns of a table, the label last, and what is wrong with them."""
+    """Return the names of a table's columns, the label last, and the faults of these names."""
     if given is None:
         return (), []
     names = [name for name in given if isinstance(name, str) and name] if isinstance(given, list) else []
@@ -340,11 +338,17 @@ def _columns(given: object, features: object) -> tuple[tuple[str, ...], list[Con
     return tuple(names), []
 
 
-def _kind_of(name: object) -> tuple[type[Any] | None, str]:
-    """Return the settings class of the learner of this name, and its package if it is another's.
+def keys_of(learner: str) -> list[str]:
+    """Return the settings of a learner as Markdown items; raises ConfigError for an unknown learner."""
+    kind, _ = _kind_of(learner)
+    if kind is None:
+        known = ", ".join(LEARNERS) + describe_others(Group.LEARNERS)
+        raise ConfigError.at("learner", f"{learner!r} is none of {known}", ConfigCheck.CHOICE)
+    return items(kind)
 
-    None if unknown.
-    """
+
+def _kind_of(name: object) -> tuple[type[Any] | None, str]:
+    """Return a learner's settings class (None if unknown) and the package that adds the learner or ""."""
     if not isinstance(name, str) or name in LEARNERS:
         return (LEARNERS[name], "") if isinstance(name, str) else (None, "")
     result = find(Group.LEARNERS, name)
@@ -358,7 +362,7 @@ def _kind_of(name: object) -> tuple[type[Any] | None, str]:
 
 
 def _read(kind: type[Any], given: object, where: str) -> tuple[Any, list[ConfigIssue]]:
-    """Convert a table to a struct; return it, or None, and every fault by its key."""
+    """Convert a TOML table to a settings object; return it, or None, and every fault by its key."""
     if not isinstance(given, Mapping):
         return None, [ConfigIssue(where.rstrip("."), f"must be a table, is {shown(given)}", ConfigCheck.TYPE)]
     good, issues = read(kind, given, where)

@@ -49,7 +49,7 @@ Table = NDArray[np.float64]
 
 
 def bound_issues(lower: float, upper: float) -> list[ConfigIssue]:
-    """Return the faults of a number's bounds, as settings."""
+    """Return the faults of settings `lower` and `upper`, such as infinite or in the wrong order."""
     if math.isfinite(upper - lower) and lower < upper:
         return []
     return [ConfigIssue("upper", f"must be above lower and both finite: {lower}, {upper}", ConfigCheck.RANGE)]
@@ -57,7 +57,7 @@ def bound_issues(lower: float, upper: float) -> list[ConfigIssue]:
 
 @dataclass(frozen=True)
 class PrivateAverages:
-    """Averages of vectors that depend on the parties' data.
+    """A learner's requirement: number, length, bound and privacy of averages of vectors on data.
 
     Attributes:
         length: coordinates of a vector.
@@ -81,7 +81,7 @@ class PrivateAverages:
 
 @dataclass(frozen=True)
 class PublicAverages:
-    """Exact averages of vectors that are functions of data already public."""
+    """A learner's requirement: exact averages of vectors that are public, or that it does not protect."""
 
     length: int
     bound: float
@@ -90,7 +90,7 @@ class PublicAverages:
 
 @dataclass(frozen=True)
 class PrivateMessages:
-    """Messages between single parties that depend on their data, each with local differential privacy.
+    """A learner's requirement: messages between parties that depend on data, locally private with `epsilon`.
 
     Attributes:
         length, l2_bound: of a vector.
@@ -108,7 +108,7 @@ class PrivateMessages:
 
 @dataclass(frozen=True)
 class Requirements:
-    """All communication that a learner requires; None for kinds that it does not use.
+    """All communication that a learner needs: averages and messages; None for kinds not needed.
 
     `own`: the guarantee of a party's messages in all steps together, where the learner adds the noise itself;
     `own_by_party`: of each party, where they differ. `metric`: averages of a metric, with a budget of their
@@ -123,13 +123,13 @@ class Requirements:
     metric: PrivateAverages | None = None
 
     def own_of(self, party: int) -> Event | None:
-        """Return the guarantee of a party's messages, where the learner adds the noise itself."""
+        """Return the privacy event of all of a party's messages if the learner adds the noise, else None."""
         return self.own_by_party[party] if self.own_by_party else self.own
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a learner, as it is reported to the caller.
+    """Report of a learner to its caller after a step: its number, metric and failures.
 
     Attributes:
         number: from 1. steps: how many there are.
@@ -145,7 +145,7 @@ class Step:
     metric: float | None = None
 
     def __str__(self) -> str:
-        """Return it in a line."""
+        """Return the step as one line of text."""
         metric = "" if self.metric is None else f", metric {self.metric:.6g}"
         absent = f", without {', '.join(self.absent)}" if self.absent else ""
         failed = f", failed: {'; '.join(self.failures)}" if self.failures else ""
@@ -156,11 +156,11 @@ OnStep = Callable[[Step], None]
 
 
 def ignore_step(_step: Step) -> None:
-    """Watch nothing."""
+    """Do nothing after a step: the default for callers that do not watch the learner."""
 
 
 class LocalModel(Protocol):
-    """Interface of the local parties' models and data, as gradient descent needs them."""
+    """Interface of the local parties' model and data for gradient descent: start, gradients, metric."""
 
     @property
     def start(self) -> NDArray[np.float64]:
@@ -169,12 +169,12 @@ class LocalModel(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the model's coordinates."""
+        """The names of the model's coordinates, in their order."""
         ...
 
     @property
     def weights(self) -> NDArray[np.float64] | None:
-        """How often each local party counts; None where all count alike, or by their points."""
+        """The weight of each local party; None if all count alike, or by their numbers of points."""
         ...
 
     async def gradient(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
@@ -182,12 +182,12 @@ class LocalModel(Protocol):
         ...
 
     async def metric(self, models: Rows, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return the metric of these parties' models on their data."""
+        """Return the metric of the models of these parties, each on the party's own rows."""
         ...
 
 
 def run_event(claim: PrivacyGuarantee, known: Gaussian | None = None) -> Event:
-    """Return a whole run as an event for a ledger: it is charged at once, before the first message.
+    """Return the privacy event of a whole run, charged to a ledger once, before the first message.
 
     `known`: the run as a Gaussian mechanism for every observer; None: only the claim's epsilon and delta are
     known.
@@ -200,7 +200,7 @@ def run_event(claim: PrivacyGuarantee, known: Gaussian | None = None) -> Event:
 
 @dataclass(frozen=True)
 class LearnerContext:
-    """The averager, exchange and noise source of a learner, as its `Requirements` state.
+    """Means of communication handed to a learner's run: averagers, exchange, noise source, progress.
 
     `source` is the operating system's randomness, except in a simulation with a seed. `own`: the model of a
     caller who brings one. `on_step` is called after each step that a local party is in, at an aggregator
@@ -218,7 +218,7 @@ class LearnerContext:
 
     @property
     def peers(self) -> PeerExchange:
-        """The exchange; raises ConfigError if there is none."""
+        """The object that exchanges messages between parties; raises ConfigError if there is none."""
         if self.exchange is None:
             raise ConfigError.at("exchange", "is needed to meet other parties", ConfigCheck.MISSING)
         return self.exchange
@@ -226,7 +226,7 @@ class LearnerContext:
 
 @dataclass(frozen=True)
 class AverageEvidence:
-    """Numbers of the averages that parties took from their aggregator or servers.
+    """Numbers of averages that parties took, and of those whose total they checked.
 
     `checked`: of how many they have checked the total, as `evidence.checked` of the result of a sum.
     """
@@ -235,12 +235,12 @@ class AverageEvidence:
     checked: int
 
     def to_json(self) -> dict[str, int]:
-        """Return plain JSON data."""
+        """Return, as JSON data, the number of averages and how many of their totals were checked."""
         return {"averages": self.averages, "checked": self.checked}
 
     @classmethod
     def of_all(cls, given: Iterable[Self | None]) -> Self | None:
-        """Return that of all together; None if none of them has any."""
+        """Return the sum of several parties' numbers; None if no party has any."""
         known = [one for one in given if one is not None]
         if not known:
             return None
@@ -249,7 +249,7 @@ class AverageEvidence:
 
 @dataclass(frozen=True)
 class Learned:
-    """Result of a learner for the local parties.
+    """Result of a learner for the local parties: models, steps done, failures, and privacy.
 
     All of it is public, except for values that are `confidential`.
 
@@ -289,7 +289,7 @@ class Learned:
     resumed: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON data."""
+        """Return the learned models with their privacy and evidence as JSON data."""
         return {
             "learner": self.learner,
             "values": self.values.tolist(),
@@ -323,7 +323,7 @@ class Learned:
 
 
 def checked_lines(evidence: Iterable[Mapping[str, int] | None]) -> list[str]:
-    """Return how many totals of averages parties have checked, in a line; none where they checked none.
+    """Return a line on how many totals of averages parties checked; no line if they checked none.
 
     `evidence`: of each party, as JSON data.
     """
@@ -333,7 +333,7 @@ def checked_lines(evidence: Iterable[Mapping[str, int] | None]) -> list[str]:
 
 
 def privacy_text(guarantee: Mapping[str, Any] | None, claim: str) -> str:
-    """Return the privacy of what was learned in a line, given the guarantee as JSON data."""
+    """Return a line on the privacy of what was learned, from the guarantee as JSON data."""
     if guarantee is None:
         return f"privacy: none; {claim}"
     unit = "party's data" if guarantee["protects"] == "party" else f"{guarantee['protects']} of a party"
@@ -344,22 +344,22 @@ def privacy_text(guarantee: Mapping[str, Any] | None, claim: str) -> str:
 
 
 class Learner(Protocol):
-    """Interface of a learner: a frozen struct of settings, as `[parameters]` of a session file give them."""
+    """Interface of a learner: its settings from `[parameters]` of a session file, and how it runs."""
 
     def issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of the settings for so many parties, each by its key."""
+        """Return the faults of the settings in a network of this many parties."""
         ...
 
     def requirements(self, parties: int) -> Requirements:
-        """Return the requirements for communication; the learner must not communicate otherwise."""
+        """Return all communication that the learner needs; it must not communicate in other ways."""
         ...
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the party, unless its data fit."""
+        """Raise ConfigError with the party's name if its table does not fit the settings."""
         ...
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Learn from the data of the local parties, one table for each, in their order.
+        """Learn from the local parties' tables, in order, and return the models with their guarantee.
 
         It is also called at the aggregator, which has no local parties. Everywhere it makes the same calls
         with the same groups and partners, also after one that raised PeerFault or TimeoutFault: requests are

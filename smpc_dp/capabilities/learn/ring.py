@@ -30,7 +30,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class TokenSum:
-    """A noisy sum that a token has gathered.
+    """Result of summing by a token: the noisy sum, its noise and its privacy guarantee.
 
     Attributes:
         value: the sum of the contributions plus noise, unbiased, in the caller's unit.
@@ -47,7 +47,7 @@ class TokenSum:
 
 @dataclass(frozen=True, slots=True)
 class TokenHistogram:
-    """Unbiased counts that a token has gathered, shape (d,), which may be negative; see `TokenSum`."""
+    """Result of counting by a token: unbiased counts by category, which may be negative."""
 
     counts: NDArray[np.float64]
     contributions: int
@@ -56,7 +56,7 @@ class TokenHistogram:
 
 
 class RingSum:
-    """Protocol for the real sum of n parties' K contributions each, with the noise of `plan_ring_sum`.
+    """Protocol that sums K real contributions of each of n parties by a token on a ring, with noise.
 
     With `single` noise every n - 1 hops and at the last one, with `distributed` noise at every hop (Remark
     4.2, corrected). Noise is a discrete Gaussian on a grid of at most sigma / 8,192.
@@ -75,11 +75,11 @@ class RingSum:
 
     @property
     def mu(self) -> float:
-        """The mean shift, in standard deviations, of the run as a Gaussian mechanism for any observer."""
+        """The mu of Gaussian differential privacy of a run's noise, for any observing party."""
         return (self.plan.sensitivity or 0.0) * math.sqrt(self.plan.rounds or 0) / (self.plan.sigma or 0.0)
 
     def noises(self, hops: Integers) -> tuple[Integers, Integers]:
-        """Return the numbers of full noises and of noise shares at these hops, 0 to nK - 1."""
+        """Return the numbers of full noises and of noise shares that are due at these hops of the ring."""
         n, rounds = self.plan.parties, self.plan.rounds or 0
         last = n * rounds - 1
         if self.plan.noise == "distributed":
@@ -89,7 +89,7 @@ class RingSum:
         return ((hops % (n - 1) == 0) | (hops == last)).astype(np.int64), np.zeros_like(hops)
 
     def increments(self, contributions: NDArray[np.float64], here: Parties, source: NoiseSource) -> Integers:
-        """Return the local parties' additions to the token at each visit, shape (rows, K), in grid steps.
+        """Return what local parties add to the token at each visit, noise included, in grid steps.
 
         Raises PrivacyError for a contribution out of bounds.
         """
@@ -108,7 +108,7 @@ class RingSum:
     async def run(
         self, tokens: TokenPassing, contributions: NDArray[np.float64], source: NoiseSource
     ) -> TokenSum:
-        """Add the contributions of the local parties, shape (rows, K), and return the published sum.
+        """Add the local parties' contributions to the token, with noise, and return the published sum.
 
         `source` is `NoiseSource.system()` in a real run. Raises as `increments`, and ConfigError before the
         first step if the plan is for other parties.
@@ -135,7 +135,7 @@ class RingSum:
 
 
 class PlannedHistogram:
-    """Base of histograms by a token: the distribution of an answer, with the plan's beta.
+    """Base of histograms by a token, in which parties randomise their answers (randomised response).
 
     Counts are integers, and answers exact: that is their grid.
     """
@@ -151,7 +151,7 @@ class PlannedHistogram:
         self.distribution = ResponseDistribution.of_beta(categories, Fraction(plan.beta))
 
     def estimate(self, total: NDArray[Any], answers: int, where: str) -> TokenHistogram:
-        """Return the estimated counts of so many answers from the token's `total`.
+        """Return unbiased estimates of counts from the token's total of randomised answers.
 
         The expected count of its random elements is already subtracted.
         """
@@ -161,7 +161,7 @@ class PlannedHistogram:
 
 
 class RingHistogram(PlannedHistogram):
-    """Protocol for counts of n parties' K answers each in d categories, by randomised response.
+    """Protocol that counts K answers of each of n parties in d categories, by randomised response.
 
     The plan has the beta. The first party adds ceil(beta n) uniform elements to the token at the start, the
     last one as many at the end.
@@ -173,7 +173,7 @@ class RingHistogram(PlannedHistogram):
         self.random = math.ceil(self.distribution.beta * plan.parties)
 
     async def run(self, tokens: TokenPassing, values: Integers, source: NoiseSource) -> TokenHistogram:
-        """Add randomised answers for `values`, shape (rows, K) in 0..d-1, and return the published counts.
+        """Add randomised answers for the local `values` to the token, and return the published counts.
 
         Raises PrivacyError for a value that is no category; ConfigError as `RingSum.run`.
         """
@@ -214,7 +214,7 @@ async def _run_tour(
     add: Callable[[Integers, int, int], Integers],
     possible: Possible,
 ) -> Integers:
-    """Take the token K times for the local party, add to it and pass it on; return the published token."""
+    """Receive the token K times, add to it and pass it on; return the token published at the end."""
     if len(tokens.here) != 1:
         raise ConfigError.at(
             "here", "a token on a ring runs with all parties here, or with one", ConfigCheck.CONFLICT

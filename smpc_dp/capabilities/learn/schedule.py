@@ -24,7 +24,7 @@ MAX_SEED = 2**63 - 1
 
 
 class PublicDraws:
-    """A reproducible stream of public random numbers."""
+    """A reproducible stream of public random numbers, equal for all who know its seed."""
 
     def __init__(self, seed: int, stream: int = 0) -> None:
         """`stream` separates draws of one seed that are to be independent. Raises ConfigError."""
@@ -38,16 +38,16 @@ class PublicDraws:
         return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def below(self, bound: int, count: int) -> Ints:
-        """Return `count` integers below `bound`; a chance is off by a factor 1 + bound 2^-53 at most."""
+        """Return `count` integers below `bound`, uniform up to a factor of 1 + bound 2^-53."""
         return (self.uniform(count) * bound).astype(np.intp)
 
 
 class Clock(Protocol):
-    """Interface of a clock: it draws the two parties that meet at each tick."""
+    """Interface of a random clock: draws the two parties that meet at each tick."""
 
     @property
     def topology(self) -> Topology:
-        """The graph of the parties that may meet."""
+        """The graph whose edges are the pairs of parties that may meet."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class Clock(Protocol):
 
 
 class EdgeClock:
-    """A global clock: at each tick, one edge drawn uniformly [Bellet 2021, Algorithms 3.1 and 3.2]."""
+    """Global clock: at each tick, the two ends of an edge drawn uniformly from the graph meet."""
 
     def __init__(self, topology: Topology, seed: int, stream: int = 0) -> None:
         """Set the graph and the seed; raise ConfigError if the graph is disconnected."""
@@ -75,12 +75,12 @@ class EdgeClock:
         return self.topology.degrees / len(self.topology.edges)
 
     def draw(self, ticks: int) -> Ints:
-        """Return the edge of each of the next ticks, shape (ticks, 2)."""
+        """Return the two parties of the edge drawn for each of the next ticks, shape (ticks, 2)."""
         return self.topology.edges[self._draws.below(len(self.topology.edges), ticks)]
 
 
 class PoissonClock:
-    """A clock of rate 1 at each party; a party that wakes up meets a random neighbour [Remark 3.2].
+    """Clocks of rate 1 at each party; one that wakes up meets a random neighbour [Remark 3.2].
 
     `now` is the time of the last tick that was drawn.
     """
@@ -106,7 +106,7 @@ class PoissonClock:
         return self.draw_timed(ticks)[1]
 
     def draw_timed(self, ticks: int) -> tuple[Floats, Ints]:
-        """Return the times of the next ticks, shape (ticks,), ascending, and the parties as `draw` does."""
+        """Return the next ticks' ascending times, shape (ticks,), and the two parties that meet."""
         graph = self.topology
         # Row by row, so that ticks do not depend on how many are drawn at once.
         drawn = self._draws.uniform(3 * ticks).reshape(ticks, 3)
@@ -119,18 +119,18 @@ class PoissonClock:
 
 
 def by_level(level: Ints) -> list[Ints]:
-    """Return the numbers of events of each level, ascending, level by level."""
+    """Return the indices of the events of each level, in ascending order of levels."""
     order = np.argsort(level, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(level[order])) + 1) if len(order) else []
 
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """Meetings that concern each party once at most, so that they can be held at the same time.
+    """Meetings of pairs in which each party takes part at most once, so that all can be held at once.
 
     Attributes:
         partner: shape (n,): the partner of each party, itself if it meets nobody.
-        meeting: shape (n,): the row of that meeting in the grouped pairs; -1 for a party that meets nobody.
+        pairing: shape (n,): the row of that meeting in the grouped pairs; -1 for a party that meets nobody.
     """
 
     partner: Ints
@@ -138,7 +138,7 @@ class Round:
 
 
 def rounds(parties: int, pairs: Ints) -> Iterator[Round]:
-    """Group meetings into rounds so that every party has its meetings in the order of `pairs`.
+    """Yield rounds of simultaneous meetings that keep each party's meetings in the order of `pairs`.
 
     As meetings of different parties do not affect each other, the outcome is that of one after the other. A
     meeting is held in the first round in which it is next for both parties.
@@ -171,7 +171,7 @@ def rounds(parties: int, pairs: Ints) -> Iterator[Round]:
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """The ticks start + 1 to end of a clock.
+    """Consecutive ticks start + 1 to end of a clock, with the pairs of parties that meet.
 
     Attributes:
         pairs: shape (meetings, 2): the two parties of each meeting, in order.
@@ -186,17 +186,17 @@ class Span:
 
     @property
     def rounds(self) -> Iterator[Round]:
-        """The meetings in rounds, each party's in order."""
+        """The span's meetings in rounds of simultaneous ones, with each party's meetings in order."""
         return rounds(self.parties, self.pairs)
 
     def tick(self, pairing: Ints) -> Ints:
-        """Return the ticks of meetings, given by their rows in `pairs`, in the shape of `pairing`."""
+        """Return the tick at which each meeting takes place, for meetings given by row of `pairs`."""
         passed = pairing if self.copies == 1 else pairing // self.copies
         return passed + (self.start + 1)
 
 
 def spans(clock: Clock, parties: int, ticks: int, every: int, *, pairings: int = 1) -> Iterator[Span]:
-    """Draw `ticks` ticks in spans of `every` (the last may be shorter); a tick has `pairings` draws."""
+    """Draw `ticks` ticks of a clock in spans of `every` ticks; each tick has `pairings` meetings."""
     for start in range(0, ticks, every):
         end = min(ticks, start + every)
         pairs = clock.draw((end - start) * pairings)

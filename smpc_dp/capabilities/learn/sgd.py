@@ -53,7 +53,7 @@ Delta = Annotated[
 
 
 class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings that all kinds of gradient descent share; `kind` is the learner's name."""
+    """Base of settings of all learners by gradient descent with private averages."""
 
     kind: ClassVar[str]
     features: Annotated[
@@ -124,12 +124,12 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def loss(self) -> Model | None:
-        """The model with its loss; None for a caller's own."""
+        """The built-in model with its loss; None where the caller gives a model of its own."""
         return None if self.model == "own" else Model(self.model, self.features or 0, self.classes)
 
     @property
     def size(self) -> int:
-        """Coordinates of the model."""
+        """The number of coordinates of the learned model."""
         return (self.length or 0) if self.loss is None else self.loss.length
 
     def check_data(self, table: Table, party: str) -> None:
@@ -138,26 +138,26 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             self.loss.check(table, party)
 
     def groups(self, parties: int) -> NDArray[np.intp]:
-        """Return the parties that take part in each step, shape (steps, size)."""
+        """Return the parties whose changes are averaged in each step, shape (steps, size)."""
         raise NotImplementedError
 
     def groups_at_once(self, parties: int) -> int:  # noqa: ARG002
-        """Return the number of groups of a step."""
+        """Return how many groups of parties average in one step."""
         return 1
 
     def participations(self, groups: NDArray[np.intp], parties: int) -> NDArray[np.intp]:
-        """Return the number of these groups that each party is in, shape (n,)."""
+        """Return the number of the given groups that each party is in, shape (n,)."""
         return np.bincount(groups.ravel(), minlength=parties)
 
     @property
     def measured_steps(self) -> NDArray[np.intp]:
-        """The steps, from 0, after which the metric is averaged, ascending."""
+        """The steps, from 0, after which parties average their metric, ascending."""
         if not self.metric_every:
             return np.zeros(0, np.intp)
         return np.unique([*range(self.metric_every - 1, self.steps, self.metric_every), self.steps - 1])
 
     def issues(self, parties: int) -> list[ConfigIssue]:  # noqa: ARG002
-        """Return the faults of the settings that do not depend on the groups."""
+        """Return the faults of these settings in a network of this many parties."""
         if self.rate * self.ridge >= 2:
             reason = f"{self.rate:g} with ridge = {self.ridge:g} diverges: their product must be below 2"
             return [ConfigIssue("rate", reason, ConfigCheck.INFEASIBLE)]
@@ -187,7 +187,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return issues
 
     def requirements(self, parties: int) -> Requirements:
-        """Return the requirements: in each step an average of the group's models, then a private average.
+        """Return the averages needed in each step: a public one of models, a private one of changes.
 
         The models of all parties differ only for those that have missed a step. After some steps the group's
         metrics are averaged.
@@ -218,7 +218,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Run the descent; see `requirements.Learner`."""
+        """Run gradient descent on the local parties' tables, and return models with their guarantee."""
         return await descend(self, context, data)
 
 
@@ -228,16 +228,16 @@ class FederatedSgd(SgdSettings, frozen=True, kw_only=True):
     kind: ClassVar[str] = "sgd"
 
     def groups(self, parties: int) -> NDArray[np.intp]:
-        """Return all parties for each step."""
+        """Return the numbers of all parties, for each step."""
         return np.broadcast_to(np.arange(parties), (self.steps, parties))
 
     def participations(self, groups: NDArray[np.intp], parties: int) -> NDArray[np.intp]:
-        """Return the number of steps for each party."""
+        """Return the number of steps, since each party takes part in all of them."""
         return np.full(parties, len(groups))
 
 
 async def descend(settings: SgdSettings, context: LearnerContext, data: list[Table]) -> Learned:
-    """Run gradient descent over the groups of `settings`.
+    """Run gradient descent with averages over the groups of `settings`; return what is learned.
 
     In each step the group averages its members' models, then their clipped gradients there, and each member
     steps from the averaged model. A party that misses the first average goes on from its own model; one that
@@ -251,7 +251,7 @@ async def descend(settings: SgdSettings, context: LearnerContext, data: list[Tab
 
 @dataclass(frozen=True, slots=True)
 class AveragedChanges:
-    """States after their public average, the private average of changes, None if it failed; and failures."""
+    """Result of a step: states after the exact average, the average of changes if any, and failures."""
 
     mixed: Rows
     changes: Averaged | None
@@ -266,7 +266,7 @@ async def average_changes(
     group: Groups,
     weight: NDArray[np.float64] | None = None,
 ) -> AveragedChanges:
-    """Average the public states of each group, then privately what `changes` returns for them.
+    """Average each group's public states, compute changes for them, and average those by `averager`.
 
     A party that misses the first average goes on from its own state. Whatever fails, everybody makes the same
     calls: requests are counted by them.
@@ -284,12 +284,12 @@ async def average_changes(
 
 
 def clip_inside(vectors: Rows, bound: float) -> Rows:
-    """Return vectors clipped to an L2 norm, inside it by more than rounding to the grid moves a vector."""
+    """Return vectors clipped so that their L2 norm stays within `bound` after rounding to the grid."""
     return clip_rows(vectors, bound * max(0.5, 1 - math.sqrt(vectors.shape[1]) / STEPS))
 
 
 class _Descent:
-    """One run of gradient descent: the models of the local parties, and what became of their steps."""
+    """State of one run of gradient descent: local parties' models, and the steps done and failed."""
 
     def __init__(self, settings: SgdSettings, context: LearnerContext, data: list[Table]) -> None:
         averager, mixer = context.average, context.mix
@@ -307,7 +307,7 @@ class _Descent:
         self._weight = _weights(settings, context, data)
 
     async def run(self) -> Learned:
-        """Take all steps, and return what each local party has learned."""
+        """Take all steps of gradient descent, and return what each local party has learned."""
         settings, parties = self._settings, self._averager.parties
         measured = set(settings.measured_steps.tolist())
         planned, done = np.zeros(len(self._here), np.intp), np.zeros(len(self._here), np.intp)
@@ -349,7 +349,7 @@ class _Descent:
     async def _step(
         self, step: int, group: Groups, rows: NDArray[np.intp], done: NDArray[np.intp]
     ) -> tuple[list[str], tuple[str, ...]]:
-        """Take one step of a group, and count it in `done`; return what failed, and who was missing."""
+        """Take one step of a group and count it for its parties; return failures and missing parties."""
         settings = self._settings
 
         async def gradients(mixed: Rows) -> Rows:
@@ -373,7 +373,7 @@ class _Descent:
         return both.failures, () if averaged is None else averaged.absent
 
     async def _measure(self, group: Groups, rows: NDArray[np.intp]) -> tuple[float | None, list[str]]:
-        """Return the average of the group's metrics, None where this process has none; and why it failed."""
+        """Return the average of the group's metrics, or None without a local member; and why it failed."""
         settings = self._settings
         if self._metric is None:
             raise LocalError(f"{settings.kind} needs averages of metrics")
@@ -398,7 +398,7 @@ class _Descent:
 def _local_model(
     settings: SgdSettings, context: LearnerContext, data: list[Table], here: Parties
 ) -> LocalModel | None:
-    """Return the models of the local parties; None at an aggregator, which has none."""
+    """Return the local parties' models and data; None at an aggregator for a caller's own model."""
     if settings.loss is not None:
         for party, table in zip(here, data, strict=True):
             settings.loss.check(table, f"party {party}")
@@ -409,7 +409,7 @@ def _local_model(
 
 
 def _weights(settings: SgdSettings, context: LearnerContext, data: list[Table]) -> NDArray[np.float64] | None:
-    """Return the weight of each local party, None where all count alike."""
+    """Return the weight of each local party, or None if all count alike."""
     if settings.weights == "equal":
         return None
     if context.own is not None:
@@ -419,7 +419,7 @@ def _weights(settings: SgdSettings, context: LearnerContext, data: list[Table]) 
 
 
 def check_radius(weights: Rows, settings: SgdSettings, step: int) -> None:
-    """Raise ConfigError if a model has diverged."""
+    """Raise ConfigError if a model has diverged, beyond the radius that the settings allow."""
     # Written so that NaN fails.
     if weights.size and not np.abs(weights).max() <= settings.radius:
         reason = (

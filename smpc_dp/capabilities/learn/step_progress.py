@@ -13,7 +13,7 @@ from smpc_dp.capabilities.learn.averager import Rows
 
 @dataclass(frozen=True)
 class TakenSteps:
-    """The first steps of a run, for the local parties.
+    """Saved part of a learner's run: the number of steps taken, and the local parties' states.
 
     Attributes:
         number: how many there are.
@@ -32,23 +32,23 @@ class TakenSteps:
 
 
 class StepProgress(Protocol):
-    """Interface of what keeps the steps of a run for a process that goes on with it."""
+    """Interface of a store of a learner's steps, from which a later process continues the run."""
 
     async def restore(self) -> TakenSteps | None:
-        """Return the steps of earlier processes, None without."""
+        """Return the steps that earlier processes took, None if there are none."""
         ...
 
     async def keep(self, steps: TakenSteps) -> None:
-        """Keep the steps so far, durably where the run is saved."""
+        """Store the steps so far, on disk if the run is saved."""
         ...
 
 
 class NoProgress:
-    """Keeps nothing."""
+    """Store of steps for runs that no later process continues: it stores nothing."""
 
     async def restore(self) -> TakenSteps | None:
-        """Return None."""
+        """Return None: there are never steps of an earlier process."""
         return None
 
     async def keep(self, steps: TakenSteps) -> None:
-        """Keep nothing."""
+        """Do nothing: steps of a run that is not saved are not stored."""

@@ -58,7 +58,7 @@ EdgeCap = Annotated[Limit, Meta(description="with known paths: uses of an edge; 
 
 
 class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """Base of learners of what a token gathers: a planned protocol, and its messages.
+    """Base of settings of learners in which parties pass a token to each other, with planned noise.
 
     Attributes:
         kind: the learner's name.
@@ -70,20 +70,22 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the learned values, which the token carries."""
         raise NotImplementedError
 
     @property
     def start(self) -> Values:
+        """Return the values that the token carries at the first step."""
         raise NotImplementedError
 
     @property
     def tour_length(self) -> int:
-        """The number of steps in which every party counts as taking part."""
+        """The number of steps that a result reports as done by each party."""
         raise NotImplementedError
 
     @property
     def lines(self) -> int:
-        """The number of lines of a party's table, which has one column."""
+        """The number of lines that a party's table, of one column, must have."""
         return 1
 
     @property
@@ -96,31 +98,31 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return []
 
     def planned(self, parties: int) -> Any:
-        """Return the protocol with its planned noise; raise ConfigError."""
+        """Return the protocol with its noise planned; raise ConfigError for impossible settings."""
         raise NotImplementedError
 
     def messages(self, protocol: Any) -> PrivateMessages:
-        """Return the messages that carry the token; raise ConfigError."""
+        """Return the plan of messages that carry the token; raise ConfigError if it cannot be sent."""
         raise NotImplementedError
 
     def make_passing(
         self, exchange: PeerExchange, protocol: Any
     ) -> tuple[PathTokens | CoveredTokens | PlainTokens, str]:
-        """Return the token passing, and its claim with that of the noise, in words."""
+        """Return the object that passes the token, and the privacy claim of passing and noise."""
         raise NotImplementedError
 
     async def run_protocol(
         self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
     ) -> tuple[Values, PrivacyGuarantee | None]:
-        """Run the protocol on the local parties' data; return the published token and its guarantee."""
+        """Run the token's protocol on local tables; return the published values and privacy."""
         raise NotImplementedError
 
     def known(self, protocol: Any) -> Gaussian | None:  # noqa: ARG002
-        """Return the run as a Gaussian mechanism; None if only its epsilon and delta are known."""
+        """Return the run as a Gaussian mechanism, for exact accounting; None if it is none."""
         return None
 
     def issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of the settings."""
+        """Return the faults of these settings in a network of this many parties."""
         result = self.settings_issues()
         if result:
             return result
@@ -131,7 +133,7 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return []
 
     def requirements(self, parties: int) -> Requirements:
-        """Return the requirements: the messages of the token."""
+        """Return what the learner needs of the network: messages that carry the token."""
         from smpc_dp.privacy.network.grid import guarantee
 
         protocol = planned_walk(self, parties)
@@ -139,7 +141,7 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return Requirements(exchange=self.messages(protocol), own=run_event(claim, self.known(protocol)))
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Run the protocol; the next holder of a token is drawn from the same source as the noise."""
+        """Run the protocol on the local parties' tables, and return the published result and guarantee."""
         exchange, guarantee = context.peers, None
         here = exchange.here
         protocol = planned_walk(self, exchange.parties)
@@ -156,12 +158,12 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 @lru_cache(maxsize=64)
 def planned_walk(settings: TokenLearner, parties: int) -> Any:
-    """Return the protocol of these settings, cached; raise ConfigError."""
+    """Return the protocol of these settings with its noise planned, cached; raise ConfigError."""
     return settings.planned(parties)
 
 
 class RingLearner(TokenLearner, frozen=True, kw_only=True):
-    """Base of learners on a ring: K rounds.
+    """Base of settings of learners whose token goes K times round the parties on a ring.
 
     `by` is the protection of a contribution, in words, for the claim.
     """
@@ -171,29 +173,29 @@ class RingLearner(TokenLearner, frozen=True, kw_only=True):
 
     @property
     def tour_length(self) -> int:
-        """The number K of rounds."""
+        """The number K of times that the token goes round the ring."""
         return self.rounds
 
     @property
     def lines(self) -> int:
-        """The number of lines of a party's table: one per round."""
+        """The number of rows in a party's table: one for each round."""
         return self.rounds
 
     def messages(self, protocol: Any) -> PrivateMessages:
-        """Return the messages that carry the token: one per hop, and none from a party that only receives."""
+        """Return the plan of messages that carry the token from neighbour to neighbour, one per hop."""
         parties = protocol.plan.parties
         bound = math.ldexp(EXACT_STEPS, -protocol.grid.bits)
         return PrivateMessages(self.start.size, bound, np.full(parties, 2 * self.rounds + parties))
 
     def make_passing(self, exchange: PeerExchange, protocol: Any) -> tuple[PathTokens, str]:
-        """Return the path of neighbours, and its claim with that of the noise, in words."""
+        """Return the object that passes the token along the ring, and the privacy claim."""
         path = np.tile(np.arange(exchange.parties), self.rounds)
         tokens = PathTokens(exchange, path, protocol.grid.bits, self.start.size)
         return tokens, f"{self.by}: {protocol.plan.assumption}; the line by itself: {exchange.claim}"
 
 
 class WalkLearner(TokenLearner, frozen=True, kw_only=True):
-    """Base of learners by a walk on the complete graph."""
+    """Base of settings of learners whose token walks at random among all parties, beside cover messages."""
 
     steps: Annotated[Steps, Meta(description="T; the first adds noise alone")]
     epsilon: Epsilon
@@ -208,11 +210,11 @@ class WalkLearner(TokenLearner, frozen=True, kw_only=True):
         return self.steps
 
     def messages(self, protocol: Any) -> PrivateMessages:
-        """Return the messages that carry the token: all parties to all, at each step and once before."""
+        """Return the plan of messages that hide the token: all parties to all, at each step."""
         return token_messages(self.start.size, protocol.plan.parties, self.steps + 1)
 
     def make_passing(self, exchange: PeerExchange, protocol: Any) -> tuple[CoveredTokens | PlainTokens, str]:
-        """Return token passing that hides the holder, and its claim, in words."""
+        """Return the object that passes the token, beside cover messages between processes, and the claim."""
         assumption = protocol.plan.assumption
         if len(exchange.here) == exchange.parties:
             return PlainTokens(exchange.parties), f"a simulation of a walk: {assumption}"
@@ -230,11 +232,12 @@ class _Sum(TokenLearner, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the learned values: the sum alone."""
         return ("sum",)
 
     @property
     def start(self) -> Values:
-        """The zero token, in grid steps."""
+        """The token's values at the start, zero in grid steps."""
         return np.zeros(1, np.int64)
 
     def settings_issues(self) -> list[ConfigIssue]:
@@ -253,7 +256,7 @@ class _Sum(TokenLearner, frozen=True, kw_only=True):
     async def run_protocol(
         self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
     ) -> tuple[Values, PrivacyGuarantee | None]:
-        """Run the sum; see `TokenLearner.run_protocol`."""
+        """Run the token's sum over the local parties' numbers; return the published sum and privacy."""
         result = await protocol.run(tokens, np.concatenate([table.T for table in data]), source)
         return np.array([result.value]), result.guarantee
 
@@ -266,34 +269,35 @@ class _Histogram(TokenLearner, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the numbers that the token carries: one count for each category."""
         return tuple(f"count of {category}" for category in range(self.categories))
 
     @property
     def start(self) -> Values:
-        """The token without answers."""
+        """The token's counts at the start: all zero."""
         return np.zeros(self.categories, np.int64)
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the party, unless its data are categories."""
+        """Raise ConfigError, naming the party, unless its rows hold declared categories."""
         check_column(table, self.lines, party)
         if not np.all((table >= 0) & (table < self.categories) & (table == np.rint(table))):
             reason = f"a value is no category: an integer from 0 to {self.categories - 1}"
             raise ConfigError.at(party, reason, ConfigCheck.RANGE)
 
     def values(self, data: list[Table]) -> NDArray[np.int64]:
-        """Return the categories of the local parties, shape (rows, lines)."""
+        """Return the local parties' values as category numbers, shape (rows, lines)."""
         return np.concatenate([table.T for table in data]).astype(np.int64)
 
     async def run_protocol(
         self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
     ) -> tuple[Values, PrivacyGuarantee | None]:
-        """Run the histogram; see `TokenLearner.run_protocol`."""
+        """Run the token's histogram over local categories; return published counts and privacy."""
         result = await protocol.run(tokens, self.values(data), source)
         return result.counts, result.guarantee
 
 
 class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True):
-    """Settings of the sum of every party's K contributions, by a token in the roster's order."""
+    """Settings of a learner that sums K numbers of each party, by a token on a ring with noise."""
 
     kind: ClassVar[str] = "ring-sum"
     by: ClassVar[str] = "by the noise in the token"
@@ -313,7 +317,7 @@ class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True):
         return f"{self.noise} noise on a ring, network DP"
 
     def planned(self, parties: int) -> RingSum:
-        """Return the protocol with its planned noise; raise ConfigError."""
+        """Return the protocol of the ring sum with its noise planned; raise ConfigError."""
         # Not at the top: scipy.
         from smpc_dp.capabilities.learn.ring import RingSum
 
@@ -342,7 +346,7 @@ class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True):
 
 
 class RingHistogramLearner(_Histogram, RingLearner, frozen=True, kw_only=True):
-    """Settings of the histogram of every party's K values, by a token in the roster's order."""
+    """Settings of a learner that counts K values of each party by category, by a token on a ring."""
 
     kind: ClassVar[str] = "ring-histogram"
     by: ClassVar[str] = "by randomised response"
@@ -359,7 +363,7 @@ class RingHistogramLearner(_Histogram, RingLearner, frozen=True, kw_only=True):
         return "randomised response on a ring, network DP"
 
     def planned(self, parties: int) -> RingHistogram:
-        """Return the protocol with its planned probability of a random answer; raise ConfigError."""
+        """Return the protocol of the ring histogram with randomised response planned."""
         from smpc_dp.capabilities.learn.ring import RingHistogram
         from smpc_dp.privacy.network.histogram import plan_ring_histogram
 
@@ -368,7 +372,7 @@ class RingHistogramLearner(_Histogram, RingLearner, frozen=True, kw_only=True):
 
 
 class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
-    """Settings of the sum of contributions at T steps of a random walk, T - 1 of them without limits."""
+    """Settings of a learner that sums parties' numbers by a token on a random walk of T steps."""
 
     kind: ClassVar[str] = "walk-sum"
     lower: OfNumbers
@@ -383,7 +387,7 @@ class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
 
     @property
     def lines(self) -> int:
-        """The number of lines of a party's table: one per contribution."""
+        """The number of rows in a party's table: one for each contribution."""
         return self.contributions
 
     def settings_issues(self) -> list[ConfigIssue]:
@@ -402,20 +406,20 @@ class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
         return result
 
     def planned(self, parties: int) -> WalkSum:
-        """Return the protocol with its planned noise; raise ConfigError."""
+        """Return the protocol of the random walk's sum with its noise planned; raise ConfigError."""
         from smpc_dp.capabilities.learn.walk import WalkSum
 
         return WalkSum(walk_plan(self, "sum", parties, self.upper - self.lower), self.lower, self.upper)
 
 
 class WalkHistogramLearner(_Histogram, WalkLearner, frozen=True, kw_only=True):
-    """Settings of the histogram of answers at T - 1 steps of a random walk, by randomised response."""
+    """Settings of a learner that counts parties' categories by a token on a random walk."""
 
     kind: ClassVar[str] = "walk-histogram"
     categories: Categories
 
     def planned(self, parties: int) -> WalkHistogram:
-        """Return the protocol with its planned probability of a random answer; raise ConfigError."""
+        """Return the protocol of the walk's histogram with randomised response planned."""
         from smpc_dp.capabilities.learn.walk import WalkHistogram
         from smpc_dp.privacy.network.walk_histogram import plan_walk_histogram
 
@@ -425,12 +429,12 @@ class WalkHistogramLearner(_Histogram, WalkLearner, frozen=True, kw_only=True):
         return WalkHistogram(plan, self.categories)
 
     def values(self, data: list[Table]) -> NDArray[np.int64]:
-        """Return the category of each local party, shape (rows,)."""
+        """Return the category number of each local party, shape (rows,)."""
         return super().values(data)[:, 0]
 
 
 def walk_plan(learner: Any, task: str, parties: int, sensitivity: float) -> NetworkPlan:
-    """Plan the noise of a walk whose paths may be known; raise ConfigError."""
+    """Return the plan of the noise of a random walk, also for known paths; raise ConfigError."""
     from smpc_dp.privacy.network.complete import plan_walk
 
     return plan_walk(
@@ -448,7 +452,7 @@ def walk_plan(learner: Any, task: str, parties: int, sensitivity: float) -> Netw
 
 
 def check_column(table: Table, lines: int, party: str) -> None:
-    """Raise ConfigError, naming the party, unless a table is so many lines of one number."""
+    """Raise ConfigError, naming the party, unless a table has `lines` lines of one number each."""
     if table.shape != (lines, 1):
         reason = f"must be {lines} lines of one number, has shape {table.shape}"
         raise ConfigError.at(party, reason, ConfigCheck.SHAPE)

@@ -23,14 +23,14 @@ Possible = Callable[[Values, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token that walks: `step` counts the contributions so far, `values` is their result."""
+    """A token that parties pass on: the number of steps so far, and the values that result."""
 
     step: int
     values: Values
 
 
 class Taken(NamedTuple):
-    """A token that has arrived at `receiver`, a local party; `name` is the sender's."""
+    """A token that has arrived: its sender (number and name) and its receiver, a local party."""
 
     sender: int
     receiver: int
@@ -39,19 +39,19 @@ class Taken(NamedTuple):
 
 
 def do_nothing() -> None:
-    """Do nothing; the default for waiting."""
+    """Do nothing: the default action of a party that waits for a token."""
 
 
 class TokenPassing(Location, Protocol):
-    """Interface that passes tokens from one party to another over private channels."""
+    """Interface of objects that pass a token from one party to another over private channels."""
 
     @property
     def anonymous(self) -> bool:
-        """Whether receivers do not learn the sender, nor senders the receiver (Remark 4.5)."""
+        """Whether sender and receiver of a token stay unknown to each other (Remark 4.5)."""
         ...
 
     def name_of(self, party: int) -> str:
-        """Return the name of a party, for errors."""
+        """Return the name of the party with this number, for errors."""
         ...
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
@@ -84,11 +84,11 @@ class PlainTokens(AllLocal):
 
     @property
     def claim(self) -> str:
-        """The statement that there is no protection."""
+        """The sentence that says that tokens passed like this protect nothing."""
         return "NO PRIVACY: tokens are in the memory of one process; for simulations and tests only"
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
-        """Put the token into the receiver's queue; see `TokenPassing.pass_on`."""
+        """Put the token into the queue of its receiver, a simulated party."""
         if not (sender in self._here and 0 <= receiver < self.parties):
             reason = (
                 f"from {sender} to {receiver}: the sender must live here, the receiver be one of the parties"
@@ -97,20 +97,17 @@ class PlainTokens(AllLocal):
         await self._queues[receiver].put(Taken(sender, receiver, token, self.name_of(sender)))
 
     async def take(self, idle: Callable[[], None] = do_nothing) -> Taken:  # noqa: ARG002
-        """Return the next token; see `TokenPassing.take`."""
+        """Wait for the next token for a local party, and return it with its sender."""
         return await self._queues[int(self._here[0])].get()
 
     async def publish(self, sender: int, token: Token) -> None:
-        """Put the token into the queues of all others; see `TokenPassing.publish`."""
+        """Put the final token of `sender` into the queues of all parties that are not local."""
         for party in np.setdiff1d(np.arange(self.parties), self._here).tolist():
             await self.pass_on(sender, party, token)
 
 
 def check_token(taken: Taken, after: int, steps: int, start: Values, possible: Possible) -> Values:
-    """Return the values of a token like `start`, finite, of a step in after..steps.
-
-    Raises PeerFault for another, or one that is not `possible`.
-    """
+    """Return a received token's values; raise PeerFault unless finite, possible and of a due step."""
     values, shape, dtype = taken.token.values, start.shape, start.dtype.type
     sender = taken.name
     if not after <= taken.token.step <= steps:

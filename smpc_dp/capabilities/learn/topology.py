@@ -35,7 +35,7 @@ _TRIES = 100
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """An undirected graph without loops.
+    """An undirected graph of parties without loops, with its mixing weights and eigenvalues.
 
     Attributes:
         name: for results and plots.
@@ -66,7 +66,7 @@ class Topology:
 
     @cached_property
     def components(self) -> Ints:
-        """The component of each party, numbered from 0, shape (n,)."""
+        """The number, from 0, of the connected component of each party, shape (n,)."""
         from scipy.sparse.csgraph import connected_components
 
         return np.asarray(connected_components(self.adjacency, directed=False)[1], dtype=np.intp)
@@ -89,7 +89,7 @@ class Topology:
 
     @cached_property
     def spectral_gap(self) -> float:
-        """beta_G, the second smallest eigenvalue of the Laplacian D - A; 0 if the graph is disconnected.
+        """The second smallest eigenvalue of the graph's Laplacian D - A; 0 if disconnected.
 
         [Bellet 2021, Theorems 3.1 and 3.2]; 1 - beta_G/|E| is the second eigenvalue of a swap over a random
         edge.
@@ -108,7 +108,7 @@ class Topology:
         return float(values[1])
 
     def metropolis(self) -> sparse.csr_array:
-        """Return Metropolis weights, doubly stochastic, shape (n, n).
+        """Return the doubly stochastic Metropolis weights of the graph's edges, shape (n, n).
 
         1/(1 + max(d_u, d_v)) on edges and the rest on the diagonal.
         """
@@ -116,14 +116,14 @@ class Topology:
         return self._weights(1.0 / (1.0 + larger))
 
     def max_degree(self) -> sparse.csr_array:
-        """Return maximum-degree weights, doubly stochastic, shape (n, n).
+        """Return doubly stochastic weights, each edge 1/(greatest degree + 1), shape (n, n).
 
-        1/(1 + greatest degree) on edges and the rest on the diagonal.
+        The rest is on the diagonal.
         """
         return self._weights(np.full(len(self.edges), 1.0 / (1.0 + self.degrees.max())))
 
     def _weights(self, weight: Floats) -> sparse.csr_array:
-        """Return the matrix with these weights on the edges and the rest on the diagonal."""
+        """Return a matrix with these weights on the edges, and a diagonal that makes rows add up to 1."""
         from scipy import sparse
 
         first, second = self.edges.T
@@ -149,7 +149,7 @@ class Topology:
 def mixing_gap(weights: sparse.csr_array) -> float:
     """Return 1 - max(|second|, |last| eigenvalue) of symmetric stochastic weights, shape (n, n).
 
-    The distance from the average shrinks by one minus this number with each mixing. Raises ConfigError.
+    Each mixing multiplies the distance from the average by one minus this number at most. Raises ConfigError.
     """
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1] or weights.shape[0] < 2:
         raise ConfigError.at("weights", f"shape must be (n, n), is {weights.shape}", ConfigCheck.SHAPE)
@@ -168,7 +168,7 @@ def mixing_gap(weights: sparse.csr_array) -> float:
 
 
 def from_edges(parties: int, edges: NDArray[np.integer], name: str = "graph") -> Topology:
-    """Return the graph with the given edges.
+    """Return the graph of this many parties with these edges, shape (m, 2).
 
     Args:
         parties: n, 2 to 1,000,000.
@@ -207,7 +207,7 @@ def ring(parties: int) -> Topology:
 
 
 def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
-    """Return the two-dimensional grid; party r * columns + c is in row r, column c.
+    """Return the two-dimensional grid graph; party r * columns + c is in row r, column c.
 
     Grids are bipartite; `odd` adds the diagonal of one corner's square, which ends that.
     """
@@ -227,7 +227,7 @@ def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
 
 
 def watts_strogatz(parties: int, neighbours: int, rewired: float, seed: int) -> Topology:
-    """Return a small-world graph: a ring of nearest neighbours, a part of the edges moved at random.
+    """Return a small-world graph: a ring of near neighbours, with some edges moved at random.
 
     Drawn until connected, 100 times at most. [Watts, Strogatz 1998]
 
@@ -255,7 +255,7 @@ def watts_strogatz(parties: int, neighbours: int, rewired: float, seed: int) -> 
 
 
 def random_k_out(parties: int, chosen: int, seed: int) -> Topology:
-    """Return the graph of parties that each choose `chosen` others, 1 to n - 1; it may be disconnected."""
+    """Return a random graph in which each party chooses `chosen` others; it may be disconnected."""
     checks = ArgumentChecks()
     checks.require_integer("chosen", chosen, 1, max(1, parties - 1))
     checks.raise_issues()
@@ -268,7 +268,7 @@ def random_k_out(parties: int, chosen: int, seed: int) -> Topology:
 
 
 def erdos_renyi(parties: int, chance: float, seed: int) -> Topology:
-    """Return the graph in which each pair is an edge with `chance`, above 0; it may be disconnected."""
+    """Return a random graph in which each pair is an edge with probability `chance`."""
     checks = ArgumentChecks()
     checks.require_positive("chance", chance, 1)
     checks.raise_issues()
@@ -278,13 +278,13 @@ def erdos_renyi(parties: int, chance: float, seed: int) -> Topology:
 
 
 def complete(parties: int) -> Topology:
-    """Return the graph of all pairs, at most 20,000,000 of them: n up to 6,325."""
+    """Return the graph in which all parties are neighbours, of at most 6,325 parties."""
     _sizes(parties, parties * (parties - 1) // 2)
     return Topology("complete", parties, np.stack(np.triu_indices(parties, 1), axis=1).astype(np.intp))
 
 
 def _sizes(parties: int, edges: int = 0, *, least: int = 2) -> None:
-    """Raise ConfigError unless the numbers of parties and edges are in range."""
+    """Raise ConfigError unless the numbers of parties and of edges are within a graph's limits."""
     checks = ArgumentChecks()
     checks.require_integer("parties", parties, least, MAX_PARTIES)
     if edges > MAX_EDGES:
@@ -293,7 +293,7 @@ def _sizes(parties: int, edges: int = 0, *, least: int = 2) -> None:
 
 
 def _drawn(name: str, graph: Any, parties: int) -> Topology:
-    """Return the graph that networkx drew as a topology."""
+    """Return a graph drawn by networkx as a `Topology` with this name."""
     edges = np.array([edge[:2] for edge in graph.edges], dtype=np.int64).reshape(-1, 2)
     if not len(edges):
         raise ConfigError.at("topology", f"{name} has no edge", ConfigCheck.MISSING)
@@ -301,7 +301,7 @@ def _drawn(name: str, graph: Any, parties: int) -> Topology:
 
 
 def _largest(matrix: sparse.csc_array, sigma: float) -> Floats:
-    """Return the two eigenvalues of a symmetric matrix that are nearest to sigma, ascending."""
+    """Return the two eigenvalues of a sparse symmetric matrix nearest to sigma, ascending."""
     from scipy import sparse
 
     start = _start(matrix.shape[0])
@@ -310,6 +310,6 @@ def _largest(matrix: sparse.csc_array, sigma: float) -> Floats:
 
 
 def _start(parties: int) -> Floats:
-    """Return a deterministic start vector, not orthogonal to any eigenvector that is sought."""
+    """Return a fixed start vector for eigenvalue iterations, not orthogonal to any sought eigenvector."""
     start: Floats = np.cos(np.arange(parties) * 1.618) + 1.0
     return start

@@ -40,7 +40,7 @@ SHARES = (0.5, 0.2, 0.1, 0.01)
 
 
 class PersonalizedUtility(msgspec.Struct, frozen=True, kw_only=True):
-    """Theorem 2 of [Bellet and others 2018] for more and more updates of each party, at one epsilon."""
+    """Result: bounds on the excess of private personalised models, for more and more updates."""
 
     contraction: float
     """C, of a tick."""
@@ -69,7 +69,7 @@ def personalized_utility(
     ridge: float,
     record_bound: float,
 ) -> PersonalizedUtility:
-    """Return the bound for logistic models from 0 over a graph of weights 1, with the product's noise.
+    """Return excess bounds of private logistic models that start at 0, by number of updates.
 
     Args:
         sizes: m_u. length: of a model. most: updates of each party; powers of 2 below it are tried too.
@@ -116,7 +116,7 @@ def personalized_utility(
 
 
 class BoostingUtility(msgspec.Struct, frozen=True, kw_only=True):
-    """Proposition 2.2 of [Bellet 2021] for losses of Remark 2.4."""
+    """Result: the number of updates that suffice for boosting without noise, and its constants."""
 
     curvature: float
     """C_M."""
@@ -134,7 +134,7 @@ class BoostingUtility(msgspec.Struct, frozen=True, kw_only=True):
 def boosting_utility(
     sizes: Sequence[int], shape: Shape, beta: float, coupling: float, loss: MarginLoss
 ) -> BoostingUtility:
-    """Return the updates that suffice for boosting without noise, over a graph of weights 1.
+    """Return how many updates suffice for boosting without noise, on a graph with weights 1.
 
     Args:
         sizes: m_u. beta, coupling: as of the learner `personalized-boosting`.
@@ -160,7 +160,7 @@ def boosting_utility(
 
 
 class LocalGlobalUtility(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds (9) and (10) of [Jin, He, Dai] for the learner `local-global`."""
+    """Result: the error bounds (9) and (10) of [Jin, He, Dai] for local and global models."""
 
     rounds: int
     """T, batches of each node."""
@@ -178,7 +178,7 @@ class LocalGlobalUtility(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def local_global_utility(settings: LocalGlobal, nodes: int, records: int) -> LocalGlobalUtility:
-    """Return the bounds for one pass of nodes over their records, `records` in all.
+    """Return the error bounds for one pass of all nodes over `records` records in all.
 
     Raises:
         ConfigError: the settings, which the learner does not refuse, have no epsilon or delta, or there are
@@ -221,7 +221,7 @@ def local_global_utility(settings: LocalGlobal, nodes: int, records: int) -> Loc
 
 
 class DiffusionUtility(msgspec.Struct, frozen=True, kw_only=True):
-    """Noise of diffusion, and the bounds (28) and (31) of [Vlaski and Sayed 2020]."""
+    """Result: the noise of homomorphic diffusion, and its error bounds [Vlaski and Sayed 2020]."""
 
     scale: float
     """b_v, of the Laplace noise in each coordinate."""
@@ -250,7 +250,7 @@ def diffusion_utility(
     smoothness: float,
     gap: float,
 ) -> DiffusionUtility:
-    """Return the bounds with the least homomorphic noise for `epsilon`, Metropolis weights.
+    """Return the least homomorphic noise of diffusion for `epsilon`, and the error bounds with it.
 
     Args:
         length: of a model. clip: G, of gradients in the l1 norm. smoothness: delta, of the losses.

@@ -30,7 +30,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on contributions, beyond which a holder adds noise alone.
+    """Limits on contributions to a walking token, beyond which its holder adds noise alone.
 
     On the number of its contributions, and on the uses of the edge that the token takes next.
     """
@@ -39,7 +39,7 @@ class Limits:
     edge: int | None = None
 
     def allows(self, step: Any, visit: Any, used: Any, steps: int) -> Any:
-        """Return whether a contribution is made; for arrays or single numbers.
+        """Tell whether the limits allow a contribution at a step; for single numbers or arrays.
 
         `step` is 0 to T - 1, `visit` how often its party has held the token before, `used` how often the edge
         to the next party was taken. A visit spends a contribution even if the edge forbids it. At the last
@@ -54,7 +54,7 @@ class Limits:
 
 
 def check_paths(plan: NetworkPlan, tokens: TokenPassing) -> None:
-    """Raise ConfigError for a plan that hides the path, run where neighbours on it see one another.
+    """Raise ConfigError if a plan counts on hidden paths and the token's passing shows them.
 
     A simulation, where all parties are local, has no observers.
     """
@@ -79,7 +79,7 @@ def count_earlier(keys: Integers) -> Integers:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A drawn walk: the holder of the token at each step.
+    """A drawn walk of a token: its holder at each step, and which holders contribute.
 
     `parties`, shape (T,): the holder; `visits`: how often it held the token before; `contributes`: whether
     its step is not noise alone.
@@ -91,12 +91,12 @@ class Path:
 
     @classmethod
     def draw(cls, parties: int, steps: int, limits: Limits, source: NoiseSource) -> Path:
-        """Draw a walk of `steps` uniform parties."""
+        """Return a random walk of `steps` steps over uniformly drawn parties."""
         return cls.along(uniform(source, steps, parties), parties, limits)
 
     @classmethod
     def along(cls, path: Integers, parties: int, limits: Limits) -> Path:
-        """Return the walk along these parties, under the limits."""
+        """Return the walk that visits these parties in turn, with contributions as the limits allow."""
         steps = len(path)
         # The first holder's noise is no visit: it spends no contribution.
         visits = np.append(0, count_earlier(path[1:])) if steps else np.zeros(0, np.int64)
@@ -109,7 +109,7 @@ class Path:
 
 
 class Visit(NamedTuple):
-    """A step of the walk: `before` is how often the party held the token."""
+    """One visit of a token at a local party: its step, and how often the party held it before."""
 
     party: int
     step: int
@@ -118,20 +118,20 @@ class Visit(NamedTuple):
 
 
 class Holder(Protocol):
-    """Interface of the holder's step: what a party adds to the token that it holds."""
+    """Interface of what a party does with a token: which values it adds on a visit."""
 
     def hold(self, values: Values, visit: Visit) -> Values:
-        """Return the token with noise, and with a contribution if it is allowed."""
+        """Return the token's values after a visit: with noise, and a contribution if allowed."""
         ...
 
     def possible(self, values: Values, steps: int) -> bool:
-        """Whether parties who follow the protocol can have made this token, in so many steps."""
+        """Whether honest parties can have produced these values of a token in this many steps."""
         ...
 
 
 @dataclass(slots=True)
 class _Visits:
-    """Counts of visits and used edges of the local parties in a walk."""
+    """Counts, for the local parties in a walk, of visits and of used edges, to apply limits."""
 
     visits: Counter[int] = field(default_factory=Counter)
     edges: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -146,7 +146,7 @@ async def walk(
     source: NoiseSource,
     shadow: Holder | None = None,
 ) -> Values:
-    """Hold and pass the token until it is published, after `steps` steps; return the published one.
+    """Take, change and pass on the token for `steps` steps; return the values published at the end.
 
     Party 0 starts it. Each holder draws the next party from `source`, uniformly, itself included: from the
     operating system's randomness in a real run, since privacy needs unpredictable paths. `shadow` holds the
@@ -184,7 +184,7 @@ async def walk(
 
 
 class WalkSum:
-    """Protocol for the real sum that T steps over the complete graph gather, with the noise of `plan_walk`.
+    """Protocol that sums contributions by a token on a random walk of T steps, with planned noise.
 
     The k-th time that a party contributes, it adds its k-th contribution, if it has more than one.
     """
@@ -201,7 +201,7 @@ class WalkSum:
     async def run(
         self, tokens: TokenPassing, contributions: NDArray[np.float64], source: NoiseSource
     ) -> TokenSum:
-        """Run the walk with the contributions of the local parties and return the sum.
+        """Run the walk with the local parties' contributions, and return the published sum.
 
         Contributions have shape (rows, columns). With one column, a party contributes the same value each
         time. More columns need a plan for known paths; then it contributes at most so often as there are
@@ -251,7 +251,7 @@ class WalkSum:
 
 @dataclass(frozen=True, slots=True)
 class _Adder:
-    """Holder of a sum: adds noise and, if allowed, the party's contribution."""
+    """What a party does with a token that holds a sum: adds noise and, if allowed, a contribution."""
 
     grid: Grid
     contributions: Integers
@@ -260,10 +260,11 @@ class _Adder:
     reach: float
 
     def possible(self, values: Values, steps: int) -> bool:
+        """Tell whether a sum is in the range that this many steps can reach."""
         return bool(abs(int(values[0])) <= steps * self.reach)
 
     def of(self, parties: Parties, visits: Integers) -> Integers:
-        """Return the contributions of these visits."""
+        """Return the contribution that each party makes at each visit, as integers of grid steps."""
         columns = self.contributions.shape[1]
         if columns == 1:
             visits = np.zeros_like(visits)
@@ -277,6 +278,7 @@ class _Adder:
         return np.asarray(self.contributions[np.searchsorted(self.here, parties), visits])
 
     def hold(self, values: Values, visit: Visit) -> Values:
+        """Return the sum after a visit: with fresh noise, and with the party's value if it contributes."""
         added = values.astype(np.int64) + self.grid.noise(self.source, 1)
         if not visit.contributes:
             return added
@@ -284,7 +286,7 @@ class _Adder:
 
 
 class WalkHistogram(PlannedHistogram):
-    """Protocol for counts that T steps over the complete graph gather, by randomised response (Remark 4.6).
+    """Protocol that counts categories by a token on a random walk of T steps, by randomised response.
 
     The plan is `plan_walk_histogram`'s. The first step adds a uniform element.
     """
@@ -295,7 +297,7 @@ class WalkHistogram(PlannedHistogram):
         self.steps = plan.steps or 0
 
     async def run(self, tokens: TokenPassing, values: Integers, source: NoiseSource) -> TokenHistogram:
-        """Run the walk with a category of each local party, shape (rows,), answered anew at each visit.
+        """Run the walk with the local parties' categories; return counts. Each visit answers anew.
 
         Raises PrivacyError for a value that is no category, ConfigError for a plan for others.
         """
@@ -321,7 +323,7 @@ class WalkHistogram(PlannedHistogram):
 
 @dataclass(frozen=True, slots=True)
 class _Counter:
-    """Holder of a histogram: adds the party's randomised answer or a random element."""
+    """What a party does with a token of counts: adds its randomised answer or a random element."""
 
     values: Integers
     here: Parties
@@ -329,9 +331,11 @@ class _Counter:
     source: NoiseSource
 
     def possible(self, values: Values, steps: int) -> bool:
+        """Tell whether the token's counts add up to the number of steps."""
         return bool(values.min() >= 0 and values.max() <= steps and values.sum() == steps)
 
     def hold(self, values: Values, visit: Visit) -> Values:
+        """Return the counts after a visit, with one more answer by randomised response."""
         counts, d = values.astype(np.int64), len(values)
         row = int(np.searchsorted(self.here, visit.party))
         distribution = (

@@ -39,7 +39,7 @@ _INSIDE = 1 - 1e-6
 
 
 class KnownWalkSgd:
-    """Projected noisy gradient steps for `plan_walk("sgd", ..., paths="known")`, limits included."""
+    """Protocol of noisy gradient steps on a walking token whose path is known, with limits."""
 
     def __init__(
         self, plan: NetworkPlan, lipschitz: float, *, length: int, rate: float, radius: float
@@ -87,11 +87,11 @@ class KnownWalkSgd:
             raise ConfigError.at("steps", reason, ConfigCheck.INFEASIBLE)
 
     def precise(self, error: float) -> bool:
-        """Return whether a gradient may be off by `error` in each coordinate, in its own unit."""
+        """Tell whether each coordinate of a gradient may be off by `error`, in its own unit."""
         return error <= self.grid.step
 
     def move(self, token: Integers, gradient: Rows, noise: Integers, contributes: bool) -> Integers:
-        """Return the token after one step: all of shape (p,), the gradient in its own unit.
+        """Return the token's integer model after one step: noise, and the gradient if it contributes.
 
         Raises ConfigError for a gradient that is not below L: the proof does not cover clipping.
         """
@@ -115,7 +115,7 @@ class KnownWalkSgd:
         Arguments as of `WalkSgd.run`. Raises ConfigError before the first step for a plan for others.
         """
         check_plan(self.plan, topology="complete", task="sgd", parties=tokens.parties)
-        holder = _Descent(self, gradient, source)
+        holder = _GradientStep(self, gradient, source)
         values: Integers = np.zeros(self.length, np.int64)
         if len(tokens.here) == tokens.parties:
             path = Path.draw(tokens.parties, self.steps, self.limits, source)
@@ -132,22 +132,24 @@ class KnownWalkSgd:
         return Walked(self.point(values), claim)
 
     def point(self, token: Integers) -> NDArray[np.float64]:
-        """Return the model that a token stands for."""
+        """Return the real-valued model that a token's integers stand for."""
         return np.asarray(token * self.unit, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
-class _Descent:
-    """Holder of a model: takes one gradient step."""
+class _GradientStep:
+    """What a party does with a token that is a model: one noisy gradient step on its own data."""
 
     sgd: KnownWalkSgd
     gradient: Gradient
     source: NoiseSource
 
     def possible(self, values: Values, steps: int) -> bool:  # noqa: ARG002
+        """Tell whether the norm of a token's integer model is within the greatest norm."""
         return sum(int(value) ** 2 for value in values) <= self.sgd.most**2
 
     def hold(self, values: Values, visit: Visit) -> Integers:
+        """Return the model after a visit: a noisy gradient step of the party on the integer grid."""
         token = values.astype(np.int64)
         gradient = self.gradient(self.sgd.point(token)[None, :], np.array([visit.party]))[0]
         noise = self.sgd.grid.noise(self.source, len(token))

@@ -33,7 +33,7 @@ _FAR = 1e12
 
 @dataclass(frozen=True, slots=True)
 class SgdNoise:
-    """Noise for gradients of norm at most `lipschitz`, made by `of`; without a plan nothing is claimed of it.
+    """Noise for gradients of norm at most `lipschitz`, on a grid; without a plan nothing is claimed.
 
     `silent`: a party that has spent its contributions passes the token on unchanged; else it adds noise
     alone.
@@ -49,7 +49,7 @@ class SgdNoise:
 
     @classmethod
     def of(cls, plan: NetworkPlan, lipschitz: float) -> SgdNoise:
-        """Return the noise of `plan_walk("sgd", ...)`.
+        """Return the noise that a plan by `plan_walk("sgd", ...)` asks for.
 
         Raises ConfigError if the plan is for something else, for a smaller L, or for known paths: its
         amplification by iteration is proven for continuous steps, and rounded gradients are none.
@@ -67,19 +67,19 @@ class SgdNoise:
 
     @property
     def claim(self) -> str:
-        """The privacy of the noise, and against whom it holds, in words."""
+        """The sentence that says which data the noise on gradients protects, and against whom."""
         if self.plan is None:
             return "NO CLAIM: noise for an experiment, not planned"
         return self.plan.assumption
 
     def draw(self, source: NoiseSource, count: int) -> Integers:
-        """Draw `count` values, in grid steps."""
+        """Return `count` draws of the gradients' noise, in grid steps."""
         return self.grid.noise(source, count) if self.grid.variance else np.zeros(count, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Walks:
-    """Result of simulated walks.
+    """Result of simulated walks: the models at the end, and after chosen steps.
 
     `tokens`: shape (walks, p), the final tokens; `trace`: after each `every` steps, (k, walks, p).
     """
@@ -90,7 +90,7 @@ class Walks:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """Result of one walk: the published model and its guarantee.
+    """Result of one walk: the published model with its privacy.
 
     `token`: shape (p,); `guarantee` is None for the noise of a study.
     """
@@ -100,7 +100,7 @@ class Walked:
 
 
 class WalkSgd:
-    """Protocol of projected noisy gradient steps on a token."""
+    """Protocol of noisy projected gradient steps on a token that walks at random among parties."""
 
     def __init__(
         self,
@@ -137,18 +137,18 @@ class WalkSgd:
 
     @property
     def plan(self) -> NetworkPlan | None:
-        """The plan of the noise."""
+        """The plan of the gradients' noise; None for the noise of a study."""
         return self.noise.plan
 
     @property
     def grid(self) -> Grid:
-        """The grid of the noise."""
+        """The grid of values to which gradients and noise are rounded."""
         return self.noise.grid
 
     def move(
         self, tokens: Rows, gradients: Rows, noise: Integers, contributes: NDArray[np.bool_], size: ArrayLike
     ) -> Rows:
-        """Return the tokens after one step of each walk.
+        """Return the models on the tokens of several walks after one noisy gradient step each.
 
         Gradients and noise have shape (walks, p), `contributes` (walks,). Raises ConfigError where the
         descent diverges.
@@ -180,7 +180,7 @@ class WalkSgd:
         scale: NDArray[np.float64] | None = None,
         every: int | None = None,
     ) -> Walks:
-        """Run independent walks side by side, with all parties local.
+        """Run independent simulated walks side by side, and return their models.
 
         Args:
             gradient: of all parties.
@@ -233,7 +233,7 @@ class WalkSgd:
         if len(tokens.here) == tokens.parties:
             result = self.simulate(gradient, start, source).tokens[0]
         else:
-            holder = _Descent(self, gradient, source)
+            holder = _GradientStep(self, gradient, source)
             shadow, limits = replace(holder, source=NoiseSource.system()), self.noise.limits
             result = await walk(tokens, holder, start, self.noise.steps, limits, source, shadow)
         claim = None
@@ -243,14 +243,15 @@ class WalkSgd:
 
 
 @dataclass(frozen=True, slots=True)
-class _Descent:
-    """Holder of a model: takes one gradient step."""
+class _GradientStep:
+    """What a party does with a token that is a model: one noisy gradient step on its own data."""
 
     sgd: WalkSgd
     gradient: Gradient
     source: NoiseSource
 
     def possible(self, values: Values, steps: int) -> bool:  # noqa: ARG002
+        """Tell whether a model's norm is within the radius, if the settings have one."""
         # A value whose square overflows is out of bounds anyhow.
         if not float(np.abs(values).max()) < _FAR:
             return False
@@ -258,6 +259,7 @@ class _Descent:
         return norm < _FAR if radius is None else norm <= radius * (1 + 1e-9)
 
     def hold(self, values: Values, visit: Visit) -> Values:
+        """Return the token's model after a visit: one noisy gradient step of the holding party."""
         token = values.astype(np.float64)[None, :]
         noise = self.sgd.noise.draw(self.source, token.shape[1])[None, :]
         gradients = self.gradient(token, np.array([visit.party]))
@@ -268,7 +270,7 @@ class _Descent:
 
 
 def _norms(rows: Rows) -> NDArray[np.float64]:
-    """Return the norm of each row.
+    """Return the L2 norm of each row of a matrix.
 
     Row by row, so that one walk is the same alone and beside others, to the last bit.
     """
@@ -276,14 +278,14 @@ def _norms(rows: Rows) -> NDArray[np.float64]:
 
 
 def _within(rows: Rows, norms: NDArray[np.float64], radius: float) -> Rows:
-    """Scale each row down to a norm of at most `radius`."""
+    """Return rows, each scaled down to a norm of at most `radius` if its given norm is larger."""
     return rows * np.minimum(1.0, radius / np.maximum(norms, 1e-300))[:, None]
 
 
 def proposition_4_1(
     diameter: float, lipschitz: float, sigma: float, dimension: int, steps: int
 ) -> tuple[NDArray[np.float64], float]:
-    """Return the step sizes D/(G sqrt(t)), shape (T,), and the bound on E[F - F*] [T, Proposition 4.1].
+    """Return step sizes of private gradient descent, D/(G sqrt(t)), and the bound on its excess loss.
 
     G^2 = L^2 + p sigma^2, which for the classical Gaussian is the printed one.
     """

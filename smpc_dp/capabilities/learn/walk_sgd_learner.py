@@ -27,7 +27,7 @@ _ABOVE = 1 + 2e-6
 
 
 class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
-    """Settings of a model by T noisy gradient steps on a walking token: see `walk_sgd`."""
+    """Settings of a learner that fits a model by T noisy gradient steps on a walking token."""
 
     kind: ClassVar[str] = "walk-sgd"
     features: Features
@@ -91,22 +91,22 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
 
     @property
     def loss(self) -> Model:
-        """The model with its loss."""
+        """The predictive model (such as linear or logistic) with its loss."""
         return Model(self.model, self.features, self.classes)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the model's coordinates."""
+        """The names of the model's coordinates, in their order."""
         return self.loss.names
 
     @property
     def start(self) -> Values:
-        """The zero token; on a known path in units of the lattice."""
+        """The token's values at the start: the zero model, in lattice units on a known path."""
         zeros: Values = np.zeros(self.loss.length)
         return zeros.astype(np.int64) if self.paths == "known" else zeros
 
     def planned(self, parties: int) -> WalkSgd | KnownWalkSgd:
-        """Return the protocol with its planned noise; raise ConfigError."""
+        """Return the walk with its noise planned; raise ConfigError for impossible settings."""
         from smpc_dp.capabilities.learn.walk_known import KnownWalkSgd
         from smpc_dp.capabilities.learn.walk_sgd import SgdNoise, WalkSgd
 
@@ -117,7 +117,7 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
         return WalkSgd(SgdNoise.of(plan, self.clip), self.rate, radius=self.radius)
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the party, unless its data fit."""
+        """Raise ConfigError with the party's name if its table does not fit the settings."""
         self.loss.check(table, party)
         if self.record_bound is None:
             return
@@ -131,7 +131,7 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
     async def run_protocol(
         self, protocol: WalkSgd | KnownWalkSgd, tokens: TokenPassing, data: list[Table], source: NoiseSource
     ) -> tuple[Values, PrivacyGuarantee | None]:
-        """Run the descent; see `TokenLearner.run_protocol`.
+        """Run the walk's gradient descent; return the published model and its privacy.
 
         Raises ConfigError for so many points that float64 is too coarse for known paths.
         """

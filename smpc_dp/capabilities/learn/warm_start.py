@@ -34,19 +34,19 @@ _FLOAT = 2.0**-48
 
 
 class LocalGradients(Protocol):
-    """Gradients of mean losses of the records that the parties here have."""
+    """Interface of the local parties' data: gradients of their mean losses, clipped or not."""
 
     def mean(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
-        """Return the gradient of the mean loss of each party in `rows` at its model."""
+        """Return, for each party in `rows`, the gradient of its mean loss at its model."""
         ...
 
     def clipped_mean(self, models: Rows, rows: NDArray[np.intp]) -> Rows:
-        """Return the mean of each party's clipped gradients."""
+        """Return, for each party, the mean of its records' clipped gradients at its model."""
         ...
 
 
 class WarmStart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How models start: the table `start` of the learner of personalised models."""
+    """Settings of personalised models that start from local models, noisy with `epsilon`, and not from 0."""
 
     share: Annotated[
         Annotated[float, Meta(gt=0, lt=1)],
@@ -69,7 +69,7 @@ class WarmStart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 @dataclass(frozen=True, eq=False)
 class LocalPlan:
-    """Local models of all n parties, and their noise, from public numbers.
+    """Plan of local training of all n parties: steps, noise and bounds, from public numbers.
 
     Attributes:
         start: the settings. ridges: lambda, shape (n,). steps: of gradient descent, the same for all.
@@ -93,7 +93,7 @@ def plan_local(
     reach: float,
     noise: Sequence[RecordNoise] | None,
 ) -> LocalPlan:
-    """Return the plan.
+    """Return the plan of the local training with which each party starts, and of its noise if there is any.
 
     Args:
         length: numbers of a model.
@@ -126,7 +126,7 @@ def plan_local(
 
 
 def check_room(plan: LocalPlan, noise: Sequence[RecordNoise], clip: float, length: int, bits: int) -> None:
-    """Raise ConfigError if models with noise may be beyond the grid of the messages."""
+    """Raise ConfigError if noisy local models may exceed the range of the messages' grid."""
     if plan.units is None:
         return
     far = np.array([one.far(length) for one in noise]) * plan.units + clip / plan.ridges
@@ -136,7 +136,7 @@ def check_room(plan: LocalPlan, noise: Sequence[RecordNoise], clip: float, lengt
 
 
 def local_models(plan: LocalPlan, gradients: LocalGradients, parties: NDArray[np.intp], length: int) -> Rows:
-    """Return the models that these parties, whose gradients they are, learn alone: shape (rows, length)."""
+    """Return the models that the local parties learn alone, each from its own records, before any noise."""
     rows = np.arange(len(parties))
     models = np.zeros((len(rows), length))
     ridges, rates = plan.ridges[parties][:, None], plan.rates[parties][:, None]
@@ -156,7 +156,7 @@ async def propagated_models(
     noise: Sequence[RecordNoise] | None,
     source: NoiseSource | None,
 ) -> Rows:
-    """Return the models to start from of the parties here, on the grid of steps 2^-bits: (rows, length)."""
+    """Return the local parties' start models: local models, noisy if planned, spread over the graph."""
     here = exchange.here
     shown = local_models(plan, gradients, here, length)
     for row, party in enumerate(here.tolist()):

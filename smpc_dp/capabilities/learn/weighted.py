@@ -20,7 +20,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
-    """Encoding of vectors with weights of `least` to `most` (W above 0), for an L2 norm up to `bound` (B).
+    """Encoding that joins a vector (of L2 norm up to `bound`) and its weight, to average both at once.
 
     The encoded vectors have that bound too.
     """
@@ -30,7 +30,7 @@ class Weighting:
     bound: float
 
     def extend(self, vector: Rows, weight: NDArray[np.float64]) -> Rows:
-        """Encode vectors with their weights, shape (rows, length + 1).
+        """Return vectors multiplied by their weights, with the weights beside, to be averaged.
 
         Raises ConfigError for a weight out of bounds.
         """
@@ -43,7 +43,7 @@ class Weighting:
         return np.concatenate([share * vector, self.bound * (share - 1.0)], axis=1)
 
     def split(self, averages: Rows) -> tuple[Rows, NDArray[np.float64]]:
-        """Decode averages: the weighted averages and the mean weights, which have noise in them."""
+        """Return the weighted averages and the mean weights (with noise) from averages of encoded rows."""
         share = averages[:, -1:] / self.bound + 1.0
         share = np.clip(share, max(self.least / self.most, 1e-9), 1.0)
         values = averages[:, :-1] / share

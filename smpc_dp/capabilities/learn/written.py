@@ -18,17 +18,17 @@ DEFAULT: Final = "secagg"
 
 
 def averager_of(parameters: Mapping[str, object]) -> Mapping[str, object]:
-    """Return the table of the averager; empty where there is none."""
+    """Return the `averager` table of a session's parameters; empty if there is none."""
     averager = parameters.get("averager")
     return averager if isinstance(averager, Mapping) else {}
 
 
 def is_verifiable(parameters: Mapping[str, object]) -> bool:
-    """Tell whether averages are verifiable."""
+    """Tell whether the averages of a session's learner are to be verifiable."""
     return averager_of(parameters).get("verifiable") is True
 
 
 def averages_by(parameters: Mapping[str, object]) -> SessionProtocol | None:
-    """Return the protocol of the averages; None for an unknown method, or one of an absent capability."""
+    """Return the protocol that averages for a learner; None if the method is unknown or not installed."""
     method = averager_of(parameters).get("method", DEFAULT)
     return find_protocol(METHODS[method]) if isinstance(method, str) and method in METHODS else None

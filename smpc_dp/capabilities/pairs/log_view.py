@@ -9,13 +9,13 @@ from typing import ClassVar
 import msgspec
 
 from smpc_dp.capabilities.pairs.ustatistic import messages as m
-from smpc_dp.logs.audits.audit import Report
+from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.logs.audits.log_page import ROWS, listed
 from smpc_dp.logs.audits.log_watch import OPENED_COIN, LogView, Run
 
 
 class StatisticView(LogView):
-    """Of a statistic of pairs, whose matchings may be drawn more than once."""
+    """Renderer of the log page for runs of pairwise statistics, whose matchings may be drawn again."""
 
     steps: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
@@ -49,7 +49,7 @@ class StatisticView(LogView):
     )
 
     def verdict(self, run: Run, report: Report) -> dict[str, str]:
-        """Return the checks that were made, and the parties that are left out."""
+        """Return the texts that say which checks passed, and which parties are left out."""
         text = (
             f"{report.limits} Signatures, order, coins and matchings are right. Only the aggregator can "
             "check its estimate."
@@ -59,7 +59,7 @@ class StatisticView(LogView):
         return {"kind": "good", "title": "Every check of this log passed", "text": text}
 
     def result(self, report: Report) -> dict[str, object]:
-        """Return the estimate."""
+        """Return an audited run's estimate as the entries that the log's web page shows."""
         result = report.statistic
         if result is None:
             return {}
@@ -78,7 +78,7 @@ class StatisticView(LogView):
         return {"estimate": estimate}
 
     def counts(self, report: Report) -> dict[str, list[int]]:
-        """Return of each party its pairs, those that failed, and those of them that both signed."""
+        """Return for each party [its pairs, the failed ones, those of them both signed as evaluated]."""
         drawn = report.statistic
         if drawn is None:
             return {}
@@ -93,7 +93,7 @@ class StatisticView(LogView):
         return result
 
     def state(self, run: Run, index: int, made: Mapping[str, int]) -> tuple[str, str]:
-        """Return what became of the party's pairs, or how far it has come in the current draw."""
+        """Return the text and style that show how a party's pairs ended, or how far it has come."""
         name = run.names[index]
         if run.present is None or index + 1 not in run.present:
             return ("left out of a further draw", "warning") if m.HELLO in made else ("not present", "")

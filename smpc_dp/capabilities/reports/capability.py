@@ -26,16 +26,19 @@ if TYPE_CHECKING:
 
 
 def _check(parameters: Mapping[str, object], parties: int) -> tuple[AnyReport | None, list[ConfigIssue]]:
+    """Check the parameters of local reports; return them, or None with the issues found."""
     from smpc_dp.capabilities.reports.report_parameters import check_reports
 
     return check_reports(parameters, parties)
 
 
 def _task(_parameters: Mapping[str, object]) -> str:
+    """Return "report", the kind of request of a reports session, whatever the parameters."""
     return "report"
 
 
 def _cost(parameters: Any, servers: int) -> Cost:
+    """Return the predicted cost of a local report with these parameters."""
     from smpc_dp.capabilities.reports.report_parameters import cost_of_report
 
     return cost_of_report(parameters, servers)
@@ -45,7 +48,7 @@ PROTOCOLS = (SessionProtocol(name="reports", versions={1: _check}, task=_task, c
 
 
 class ReportTask(Task):
-    """A signed report of each party on its record."""
+    """Kind of session in which each party sends one signed, randomised report on its record."""
 
     name: ClassVar[str] = "report"
     has_vectors: ClassVar[bool] = False
@@ -60,14 +63,14 @@ class ReportTask(Task):
     without_ledgers: ClassVar[str] = "reports need one of each party"
 
     async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> SentReport:
-        """Send a party's report to the analyst; see `Session.report`."""
+        """Send a party's randomised report to the analyst; return what was sent."""
         from smpc_dp.capabilities.reports.requests.reporting import send_report
 
         requests.number += 1
         return await send_report(requests.connection, requests.ledger, *arguments, **named)
 
     def error_of_other_request(self, _session: SessionFile) -> ConfigError:
-        """Return the error of a request for a sum."""
+        """Return the ConfigError for asking a reports session for a sum."""
         reason = (
             "'reports' has no sums: parties call Session.report, and smpc-dp party or "
             "smpc_dp.capabilities.reports.requests.reporting.collect_reports runs the analyst"
@@ -75,30 +78,30 @@ class ReportTask(Task):
         return ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
 
     def error_in_other_session(self, session: SessionFile) -> ConfigError:
-        """Return the error of a report in another session."""
+        """Return the ConfigError for sending a report in a session of another kind."""
         return ConfigError.at("protocol", f"is '{session.protocol}', not 'reports'", ConfigCheck.UNSUPPORTED)
 
     def suffixes(self, session: SessionFile) -> tuple[str, ...]:
-        """Return the suffixes of records, or of the tables that names are in."""
+        """Return the file suffixes of input files: of record files, or of tables for names."""
         from smpc_dp.session.inputs import TABLE_SUFFIXES
 
         return TABLE_SUFFIXES if _parameters(session).reads_table else super().suffixes(session)
 
     def check_inputs(self, session: SessionFile, given: GivenInputs) -> None:
-        """Check the records of all parties; raises the errors of `clipped`."""
+        """Raise an error unless every party's input file holds a valid record or table."""
         parameters = _parameters(session)
         for name, file in given.files.items():
             parameters.clipped(_record(parameters, file), name)
 
-    def writers(self, session: SessionFile) -> list[str]:
-        """Return the analyst."""
+    def members_with_result(self, session: SessionFile) -> list[str]:
+        """Return the analyst's name; all parties' names in a session without an analyst."""
         aggregator = session.roster.aggregator
-        return super().writers(session) if aggregator is None else [aggregator.name]
+        return super().members_with_result(session) if aggregator is None else [aggregator.name]
 
     async def serve(
         self, host: HostMember, _role: Role, _requests: int | None, results: list[Any]
     ) -> list[str]:
-        """Collect the reports of all parties as the analyst; add the estimate."""
+        """Collect the reports of all parties as the analyst, and append the estimate to `results`."""
         from smpc_dp.capabilities.reports.requests.reporting import collect_reports
 
         estimate = await collect_reports(
@@ -116,7 +119,7 @@ class ReportTask(Task):
     async def contribute(
         self, host: HostMember, membership: Membership, _options: Mapping[str, Any], results: list[Any]
     ) -> None:
-        """Check the party's record, then connect and send its report."""
+        """Check the party's record, connect, send its report, and append what was sent to `results`."""
         from smpc_dp.capabilities.reports.requests.reporting import is_reported
 
         record = None
@@ -131,7 +134,7 @@ class ReportTask(Task):
             results.append(await session.report(record))
 
     def text(self, results: Mapping[str, Json]) -> str:
-        """Return what was sent or estimated, or the names, in lines."""
+        """Return the result (what was sent, estimated or released), given as JSON, as lines of text."""
         from smpc_dp.capabilities.reports.commands.reports import report_text
 
         return report_text(next(iter(results.values())))
@@ -145,7 +148,7 @@ class ReportTask(Task):
         progress: Progress,
         executor: Executor | None,
     ) -> AuditedRelease:
-        """Audit the names that a party releases; raise ConfigError for other reports."""
+        """Empirically audit the release of names in reports; raise ConfigError for other reports."""
         if not _parameters(session).reads_table:
             return super().audit_release(session, samples, epsilon, delta, progress, executor)
         from smpc_dp.capabilities.reports.simulation.name_audit import audit_names
@@ -160,11 +163,12 @@ class ReportTask(Task):
 
 
 def _parameters(session: SessionFile) -> AnyReport:
+    """Return the local reports' parameters of a checked session file."""
     return cast("AnyReport", session.checked_parameters)
 
 
 def _record(parameters: AnyReport, file: Path) -> Any:
-    """Return a party's record, or the path of its table."""
+    """Read a party's record from its file; return the path itself where the file is a table."""
     from smpc_dp.session.inputs import read_vector
 
     return file if parameters.reads_table else read_vector(file)

@@ -48,7 +48,7 @@ ANSWER_BYTES = 2
 
 @dataclass(frozen=True)
 class LocalPairwise:
-    """Public parameters of local reports that parties and aggregator share, with their estimators.
+    """Public plan of locally private reports for pairwise statistics: randomises records, and estimates.
 
     The reports serve any kernel on the same fields: `kernel` is the one that is estimated unless another is
     given, and no part of the fingerprint.
@@ -70,7 +70,7 @@ class LocalPairwise:
         rounding: Rounding = "simple",
         density_lipschitz: float | None = None,
     ) -> Self:
-        """Choose the bins, unless they are given, and the response.
+        """Return a plan of reports: bins for the records, unless given, and randomised response.
 
         Args:
             epsilon: of one report, above 0, at most 100.
@@ -98,22 +98,22 @@ class LocalPairwise:
 
     @property
     def epsilon(self) -> float:
-        """The exact epsilon of one report; below the requested one by about 1e-9."""
+        """The exact epsilon that one report spends; below the requested one by about 1e-9."""
         return math.log(self.response.ratio)
 
     @property
     def event(self) -> Event:
-        """The event that a party's ledger is charged for one report."""
+        """The privacy event that a party's ledger charges for one report."""
         return self.response.event()
 
     @property
     def privacy(self) -> Privacy:
-        """The privacy of one report of each party."""
+        """The privacy claim of a party's single report, whoever sees it."""
         return local_privacy(self.response.guarantee(0.0))
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """A digest of 8 bytes of fields, bins, rounding and response, equal for compatible reports."""
+        """Hash of 8 bytes at the start of each report, which tells plans apart."""
         terms = {
             "fields": [field.terms() for field in self.kernel.fields],
             "bins": self.quantiser.bins,
@@ -125,7 +125,7 @@ class LocalPairwise:
     def randomise(
         self, record: ArrayLike, *, ledger: Ledger | None = None, label: str = "", run: bytes | None = None
     ) -> bytes:
-        """Return a party's report on its record, 10 bytes, with fresh randomness of the operating system.
+        """Randomise a party's record into a 10-byte report; charges the ledger, if given, before.
 
         Each call is a release of its own: two reports on one record cost 2 epsilon. With `ledger` that is
         charged, durably, before anything is drawn.
@@ -151,7 +151,7 @@ class LocalPairwise:
     def randomise_many(
         self, records: ArrayLike | Sequence[ArrayLike], randomness: Randomness | None = None
     ) -> Codes:
-        """Return the answers of many parties, (n,), as `answers` gives them; for simulations and batches.
+        """Randomise many parties' records at once; return their answers, for simulations.
 
         `records` as for `Kernel.codes`; `randomness` None is the operating system's. Raises PrivacyError,
         ConfigError.
@@ -159,16 +159,16 @@ class LocalPairwise:
         return self._answer(self.kernel.codes(records), randomness)
 
     def _answer(self, codes: Codes, randomness: Randomness | None) -> Codes:
-        """Return the randomised answers for codes of records."""
+        """Return randomised categories for encoded records."""
         category = self.quantiser.categorise(codes, randomness)
         return self.response.release(category, noise_source(randomness))
 
     def reports(self, answers: Codes) -> list[bytes]:
-        """Encode each answer as a report."""
+        """Encode each randomised category as a report's bytes."""
         return [self.fingerprint + int(answer).to_bytes(ANSWER_BYTES, "big") for answer in answers]
 
     def answers(self, reports: Sequence[bytes]) -> Codes:
-        """Decode the answers, (n,), 0..k-1, of reports.
+        """Decode reports to their randomised categories, shape (n,), each 0..k-1.
 
         Raises ConfigError, naming the first that is wrong: of another length or fingerprint, or no category.
         """
@@ -190,7 +190,7 @@ class LocalPairwise:
         kernel: Kernel | None = None,
         confidence: float = 0.95,
     ) -> LocalEstimate:
-        """Return the mean of the kernel over all pairs, (3.9), without bias except for the rounding.
+        """Return the estimated mean of the kernel over all pairs, unbiased but for rounding to bins.
 
         O(n + k^2). The error is that of an estimate of U_h, (3.6), for independent records of one
         distribution.
@@ -255,7 +255,7 @@ class LocalPairwise:
         )
 
     def _checked(self, reports: Sequence[bytes] | Codes) -> Codes:
-        """Return the answers of reports, or given answers, checked; raise ConfigError for invalid ones."""
+        """Return randomised categories, decoded if given as reports; raise ConfigError if invalid."""
         if not isinstance(reports, np.ndarray):
             answers = self.answers(reports)
         elif reports.ndim == 1 and reports.dtype.kind in "iu":
@@ -275,11 +275,11 @@ class LocalPairwise:
         return answers
 
     def unbiased(self, matrix: Floats) -> Floats:
-        """Return the kernel of (3.10) between answers: (1-beta)^-2 (e_i - b)' A (e_j - b)."""
+        """Return the kernel's matrix corrected for randomised response, so that its mean is unbiased."""
         return self.response.distribution.unbiased_pairs(matrix)
 
     def exact_error(self, distribution: Floats, parties: int) -> float:
-        """Return the standard deviation of the estimate for independent records of a known distribution.
+        """Return the estimate's standard deviation for records of a known distribution.
 
         `distribution`: the chances of the categories after rounding, (k,). Raises ConfigError.
         """
@@ -287,7 +287,7 @@ class LocalPairwise:
         return math.sqrt(exact_variance((matrix + matrix.T) / 2, distribution, parties, self.epsilon))
 
     def exact_response_error(self, positive: ArrayLike, negative: ArrayLike) -> float:
-        """Return the standard deviation over the answers alone, for fixed records and public labels.
+        """Return the estimate's standard deviation due to randomisation alone, for fixed records.
 
         `positive` and `negative` count the records of each label by category, (k,). Raises ConfigError.
         """
@@ -296,5 +296,5 @@ class LocalPairwise:
 
 
 def noise_source(randomness: Randomness | None) -> NoiseSource:
-    """Return a fresh source of the operating system, or one seeded by the given randomness."""
+    """Return a random generator seeded by the operating system, or by the given randomness."""
     return NoiseSource.system() if randomness is None else NoiseSource.keyed(randomness.bytes(32))

@@ -44,7 +44,7 @@ MAX_NODES = 1 << 20
 
 @dataclass(frozen=True)
 class LocalAuc:
-    """Public parameters of AUC reports that parties and aggregator share, with their estimator."""
+    """Public plan of locally private reports for the AUC of scores: randomises scores, and estimates."""
 
     score: Field
     tree: Tree
@@ -60,7 +60,7 @@ class LocalAuc:
         split: Split = "users",
         coins: bytes | None = None,
     ) -> Self:
-        """Choose the public coins, unless they are given; the others need them.
+        """Return a plan of AUC reports; draws the public coins unless given, which members must share.
 
         Args:
             score: the range of a score and its grid.
@@ -80,23 +80,23 @@ class LocalAuc:
 
     @property
     def event(self) -> Event:
-        """The event that a party's ledger is charged for one report."""
+        """The privacy event that a party's ledger charges for one report."""
         return self.tree.event
 
     @property
     def epsilon(self) -> float:
-        """The epsilon of one report, all its answers together."""
+        """The epsilon that one report spends, for all its answers together."""
         return self.privacy.epsilon or 0.0
 
     @property
     def privacy(self) -> Privacy:
-        """The privacy of one report of each party."""
+        """The privacy claim of a party's single report, whoever sees it."""
         together = replace(self.tree.response(1), changed=self.tree.width).guarantee(0.0)
         return local_privacy(msgspec.structs.replace(together, mechanism=self.event.mechanism))
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """A digest of 8 bytes of the parameters, equal for compatible reports."""
+        """Hash of 8 bytes at the start of each report, which tells plans apart."""
         tree = self.tree
         terms = {
             "score": self.score.terms(),
@@ -117,7 +117,7 @@ class LocalAuc:
         label: str = "",
         run: bytes | None = None,
     ) -> bytes:
-        """Return a party's report on its score, with fresh randomness of the operating system.
+        """Randomise a party's score into a report's bytes; charges the ledger, if given, before.
 
         Each call is a release of its own. With `ledger` that is charged, durably, before anything is drawn.
 
@@ -139,7 +139,7 @@ class LocalAuc:
     def randomise_many(
         self, scores: ArrayLike, parties: ArrayLike | None = None, randomness: Randomness | None = None
     ) -> Codes:
-        """Return the answers of many parties, (n, answers of each); for simulations and batches.
+        """Randomise many parties' scores at once; return their answers, for simulations.
 
         `parties`: their numbers, by default 0..n-1; `randomness` None is the operating system's. Raises
         PrivacyError, ConfigError.
@@ -154,11 +154,11 @@ class LocalAuc:
         )
 
     def _leaves(self, codes: Codes) -> Codes:
-        """Return the leaf of each score's code."""
+        """Return the tree's leaf into which each encoded score falls."""
         return (codes << self.tree.levels) // (self.score.steps + 1)
 
     def reports(self, answers: Codes) -> list[bytes]:
-        """Encode each party's answers as a report."""
+        """Encode each party's randomised answers as a report's bytes."""
         return [self.fingerprint + row for row in self.tree.encode(answers)]
 
     def estimate(
@@ -172,7 +172,7 @@ class LocalAuc:
         confidence: float = 0.95,
         lost: float = 0.0,
     ) -> LocalEstimate:
-        """Return the AUC of the parties' rounded scores: a breadth-first walk down both labels' trees.
+        """Return the estimated AUC of rounded scores, from reports and the parties' public labels.
 
         With fewer leaves than grid points scores that differ tie: no bound on that bias is known.
 
@@ -237,13 +237,13 @@ class LocalAuc:
         )
 
     def answers(self, reports: Sequence[bytes], parties: ArrayLike) -> Codes:
-        """Decode the answers of the reports of these parties; raise ConfigError for invalid ones."""
+        """Decode the reports of these parties to their randomised answers; ConfigError if invalid."""
         numbers = checked_parties(parties, len(reports))
         rows = stack_reports(reports, self.fingerprint, FINGERPRINT_BYTES + self.tree.size)
         return self.tree.decode(rows[:, FINGERPRINT_BYTES:], numbers)
 
     def _checked(self, reports: Sequence[bytes] | Codes, parties: Codes) -> Codes:
-        """Return the answers of reports, or checked answers; raise ConfigError for invalid ones."""
+        """Return randomised answers, decoded if given as reports; raise ConfigError if invalid."""
         if not isinstance(reports, np.ndarray):
             return self.answers(reports, parties)
         if reports.ndim != 2 or reports.shape[1] != self.tree.width or reports.dtype.kind not in "iu":
@@ -253,7 +253,7 @@ class LocalAuc:
 
 
 class Walk:
-    """The breadth-first walk, a level at a time.
+    """Estimator of the AUC: walks down two tree histograms, level by level, summing products of counts.
 
     Attributes: total, the unnormalised AUC so far; variance, an estimate of its variance; visited, nodes
     whose counts were estimated; discarded_below, the greatest threshold that a node fell short of.
@@ -268,11 +268,11 @@ class Walk:
 
     @property
     def variance(self) -> float:
-        """At least what empty nodes add, which is known."""
+        """The estimated variance of the sum so far, at least the known part of empty nodes."""
         return max(self._estimated, self._least)
 
     def descend(self, level: int, *, last: bool) -> None:
-        """Add what the nodes of `level` tell, and decide which of them are entered."""
+        """Add a tree level's contribution to the AUC, and choose which of its nodes to enter next."""
         enter = self._enter
         children = (2 * self._nodes[:, None] + np.arange(2)).ravel()
         if len(children) > MAX_NODES:
@@ -302,7 +302,7 @@ class Walk:
     def _add(
         self, by_up: Sequence[Floats], by_down: Sequence[Floats], noise: tuple[float, float], products: float
     ) -> None:
-        """Add to the variance of a sum of products of two estimates with the variances `noise`.
+        """Add the estimated variance of a sum of products of noisy counts to the walk's variance.
 
         `by_up` are estimates of what each estimate of label 1 is multiplied by, and their own noise counts:
         E[w^2] is the square of the mean and the variance. `products`: the sum of the squared coefficients.
@@ -313,6 +313,7 @@ class Walk:
         self._least += both
 
     def _choose(self, level: int, nodes: Codes, up: Floats, down: Floats) -> None:
+        """Choose the nodes to enter on the next level: those whose counts' product reaches the threshold."""
         least = [math.sqrt(A * tree.variance(level)) / 2 for tree in (self._up, self._down)]
         threshold = self._threshold
         if threshold is None:
@@ -324,7 +325,7 @@ class Walk:
 
 
 def checked_parties(parties: ArrayLike | None, count: int) -> Codes:
-    """Return the parties' numbers, (count,); raise ConfigError unless they differ and are in 0..2^40-1."""
+    """Return the parties' distinct numbers, by default 0, 1, ...; raise ConfigError for invalid ones."""
     if parties is None:
         return np.arange(count, dtype=np.int64)
     array = np.asarray(parties)

@@ -19,7 +19,7 @@ from smpc_dp.privacy.named_sentences import NamedSentences
 
 @dataclass(frozen=True, slots=True)
 class LocalEstimate:
-    """An estimate of a statistic from local reports.
+    """Result of the analyst: a pairwise statistic estimated from randomised reports, with its error.
 
     Attributes:
         statistic: its name.
@@ -49,7 +49,7 @@ class LocalEstimate:
     privacy: Privacy
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
+        """Return the estimate with its error and privacy as JSON data."""
         plain: dict[str, object] = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**plain, "interval": list(self.interval), "privacy": self.privacy.to_json()}
 
@@ -100,7 +100,7 @@ def interval_of(
     spread: float,
     bound: float | None,
 ) -> tuple[float, float]:
-    """Return the interval of a mean over pairs: a normal one, or of few reports a proven one.
+    """Return the confidence interval of a mean over pairs: normal, or of few reports a proven one.
 
     Args:
         pairs: how many pairs of the reports have none in common; below `ENOUGH_PAIRS` the reach is the
@@ -121,14 +121,14 @@ def interval_of(
 def normal_interval(
     value: float, error: float, bias: float, confidence: float, limits: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return value -+ (z error + bias), cut to the limits."""
+    """Return the confidence interval value -+ (z * error + bias), cut to the limits."""
     reach = NormalDist().inv_cdf((1 + confidence) / 2) * error + bias
     low, high = (min(max(end, limits[0]), limits[1]) for end in (value - reach, value + reach))
     return low, high
 
 
 def local_privacy(guarantee: PrivacyGuarantee) -> Privacy:
-    """Return the privacy of one report of each party."""
+    """Return the privacy claim of local reports: what one report guarantees, and what it does not."""
     return Claim(
         guarantee=guarantee,
         clauses=NamedSentences.of(
@@ -144,7 +144,7 @@ def local_privacy(guarantee: PrivacyGuarantee) -> Privacy:
 
 
 def stack_reports(reports: Sequence[bytes], fingerprint: bytes, size: int) -> NDArray[np.uint8]:
-    """Return reports of `size` bytes as rows; raise ConfigError, naming the first invalid one."""
+    """Return reports as rows of `size` bytes; raise ConfigError for a wrong size or fingerprint."""
     for index, report in enumerate(reports):
         if not isinstance(report, bytes) or len(report) != size:
             reason = f"{len(report)} bytes" if isinstance(report, bytes) else type(report).__name__

@@ -43,7 +43,7 @@ MECHANISM = "name selection"
 
 
 class ReleasedNames(Body, frozen=True):
-    """The names in one report, in order, for each column; and how many more were left out for their size."""
+    """Content of one party's report: the released names of each column, and how many did not fit."""
 
     names: tuple[tuple[str, ...], ...]
     left_out: int
@@ -51,7 +51,7 @@ class ReleasedNames(Body, frozen=True):
 
 @dataclasses.dataclass(frozen=True)
 class NamedCategories:
-    """The names that parties have released, all together.
+    """Result of the analyst: the names that all parties together have released for each column.
 
     Attributes:
         names: of each column, sorted; which party has released one is not said.
@@ -73,7 +73,7 @@ class NamedCategories:
     privacy: Privacy
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
+        """Return the released names, who has reported, and the privacy as JSON data."""
         return {
             "names": {column: list(names) for column, names in self.names.items()},
             "values": {column: list(values) for column, values in self.values.items()},
@@ -87,7 +87,7 @@ class NamedCategories:
 
 @dataclasses.dataclass(frozen=True)
 class LocalNames:
-    """Public parameters of reports with names: which columns, and the chance of each count."""
+    """Public plan of reports that release names of undeclared categories: columns, and chances of release."""
 
     schema: Schema
     columns: tuple[str, ...]
@@ -105,7 +105,7 @@ class LocalNames:
         issues = [
             ConfigIssue("undeclared", f"{name!r} is no column of categories", ConfigCheck.UNKNOWN_NAME)
             for name in columns
-            if not isinstance(schema.columns.get(name), Category)
+            if not isinstance(schema.given.get(name), Category)
         ]
         if not columns or len(set(columns)) < len(columns):
             reason = "needs one column at least, each once"
@@ -119,13 +119,13 @@ class LocalNames:
 
     @property
     def event(self) -> Event:
-        """The event that a party's ledger is charged for one report."""
+        """The privacy event that a party's ledger charges for one report."""
         known = Pure(self.selection.epsilon, self.selection.delta)
         return Event(MECHANISM, self.schema.relation, (known,), unit=self.schema.unit)
 
     @property
     def privacy(self) -> Privacy:
-        """The privacy of one report of each party."""
+        """The privacy claim of a party's single report."""
         selection, schema = self.selection, self.schema
         guarantee = PrivacyGuarantee(
             epsilon=selection.epsilon,
@@ -154,12 +154,12 @@ class LocalNames:
 
     @cached_property
     def fingerprint(self) -> bytes:
-        """A digest of 8 bytes of all that members must agree on."""
+        """Hash of 8 bytes at the start of each report, which tells plans apart."""
         terms = [self.schema, self.columns, self.selection.epsilon, self.selection.delta]
         return digest(Label.LOCAL_NAMES, msgspec.json.encode(terms))[:FINGERPRINT_BYTES]
 
     def counts(self, source: Source, party: str) -> dict[str, Counter[str]]:
-        """Return a party's rows of each undeclared value that may be a name; raises as `read_table` does."""
+        """Count, for each column, a party's rows of every undeclared value that may be released."""
         counts = undeclared_counts(source, self.schema, self.columns, party=party)
         return {
             name: Counter({value: count for value, count in of_column.items() if is_name(value)})
@@ -175,7 +175,7 @@ class LocalNames:
         run: bytes | None = None,
         source: NoiseSource | None = None,
     ) -> bytes:
-        """Return a party's report, given its `counts`; every call is a release of its own.
+        """Draw which names a party's report releases, from its counts; return the report.
 
         `ledger`, `label`, `run` and errors as of `LocalPairwise.randomise`; `source`: of randomness, None for
         the operating system's.
@@ -199,11 +199,11 @@ class LocalNames:
         return self.fingerprint + encode(ReleasedNames(tuple(released), left_out))
 
     def answers(self, reports: Sequence[bytes]) -> list[ReleasedNames]:
-        """Decode reports; raise ConfigError, naming the first that is none of this plan."""
+        """Decode reports to released names; raise ConfigError that names the first invalid report."""
         return [self._answer(report, f"reports[{index}]") for index, report in enumerate(reports)]
 
     def _answer(self, report: bytes, where: str) -> ReleasedNames:
-        """Decode the names that a report releases; raise ConfigError at `where` if they fit no request."""
+        """Decode one report to its released names; raise ConfigError at `where` if it does not fit."""
         if not report.startswith(self.fingerprint):
             reason = "was made with other parameters: its fingerprint is not that of this protocol"
             raise ConfigError.at(where, reason, ConfigCheck.FORMAT)
@@ -220,7 +220,7 @@ class LocalNames:
         return answer
 
     def declared(self, name: str) -> tuple[str, ...]:
-        """Return the declared categories of a column."""
+        """Return the categories that the schema declares for the column `name`."""
         column = self.schema.columns[name]
         return column.values if isinstance(column, Category) else ()
 
@@ -231,7 +231,7 @@ class LocalNames:
         missing: tuple[str, ...],
         faults: tuple[str, ...],
     ) -> NamedCategories:
-        """Return the names of all reports together."""
+        """Return the result for the analyst: the union of the names in all reports, by column."""
         answers = self.answers(list(reports))
         names = {
             column: tuple(sorted({name for answer in answers for name in answer.names[index]}))
@@ -249,5 +249,5 @@ class LocalNames:
 
 
 def is_name(value: str) -> bool:
-    """Tell whether a value may be released: it is printed as it is, and not long."""
+    """Return whether a value may be released as a name: not empty, printable, and short."""
     return bool(value) and value.isprintable() and len(value.encode("utf-8")) <= NAME_BYTES

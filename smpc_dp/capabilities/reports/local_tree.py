@@ -40,7 +40,7 @@ APART = 64
 
 @dataclass(frozen=True)
 class Tree:
-    """Public parameters of hierarchical histograms that all members share.
+    """Public parameters of a tree histogram under local privacy: levels, epsilon, and the public coins.
 
     Attributes:
         levels: alpha; leaves are 0..2^alpha - 1.
@@ -73,17 +73,17 @@ class Tree:
 
     @property
     def width(self) -> int:
-        """The number of answers of a party."""
+        """The number of randomised answers in a party's report."""
         return 1 if self.split == "users" else self.levels
 
     def response(self, level: int) -> KaryRandomisedResponse:
-        """Return the response of an answer in a level; its ratio is the same in all."""
+        """Return the randomised response with which an answer on this level of the tree is drawn."""
         categories = 2 if self.oracle == "hadamard" else 1 << level
         return _response(self.epsilon / self.width, categories)
 
     @property
     def event(self) -> Event:
-        """The event that a party's ledger is charged; the answers' levels and coefficients are public."""
+        """The privacy event that a party's ledger charges for all its answers together."""
         response = self.response(1)
         if self.oracle == "hadamard":
             return replace(response, changed=self.width).event()
@@ -92,7 +92,7 @@ class Tree:
         return Event(name, response.relation, (Pure(epsilon),))
 
     def variance(self, level: int) -> float:
-        """Return a bound on a party's contribution to the variance of a node's estimate in a level."""
+        """Return a bound on what one party adds to the variance of a node's estimated count."""
         distribution = self.response(level).distribution
         repeat = self.levels if self.split == "users" else 1
         return (
@@ -102,7 +102,7 @@ class Tree:
         )
 
     def indices(self, parties: Codes) -> tuple[Codes, Codes]:
-        """Return (levels, coefficients) of the answers of parties, (n, width) each.
+        """Return the tree levels and Hadamard coefficients that the public coins assign to parties.
 
         A level is a 64-bit number modulo alpha: uniform up to 2^-59. Coefficients are uniform.
         """
@@ -117,7 +117,7 @@ class Tree:
         return levels, coefficients
 
     def answer(self, leaves: Codes, parties: Codes, source: NoiseSource) -> Codes:
-        """Return the answers of parties with these leaves, (n, width)."""
+        """Randomise parties' leaves into answers, shape (n, width)."""
         levels, coefficients = self.indices(parties)
         nodes = leaves[:, None] >> (self.levels - levels)
         if self.oracle == "hadamard":
@@ -130,7 +130,7 @@ class Tree:
         return answers
 
     def encode(self, answers: Codes) -> list[bytes]:
-        """Encode the answers of each party as bytes."""
+        """Encode each party's randomised answers as bytes."""
         if self.oracle == "hadamard":
             packed = np.packbits(answers.astype(np.uint8), axis=1)
         else:
@@ -139,11 +139,11 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """The number of bytes of a party's answers."""
+        """The number of bytes of a party's encoded answers."""
         return -(-self.width // 8) if self.oracle == "hadamard" else ANSWER_BYTES * self.width
 
     def decode(self, rows: NDArray[np.uint8], parties: Codes) -> Codes:
-        """Decode the answers of each party; raise ConfigError, naming the first report that is wrong."""
+        """Decode parties' answers from rows of bytes; raise ConfigError for an invalid report."""
         if self.oracle == "hadamard":
             bits = np.unpackbits(rows, axis=1).astype(np.int64)
             answers = bits[:, : self.width]
@@ -153,7 +153,7 @@ class Tree:
         return self.checked(answers, parties)
 
     def checked(self, answers: Codes, parties: Codes) -> Codes:
-        """Return the answers; raise ConfigError, naming the first that is invalid."""
+        """Return the answers as they are; raise ConfigError that names the first invalid one."""
         for start in range(0, len(answers), CHUNK):
             part = answers[start : start + CHUNK]
             levels, _ = self.indices(parties[start : start + CHUNK])
@@ -167,12 +167,12 @@ class Tree:
         return answers
 
     def histogram(self, parties: Codes, answers: Codes, chosen: NDArray[np.bool_] | None = None) -> Histogram:
-        """Return the histogram of parties' answers, or of those that are `chosen`."""
+        """Return the estimator of node counts from parties' randomised answers, or `chosen` ones."""
         return Histogram(self, parties, answers, chosen)
 
 
 class Histogram:
-    """Unbiased estimates of how many of a set of parties are in a node.
+    """Unbiased estimator of how many parties lie in each node of a tree, from randomised answers.
 
     If parties are split, their answers are read anew for each level, CHUNK parties at a time: beside them the
     estimates of v nodes take O(v) memory, unless the parties' numbers are far apart. Then, and if the
@@ -192,11 +192,11 @@ class Histogram:
         self._indices = tree.indices(parties) if apart or tree.split == "budget" else None
 
     def variance(self, level: int) -> float:
-        """Return V: a bound on the variance of each estimate in a level."""
+        """Return a bound on the variance of each node's estimated count on this level."""
         return self.parties * self._tree.variance(level)
 
     def counts(self, level: int, nodes: Codes) -> Floats:
-        """Return the estimates for nodes of a level (1 to alpha), which ascend."""
+        """Return the estimated numbers of parties in these nodes of a level; nodes must ascend."""
         tree = self._tree
         distribution = tree.response(level).distribution
         repeat = tree.levels if tree.split == "users" else 1
@@ -213,7 +213,7 @@ class Histogram:
         return repeat * distribution.unbiased(hits, there)
 
     def _sums(self, level: int, nodes: Codes) -> Floats:
-        """Return the sums over reports of their sign (-1)^<node, coefficient>, for each node."""
+        """Return for each node the sum of all reports' Hadamard signs."""
         whole = 1 << level <= max(4 * len(nodes), SMALL)
         sums: Floats = np.zeros(1 << level if whole else len(nodes))
         for coefficients, answers in self._chunks(level):
@@ -228,7 +228,7 @@ class Histogram:
         return _transform(sums)[nodes] if whole else sums
 
     def _chunks(self, level: int) -> Iterator[tuple[Codes, Codes]]:
-        """Yield coefficients and answers of the level."""
+        """Yield (coefficients, answers) of the parties that answer on this level, in chunks."""
         for start in range(0, len(self._numbers), CHUNK):
             part = slice(start, start + CHUNK)
             if self._indices is None:
@@ -243,7 +243,7 @@ class Histogram:
 
 @functools.lru_cache(maxsize=256)
 def _response(epsilon: float, categories: int) -> KaryRandomisedResponse:
-    """Return the k-ary response of this epsilon."""
+    """Return the k-ary randomised response with this epsilon and number of categories."""
     return KaryRandomisedResponse.calibrate(epsilon, 0.0, categories)
 
 
@@ -258,14 +258,14 @@ def _transform(sums: Floats) -> Floats:
 
 
 def _parity(values: Codes) -> Codes:
-    """Return the parity of the bits of non-negative integers below 2**32."""
+    """Return the parity (XOR of all bits) of each non-negative integer below 2**32."""
     for shift in (16, 8, 4, 2, 1):
         values = values ^ (values >> shift)
     return values & 1
 
 
 def _words(coins: bytes, parties: Codes, per: int) -> NDArray[np.uint64]:
-    """Return `per` words of the public stream for each party, (n, per), from position per * party on."""
+    """Return `per` pseudorandom 64-bit words for each party, from the public coins and its number."""
     if not len(parties):
         return np.zeros((0, per), dtype=np.uint64)
     first, last = int(parties.min()), int(parties.max())

@@ -26,7 +26,7 @@ RARE = 1000
 
 
 class NameSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The `[parameters]` of reports with names of categories."""
+    """The `[parameters]` table of a session file whose reports release names of categories."""
 
     records: Annotated[
         dict[str, Any],
@@ -50,7 +50,7 @@ class NameSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class NameParameters(RequestParameters):
-    """Checked parameters of reports with names of categories."""
+    """Checked parameters of a session whose reports release names of undeclared categories."""
 
     # As of `ReportParameters`.
     reads_table: ClassVar[bool] = True
@@ -61,29 +61,29 @@ class NameParameters(RequestParameters):
 
     @property
     def tolerated(self) -> tuple[int, int, int]:
-        """Parties; those that may be lost; those against which a report is private."""
+        """Numbers of all parties, of those that may be lost, and of those that may collude."""
         return self.parties, self.parties - 1, self.parties - 1
 
     def largest_message(self, _servers: int) -> int:
-        """Return a bound in bytes on a report in its envelope."""
+        """Return an upper bound in bytes on the message that carries a report."""
         return 2 * MAX_BYTES
 
     def request(self, roster: Roster) -> ReportRequest:
-        """Return the request to the parties of a roster."""
+        """Return the analyst's request for names, for the parties of a roster."""
         return ReportRequest(self.plan, roster, self.label)
 
     def event(self) -> Event:
-        """Return what one report is to a ledger."""
+        """Return the privacy event that a ledger charges for one report."""
         return self.plan.event
 
     def clipped(self, record: Source | None, party: str) -> tuple[dict[str, Counter[str]], int]:
-        """Return a party's counts of undeclared values; nothing is drawn. Raises as `read_table` does."""
+        """Return a party's counts of undeclared values, and 0 clipped values; draws nothing."""
         if record is None:
             raise ConfigError.at("record", f"{party}: no report is stored", ConfigCheck.MISSING)
         return self.plan.counts(record, party), 0
 
     def cost(self) -> Cost:
-        """Return the cost of a report, and which names it will have."""
+        """Return the predicted size of a report, and how likely names are released."""
         plan, selection = self.plan, self.plan.selection
         notes = (
             f"a name of {selection.even} rows in a party is released with a chance of a half at least, "
@@ -110,7 +110,7 @@ class NameParameters(RequestParameters):
 def check_names(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[NameParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`NameSettings`); return every fault found."""
+    """Check a `[parameters]` table (`NameSettings`); return parameters, or None and every fault found."""
     good, issues = read(NameSettings, parameters, unknown="unknown parameter of reports of names")
     label, schema = good.get("label", ""), None
     if not (label.isascii() and (label.isprintable() or not label)):

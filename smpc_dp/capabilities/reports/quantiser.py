@@ -25,7 +25,7 @@ MAX_CATEGORIES = 2_048
 
 @dataclass(frozen=True)
 class Quantiser:
-    """Quantiser of records to categories: bins for each field; a category is a bin of each field.
+    """Map from records to finitely many categories: each field's values are cut or rounded to bins.
 
     The last field counts fastest. simple: the grid of a field is cut into `bins` runs of points as equal as
     possible, each standing for its centre. randomised: `bins` knots from end to end, at least 2; a value goes
@@ -57,11 +57,11 @@ class Quantiser:
 
     @property
     def categories(self) -> int:
-        """The number k of categories."""
+        """The number k of categories: the product of the bins of all fields."""
         return math.prod(self.bins)
 
     def categorise(self, codes: Codes, randomness: Randomness | None = None) -> Codes:
-        """Return the category of each record, (n,), from its codes, (n, fields).
+        """Return the category of each encoded record, rounded at random if the plan says so.
 
         The coins of randomised rounding are exact. Privacy rests on none of them: it is the response's.
         """
@@ -77,7 +77,7 @@ class Quantiser:
         return category
 
     def points(self) -> Floats:
-        """Return the record that each category stands for, (k, fields)."""
+        """Return the record that stands for each category, shape (k, fields)."""
         axes = [
             field.values(self._positions(field, bins))
             for field, bins in zip(self.fields, self.bins, strict=True)
@@ -85,7 +85,7 @@ class Quantiser:
         return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=-1)
 
     def matrix(self, kernel: Kernel) -> Floats:
-        """Return A, (k, k): the kernel between the points; raise ConfigError if it leaves its range."""
+        """Return the kernel's values between all categories, shape (k, k); raise ConfigError out of range."""
         points = self.points()
         rows = [np.asarray(kernel.function(point, points), dtype=np.float64) for point in points]
         matrix = np.stack(rows)
@@ -96,7 +96,7 @@ class Quantiser:
         return matrix
 
     def _positions(self, field: Field, bins: int) -> Floats:
-        """Return the positions of the bins on the grid of a field, in steps."""
+        """Return where the bins of a field lie on its grid, in steps from its low end."""
         if self.rounding == "randomised":
             return np.arange(bins, dtype=np.float64) * (field.steps / (bins - 1))
         # The least code c with c * bins // points = i is ceil(i * points / bins).
@@ -105,7 +105,7 @@ class Quantiser:
         return centres
 
     def bias(self, kernel: Kernel, density_lipschitz: float | None = None) -> float | None:
-        """Return a bound on the error in U_h due to the categories; None where none is known.
+        """Return a bound on the estimate's error due to rounding to categories; None where unknown.
 
         A grid without rounding: 0. One field and a Lipschitz kernel: each argument moves by half a cell at
         most, under randomised rounding by half a knot's distance in expectation. Simple rounding and
@@ -135,7 +135,7 @@ def choose_bins(
     parties: int | None = None,
     density_lipschitz: float | None = None,
 ) -> tuple[int, ...]:
-    """Choose the number of bins of each field, to balance noise and rounding.
+    """Return the number of bins of each field that balances noise against rounding.
 
     For one field and a Lipschitz kernel or density the number of cells of least proven error: Corollary 3.1
     with its constants worked out, for any epsilon; or the whole grid where that is better. Otherwise the
@@ -170,7 +170,7 @@ def bins_of(kernel: Kernel, bins: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _uniform(randomness: Randomness, count: int, below: int) -> Codes:
-    """Draw uniform integers in 0..below-1, below < 2**32, from 32-bit words, by rejection."""
+    """Return uniform random integers in 0..below-1, drawn by rejection from 32-bit words."""
     limit = (1 << 32) // below * below
     drawn = np.zeros(count, dtype=np.int64)
     waiting = np.arange(count)

@@ -39,7 +39,7 @@ REPORT_BYTES = 350
 
 
 class FieldTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One value of a record, in a session file."""
+    """Table of a session file for one value of a party's record: bounds, step, and whether exact."""
 
     lower: float
     upper: float
@@ -48,7 +48,7 @@ class FieldTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ReportSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The `[parameters]` of local reports."""
+    """The `[parameters]` table of a session file for locally private reports."""
 
     kernel: Annotated[str, Meta(description='a name of a kernel on pairs of records: "gini", "auc", …')]
     epsilon: Annotated[
@@ -97,7 +97,7 @@ class ReportSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class ReportParameters(RequestParameters):
-    """Checked parameters of local reports: the plan of a report, and the public labels."""
+    """Checked parameters of a session of local reports: the plan of reports, and public labels."""
 
     # Whether a record is the file of a table.
     reads_table: ClassVar[bool] = False
@@ -108,7 +108,7 @@ class ReportParameters(RequestParameters):
 
     @property
     def tolerated(self) -> tuple[int, int, int]:
-        """Parties; those that may be lost, of whatever label; those against which a report is private."""
+        """Numbers of all parties, of those that may be lost, and of those that may collude."""
         least = 3
         if self.labels is not None:
             each = 1 if isinstance(self.plan, LocalAuc) else 2
@@ -117,29 +117,29 @@ class ReportParameters(RequestParameters):
         return self.parties, self.parties - least, self.parties - 1
 
     def largest_message(self, _servers: int) -> int:
-        """Return a bound in bytes on a report in its envelope."""
+        """Return an upper bound in bytes on the message that carries a report."""
         return 2 * MAX_BYTES
 
     def request(self, roster: Roster) -> ReportRequest:
-        """Return the request to the parties of a roster."""
+        """Return the analyst's request for reports, for the parties of a roster."""
         return ReportRequest(self.plan, roster, self.label)
 
     def event(self) -> Event:
-        """Return what one report is to a ledger."""
+        """Return the privacy event that a ledger charges for one report."""
         return self.plan.event
 
     @property
     def kernel(self) -> str:
-        """The name of the statistic."""
+        """The name of the kernel whose mean over pairs is estimated."""
         return "auc" if isinstance(self.plan, LocalAuc) else self.plan.kernel.name
 
     @property
     def width(self) -> float:
-        """The range of the statistic."""
+        """The difference between the greatest and the least value of the kernel."""
         return 1.0 if isinstance(self.plan, LocalAuc) else self.plan.kernel.width
 
     def error(self) -> tuple[float, str]:
-        """Return the standard error that is planned with all parties, and for what it is stated.
+        """Return (planned standard error if all parties report, text on what it assumes).
 
         For a kernel without public labels a proven bound, whatever the records; the sampling of records is
         in it.
@@ -158,7 +158,7 @@ class ReportParameters(RequestParameters):
         return plan.exact_response_error(up * even, down * even), EVEN
 
     def clipped(self, record: ArrayLike | None, party: str) -> tuple[Floats, int]:
-        """Return a record within its fields' bounds, and how many values were clipped; nothing is drawn.
+        """Clip a record to its fields' bounds; return it with the number of clipped values.
 
         Raises:
             PrivacyError: a value is missing or, where that is asked for, off its grid: the party must not
@@ -182,7 +182,7 @@ class ReportParameters(RequestParameters):
 
 
 def cost_of_report(parameters: AnyReport, _servers: int = 0) -> Cost:
-    """Return the cost of local reports: each party draws its own noise."""
+    """Return the predicted cost of local reports: privacy budget, sizes, and for values the planned error."""
     if isinstance(parameters, NameParameters):
         return parameters.cost()
     error, assumed = parameters.error()
@@ -220,7 +220,7 @@ AnyReport = ReportParameters | NameParameters
 def check_reports(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[AnyReport | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`ReportSettings`, or `NameSettings`); return every fault found."""
+    """Check a `[parameters]` table of local reports, of values or names; return parameters, or the faults."""
     if "undeclared" in parameters:
         return check_names(parameters, parties)
     good, issues = read(ReportSettings, parameters, unknown="unknown parameter of reports")
@@ -243,7 +243,7 @@ def check_reports(
 
 
 def _error_issues(checked: ReportParameters, most: float | None) -> list[ConfigIssue]:
-    """Return the fault of an estimate whose standard error over the range would be above `most`."""
+    """Return a fault if the planned standard error is above `most` of the range, else nothing."""
     planned, assumed = checked.error()
     relative = planned / checked.width
     if most is None or relative <= most:
@@ -256,7 +256,7 @@ def _error_issues(checked: ReportParameters, most: float | None) -> list[ConfigI
 
 
 def _plan(settings: ReportSettings, parties: int) -> tuple[LocalPairwise | LocalAuc, bool]:
-    """Return the plan of a report, and whether labels are public; raise ConfigError."""
+    """Return the plan of reports of these settings, and whether labels are public."""
     fields = [
         Field(float(one.lower), float(one.upper), float(one.step), f"fields[{index}]", one.exact)
         for index, one in enumerate(settings.fields)
@@ -282,7 +282,7 @@ def _plan(settings: ReportSettings, parties: int) -> tuple[LocalPairwise | Local
 
 
 def _label_issues(checked: ReportParameters, public: bool) -> list[ConfigIssue]:
-    """Return the faults of public labels: missing, not expected, or too few of one."""
+    """Return the faults of public labels: missing, unexpected, or too few 0s or 1s."""
     labels = checked.labels
     if (labels is not None) != public:
         reason = "are needed, 0 or 1 for each party" if public else f"'{checked.kernel}' has no public labels"

@@ -51,20 +51,20 @@ REPORT, STORED = "report", "stored"
 
 
 class Sent(Body, frozen=True):
-    """A party's message to the analyst: its report, as `ReportRequest.report` returns it."""
+    """Message of a party to the analyst: its signed report."""
 
     report: bytes
 
 
 class Stored(Body, frozen=True):
-    """The analyst's answer: the SHA-256 of the report that it has stored."""
+    """Message of the analyst to a party: the hash of the party's report that it has stored."""
 
     digest: bytes
 
 
 @dataclasses.dataclass(frozen=True)
 class SentReport:
-    """A party's result: what it has sent, and what that has cost.
+    """Result of a party: the hashes of the request and of the report that it has sent, and its privacy.
 
     Attributes:
         request: digest of the request, hex; report: SHA-256 of the signed report, hex.
@@ -83,13 +83,13 @@ class SentReport:
     privacy: Privacy
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
+        """Return the hashes of what was sent, and its privacy, as JSON data."""
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {**plain, "privacy": self.privacy.to_json()}
 
 
 class LocalReport(msgspec.Struct, frozen=True, array_like=True):
-    """What a party sends: its signature covers the request, its name and the report."""
+    """Signed report of one party to one request: its name, the request's digest, and the answer."""
 
     party: str
     request: bytes
@@ -103,7 +103,7 @@ class LocalReport(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclasses.dataclass(frozen=True)
 class ReportedEstimate:
-    """The estimate from the reports that came in.
+    """Result of the analyst: the estimate from all reports that arrived, and who is missing.
 
     Attributes:
         estimate: its standard error counts missing parties as lost sample; bias from them is not covered.
@@ -119,7 +119,7 @@ class ReportedEstimate:
     faults: tuple[str, ...]
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
+        """Return the estimate with the missing parties as JSON data."""
         return {
             **self.estimate.to_json(),
             "reported": list(self.reported),
@@ -130,7 +130,7 @@ class ReportedEstimate:
 
 @dataclasses.dataclass(frozen=True)
 class ReportRequest:
-    """One request to the parties of a roster: each answers it with one report, once and for all.
+    """Analyst's request: each party of a roster answers once, by a plan of local reports.
 
     Attributes:
         plan: how a record, or rows, become a report.
@@ -153,17 +153,17 @@ class ReportRequest:
 
     @cached_property
     def digest(self) -> bytes:
-        """What all members must agree on: the plan of reports, the roster with the analyst, the label."""
+        """Hash that identifies the request: plan of the reports, roster, and label."""
         return digest(
             Label.LOCAL_REQUEST, self.plan.fingerprint, self.roster.digest, self.label.encode("utf-8")
         )
 
     def path(self, party: str, folder: Path) -> Path:
-        """Return the file of a party's report."""
+        """Return the file, in `folder`, in which a party stores its report to this request."""
         return folder / f"{party}-{self.digest.hex()}{SUFFIX}"
 
     def report(self, record: Record | None, identity: Identity, ledger: Ledger, folder: Path) -> bytes:
-        """Return a party's signed report, drawn at the first call and the same bytes at every later one.
+        """Return a party's signed report: drawn and stored once, then read from the file.
 
         The ledger is charged before the report is drawn, and the report is in `folder` before it is returned.
         If it is lost from there it is never drawn anew: two reports would cost twice. A later call does not
@@ -207,7 +207,7 @@ class ReportRequest:
         return content
 
     def _stored(self, path: Path, identity: Identity) -> bytes:
-        """Return the bytes of a stored report; raise LocalError if they are another report."""
+        """Read a party's stored report; raise LocalError if the file holds another report."""
         content = read_bounded(path, "the report", MAX_BYTES)
         try:
             self._checked(decode(content, LocalReport, identity.name), {identity.name})
@@ -216,7 +216,7 @@ class ReportRequest:
         return content
 
     def _checked(self, report: LocalReport, parties: Iterable[str]) -> LocalReport:
-        """Return a report of a party to this request; raise PeerFault for any other."""
+        """Return the report if it is a party's, signed, and to this request; else raise PeerFault."""
         if report.party not in parties:
             raise PeerFault(report.party, "is no party of the roster", Check.NOT_IN_ROSTER)
         if report.request != self.digest:
@@ -229,7 +229,7 @@ class ReportRequest:
         return report
 
     def check(self, content: bytes, party: str) -> None:
-        """Raise PeerFault unless the bytes are a report of this party to this request."""
+        """Raise PeerFault unless the bytes are this party's report to this request."""
         one = decode(content[: MAX_BYTES + 1], LocalReport, party)
         if one.party != party:
             raise PeerFault(party, "sent a report in another's name", Check.WRONG_SENDER)
@@ -240,7 +240,7 @@ class ReportRequest:
             raise PeerFault(party, f"its report is none of the plan: {error}", Check.OTHER_PLAN) from None
 
     def collect(self, received: Iterable[bytes]) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """Return the report of each party, in roster order, and what was wrong with all others.
+        """Return each party's valid report, in roster order, and texts on what was wrong with others.
 
         The same bytes may come several times. A party with two different reports has none: it has drawn
         twice, and its signatures show that.
@@ -263,7 +263,7 @@ class ReportRequest:
         return {name: reports[name] for name in order if name in reports.keys() - twice}, tuple(faults)
 
     def _decode(self, reports: Mapping[str, bytes]) -> None:
-        """Raise ConfigError for a report that is none of the plan."""
+        """Raise ConfigError unless all reports' contents fit the plan."""
         plan = self.plan
         if isinstance(plan, LocalAuc):
             plan.answers(list(reports.values()), self._numbers(reports))
@@ -271,7 +271,7 @@ class ReportRequest:
             plan.answers(list(reports.values()))
 
     def names(self, received: Iterable[bytes]) -> NamedCategories:
-        """Return the names that parties have released; raise ConfigError if none of them reported."""
+        """Return the names that all received reports release; raise ConfigError without reports."""
         reports, faults = self.collect(received)
         if not isinstance(self.plan, LocalNames) or not reports:
             raise ConfigError.at("reports", "there are none with names", ConfigCheck.MISSING)
@@ -279,7 +279,7 @@ class ReportRequest:
         return self.plan.merged(reports.values(), tuple(reports), missing, faults)
 
     def _numbers(self, names: Iterable[str]) -> list[int]:
-        """Return the numbers of parties in the plan, from 0."""
+        """Return the parties' numbers in the roster, from 0, by their names."""
         return [self.roster.index(name) - 1 for name in names]
 
     def estimate(
@@ -290,7 +290,7 @@ class ReportRequest:
         kernel: Kernel | None = None,
         confidence: float = 0.95,
     ) -> ReportedEstimate:
-        """Return the analyst's estimate, with missing parties as lost sample.
+        """Return the analyst's estimate from received reports; missing parties count as lost sample.
 
         Args:
             received: all reports, in any order.
@@ -321,7 +321,7 @@ class ReportRequest:
                 chosen,
                 parties=self._numbers(reports),
                 confidence=confidence,
-                lost=lost_error(labels, reports),
+                lost=auc_error_of_lost(labels, reports),
             )
         else:
             made = self.plan.estimate(values, labels=chosen, kernel=kernel, confidence=confidence)
@@ -335,8 +335,8 @@ class ReportRequest:
         return ReportedEstimate(dataclasses.replace(made, privacy=privacy), tuple(reports), missing, faults)
 
 
-def lost_error(labels: Mapping[str, int], present: Iterable[str]) -> float:
-    """Return a bound on the standard error of an AUC from parties that are missing at random.
+def auc_error_of_lost(labels: Mapping[str, int], present: Iterable[str]) -> float:
+    """Return a bound on the AUC's standard error due to parties that were lost at random.
 
     With n of N parties of a label present, f = (N - n) / (n (N - 1)); the variance is at most a quarter of
     the larger f [protocols/reports].
@@ -351,4 +351,5 @@ def lost_error(labels: Mapping[str, int], present: Iterable[str]) -> float:
 
 
 def _signed(request: bytes, party: str, report: bytes) -> bytes:
+    """Return the digest that a party signs with its report: request, name and report."""
     return digest(Label.LOCAL_REPORT, request, party.encode("utf-8"), report)

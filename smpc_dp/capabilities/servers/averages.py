@@ -15,7 +15,7 @@ _DRAW_SECONDS, _BIT_SECONDS = 6e-3, 7e-5
 
 
 def check_epsilon(epsilon: float) -> None:
-    """Raise ConfigError for a budget of all averages together that noise on shares does not support."""
+    """Raise ConfigError if an epsilon is too large for averages that servers compute on shares."""
     if epsilon > GREATEST_EPSILON:
         reason = f"must be at most {GREATEST_EPSILON:g} with averages on shares, is {epsilon:g}"
         raise ConfigError.at("epsilon", reason, ConfigCheck.RANGE)
@@ -24,7 +24,7 @@ def check_epsilon(epsilon: float) -> None:
 def plan_vectors(
     encoding: Encoding, missing: int, budget: tuple[float, float] | None = None
 ) -> VectorParameters:
-    """Plan the average of a group of `encoding.parties`, so many of whom may be missing.
+    """Return the parameters of an average that servers compute, if `missing` parties may be lost.
 
     `budget`: epsilon and delta of this average by itself; None: it is exact. Raises ConfigError for invalid
     arguments.
@@ -45,7 +45,7 @@ def plan_vectors(
 
 
 def _check_work(parties: int, encoding: Encoding, levels: int) -> None:
-    """Raise ConfigError for averages that mpyc would not compute in time, before parties are charged."""
+    """Raise ConfigError if servers could not compute an average in time, before budgets are charged."""
     bits = (encoding.highest - encoding.lowest).bit_length()
     seconds = encoding.length * (levels * _DRAW_SECONDS + parties * bits * _BIT_SECONDS)
     if seconds > SECONDS / 2:

@@ -33,24 +33,28 @@ if TYPE_CHECKING:
 def _check(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SharedParameters | None, list[ConfigIssue]]:
+    """Check the parameters of a session on shares; return them, or None with the issues found."""
     from smpc_dp.capabilities.servers.secret_sharing.check import check_session
 
     return check_session(parameters, parties)
 
 
 def _topology(_parameters: Mapping[str, object]) -> Topology:
+    """Return "servers": parties connect to the computing servers, whatever the parameters."""
     return "servers"
 
 
 def _roster_issues(
     _protocol: str, _parameters: Mapping[str, object], members: Sequence[Member]
 ) -> list[ConfigIssue]:
+    """Return the faults in a roster's computing servers, such as too few of them."""
     from smpc_dp.capabilities.servers.secret_sharing.params import roster_issues
 
     return roster_issues(members)
 
 
 def _check_requests(_parameters: Mapping[str, object], planned: Sequence[Any]) -> None:
+    """Raise ConfigError if any planned request cannot be computed by servers on shares."""
     from smpc_dp.capabilities.servers.requests.shared import check_programs
 
     check_programs(planned)
@@ -59,18 +63,21 @@ def _check_requests(_parameters: Mapping[str, object], planned: Sequence[Any]) -
 async def _open_servers(
     membership: Membership, on_event: OnEvent, _listen_on: str | None, _state: SessionState | None
 ) -> Connection:
+    """Connect a party to all computing servers; return the connection."""
     from smpc_dp.capabilities.servers.requests.connection import ServersConnection
 
     return await ServersConnection.open(membership, on_event)
 
 
 async def _serve(*arguments: Any, **named: Any) -> list[Opened | SmpcError]:
+    """Run one computing server until all requests have ended; return their results or errors."""
     from smpc_dp.capabilities.servers.requests.computing_server import serve_shares
 
     return await serve_shares(*arguments, **named)
 
 
 def _opened_once(membership: Membership) -> OpenedTables | None:
+    """Return a party's record of opened exact tables, or None if the session opens none."""
     parameters: SharedParameters = membership.parameters
     if parameters.opened_once is None:
         return None
@@ -80,48 +87,56 @@ def _opened_once(membership: Membership) -> OpenedTables | None:
 
 
 def _event(parameters: Any) -> Event:
+    """Return the privacy event that a ledger charges for a sum that servers compute."""
     from smpc_dp.capabilities.servers.requests.shared import sum_event
 
     return sum_event(parameters)
 
 
 def _cost(parameters: Any, servers: int) -> Cost | None:
+    """Return the predicted cost of a request to computing servers; None where unknown."""
     from smpc_dp.capabilities.servers.secret_sharing.cost import cost_on_shares
 
     return cost_on_shares(parameters, servers)
 
 
 def _check_epsilon(epsilon: float) -> None:
+    """Raise ConfigError for an epsilon that is too large for noise drawn by the servers."""
     from smpc_dp.capabilities.servers.averages import check_epsilon
 
     check_epsilon(epsilon)
 
 
 def _plan_average(encoding: Encoding, missing: int, budget: tuple[float, float] | None) -> VectorParameters:
+    """Return the parameters of an average that servers compute, noisy if a budget is given."""
     from smpc_dp.capabilities.servers.averages import plan_vectors
 
     return plan_vectors(encoding, missing, budget)
 
 
 def _assumption() -> str:
+    """Return the sentence that says how many servers must be honest."""
     from smpc_dp.capabilities.servers.secret_sharing.claims import HONEST_SERVERS
 
     return HONEST_SERVERS
 
 
 def _open_server(*arguments: Any, **named: Any) -> AbstractAsyncContextManager[Any]:
+    """Return a context manager that opens a computing server, and closes it at the end."""
     from smpc_dp.capabilities.servers.requests.computing_server import open_computing_server
 
     return open_computing_server(*arguments, **named)
 
 
 def _simulate_average(*arguments: Any, **named: Any) -> tuple[NDArray[np.float64], int]:
+    """Simulate in one process an average that servers compute; return (average, number of survivors)."""
     from smpc_dp.capabilities.servers.simulation.servers import average_on_shares
 
     return average_on_shares(*arguments, **named)
 
 
 def _steps() -> tuple[tuple[str, ...], ...]:
+    """Return the protocol's step names: those of a server, and those of a party."""
     from smpc_dp.capabilities.servers.secret_sharing.messages import EVERY_PARTY_STEPS, SERVER_STEPS
 
     return SERVER_STEPS, EVERY_PARTY_STEPS
@@ -156,12 +171,12 @@ PROTOCOLS = (
 
 
 class SharedPairsTask(Task):
-    """A statistic of pairs of records, computed on shares."""
+    """Kind of request of a session: a pairwise statistic that servers compute on secret shares."""
 
     name: ClassVar[str] = "pairs-on-shares"
 
     async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> StatisticResult:
-        """Run one request for a statistic; see `Session.pairwise`."""
+        """Run a party's request for a pairwise statistic that servers compute; return the result."""
         from smpc_dp.capabilities.servers.requests.statistic_requests import request_statistic
 
         return await request_statistic(requests, *arguments, **named)

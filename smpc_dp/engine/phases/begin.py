@@ -29,14 +29,14 @@ from smpc_dp.wire.signing import Context, decode
 
 
 def attestation_digest(context: Context, run_id: bytes, head: bytes, present: bytes) -> bytes:
-    """Return the digest that parties sign: of the session log's head and the parties present."""
+    """Return the digest that parties sign of the session log's hash and the parties present."""
     return digest(Label.BOARD_ATTESTATION, *context.bound, run_id, m.ATTEST_BEGIN.encode(), head, present)
 
 
 def check_begin(
     context: Context, quorum: int, run_id: bytes, head: bytes, members: PartySet, certified: m.Certified
 ) -> None:
-    """Raise PeerFault unless a quorum has signed this head of the session log."""
+    """Raise PeerFault unless a quorum has signed this hash of the session log and these members."""
     if certified.members != members.packed:
         raise PeerFault(
             context.aggregator, f"certificate of '{m.ATTEST_BEGIN}' is of another set", Check.BAD_CERTIFICATE
@@ -53,7 +53,7 @@ def check_begin(
 
 
 def session_head(header: Header, scope: bytes) -> bytes:
-    """Return the head of the session log of `scope` after the line of a header's run.
+    """Return the hash of a session log after the line of the run in a log's header.
 
     Raises VerificationError if it is the first line and does not begin the log of that scope.
     """
@@ -66,7 +66,7 @@ def session_head(header: Header, scope: bytes) -> bytes:
 
 
 def logged_run(seen: Seen) -> LoggedRun:
-    """Return the evidence about the log of the run that was closed last."""
+    """Return evidence, for a result, about the log of the last closed run."""
     return LoggedRun(seen.number, seen.head, seen.closed_head)
 
 
@@ -76,7 +76,7 @@ def logged_run(seen: Seen) -> LoggedRun:
 def attest_begin(
     context: Context, seen: Seen, run_id: bytes, present: PartySet, body: bytes
 ) -> tuple[Seen, m.Attestation]:
-    """Check `begin`; return the state to store durably before the attestation is sent, and the attestation.
+    """Check the session log that the aggregator shows; return the state to save, and the attestation.
 
     Raises PeerFault where the session log that is shown does not extend the one that the party has seen.
     """
@@ -94,7 +94,7 @@ def attest_begin(
 def check_begun(
     context: Context, quorum: int, run_id: bytes, seen: Seen, present: PartySet, body: bytes
 ) -> m.Begun:
-    """Check `begun`; return the aggregator's message about the first entry, which it must have signed.
+    """Check the aggregator's message that a quorum signed the session log, and return the message.
 
     Raises PeerFault unless a quorum has signed this party's head of the session log.
     """
@@ -109,7 +109,7 @@ def check_begun(
 
 
 def close_run(seen: Seen, head: bytes) -> Seen:
-    """Return the state to store when the run's log has ended with this head."""
+    """Return the session-log state to store when the run's log has ended with this hash."""
     return replace(seen, closed=seen.number, closed_head=head)
 
 
@@ -117,7 +117,7 @@ def close_run(seen: Seen, head: bytes) -> Seen:
 
 
 def why_behind(runs: SessionLog, known: int) -> str:
-    """Return why a party that knows so many lines cannot take part; "" if it can."""
+    """Return why a party that knows this many log lines has missed too many to take part; "" if it can."""
     missed = len(runs.lines) + 1 - known
     if not known or missed <= MOST_BEHIND:
         return ""
@@ -132,7 +132,7 @@ def begin_log(
     present: bytes,
     root: bytes,
 ) -> tuple[RunLog, SessionLog]:
-    """Log a run: its line in the session log, and the header of its own log; return both as they will be."""
+    """Add a run to a copy of the session log; queue its line and its own log's header; return both logs."""
     board, runs, request = collector.board, collector.runs.copy(), collector.context.request
     before = board.head_of(runs.lines[-1]) if runs.lines else NO_HEAD
     line = runs.begin(request, run_id, before)
@@ -152,20 +152,23 @@ def begin_log(
 
 
 class BeginningState(Protocol):
-    """Interface of a state in which the parties `present`, a packed set, attest the session log."""
+    """Interface of an aggregator's state in which the parties present sign the session log."""
 
     @property
-    def run_id(self) -> bytes: ...
+    def run_id(self) -> bytes:
+        """The id of the run that begins, of 16 bytes."""
 
     @property
-    def present(self) -> bytes: ...
+    def present(self) -> bytes:
+        """The set of parties present in the run, packed with one bit for each."""
 
     @property
-    def log(self) -> RunLog: ...
+    def log(self) -> RunLog:
+        """The public log of the run, which has only its header so far."""
 
 
 def accept_begin(collector: Collector[Any], state: BeginningState, _party: int, envelope: Envelope) -> Item:
-    """Store a party's attestation of the session log; raise PeerFault if it is of another digest."""
+    """Return a party's signature on the session log; raise PeerFault if it signed another digest."""
     expected = attestation_digest(collector.context, state.run_id, state.log.session_head, state.present)
     if decode(envelope.body, m.Attestation, envelope.sender).set_digest != expected:
         raise PeerFault(
@@ -175,7 +178,7 @@ def accept_begin(collector: Collector[Any], state: BeginningState, _party: int, 
 
 
 def certify_begin(collector: Collector[Any], state: Any, quorum: int) -> m.Certified:
-    """Log the signatures of a quorum in the session log; return the payload of `certify-begin`.
+    """Queue a quorum's signatures for the session log; return them as the log entry's content.
 
     `state`: a `BeginningState` of a collecting role.
     """

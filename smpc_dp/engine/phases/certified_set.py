@@ -25,7 +25,7 @@ from smpc_dp.wire.signing import decode
 
 
 class Participation(msgspec.Struct, frozen=True):
-    """Certified participants; `merkle_commitment` is the digest of all parties' draws.
+    """Certified participants of a run: the set, its certificate, and the digest of all advertisements.
 
     `roots`: what that digest covers; None at the aggregator.
     """
@@ -37,30 +37,31 @@ class Participation(msgspec.Struct, frozen=True):
 
     @property
     def party_roots(self) -> RunRoots:
-        """What the digest covers, at a party; raises LocalError elsewhere."""
+        """The Merkle roots that a party's digest covers; raises LocalError at an aggregator."""
         if self.roots is None:
             raise LocalError("an aggregator stores no roots of its run")
         return self.roots
 
 
 class Attesting(msgspec.Struct, frozen=True):
-    """Digest to be attested, and the parties that may attest it: those of the set."""
+    """A digest of a set of parties that they are asked to sign, and the parties that may sign it."""
 
     members: PartySet
     digest: bytes
 
 
 class AttestingState(Protocol):
-    """Interface of a state in which parties attest a digest."""
+    """Interface of an aggregator's state in which parties sign a digest."""
 
     @property
-    def attesting(self) -> Attesting: ...
+    def attesting(self) -> Attesting:
+        """The digest that parties sign in this state, and the parties that may sign."""
 
 
 def check_certified(
     member: Member[SumParameters], run_id: bytes, step: str, digest: bytes, members: PartySet, body: bytes
 ) -> Certificate:
-    """Return the certificate in `body`; raise PeerFault unless a quorum of `members` attests `digest`."""
+    """Return the decoded certificate; raise PeerFault unless a quorum of members has signed the digest."""
     certificate = decode(body, m.Certificate, member.context.aggregator)
     quorum = member.parameters.plan.quorum
     return check_certificate(member.context, quorum, run_id, step, digest, members, certificate)
@@ -69,7 +70,7 @@ def check_certified(
 def accept_attestation(
     _collector: Collector[Any], state: AttestingState, _party: int, envelope: Envelope
 ) -> Item:
-    """Store a party's attestation; raise PeerFault if it is of another digest than was sent."""
+    """Return a party's signature on the digest; raise PeerFault if it signed another digest."""
     if decode(envelope.body, m.Attestation, envelope.sender).set_digest != state.attesting.digest:
         raise PeerFault(
             envelope.sender, "attests another set than the one that was sent", Check.OTHER_STATEMENT
@@ -84,7 +85,7 @@ def certify(
     given: Mapping[int, bytes] | None = None,
     quorum: int | None = None,
 ) -> tuple[m.Certificate, Certificate]:
-    """Return the shortest certificate of attestations, and the same as evidence.
+    """Return the shortest certificate of a set from the parties' signatures, and the signatures used.
 
     `given`: their signatures, those received in the step by default. `quorum`: that of the plan by default.
     """
@@ -103,7 +104,7 @@ def certify(
 def certify_participants(
     collector: Collector[Any], state: CollectorState, attesting: Attesting, merkle_commitment: bytes
 ) -> tuple[Participation, list[Envelope]]:
-    """Return the participants with their certificate, and the certificate for each party."""
+    """Return the certified set of participants, and messages that send each party the certificate."""
     message, certificate = certify(collector, state, attesting)
     participation = Participation(merkle_commitment, attesting.members, certificate)
     return participation, collector.broadcast(state, m.PARTICIPANTS, message)

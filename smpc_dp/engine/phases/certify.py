@@ -24,7 +24,7 @@ from smpc_dp.wire.signing import Context, encode
 
 
 def make_certificate(signatures: Mapping[int, bytes], quorum: int, parties: int) -> Certificate:
-    """Return the certificate of a quorum of the attestations whose envelope signatures are given by party."""
+    """Return the certificate with the first `quorum` of the given signatures, in roster order."""
     ordered = sorted(signatures)[:quorum]
     return Certificate(pack_set(ordered, parties), b"".join(signatures[party] for party in ordered))
 
@@ -37,7 +37,7 @@ def sample_certificate(
     signatures: Mapping[int, bytes],
     quorum: int,
 ) -> Certificate:
-    """Return the certificate that shows a sample of all attestations given.
+    """Return a certificate that shows a random sample of the given signatures, under a Merkle root.
 
     Args:
         signatures: of envelopes of `step` that carry an attestation of `set_digest`, by party; a quorum or
@@ -75,7 +75,7 @@ def shortest_certificate(
 
 
 class _Words:
-    """Public coins of one sample: a random oracle's output, as randomness for `draw_indices`."""
+    """Public pseudo-random stream from a random oracle, as randomness to draw a sample of signers."""
 
     def __init__(self, seed: bytes) -> None:
         self._seed = seed
@@ -83,7 +83,7 @@ class _Words:
         self._left = b""
 
     def bytes(self, n: int) -> bytes:
-        """Return the next `n` bytes."""
+        """Return the next `n` bytes of the pseudo-random stream."""
         while len(self._left) < n:
             self._left += digest(Label.CERTIFICATE_SAMPLE, self._seed, encode_uint(self._blocks))
             self._blocks += 1
@@ -101,7 +101,7 @@ def sampled_indices(
     claimed: int,
     quorum: int,
 ) -> tuple[int, ...]:
-    """Return the indices of the sample among the signers, from 0, determined by the whole claim."""
+    """Return the signers to be shown in a sample, by index, determined by a hash of the whole claim."""
     seed = digest(
         Label.CERTIFICATE_CHALLENGE, *context.bound, run_id, step.encode(), set_digest, signers, root
     )
@@ -117,7 +117,7 @@ def check_certificate(
     members: Container[int],
     certificate: Certificate,
 ) -> result.Certificate:
-    """Return the certificate by party name, or raise PeerFault naming the aggregator.
+    """Check a certificate's signatures; return it by party name, or raise PeerFault naming the aggregator.
 
     It holds when at least `quorum` members of the set have signed exactly `set_digest` in `step`.
     """
@@ -136,7 +136,7 @@ def _checked(
     members: Container[int],
     certificate: Certificate,
 ) -> result.Certificate:
-    """Return the certificate by party name, or raise VerificationError."""
+    """Check a certificate's signatures; return it by party name, or raise PeerFault naming the aggregator."""
     aggregator = context.aggregator
 
     def refuse(reason: str, check: Check) -> PeerFault:

@@ -37,14 +37,14 @@ THREADS = 2
 
 
 class Committed(Secret, frozen=True):
-    """Commitment of a party to the vector that it masks, and its blinding."""
+    """A party's commitment to its vector, with the secret blinding that opens it."""
 
     point: bytes
     blinding: bytes
 
 
 class Certified(NamedTuple):
-    """What is certified to be the same for all: the run's roots, digest of the participants, survivors."""
+    """Values of a run certified to be equal for all parties: Merkle roots, participants, survivors."""
 
     roots: RunRoots
     participants: bytes
@@ -52,7 +52,7 @@ class Certified(NamedTuple):
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """Commitment to a survivor's vector with its author's signature, and its masked blinding."""
+    """A survivor's commitment to its vector, shown with its signature, and the masked blinding."""
 
     shown: bytes
     blinding: bytes
@@ -62,7 +62,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 def commit_vector(member: Member[SumParameters], vector: RingVector) -> tuple[RingVector, Committed | None]:
-    """Return the vector that the party masks, and its commitment; with its noise where totals are checked."""
+    """Return the vector to be masked and a commitment; unchanged, and None, if totals are not checked."""
     if not member.parameters.is_checked:
         return vector, None
     noisy = vector.copy()
@@ -78,7 +78,7 @@ def open_commitment(
     committed: Committed,
     masks: Masks,
 ) -> tuple[bytes, bytes, bytes]:
-    """Return the commitment, the blinding under the vector's masks, and the signature of the first."""
+    """Return a party's commitment, its blinding under masks of the vector's seeds, and the signature."""
     statement = keys.value_opening(member.context, run_id, participants_digest, member.name, committed.point)
     masked = _with_masks(member.parameters, committed.blinding, masks)
     return committed.point, masked, member.identity.sign(statement)
@@ -91,7 +91,7 @@ def check_result(
     message: m.Result,
     total: RingVector,
 ) -> None:
-    """Raise PeerFault, of the aggregator, unless the survivors' commitments add up to that of the total.
+    """Raise PeerFault naming the aggregator unless the survivors' commitments add up to the total's.
 
     The aggregator has to check the same before it sends a result.
     """
@@ -115,7 +115,7 @@ def check_commitments(
     message: m.CheckedResult,
     total: RingVector,
 ) -> None:
-    """Raise VerificationError unless the survivors' commitments add up to that of the total."""
+    """Raise VerificationError unless the survivors' signed commitments add up to the total's."""
     members, survivors = certified.roots.advertised, certified.survivors
     absent = len(members) - len(survivors)
     if (len(message.openings), len(message.hidden)) != (
@@ -156,13 +156,13 @@ def check_total(
 
 
 def commitment_to(parameters: SumParameters, vector: RingVector, blinding: bytes) -> bytes:
-    """Return the commitment to a vector of ring elements."""
+    """Return the (curve point) commitment to a vector of ring elements with this blinding."""
     integers, generators, width = _integers(parameters, vector)
     return generators.commit(integers, width, blinding, THREADS)
 
 
 def _integers(parameters: SumParameters, vector: RingVector) -> tuple[Integers, Generators, int]:
-    """Return the integers that ring elements stand for, generators for them, and the bytes of each."""
+    """Return ring elements as integers, the curve generators for them, and the bytes of each element."""
     # A total may be part of a message, where elements begin at any byte.
     wide = np.require(vector, np.uint64, "A")
     integers = wide.view(np.int64) if parameters.is_signed else wide
@@ -172,7 +172,7 @@ def _integers(parameters: SumParameters, vector: RingVector) -> tuple[Integers, 
 def _check_signed(
     context: Context, run_id: bytes, participants_digest: bytes, name: str, shown: bytes
 ) -> None:
-    """Raise VerificationError unless a party has signed its commitment."""
+    """Raise VerificationError unless a party has signed the commitment that is shown as its own."""
     point, signature = shown[: m.POINT_BYTES], shown[m.POINT_BYTES :]
     statement = keys.value_opening(context, run_id, participants_digest, name, point)
     try:
@@ -185,7 +185,7 @@ def _check_signed(
 
 
 def _mask(parameters: SumParameters, seed: bytes) -> bytes:
-    """Return the mask of a blinding: the 64 bytes of the keystream after the elements, modulo the order."""
+    """Return the mask that hides a commitment's blinding, derived from a mask seed's keystream."""
     encoding = parameters.encoding
     words: RingVector = np.zeros(commit.WIDE_BYTES // np.dtype(encoding.dtype).itemsize, encoding.dtype)
     add_masks(words, [seed], [1], offset=encoding.ring_length)
@@ -193,7 +193,7 @@ def _mask(parameters: SumParameters, seed: bytes) -> bytes:
 
 
 def _with_masks(parameters: SumParameters, blinding: bytes, masks: Masks) -> bytes:
-    """Return a blinding plus its masks."""
+    """Return a blinding with the masks of these seeds added, by their signs."""
     plus, minus = [blinding], list[bytes]()
     for seed, sign in masks.signed:
         (plus if sign > 0 else minus).append(_mask(parameters, seed))
@@ -206,7 +206,7 @@ def _with_masks(parameters: SumParameters, blinding: bytes, masks: Masks) -> byt
 def attested_digest(
     context: Context, run_id: bytes, survivors: bytes, message: m.CheckedResult | m.CertifiedResult
 ) -> bytes:
-    """Return the digest that checkers attest of a total; `survivors` is the digest of the survivors."""
+    """Return the digest that the checking parties sign of a total, for these survivors."""
     return keys.total_digest(context, run_id, survivors, message.total, message.blinding)
 
 
@@ -218,15 +218,15 @@ def check_attested(
     survivors: PartySet,
     message: m.CertifiedResult,
 ) -> None:
-    """Raise PeerFault, of the aggregator, unless more survivors attest a digest than may be corrupt."""
+    """Raise PeerFault naming the aggregator unless enough survivors have signed the total's digest."""
     least = parameters.plan.check_quorum
     check_certificate(context, least, run_id, m.ATTEST_TOTAL, digest, survivors, message.certificate)
 
 
 def checkers_of(parameters: SumParameters, run_id: bytes, left: Collection[int]) -> tuple[int, ...]:
-    """Return the parties of those that are left which check the total for all, ascending.
+    """Return, ascending, those remaining parties that check the total for all, others in each run.
 
-    As many that a quorum stays if all other dropouts of the plan are among them. From run to run others.
+    As many that a quorum stays if all other dropouts of the plan are among them.
     """
     parties, plan = sorted(left), parameters.plan
     count = min(len(parties), plan.checkers(plan.parties - len(parties)))
@@ -245,7 +245,7 @@ def accept_opening(
     value_commitment: bytes,
     masked: m.CheckedMasked,
 ) -> Opened:
-    """Check that a party opens its commitment and has signed it."""
+    """Return a survivor's opened commitment; raise PeerFault unless it is as advertised and signed."""
     if keys.value_commitment(context, run_id, name, masked.point) != value_commitment:
         raise PeerFault(name, "sent another commitment than it had advertised", Check.BAD_OPENING)
     opened = Opened(masked.point + masked.signature, masked.blinding)
@@ -259,7 +259,7 @@ def accept_opening(
 
 
 def unmask_blindings(parameters: SumParameters, opened: Iterable[Opened], masks: Masks) -> bytes:
-    """Return the sum of the survivors' blindings; `masks` removes what hides it."""
+    """Return the sum of the survivors' blindings, freed from the masks that hid each blinding."""
     masked = commit.add_blindings([each.blinding for each in opened])
     return _with_masks(parameters, masked, masks)
 
@@ -271,7 +271,7 @@ def checked_result(
     opened: Mapping[int, Opened],
     value_commitments: Mapping[int, bytes],
 ) -> m.CheckedResult:
-    """Return the result that shows the commitments of all parties that advertised.
+    """Return the result message that shows all commitments; raise VerificationError for a wrong total.
 
     Raises VerificationError if the total is not that of the commitments: a party masked another vector than
     it had committed to, or one with which the sum is not below the modulus of the ring.
@@ -294,7 +294,7 @@ def checked_result(
 
 
 def value_commitments_of(advertised: Mapping[int, Any]) -> dict[int, bytes]:
-    """Return the commitments to vectors, by party; none where totals are not checked."""
+    """Return each party's commitment to its vector; empty if totals are not checked."""
     return {
         party: advertise.value_commitment
         for party, advertise in advertised.items()

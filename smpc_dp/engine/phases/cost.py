@@ -16,7 +16,7 @@ LARGE = 0.1
 
 
 class PlannedAnswer(PlainStruct, frozen=True, kw_only=True):
-    """The standard error of one answer, from the noise alone.
+    """JSON output: the planned standard error of one answer, which counts the noise alone.
 
     Attributes:
         text: the answer.
@@ -46,7 +46,7 @@ class PlannedAnswer(PlainStruct, frozen=True, kw_only=True):
 
 
 class Cost(PlainStruct, frozen=True, kw_only=True):
-    """The cost of one request.
+    """Predicted cost of one request: its charge, the errors of its answers, and a party's bytes and messages.
 
     Attributes:
         unit, relation, epsilon, delta: what a ledger is charged for it; None: an exact release.
@@ -79,7 +79,7 @@ class Cost(PlainStruct, frozen=True, kw_only=True):
 
 
 def average_answer(encoding: Encoding, parties: int, error: float) -> tuple[list[PlannedAnswer], list[str]]:
-    """Return the error of an average over so many parties, and the warning of it where it is large.
+    """Return the planned error of an average over this many parties, and warnings if it is large.
 
     `error`: of the sum of the noise over the number of parties, in the unit of the vectors.
     """
@@ -104,7 +104,7 @@ def average_answer(encoding: Encoding, parties: int, error: float) -> tuple[list
 
 
 def record_answer(error: PlannedError) -> PlannedAnswer:
-    """Return the error of an answer about records."""
+    """Return the planned error of an answer about records in the form of JSON output."""
     rows = ""
     if error.rows is not None:
         rows = f"rows_expected = {error.rows}" if error.expected else f"{error.rows} public rows"

@@ -27,7 +27,7 @@ def draw_indices(size: int, count: int, randomness: Randomness) -> tuple[int, ..
 
 
 def _below(bound: int, randomness: Randomness) -> int:
-    """Return a uniform integer below `bound`."""
+    """Return a uniformly random integer from 0 to `bound` - 1."""
     limit = (1 << 64) - (1 << 64) % bound
     while True:
         word = int.from_bytes(randomness.bytes(8), "little")

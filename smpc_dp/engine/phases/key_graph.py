@@ -47,7 +47,7 @@ Watch = Callable[[str, RingVector], None]
 
 @dataclass(frozen=True, slots=True)
 class SumMember(Member[P_co]):
-    """Party of a sum.
+    """Constant values of a party's run of a secure sum: context, key, parameters, and earlier results.
 
     Attributes:
         fixed: the survivors of the session's exact sums, where these must be the same.
@@ -58,7 +58,7 @@ class SumMember(Member[P_co]):
     last: HeldResult | None = None
 
     def enter(self, state: State) -> None:
-        """Record the survivors that the party attests, and the result, for the session's later sums."""
+        """Record the survivors that the party signs, and the result, for the session's later sums."""
         survivors = getattr(state, "survivors", None)
         if self.fixed is not None and survivors is not None:
             self.fixed.fix(self.context, survivors)
@@ -67,13 +67,13 @@ class SumMember(Member[P_co]):
             self.last.hold(Held(*self.context.bound, state.run_id, step, *signed))
 
     def contradicted(self, fault: PeerFault) -> None:
-        """Record that the aggregator named another result than it had sent; see `Member.contradicted`."""
+        """Record evidence that the aggregator named another result than it had sent earlier."""
         if self.last is not None and fault.check == Check.OTHER_RESULT:
             self.last.record_refusal(fault.evidence)
 
 
 class Drawn(Secret, frozen=True):
-    """State of a party from `start` to `roll`: its draw, its secret keys, SHA-256 of its advertisement."""
+    """What a party has drawn after the run's start: neighbours, secret keys, and its advertisement's hash."""
 
     start: RunStart
     neighbours: tuple[int, ...]
@@ -85,7 +85,7 @@ class Drawn(Secret, frozen=True):
 
 
 class Advertised(Secret, frozen=True):
-    """State of a party from `roll` to `neighbours`; `roots` bind all advertisements."""
+    """What a party keeps once it knows the Merkle roots over all parties' keys and commitments."""
 
     neighbours: tuple[int, ...]
     seal_secret: bytes
@@ -95,7 +95,7 @@ class Advertised(Secret, frozen=True):
 
 
 class Graph(Secret, frozen=True):
-    """View of the graph of one party: its neighbours, their masking keys, and its own masking secret.
+    """A party's part of the graph: its neighbours, their masking keys, and its own masking secret.
 
     Attributes:
         revealed: the parties that have opened their draws.
@@ -117,7 +117,7 @@ class Graph(Secret, frozen=True):
     def mask_seeds(
         self, member: Member[Any], run_id: bytes, participants: PartySet
     ) -> tuple[list[bytes], list[int]]:
-        """Return the seeds shared with the participating neighbours, and this party's sign for each."""
+        """Return the seeds of pairwise masks with participating neighbours, and this party's sign of each."""
         seeds, signs, index = [], [], member.index
         for peer, mask_key in self.mask_keys.items():
             if peer in participants:
@@ -143,13 +143,13 @@ class Sealing(Secret, frozen=True):
 
 
 class Ready(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has an encoded vector, and the run has not begun for it."""
+    """State of a party that has encoded its vector and has not sent anything in the run."""
 
     vector: RingVector
 
 
 class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has said hello with a fresh nonce."""
+    """State of a party that has sent a hello with a fresh nonce and waits for the start of the run."""
 
     expects: ClassVar[str] = m.START
     renews: ClassVar[bool] = True
@@ -158,7 +158,7 @@ class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitMerkleCommitment(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has committed to the neighbours that it drew and to its masking key."""
+    """State of a party that has committed to drawn neighbours and masking key, and waits for all."""
 
     expects: ClassVar[str] = m.MERKLE_COMMITMENT
     vector: RingVector
@@ -168,7 +168,7 @@ class AwaitMerkleCommitment(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has opened its commitments."""
+    """State of a party that has opened its commitments and waits for its neighbours."""
 
     expects: ClassVar[str] = m.NEIGHBOURS
     vector: RingVector
@@ -177,7 +177,7 @@ class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 def say_hello(member: SumMember[SumParameters], state: Ready) -> Transition:
-    """Begin: send a hello with a fresh nonce; raise PeerFault after a refusal that ends the session."""
+    """Begin a run: send a hello with a fresh nonce; raise PeerFault if a refusal ended the session."""
     if member.last is not None:
         member.last.check_open(member.context.aggregator)
     nonce = member.random.bytes(32)
@@ -186,7 +186,7 @@ def say_hello(member: SumMember[SumParameters], state: Ready) -> Transition:
 
 
 def on_start(member: SumMember[SumParameters], state: AwaitStart, body: bytes) -> Transition:
-    """Draw neighbours and make keys; advertise commitments to the draw and to the masking key."""
+    """After the start: draw neighbours, make keys, and send commitments to draw and masking key."""
     context = member.context
     start = decode(body, m.FollowingStart, context.aggregator)
     present = check_present(member, state.nonce, start)
@@ -207,7 +207,7 @@ def on_start(member: SumMember[SumParameters], state: AwaitStart, body: bytes) -
 def on_merkle_commitment(
     member: Member[SumParameters], state: AwaitMerkleCommitment, body: bytes
 ) -> Transition:
-    """Open draw and masking key, now that all advertisements are bound."""
+    """Reveal drawn neighbours and masking key, now that the commitments of all are fixed."""
     run_id = state.run_id
     advertised, message = open_draw(member, run_id, state.drawn, body)
     after = AwaitNeighbours(vector=state.vector, advertised=advertised, committed=state.committed)
@@ -239,7 +239,7 @@ def members_of(
     reason: str,
     least: int | None = None,
 ) -> PartySet:
-    """Decode a set that must lie in `within`, have this party and be large enough; raise PeerFault."""
+    """Decode a set of parties; raise PeerFault unless it lies in `within` and includes this party."""
     context, least = member.context, member.parameters.plan.min_survivors if least is None else least
     members = context.remember(
         ("set", packed), lambda: PartySet.unpack(packed, member.parties, context.aggregator)
@@ -268,7 +268,7 @@ def hello(member: Member[SumParameters], nonce: bytes) -> m.Hello:
 
 
 def check_start(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[bytes, RunStart]:
-    """Check `start` of a run with a log; return the run id and the values that it binds."""
+    """Check the start of a run with a public log; return the run id and the values that it depends on."""
     context = member.context
     start = decode(body, m.Start, context.aggregator)
     bound = RunStart(check_present(member, nonce, start), start.root)
@@ -277,7 +277,7 @@ def check_start(member: Member[SumParameters], nonce: bytes, body: bytes) -> tup
 
 
 def check_present(member: Member[SumParameters], nonce: bytes, start: m.Start) -> PartySet:
-    """Check that `start` binds this party's nonce; return the parties that are present."""
+    """Return the parties present in a run; raise PeerFault unless this party's nonce is included."""
     present = members_of(member, start.present, None, "present parties")
     given = {member.index: nonce}
     _check_bound(member, Label.NONCES, start.root, present, given, start.proof, "start", "nonce")
@@ -287,7 +287,7 @@ def check_present(member: Member[SumParameters], nonce: bytes, start: m.Start) -
 def draw(
     member: Member[SumParameters], run_id: bytes, start: RunStart, committed: Committed | None = None
 ) -> tuple[Drawn, m.Advertise]:
-    """Return the draw of a run with fresh keys, and the advertisement."""
+    """Draw neighbours and make fresh keys for a run; return both, and the message that commits to them."""
     context, random = member.context, member.random
     neighbours = draw_neighbours(member.index, member.parties, member.parameters.plan.degree, random)
     blinder, seal_secret, mask_secret = random.bytes(32), random.bytes(32), random.bytes(32)
@@ -306,7 +306,7 @@ def draw(
 def open_draw(
     member: Member[SumParameters], run_id: bytes, drawn: Drawn, body: bytes
 ) -> tuple[Advertised, m.Reveal]:
-    """Check `roll` and that the root binds this party's advertisement; return its openings."""
+    """Check that a Merkle root includes this party's commitments; return the message that opens them."""
     message = decode(body, member.parameters.kinds.merkle_commitment, member.context.aggregator)
     members = members_of(member, message.advertised, drawn.start.present, "roll")
     _check_advertised(member, message.root, members, {member.index: drawn.advertisement}, message.proof)
@@ -326,7 +326,7 @@ def open_draw(
 def join_graph(
     member: Member[SumParameters], run_id: bytes, advertised: Advertised, body: bytes
 ) -> tuple[Graph, Sealing]:
-    """Check `neighbours`, with keys and openings of all neighbours; return this party's neighbourhood."""
+    """Check the messages of all neighbours; return this party's neighbourhood and encryption keys."""
     message = decode(body, m.Neighbours, member.context.aggregator)
     revealed = members_of(member, message.revealed, advertised.roots.advertised, "revealed parties")
     drew_me = tuple(opening.party for opening in message.openings)
@@ -347,7 +347,7 @@ def join_graph(
 def check_forwarded(
     member: Member[Any], run_id: bytes, step: str, forwarded: m.Advertisement | m.Opening
 ) -> str:
-    """Check that the author of a forwarded message signed it, and return its name.
+    """Check that a forwarded message is signed by its author; return the author's name.
 
     A wrong signature is the aggregator's fault.
     """
@@ -364,7 +364,7 @@ def check_forwarded(
 def _check_advertised(
     member: Member[Any], root: bytes, members: PartySet, given: Mapping[int, bytes], proof: bytes
 ) -> None:
-    """Raise PeerFault unless the root binds these parties' advertisements, of which SHA-256 are given."""
+    """Raise PeerFault unless the Merkle root includes these parties' messages, given by SHA-256."""
     _check_bound(member, Label.ADVERTISEMENTS, root, members, given, proof, "roll", "advertisement")
 
 
@@ -378,7 +378,7 @@ def _check_bound(
     where: str,
     reason: str,
 ) -> None:
-    """Raise PeerFault unless a root binds the values that these parties gave."""
+    """Raise PeerFault unless a Merkle root includes the values given by these parties."""
     try:
         check_merkle_commitment(member.context, purpose, root, members, given, proof)
     except VerificationError as error:
@@ -395,7 +395,7 @@ def _advertisements(
     message: m.Neighbours,
     neighbours: Collection[int],
 ) -> dict[int, m.Advertise]:
-    """Return the advertisements of exactly the neighbours, as they are signed and as the root binds them."""
+    """Return the neighbours' signed key messages; raise PeerFault unless the root includes each."""
     expected = tuple(sorted(neighbours))
     if tuple(item.party for item in message.advertisements) != expected:
         raise member.refuse(
@@ -420,7 +420,7 @@ def _advertisements(
 def _mask_keys(
     member: Member[Any], run_id: bytes, packed: bytes, advertisements: Mapping[int, m.Advertise]
 ) -> dict[int, bytes]:
-    """Return the masking keys of the neighbours, which open their commitments."""
+    """Return the neighbours' masking keys; raise PeerFault for a key that its commitment does not match."""
     if len(packed) != m.KEY_BYTES * len(advertisements):
         raise member.refuse("forwarded other than one masking key of each neighbour", Check.NOT_ONE_EACH)
     mask_keys = dict(zip(advertisements, m.pieces(packed, m.KEY_BYTES), strict=True))
@@ -434,7 +434,7 @@ def _mask_keys(
 def _check_opening(
     member: Member[SumParameters], run_id: bytes, opening: m.Opening, advertise: m.Advertise
 ) -> None:
-    """Raise PeerFault unless a party's openings are of its commitments, and it drew this party."""
+    """Raise PeerFault unless a party opens its commitments and has drawn this party."""
     name = check_forwarded(member, run_id, m.REVEAL, opening)
     context, degree = member.context, member.parameters.plan.degree
     revealed = context.remember(
@@ -448,7 +448,7 @@ def _check_opening(
 
 
 class Revealed(NamedTuple):
-    """The neighbours that a party drew, and its masking key."""
+    """A party's opened commitments: the neighbours that it drew, and its masking key."""
 
     drawn: tuple[int, ...]
     mask_key: bytes
@@ -457,7 +457,7 @@ class Revealed(NamedTuple):
 def read_reveal(
     context: Context, degree: int, run_id: bytes, party: int, body: bytes, advertise: m.Advertise
 ) -> Revealed:
-    """Return what a party reveals; raise PeerFault unless it is valid and opens the party's commitments."""
+    """Return a party's opened draw and masking key; raise PeerFault unless they are as committed."""
     reveal = decode(body, m.Reveal, context.names[party - 1])
     draw, key = advertise.draw_commitment, advertise.key_commitment
     return check_openings(context, degree, run_id, party, reveal, draw=draw, key=key)
@@ -466,7 +466,7 @@ def read_reveal(
 def check_openings(
     context: Context, degree: int, run_id: bytes, party: int, reveal: m.Reveal, *, draw: bytes, key: bytes
 ) -> Revealed:
-    """Return what a party reveals; raise PeerFault unless that opens its commitments `draw` and `key`.
+    """Return a party's opened draw and masking key; raise PeerFault unless they are as committed.
 
     A draw has `degree` others. The masking key may be no point of small order: others would know what it
     agrees on.
@@ -485,7 +485,7 @@ def check_openings(
 
 
 def check_key(name: str, key: bytes) -> None:
-    """Raise PeerFault if a party's public key is a point of small order."""
+    """Raise PeerFault naming the party if its public key is a curve point of small order."""
     try:
         agree.check_public_key(key)
     except VerificationError as error:
@@ -497,7 +497,7 @@ def check_key(name: str, key: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SumAggregator(Collector[P_co]):
-    """Aggregator of a sum.
+    """Constant values of the aggregator's run of a secure sum: context, key, parameters.
 
     Attributes:
         threads: threads for the removal of masks.
@@ -520,7 +520,7 @@ class SumAggregator(Collector[P_co]):
 
 
 class Begun(NamedTuple):
-    """Run id and operation derived from the hellos, and `start` for each party."""
+    """A run that begins: its id and operation, the parties present, and the start message for each."""
 
     run_id: bytes
     operation: str
@@ -530,7 +530,7 @@ class Begun(NamedTuple):
 
 
 class Commitments(msgspec.Struct, frozen=True):
-    """Advertisements, by party, as they are forwarded and decoded; and the digest of the roots over them.
+    """All parties' key messages at the aggregator, and the digest of the Merkle roots over them.
 
     `value_commitments`: of all parties that advertised, where totals are checked.
     """
@@ -542,7 +542,7 @@ class Commitments(msgspec.Struct, frozen=True):
 
 
 class Edges(msgspec.Struct, frozen=True):
-    """Graph as the aggregator knows it.
+    """The aggregator's graph of neighbours, with the masking keys that parties have opened.
 
     Attributes:
         mask_keys: of all parties that revealed theirs.
@@ -560,19 +560,19 @@ class Edges(msgspec.Struct, frozen=True):
 
 
 class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
-    """Parties may still join."""
+    """State of the aggregator before a run begins: parties may still join."""
 
     expects: ClassVar[str] = m.HELLO
 
 
 class CollectAdvertise(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The parties present are agreed on, and each commits to a draw and a masking key."""
+    """State of the aggregator that collects commitments to drawn neighbours and masking keys."""
 
     expects: ClassVar[str] = m.ADVERTISE
 
 
 class Summed(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The aggregator has the sum; `body_hash`: SHA-256 of the body of the result."""
+    """Final state of the aggregator: the sum is known and was sent."""
 
     over: ClassVar[bool] = True
     outcome: Outcome
@@ -580,7 +580,7 @@ class Summed(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectReveal(CollectorState, frozen=True, kw_only=True, eq=False):
-    """All advertisements are bound, and each party opens its commitments."""
+    """State of the aggregator that collects the openings of the parties' commitments."""
 
     expects: ClassVar[str] = m.REVEAL
     commitments: Commitments
@@ -593,7 +593,7 @@ def send_result(
     message: msgspec.Struct,
     outcome: Outcome,
 ) -> Transition:
-    """Send the result of a sum to all parties that are left."""
+    """Return the final state and the message with the sum to all remaining parties."""
     # Of attested totals signatures count although all parties are lost: there may be nobody to send it to.
     after = Summed(outcome=outcome, body_hash=sha256(encode(message)).digest())
     return Transition(after, aggregator.broadcast(state, step, message))
@@ -602,12 +602,12 @@ def send_result(
 def accept_hello(
     collector: Collector[SumParameters], _state: CollectorState, _party: int, envelope: Envelope
 ) -> Item:
-    """Check that a hello is for this session, request and plan."""
+    """Return a party's hello; raise PeerFault if it is for another session, request or plan."""
     return check_hello(collector, envelope, m.Hello)
 
 
 def check_hello(collector: Collector[SumParameters], envelope: Envelope, kind: type[m.Hello]) -> Item:
-    """Check that a hello is for this session, request and plan; `kind` is the message's."""
+    """Return a party's hello of this type; raise PeerFault if it is for another request or plan."""
     context, plan = collector.context, collector.parameters.plan
     claimed = decode(envelope.body, kind, envelope.sender)
     if claimed.session_digest != context.session_digest:
@@ -635,7 +635,7 @@ def begin(
     fixed: FixedSurvivors | None = None,
     last: SentResults | None = None,
 ) -> Begun:
-    """Select the operation by majority, exclude the other parties, and return the run that begins.
+    """Choose the operation of most parties, exclude the others, and return the run that begins.
 
     `last`: the results that `start` names; None in a run with a log.
     """
@@ -666,20 +666,20 @@ def begin(
 def accept_advertise(
     collector: Collector[Any], _state: CollectorState, _party: int, envelope: Envelope
 ) -> Item:
-    """Check that a party's fresh key for encryption is no point of small order."""
+    """Return a party's keys and commitments; raise PeerFault if its encryption key has small order."""
     advertise = decode(envelope.body, collector.parameters.kinds.advertise, envelope.sender)
     check_key(envelope.sender, advertise.seal_key)
     return Item(advertise, envelope.body, envelope.signature)
 
 
 def merkle_commitment_of(context: Context, forwarded: Mapping[int, m.Advertisement]) -> MerkleCommitment:
-    """Return the tree over all advertisements."""
+    """Return the Merkle tree over all parties' signed key messages."""
     given = {party: sha256(advertisement.body).digest() for party, advertisement in forwarded.items()}
     return MerkleCommitment(context, Label.ADVERTISEMENTS, given)
 
 
 def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[Commitments, list[Envelope]]:
-    """Bind all advertisements by one root, and send it to each party."""
+    """Bind all advertisements by Merkle roots; return them with the digest, and each party's message."""
     inbox, context = state.inbox, collector.context
     packed = pack_set(inbox.alive, collector.parties)
     forwarded = {
@@ -705,7 +705,7 @@ def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[
 def accept_reveal(
     collector: Collector[SumParameters], state: CollectReveal, party: int, envelope: Envelope
 ) -> Item:
-    """Check that a party opens its commitments; store its draw and its masking key."""
+    """Return a party's drawn neighbours and masking key; raise PeerFault unless they are as committed."""
     return check_reveal(collector, state.run_id, state.commitments, party, envelope)
 
 
@@ -716,7 +716,7 @@ def check_reveal(
     party: int,
     envelope: Envelope,
 ) -> Item:
-    """Check that a party opens its commitments; store its draw and its masking key."""
+    """Return a party's drawn neighbours and masking key; raise PeerFault unless they are as committed."""
     advertise = commitments.advertised[party]
     degree = collector.parameters.plan.degree
     revealed = read_reveal(collector.context, degree, run_id, party, envelope.body, advertise)
@@ -726,7 +726,7 @@ def check_reveal(
 def connect_graph(
     collector: Collector[Any], state: CollectorState, commitments: Commitments
 ) -> tuple[Edges, list[Envelope]]:
-    """Return the graph of the parties that have revealed, and `neighbours` for each."""
+    """Return the graph of the parties that revealed draws, and each one's message about its neighbours."""
     run_id, inbox = state.run_id, state.inbox
     revealed, forwarded = sorted(inbox.alive), commitments.forwarded
     merkle_commitment = merkle_commitment_of(collector.context, forwarded)
@@ -757,20 +757,20 @@ def connect_graph(
 
 
 def finish_hello(aggregator: SumAggregator[SumParameters], state: CollectHello) -> Transition:
-    """Begin the run of the parties present."""
+    """Begin the run with the parties present, and send each the start message."""
     begun = begin(aggregator, state, aggregator.fixed, aggregator.last)
     return Transition(CollectAdvertise(run_id=begun.run_id), begun.messages)
 
 
 def finish_advertise(aggregator: SumAggregator[SumParameters], state: CollectAdvertise) -> Transition:
-    """Bind all advertisements."""
+    """End the collection of commitments: send all parties the Merkle root over them."""
     commitments, messages = bind_commitments(aggregator, state)
     after = CollectReveal(commitments=commitments)
     return Transition(after, messages)
 
 
 def min_survivors(aggregator: Collector[SumParameters], _state: CollectorState) -> int:
-    """Return the number of parties that a step needs."""
+    """Return the least number of parties that must remain for a step to end."""
     return aggregator.parameters.plan.min_survivors
 
 

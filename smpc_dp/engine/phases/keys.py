@@ -17,7 +17,7 @@ from smpc_dp.wire.signing import Context, Signer
 def run_identifier(
     context: Context, operation: str, present: bytes, root: bytes, following: tuple[bytes, ...] = ()
 ) -> bytes:
-    """Return the run id: a digest of session, request, operation, parties present and root over nonces.
+    """Return the run id: a hash of session, request, operation, parties present and nonces.
 
     `following`: the aggregator's nonce and its last results; empty in a run with a log.
     """
@@ -38,7 +38,7 @@ def run_identifier(
 
 
 def _bound(context: Context, label: Label, run_id: bytes, *parts: bytes) -> bytes:
-    """Return a digest bound to protocol, version and run."""
+    """Return a hash of the parts, bound to the protocol, its version and this run."""
     return digest(label, *context.bound, run_id, *parts)
 
 
@@ -55,12 +55,12 @@ def key_commitment(context: Context, run_id: bytes, party: str, mask_key: bytes)
 
 
 def value_commitment(context: Context, run_id: bytes, party: str, point: bytes) -> bytes:
-    """Return the commitment to the commitment to a party's vector (hiding: the point is uniform)."""
+    """Return a hiding hash that commits to a party's vector commitment (a curve point)."""
     return _bound(context, Label.VALUE_COMMITMENT, run_id, party.encode(), point)
 
 
 def value_opening(context: Context, run_id: bytes, participants: bytes, party: str, point: bytes) -> bytes:
-    """Return the digest that a party signs of the commitment to its vector; `participants` is a digest."""
+    """Return the digest that a party signs when it shows its vector commitment."""
     return _bound(context, Label.VALUE_OPENING, run_id, participants, party.encode(), point)
 
 
@@ -70,36 +70,36 @@ def self_commitment(context: Context, run_id: bytes, party: str, self_seed: byte
 
 
 def merkle_commitment_digest(context: Context, run_id: bytes, advertised: bytes, *roots: bytes) -> bytes:
-    """Return the digest of the Merkle commitment: the parties that advertised, and its roots."""
+    """Return the digest of which parties advertised keys and of the Merkle roots over these."""
     return _bound(context, Label.MERKLE_COMMITMENT, run_id, advertised, *roots)
 
 
 def participants_digest(
     context: Context, run_id: bytes, merkle_commitment: bytes, participants: bytes
 ) -> bytes:
-    """Return the digest of participants and of the Merkle commitment that parties sign."""
+    """Return the digest of the set of participants, which the parties sign."""
     return _bound(context, Label.PARTICIPANTS, run_id, merkle_commitment, participants)
 
 
 def survivors_digest(context: Context, run_id: bytes, participants: bytes, survivors: bytes) -> bytes:
-    """Return the digest that parties sign of the survivors; `participants` is the earlier digest."""
+    """Return the digest of the set of survivors, bound to the participants, which the parties sign."""
     return _bound(context, Label.SURVIVORS, run_id, participants, survivors)
 
 
 def total_digest(context: Context, run_id: bytes, survivors: bytes, total: bytes, blinding: bytes) -> bytes:
-    """Return the digest that checkers sign of a total; `survivors` is the digest of the survivors."""
+    """Return the digest of a total with its blinding and survivors, which the checking parties sign."""
     return _bound(context, Label.TOTAL, run_id, survivors, total, blinding)
 
 
 def self_mask_seed(context: Context, run_id: bytes, party: str, self_seed: bytes) -> bytes:
-    """Return the generator seed of a party's self-mask."""
+    """Return the seed from which the self-mask on a party's vector is generated."""
     return _bound(context, Label.SELF_MASK, run_id, party.encode(), self_seed)
 
 
 def pair_mask_seed(
     context: Context, run_id: bytes, secret: bytes, me: str, peer: str, peer_key: bytes
 ) -> bytes:
-    """Return the generator seed of the mask between two parties, the same at both ends.
+    """Return the seed of the mask shared by two parties, equal at both ends.
 
     Raises:
         PeerFault: the peer's masking key is a point of small order.
@@ -112,13 +112,13 @@ def pair_mask_seed(
 def seal_key(
     context: Context, run_id: bytes, secret: bytes, peer: str, peer_key: bytes, sender: str, receiver: str
 ) -> bytes:
-    """Return the key that encrypts from `sender` to `receiver`; `peer` is the other one of the two."""
+    """Return the key that encrypts messages from `sender` to `receiver`, one of which is this party."""
     info = _bound(context, Label.SEAL_KEY, run_id, sender.encode(), receiver.encode())
     return _agree(secret, peer_key, run_id, info, peer)
 
 
 def _agree(secret: bytes, peer_key: bytes, run_id: bytes, info: bytes, peer: str) -> bytes:
-    """Agree on a key; raise PeerFault for a key of small order."""
+    """Return the shared Diffie-Hellman key; raise PeerFault if the peer's key is of small order."""
     try:
         return agree(secret, peer_key, salt=run_id, info=info)
     except VerificationError as error:
@@ -145,14 +145,14 @@ SELF_MASK = b"self-mask"
 def share_digest(
     context: Context, run_id: bytes, dealer: str, holder: str, kind: bytes, share: bytes
 ) -> bytes:
-    """Return the digest of one share, shown in its place where only the other share is opened."""
+    """Return the digest of a secret share, shown in place of the share when only its twin is opened."""
     return _bound(context, Label.SHARE_DIGEST, run_id, dealer.encode(), holder.encode(), kind, share)
 
 
 def _share_statement(
     context: Context, run_id: bytes, dealer: str, holder: str, mask: bytes, own: bytes
 ) -> bytes:
-    """Return the digest that the dealer signs about a holder's shares."""
+    """Return the digest of both shares given to a holder, which the dealer signs."""
     return _bound(context, Label.SHARE, run_id, dealer.encode(), holder.encode(), mask, own)
 
 
@@ -172,6 +172,6 @@ def check_share(
     self_digest: bytes,
     signature: bytes,
 ) -> None:
-    """Raise VerificationError unless `signature` is the dealer's over both digests."""
+    """Raise VerificationError unless the dealer has signed the digests of both shares of a holder."""
     statement = _share_statement(context, run_id, dealer, holder, mask_digest, self_digest)
     context.verify(context.keys[dealer], statement, signature)

@@ -28,7 +28,7 @@ NONCE_BYTES = 32
 
 
 class SentResults:
-    """Entry of the last result that an aggregator has sent to each party of a session.
+    """An aggregator's record of the last result sent to each party, to be named in the next run.
 
     `random` draws `nonce`, which makes the run ids of this process differ from those of every other one;
     `entries`: of earlier requests, by party.
@@ -39,21 +39,21 @@ class SentResults:
         self._entries = dict(entries or {})
 
     def add(self, context: Context, run_id: bytes, body_hash: bytes, names: Iterable[str]) -> None:
-        """Record the result of a run, before it is sent to these parties; `body_hash`: SHA-256."""
+        """Record a run's result by its SHA-256, for these parties, before it is sent."""
         self.record(dict.fromkeys(names, b"".join(_entry(context.bound, run_id, body_hash))))
 
     def record(self, entries: Mapping[str, bytes]) -> None:
-        """Record entries, by party; a subclass stores them."""
+        """Store the encoded results that were sent, by party; a subclass also saves them to disk."""
         self._entries |= entries
 
     def named(self, names: Iterable[str]) -> bytes:
-        """Return the entries of the last results of these parties, each once, in their order."""
+        """Return the distinct encoded entries of these parties' last results, in sorted order."""
         entries = self._entries
         return b"".join(sorted({entries[name] for name in names if name in entries}))
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
-    """Result of a run as a party holds it: what the aggregator's signature is of.
+    """A run's result as a party keeps it for later checks: message hash and aggregator's signature.
 
     Attributes:
         protocol, version: of the run, as its hashes have them.
@@ -69,12 +69,12 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def entry(self) -> tuple[bytes, bytes]:
-        """Key and digest of the result."""
+        """The key and the digest of the result, to compare with what the aggregator names."""
         return _entry((self.protocol, self.version), self.run_id, self.body_hash)
 
 
 class HeldResult:
-    """Last result that a party has accepted in a session.
+    """A party's record of the last result that it accepted in a session, to check the next run.
 
     Attributes:
         held: None before the first.
@@ -86,21 +86,21 @@ class HeldResult:
         self.refusal = dict(refusal or {})
 
     def hold(self, held: Held) -> None:
-        """Record the result that is held; a subclass stores it."""
+        """Store a result that the party has accepted; a subclass also saves it to disk."""
         self.held = held
 
     def record_refusal(self, evidence: Mapping[str, bytes]) -> None:
-        """Record the evidence of a refusal; a subclass stores it."""
+        """Store evidence of a refused result, which ends the session; a subclass saves it."""
         self.refusal = dict(evidence)
 
     def check_open(self, aggregator: str) -> None:
-        """Raise PeerFault after a refusal."""
+        """Raise PeerFault if the party has refused a result before, so that the session is over."""
         if self.refusal:
             # A new one: an error that is raised again has all frames, and their values, of both times.
             raise _contradiction(aggregator, self.refusal)
 
     def check(self, context: Context, named: bytes) -> str:
-        """Compare the held result with the entries of `start`.
+        """Compare the last result with those the aggregator names; return a warning or raise PeerFault.
 
         Returns a warning if none is of its run. Raises PeerFault, with its signature, if one is and differs.
         """
@@ -126,7 +126,7 @@ class HeldResult:
 
 
 def are_sound(named: bytes, parties: int) -> bool:
-    """Tell whether bytes are at most so many entries, keys strictly ascending."""
+    """Tell whether bytes are well-formed entries of results, at most `parties`, with ascending keys."""
     if len(named) % ENTRY_BYTES or len(named) > ENTRY_BYTES * parties:
         return False
     keys = [key for key, _ in _entries(named)]
@@ -134,7 +134,7 @@ def are_sound(named: bytes, parties: int) -> bool:
 
 
 def check_contradiction(key: bytes, evidence: Mapping[str, bytes]) -> None:
-    """Check that an aggregator has signed a result of a run, and a `start` that names another one of it.
+    """Raise unless the evidence shows that an aggregator signed two results of one run.
 
     `key`: the aggregator's Ed25519 key; `evidence`: of a PeerFault whose check is "other-result".
 
@@ -166,18 +166,18 @@ def check_contradiction(key: bytes, evidence: Mapping[str, bytes]) -> None:
 
 
 def _contradiction(aggregator: str, evidence: Mapping[str, bytes]) -> PeerFault:
-    """Return the fault of an aggregator that has signed two results of a run."""
+    """Return the PeerFault, with evidence, that an aggregator has signed two results of a run."""
     reason = "names another result than it has sent to this party: both are signed"
     return PeerFault(aggregator, reason, Check.OTHER_RESULT, evidence)
 
 
 def _entry(bound: tuple[bytes, bytes], run_id: bytes, body_hash: bytes) -> tuple[bytes, bytes]:
-    """Return key and digest of a result; `bound`: protocol and version of its run."""
+    """Return the key and the digest that stand for a run's result."""
     return digest(Label.LAST_RUN, *bound, run_id), digest(Label.LAST_RESULT, *bound, run_id, body_hash)
 
 
 def _entries(named: bytes) -> list[tuple[bytes, bytes]]:
-    """Return key and digest of each entry."""
+    """Return the key and the digest of each entry in the bytes."""
     return [
         (named[at : at + KEY_BYTES], named[at + KEY_BYTES : at + ENTRY_BYTES])
         for at in range(0, len(named), ENTRY_BYTES)

@@ -37,7 +37,7 @@ from smpc_dp.wire.signing import decode, encode
 def deal(
     member: Member[SumParameters], run_id: bytes, graph: Graph, sealing: Sealing
 ) -> tuple[bytes, m.Deal]:
-    """Return a fresh self-mask seed, and the message with encrypted shares of it and of the masking key."""
+    """Draw a self-mask seed; return it and the message with encrypted secret shares for neighbours."""
     context, random, threshold = member.context, member.random, member.parameters.plan.threshold
     self_seed = random.bytes(32)
     mask_shares = shamir.split(graph.mask_secret, threshold, graph.holders, random)
@@ -58,7 +58,7 @@ def deal(
 
 
 class Delivered(Secret, frozen=True):
-    """Shares that a party was dealt, the participants, and the dealers whose share is invalid."""
+    """What a party was delivered: its shares by dealer, the participants, and dealers of invalid shares."""
 
     participants: PartySet
     held: dict[int, m.Share]
@@ -69,7 +69,7 @@ class Delivered(Secret, frozen=True):
 def open_delivery(
     member: Member[SumParameters], run_id: bytes, graph: Graph, sealing: Sealing, body: bytes
 ) -> Delivered:
-    """Check `deliver`: decrypt the shares of each participant that drew this party."""
+    """Decrypt and check the shares for this party from each participant that drew it as neighbour."""
     message = decode(body, m.Deliver, member.context.aggregator)
     participants = members_of(member, message.participants, graph.revealed, "participants")
     expected = tuple(party for party in graph.drew_me if party in participants)
@@ -95,7 +95,7 @@ def open_delivery(
 
 
 def check_holders(member: Member[SumParameters], chosen: Sequence[int], present: PartySet, step: str) -> None:
-    """Raise TimeoutFault where fewer holders are present than the threshold, naming the missing ones."""
+    """Raise TimeoutFault naming missing holders if fewer than the threshold hold this party's shares."""
     missing = [member.name_of(party) for party in chosen if party not in present]
     if len(chosen) - len(missing) < member.parameters.plan.threshold:
         raise TimeoutFault(missing, step, f"{member.name} has fewer holders than the threshold")
@@ -104,7 +104,7 @@ def check_holders(member: Member[SumParameters], chosen: Sequence[int], present:
 def _open_share(
     member: Member[SumParameters], run_id: bytes, sealing: Sealing, dealer: int, sealed: bytes
 ) -> m.Share:
-    """Decrypt and check a dealer's share."""
+    """Decrypt a dealer's share for this party and check its signature; raise if it is invalid."""
     context, name = member.context, member.name_of(dealer)
     key = sealing.key(member, run_id, dealer, sending=False)
     opened = unseal(key, sealed, keys.seal_context(context, run_id, name, member.name))
@@ -117,7 +117,7 @@ def _open_share(
 def _digests(
     member: Member[SumParameters], run_id: bytes, dealer: str, share: m.Share
 ) -> tuple[bytes, bytes]:
-    """Return the digests of both shares: of the masking key, and of the self-mask seed."""
+    """Return the digests of a dealer's two shares: of its masking key, and of its self-mask seed."""
     mask, own = (
         keys.share_digest(member.context, run_id, dealer, member.name, kind, value)
         for kind, value in ((keys.MASKING_KEY, share.mask_share), (keys.SELF_MASK, share.self_share))
@@ -128,13 +128,13 @@ def _digests(
 def masks_of(
     member: Member[Any], run_id: bytes, graph: Graph, participants: PartySet, self_seed: bytes | None
 ) -> Masks:
-    """Return the masks of the party's vector: terms with the participants, a self-mask if there is a seed."""
+    """Return the masks of this party's vector: one with each participating neighbour, and a self-mask."""
     own = [] if self_seed is None else [keys.self_mask_seed(member.context, run_id, member.name, self_seed)]
     return Masks(own, 1, *graph.mask_seeds(member, run_id, participants))
 
 
 def mask_vector(member: Member[SumParameters], vector: RingVector, masks: Masks) -> bytes:
-    """Return the vector plus masks and noise, packed; `vector` stays as it is.
+    """Return the vector as bytes with masks and noise added; the given vector stays unchanged.
 
     Where totals are checked the vector has its noise already: the party has committed to it.
     """
@@ -151,7 +151,7 @@ def mask_vector(member: Member[SumParameters], vector: RingVector, masks: Masks)
 def open_shares(
     member: Member[SumParameters], run_id: bytes, held: dict[int, m.Share], survivors: PartySet
 ) -> m.Unmask:
-    """Return one share of each dealer: of the self-mask seed of a survivor, else of the masking key."""
+    """Return the message with one share per dealer: of a survivor's self-mask seed or a lost one's key."""
     dealers, shares, others, signatures = [], bytearray(), bytearray(), bytearray()
     for dealer, share in sorted(held.items()):
         mask, own = _digests(member, run_id, member.name_of(dealer), share)
@@ -167,14 +167,14 @@ def open_shares(
 
 
 class Dealt(msgspec.Struct, frozen=True):
-    """Commitments to self-mask seeds, and each holder's dealers."""
+    """Aggregator's record of dealt shares: self-mask commitments, and who dealt to each holder."""
 
     self_commitments: dict[int, bytes]
     dealers_of: dict[int, tuple[int, ...]]
 
 
 def accept_deal(edges: Edges, party: int, envelope: Envelope) -> Item:
-    """Check that a party deals one encrypted share to each of its holders."""
+    """Return a party's encrypted shares; raise PeerFault unless there is one for each holder."""
     message = decode(envelope.body, m.Deal, envelope.sender)
     expected = len(edges.drawn[party])
     if len(message.sealed) != expected:
@@ -191,7 +191,7 @@ def accept_deal(edges: Edges, party: int, envelope: Envelope) -> Item:
 def deliver(
     collector: Collector[SumParameters], state: CollectorState, edges: Edges
 ) -> tuple[Dealt, Attesting, list[Envelope]]:
-    """Return commitments and dealers, the participants to be attested, and each holder's shares."""
+    """Return what was dealt, the participants that are to sign, and each holder's message with its shares."""
     participants, items = PartySet.of(state.inbox.alive, collector.parties), state.inbox.items
     boxes: dict[int, list[tuple[int, bytes]]] = {party: [] for party in participants}
     for dealer in participants:
@@ -221,7 +221,7 @@ def add_masked(
     envelope: Envelope,
     masked: m.Masked,
 ) -> Item:
-    """Add a masked vector to the total, in place; store the dealers whose share was invalid."""
+    """Add a party's masked vector to the total in place; note dealers whose share was invalid."""
     bad_dealers = unpack_list(masked.bad_dealers, aggregator.parties, envelope.sender)
     if not set(bad_dealers) <= set(dealt.dealers_of[party]):
         raise PeerFault(
@@ -254,7 +254,7 @@ def add_vector(
 
 
 def accept_unmask(collector: Collector[SumParameters], expected: tuple[int, ...], envelope: Envelope) -> Item:
-    """Check that a holder opens one share of each dealer in `expected`."""
+    """Return a holder's opened shares; raise PeerFault unless there is one of each expected dealer."""
     unmask = decode(envelope.body, m.Unmask, envelope.sender)
     dealers = unpack_list(unmask.dealers, collector.parties, envelope.sender)
     if dealers != expected:

@@ -11,7 +11,7 @@ from smpc_dp.engine.phases.parameters import SumParameters
 
 
 class Masks(NamedTuple):
-    """Seeds of self-masks, all with one sign, and seeds of pairs' terms with the sign of each."""
+    """Seeds of the masks on a vector: self-masks, all of one sign, and pairwise masks with signs."""
 
     own: Sequence[bytes]
     own_sign: int
@@ -23,10 +23,10 @@ class Masks(NamedTuple):
 
     @property
     def signed(self) -> list[tuple[bytes, int]]:
-        """Each seed with its sign."""
+        """Each mask's seed, with the sign +1 or -1 by which its mask is added."""
         return [*((seed, self.own_sign) for seed in self.own), *zip(self.pairs, self.signs, strict=True)]
 
     def add_to(self, ring_vector: RingVector, parameters: SumParameters, threads: int = 1) -> None:
-        """Add all masks to `ring_vector`, in place."""
+        """Expand all masks and add them to the vector in place."""
         add_masks(ring_vector, self.own, [self.own_sign] * len(self.own), threads=threads)
         parameters.add_pair_terms(ring_vector, self.pairs, self.signs, threads)

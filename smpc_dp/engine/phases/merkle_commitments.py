@@ -14,7 +14,7 @@ from smpc_dp.wire.signing import Context
 
 
 class MerkleCommitment:
-    """Merkle tree over the parties' values in `given`, at the aggregator."""
+    """Merkle tree over one value of each party, built by the aggregator to commit to all values."""
 
     def __init__(self, context: Context, purpose: Label, given: Mapping[int, bytes]) -> None:
         members = sorted(given)
@@ -26,15 +26,15 @@ class MerkleCommitment:
 
     @property
     def root(self) -> bytes:
-        """The 32 bytes that bind all values."""
+        """The 32-byte Merkle root that commits to all parties' values."""
         return self._tree.root
 
     def prove(self, parties: Iterable[int]) -> bytes:
-        """Return the proof of these parties' values; empty without parties."""
+        """Return the proof that these parties' values are in the tree; empty without parties."""
         return self._tree.prove(self._index[party] for party in parties)
 
     def shows(self, given: Mapping[int, bytes], proof: bytes) -> bool:
-        """Tell whether these are the parties' values and `proof` is their proof."""
+        """Tell whether the tree holds these values of parties, and `proof` is their proof."""
         same = all(self._given.get(party) == content for party, content in given.items())
         return same and proof == self.prove(given)
 
@@ -47,7 +47,7 @@ def check_merkle_commitment(
     given: Mapping[int, bytes],
     proof: bytes,
 ) -> None:
-    """Raise VerificationError unless `root` binds the values in `given` of parties among `members`."""
+    """Raise VerificationError unless the Merkle root commits to these parties' values."""
     # A simulation whose aggregator made this tree need not hash its path again.
     known = (context.memo or {}).get(("roll", purpose, root, members.packed))
     if known is not None and known.shows(given, proof):

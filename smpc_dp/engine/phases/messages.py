@@ -76,7 +76,7 @@ SEALED_SHARE_BYTES = 1 + 2 * (2 + SHARE_BYTES) + (2 + SIGNATURE_BYTES) + 40
 
 
 class Hello(Body, frozen=True):
-    """Party: it takes part in a request of a session and asks for an operation, with a fresh nonce.
+    """Message of a party that takes part in a request: its operation, and a fresh nonce.
 
     `operation` is the parties' name of the computation: parties that ask for another one are not added up.
     The plan is derived with floating point, so its relevant values are compared and not assumed equal.
@@ -92,7 +92,7 @@ class Hello(Body, frozen=True):
 
 
 class Start(Body, frozen=True):
-    """Aggregator: the parties that sent a hello (a set), the root over their nonces, the receiver's proof."""
+    """Message of the aggregator that starts a run: the parties present, and a proof that a nonce counts."""
 
     present: bytes
     root: Bytes32
@@ -100,14 +100,14 @@ class Start(Body, frozen=True):
 
 
 class FollowingStart(Start, frozen=True):
-    """Aggregator, of a run without a log: besides, its nonce and `last_results`, the same to all."""
+    """Message of the aggregator that starts a run without log: also its nonce, and named last results."""
 
     nonce: Bytes32
     named: bytes
 
 
 class Advertise(Body, frozen=True):
-    """Party: a fresh X25519 key for encryption, and commitments to its draw and to its masking key."""
+    """Message of a party: its fresh encryption key, and commitments to neighbours and masking key."""
 
     seal_key: Bytes32
     draw_commitment: Bytes32
@@ -115,18 +115,18 @@ class Advertise(Body, frozen=True):
 
     @classmethod
     def of(cls, message: Advertise) -> Advertise:
-        """Return what the advertisements of all sums have."""
+        """Return a copy of the message with only the fields that all kinds of sums have."""
         return Advertise(message.seal_key, message.draw_commitment, message.key_commitment)
 
 
 class CheckedAdvertise(Advertise, frozen=True):
-    """Party, of a checked total: besides, a commitment to the commitment to its vector."""
+    """Message of a party whose total is checked: also a commitment to its vector's commitment."""
 
     value_commitment: Bytes32
 
 
 class MerkleCommitment(Body, frozen=True):
-    """Aggregator: the parties that advertised (a set), the root over advertisements, the receiver's proof."""
+    """Message of the aggregator: who sent commitments, a Merkle root over them, and a proof."""
 
     advertised: bytes
     root: Bytes32
@@ -134,14 +134,14 @@ class MerkleCommitment(Body, frozen=True):
 
 
 class CheckedMerkleCommitment(MerkleCommitment, frozen=True):
-    """Aggregator, of a checked total: besides, the root over `value_commitment`, the receiver's proof."""
+    """Message of the aggregator for a checked total: also a root over vector commitments, a proof."""
 
     values_root: Bytes32
     values_proof: bytes
 
 
 class Reveal(Body, frozen=True):
-    """Party: the openings of its commitments: the neighbours that it drew (a list), and its masking key."""
+    """Message of a party that opens its commitments: the neighbours that it drew, and its masking key."""
 
     neighbours: bytes
     blinder: Bytes32
@@ -149,7 +149,7 @@ class Reveal(Body, frozen=True):
 
 
 class Advertisement(Body, frozen=True):
-    """A neighbour's `Advertise`, forwarded with the signature of its envelope."""
+    """A neighbour's signed keys and commitments, as the aggregator forwards them to a party."""
 
     party: int
     body: bytes
@@ -157,7 +157,7 @@ class Advertisement(Body, frozen=True):
 
 
 class Opening(Body, frozen=True):
-    """The `Reveal` of a party that drew the receiver, forwarded with the signature of its envelope."""
+    """The signed openings of a party that drew the receiver, as the aggregator forwards them."""
 
     party: int
     body: bytes
@@ -165,7 +165,7 @@ class Opening(Body, frozen=True):
 
 
 class Neighbours(Body, frozen=True):
-    """Aggregator: the parties that revealed (a set), and the data of the receiver's neighbours in it.
+    """Message of the aggregator to a party: who revealed, and the keys and openings of its neighbours.
 
     The advertisements and masking keys of all of them, and the openings of those that drew the receiver, each
     in roster order; and one proof that the Merkle commitment has all these advertisements.
@@ -179,7 +179,7 @@ class Neighbours(Body, frozen=True):
 
 
 class Deal(Body, frozen=True):
-    """Party: a commitment to its self-mask seed, and encrypted shares.
+    """Message of a party: a commitment to its self-mask seed, and encrypted secret shares for neighbours.
 
     One encrypted `Share` for each neighbour that it drew and that revealed, in roster order.
     """
@@ -189,7 +189,7 @@ class Deal(Body, frozen=True):
 
 
 class Share(Body, frozen=True):
-    """Encrypted, dealer to holder: one share each of the masking key and of the self-mask seed.
+    """Secret shares from a dealer to a holder: of the dealer's masking key and of its self-mask seed.
 
     `signature` is the dealer's, over the digests of both shares, so that either can be shown alone.
     """
@@ -203,7 +203,7 @@ class Share(Body, frozen=True):
 
 
 class Deliver(Body, frozen=True):
-    """Aggregator: the parties that dealt (a set: the participants), and their shares for the receiver."""
+    """Message of the aggregator to a party: the participants, and the encrypted shares for the party."""
 
     participants: bytes
     dealers: bytes
@@ -211,7 +211,7 @@ class Deliver(Body, frozen=True):
 
 
 class Attestation(Body, frozen=True):
-    """Party: the digest of the one set that it has seen (of participants, later of survivors).
+    """Message of a party: the digest of the set of parties (participants or survivors) that it has seen.
 
     Of a checker: the digest of the total that it has checked.
     """
@@ -220,7 +220,7 @@ class Attestation(Body, frozen=True):
 
 
 class Certificate(Body, frozen=True):
-    """Aggregator: the parties that signed an `Attestation` of the set (a set), and their signatures.
+    """Message of the aggregator to parties: who has signed a set of parties, and their signatures.
 
     In roster order. Without `root` they are those of all signers. With it they are those of a sample of the
     signers, determined by the root of all signatures, and `proof` shows that the tree has them.
@@ -233,14 +233,14 @@ class Certificate(Body, frozen=True):
 
 
 class Masked(Body, frozen=True):
-    """Party: its masked vector, packed; and the dealers whose share was invalid (a list)."""
+    """Message of a party to the aggregator: its masked vector, and dealers of invalid shares."""
 
     vector: Large
     bad_dealers: bytes
 
 
 class CheckedMasked(Masked, frozen=True):
-    """Party, of a checked total: besides, the commitment to its vector, signed, and its masked blinding."""
+    """Message of a party for a checked total: also its vector commitment, signed, and masked blinding."""
 
     point: Bytes32
     blinding: Bytes32
@@ -248,13 +248,13 @@ class CheckedMasked(Masked, frozen=True):
 
 
 class Survivors(Body, frozen=True):
-    """Aggregator: the parties whose masked vectors are in the sum (a set)."""
+    """Message of the aggregator to parties: the parties whose masked vectors are in the sum."""
 
     survivors: bytes
 
 
 class Unmask(Body, frozen=True):
-    """Party: of each dealer (a list) one share, of its self-mask seed or of its masking key.
+    """Message of a party: one share of each dealer, of the self-mask seed or of the masking key.
 
     Of the self-mask seed if the dealer survived, else of the masking key.
     `shares` has 32 bytes a dealer, `others` the digest of the share that stays hidden, `signatures` the
@@ -268,13 +268,13 @@ class Unmask(Body, frozen=True):
 
 
 class Result(Body, frozen=True):
-    """Aggregator: the sum of the survivors' vectors, packed."""
+    """Message of the aggregator to parties: the sum of the survivors' vectors."""
 
     total: Large
 
 
 class CheckedResult(Result, frozen=True):
-    """Aggregator, of a checked total: besides, the sum of the survivors' blindings, and commitments.
+    """Message of the aggregator for a checked total: also the sum of blindings, and commitments.
 
     Of many parties the same is sent to checkers alone.
     `openings`: of each survivor the commitment to its vector and the signature of it, 96 bytes; `hidden`: of
@@ -287,14 +287,14 @@ class CheckedResult(Result, frozen=True):
 
 
 class CertifiedResult(Result, frozen=True):
-    """Aggregator, of a checked total of many parties: the sum of the blindings, and who attests the total."""
+    """Message of the aggregator for a total that some parties have checked and signed for all."""
 
     blinding: Bytes32
     certificate: Certificate
 
 
 class Kinds(NamedTuple):
-    """Types of the messages that differ where totals are checked, and where some check for all."""
+    """Message types of a protocol of sums that differ where totals are checked."""
 
     advertise: type[Advertise]
     merkle_commitment: type[MerkleCommitment]
@@ -311,7 +311,7 @@ CERTIFIED = CHECKED._replace(result=CertifiedResult)
 
 
 class Begin(Body, frozen=True):
-    """Aggregator: the session log after line `base`, whose head is `head`; the last line is this run's.
+    """Message of the aggregator to parties: the new lines of the session log, the last of this run.
 
     A line is request, run id, and the last head of the log of the run before.
     """
@@ -322,7 +322,7 @@ class Begin(Body, frozen=True):
 
 
 class Begun(Body, frozen=True):
-    """Aggregator: the head of the run's log before its first entry, that entry's payload and signature."""
+    """Message of the aggregator to parties: the first entry of the run's log, signed."""
 
     head: Bytes32
     payload: bytes
@@ -330,7 +330,7 @@ class Begun(Body, frozen=True):
 
 
 class Certified(Body, frozen=True):
-    """Aggregator, entry: a quorum's signatures on a head and on the set of parties that go on.
+    """Log entry of the aggregator: a quorum's signatures on the log's hash and the parties that go on.
 
     Each signature is over an `Attestation` of the digest of run, stage, head and set.
     """
@@ -341,7 +341,7 @@ class Certified(Body, frozen=True):
 
 
 def pieces(packed: bytes, size: int) -> list[bytes]:
-    """Return the items of a field that has many of one size."""
+    """Return the items of equal size that a packed field holds."""
     return [packed[start : start + size] for start in range(0, len(packed), size)]
 
 
@@ -351,5 +351,5 @@ def longest_set(parties: int) -> int:
 
 
 def longest_certificate(parties: int) -> int:
-    """Return the greatest length in bytes of a `Certified` with a signature of each party."""
+    """Return an upper bound in bytes on the length of a `Certified` with a signature of each party."""
     return 2 * longest_set(parties) + SIGNATURE_BYTES * parties + 64

@@ -12,7 +12,7 @@ from smpc_dp.errors import Check, Code, ConfigCheck, ConfigError, PeerFault
 
 
 def encode_operation(requested: Mapping[str, object], limit: int) -> str:
-    """Return an operation on a kernel as JSON; raise ConfigError above `limit` characters."""
+    """Return a requested operation as JSON text; raise ConfigError if it is above `limit` characters."""
     operation = json.dumps(requested, sort_keys=True)
     if len(operation) > limit:
         reason = f"its description has more than {limit} characters"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from itertools import compress
 from typing import Any, cast
 
 import msgspec
 import numpy as np
 
+from smpc_dp.decoding import decode_msgpack
 from smpc_dp.encoding import RingVector
 from smpc_dp.engine.party import Member, PartyState
 from smpc_dp.engine.phases.certified_set import Participation
@@ -23,7 +25,7 @@ from smpc_dp.wire.signing import Context
 def unpack_total(
     member: Member[SumParameters], message: msgspec.Struct, packed: bytes | memoryview
 ) -> RingVector:
-    """Return the total that the aggregator sent in `message`; raise PeerFault if it is malformed."""
+    """Return the total, as ring elements, in the aggregator's message; raise PeerFault for a wrong length."""
     try:
         return member.parameters.encoding.unpack(packed)
     except ValueError as error:
@@ -33,7 +35,7 @@ def unpack_total(
 def signed_result(
     member: Member[SumParameters], state: PartyState, participation: Participation, body: bytes
 ) -> SignedResult:
-    """Return the message with the total that a state expects, as evidence."""
+    """Return the aggregator's signed message with the total, as evidence to keep with the result."""
     context, roots = member.context, participation.party_roots
     _, signature = state.progress.received[state.step]
     return SignedResult(context.request, context.operation, roots, member.name, body, signature)
@@ -52,7 +54,7 @@ def outcome(
     residual_pairs: int = 0,
     signed_result: SignedResult | None = None,
 ) -> Outcome:
-    """Decode the sum of the survivors and add its claim and its evidence; `total` must not change any more.
+    """Return the result of a run: the decoded sum of the survivors, with its privacy claim and evidence.
 
     `residual_pairs` counts the pairs of which only one end is in the sum and whose term was left in it.
     """
@@ -86,8 +88,27 @@ def outcome(
     )
 
 
+class _TotalOf(msgspec.Struct, frozen=True, array_like=True):
+    """First field, the total, of any message that contains a total; further fields are ignored."""
+
+    total: bytes
+
+
+def without_total(outcome: Outcome) -> Outcome:
+    """Return a copy of a party's outcome without the total, which stays in its signed result."""
+    return replace(outcome, total=np.empty(0, np.int64))
+
+
+def with_total(member: Member[SumParameters], outcome: Outcome) -> Outcome:
+    """Return an outcome with the total read back from its signed result, which was checked before."""
+    body = cast("SignedResult", outcome.evidence.signed_result).body
+    total = member.parameters.encoding.unpack(decode_msgpack(body, _TotalOf).total)
+    grid, _ = member.parameters.decode(total, len(outcome.survivors))
+    return replace(outcome, total=cast("Any", grid))
+
+
 def _split(context: Context, survivors: Collection[int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the survivors and those of the other parties, in roster order."""
+    """Return the names of the surviving and of the missing parties, each in roster order."""
     if isinstance(survivors, PartySet):
         inside = survivors.flags()
     else:

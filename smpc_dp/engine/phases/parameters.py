@@ -56,12 +56,12 @@ Total = Literal["checked", "unchecked"]
 def add_uniform_terms(
     ring_vector: RingVector, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
 ) -> None:
-    """Add the uniform masks of these pairs, in place; `signs` as in `smpc_dp.crypto.prg.add_masks`."""
+    """Add the uniform masks of pairs, each from a seed and with a sign, to the vector in place."""
     add_masks(ring_vector, seeds, signs, threads=threads)
 
 
 class RequestParameters:
-    """What the parameters of a request have in every protocol: a base without fields.
+    """Base of the checked parameters of a request in every protocol, with defaults for most methods.
 
     Attributes:
         group_version: of the runs of a group of learners, whose session has a version of its own.
@@ -79,67 +79,67 @@ class RequestParameters:
 
     @property
     def is_checked(self) -> bool:
-        """Whether each receiver checks the total against commitments to all vectors, or some for all."""
+        """Whether parties, each or some for all, check the total against commitments to vectors."""
         return False
 
     @property
     def has_checkers(self) -> bool:
-        """Whether some survivors check the total for all: of a checked one, of many parties."""
+        """Whether a few survivors check the total for all parties, in large sessions."""
         return False
 
     @property
     def requests(self) -> tuple[Self, ...]:
-        """Parameters of every kind of request of a session."""
+        """The parameters of each kind of request that a session makes."""
         return (self,)
 
     @property
     def view(self) -> str:
-        """Key of `report.roles.VIEWS`: what each member sees of a request; "" where that is not described."""
+        """The key in `report.roles.VIEWS` of what each member sees of a request; "" if undescribed."""
         return ""
 
     @property
     def sum_encoding(self) -> Encoding:
-        """Encoding of the vectors; raises ConfigError where the session has none."""
+        """The fixed-point encoding of the vectors; raises ConfigError if the session has none."""
         encoding: Encoding = self.encoding
         return encoding
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """What parties may ask of a request, the one that an aggregator returns first."""
+        """The operations, such as a sum or average, that parties may ask for; the first is default."""
         return self.sum_encoding.operations
 
     def largest_message(self, servers: int) -> int:
-        """Return a bound in bytes on any message of a run; `servers`: their number, 0 without any."""
+        """Return the most bytes that any message of a run may have, given the number of servers."""
         raise NotImplementedError
 
     @property
     def keeps_survivors(self) -> bool:
-        """Whether all sums of a session must be over the same survivors; see `survivors`."""
+        """Whether all sums of a session must include exactly the same parties."""
         return False
 
     @property
     def quorum(self) -> int:
-        """Number of parties that must sign a set of parties; 0 where none is signed."""
+        """The number of parties that must sign a set of parties; 0 if sets are not signed."""
         return 0
 
     @property
     def steps(self) -> int:
-        """The requests that the answers take, one after the other."""
+        """The number of requests, one after the other, after which the answers are complete."""
         return 1
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else a plan of a request says of its answers."""
+        """Sentences about the answers to print with a plan, besides their errors."""
         return ()
 
     @property
     def total_note(self) -> str:
-        """Whose word a total is, and what a check of it costs a party; "" where that is not a question."""
+        """The sentence on who vouches for a total, and what a check costs a party; maybe ""."""
         return ""
 
     @property
     def share_name(self) -> str | None:
-        """Name of the law of a party's share of the noise; None without noise, or without a name."""
+        """The name of the distribution of a party's noise; None without noise or name."""
         return None
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:  # noqa: ARG002
@@ -147,31 +147,31 @@ class RequestParameters:
         return np.zeros(count, dtype=np.int64)
 
     def planned(self) -> str:
-        """Return further values derived with floating point, which are compared before a run begins."""
+        """Return further values derived with floating point, as text, that members compare."""
         return ""
 
     def planned_answers(self, parties: int, error: float = 0.0) -> tuple[list[PlannedAnswer], list[str]]:
-        """Return the errors of all answers over so many parties, and what is to be warned of.
+        """Return the planned errors of all answers over this many parties, and warnings.
 
         `error`: of the noise in the sum over the number of parties, in the unit of the vectors.
         """
         return average_answer(self.sum_encoding, parties, error)
 
     def noise_distributions(self, survivors: int, residual_pairs: int) -> tuple[Part, ...]:  # noqa: ARG002
-        """Return the distributions of the independent terms of the noise, and how many there are of each."""
+        """Return the distribution and the number of each independent term of the noise."""
         return ()
 
     def following(self, last: Any) -> Self:  # noqa: ARG002
-        """Return the parameters of the next request, given the result of this one."""
+        """Return the parameters of the next request, after this result: by default unchanged."""
         return self
 
     def result(self, outcome: Outcome, names: tuple[str, ...]) -> Any:  # noqa: ARG002
-        """Return what an aggregator has of a request; `names`: the parties, in the roster's order."""
+        """Return the result of a request as the aggregator has it, for these parties in roster order."""
         return Result.of(outcome, self.operations[0], distributions=self.noise_distributions)
 
 
 class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
-    """Parameters of a sum: the encoding, the plan, and the terms that hide the vectors."""
+    """Base of checked parameters of a secure sum: its encoding, its plan, and what hides the vectors."""
 
     protocol: ClassVar[str] = "secagg"
     encoding: Encoding
@@ -179,58 +179,58 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
 
     @property
     def tolerated(self) -> tuple[int, int, int]:
-        """Number of parties, of those that may be lost, and of those that may collude with the aggregator."""
+        """The number of parties, how many may be lost, and how many may collude with the aggregator."""
         return self.plan.parties, self.plan.max_dropouts, self.plan.max_corrupt
 
     @property
     def quorum(self) -> int:
-        """See `RequestParameters.quorum`."""
+        """The number of parties that must sign a set of parties; 0 if sets are not signed."""
         return self.plan.quorum
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of a party's input: (encoding.ring_length,)."""
+        """The shape of a party's encoded vector, a single length."""
         return (self.encoding.ring_length,)
 
     def check_ring_vector(self, name: str, ring_vector: RingVector) -> None:
-        """Raise LocalError unless these are ring elements of the encoding, of shape `shape`."""
+        """Raise LocalError unless an encoded vector has ring elements of the right shape."""
         if ring_vector.shape != self.shape or ring_vector.dtype != self.encoding.dtype:
             many = " x ".join(str(size) for size in self.shape)
             raise LocalError(f"{name}: lanes must be {many} of {self.encoding.dtype.__name__}")
 
     @property
     def party_steps(self) -> tuple[str, ...]:
-        """The steps of a party, in order."""
+        """The names of the protocol steps in which a party sends, in order."""
         return (*PARTY_STEPS, ATTEST_TOTAL) if self.has_checkers else PARTY_STEPS
 
     @property
     def deals_shares(self) -> bool:
-        """Whether shares of secrets are dealt, so that a lost party's terms can be taken out of the sum."""
+        """Whether parties share secrets so that a lost party's masks can be taken out of the sum."""
         return True
 
     @property
     def is_signed(self) -> bool:
-        """Whether elements are read as two's complement: a vector with noise may have negative ones."""
+        """Whether ring elements are decoded as two's complement, since noisy values may be negative."""
         return False
 
     @property
     def kinds(self) -> Kinds:
-        """Types of the messages that differ where totals are checked."""
+        """The message types that differ between protocols, by whether totals are checked."""
         if self.has_checkers:
             return CERTIFIED
         return CHECKED if self.is_checked else UNCHECKED
 
     @property
     def total_step(self) -> str:
-        """Step of the aggregator's message with the total."""
+        """The name of the step in which the aggregator sends the total."""
         return RESULT
 
     def survivors_in(self, message: Any) -> bytes | None:  # noqa: ARG002
-        """Return the packed survivors that a message with the total lists; None where they are certified."""
+        """Return the packed survivors listed in a message with the total; None if they are certified."""
         return None
 
     def residual_pairs(self, message: Any, participants: int, survivors: PartySet) -> int:  # noqa: ARG002
-        """Return the number of pairs whose noise is left in the total of a message, of type `kinds.result`.
+        """Return the number of pairs whose noise did not cancel in the total of a message.
 
         Raises VerificationError if that is impossible with so many participants and these survivors.
         """
@@ -266,37 +266,37 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
 
     @property
     def extra_bytes(self) -> int:
-        """Bytes by which a message may be longer than those of secure aggregation."""
+        """How many bytes longer a message may be than in plain secure aggregation."""
         return 0
 
     def add_pair_terms(
         self, ring_vector: RingVector, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
     ) -> None:
-        """Add to `ring_vector`, in place, the terms of these pairs, as `add_uniform_terms` does."""
+        """Add the masks shared with neighbours, each from a seed and with a sign, to the vector."""
         add_uniform_terms(ring_vector, seeds, signs, threads)
 
     def check_neighbourhood(self, party: str, own: int, drawn_by: int) -> None:
-        """Raise PrivacyError unless the claim holds for a party with this neighbourhood.
+        """Raise PrivacyError if a party has too few neighbours for the claim to hold.
 
         Of the parties that it drew `own` participate, and `drawn_by` drew it.
         """
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
-        """Add to `ring_vector`, in place, the noise that stays in the sum; none without privacy."""
+        """Add the noise that remains in the sum to the vector in place; do nothing without privacy."""
 
     def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
-        """Return the sum on the integer grid, to be read later, and its weight; raise VerificationError.
+        """Return the sum on the integer grid and its weight; raise VerificationError if impossible.
 
         `total` must not change any more.
         """
         return self.encoding.decoded(total, contributors)
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
-        """Return the noise in a sum over `survivors`; None if there is none."""
+        """Return the noise in a sum over this many survivors; None for an exact sum."""
         return None
 
     def event(self) -> Event:
-        """Return the privacy event of one request."""
+        """Return the privacy event of one request, to charge to a ledger."""
         # Not at the top: a session without a ledger needs no accountant.
         from smpc_dp.privacy.accountant.events import exact_release
 
@@ -307,21 +307,21 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         return self.event()
 
     def claim(self, survivors: int) -> Claim:
-        """Return the claim of a run over `survivors`: what each member learns, and the limits."""
+        """Return the privacy claim of a run over this many survivors: what members learn, and limits."""
         raise NotImplementedError
 
     def privacy(self, survivors: int) -> Privacy:
-        """Return the claim as a reader sees it."""
+        """Return the privacy statement, for readers, of a sum over this many survivors."""
         return self.claim(survivors).privacy()
 
     @property
     def privacy_of_all(self) -> Privacy:
-        """The claim of a run over all parties, as a reader sees it."""
+        """The privacy statement of a run over all parties, for readers."""
         return self.privacy(self.plan.parties)
 
 
 class CheckableParameters(SumParameters, frozen=True, kw_only=True):
-    """Parameters of a sum that each receiver may check; `total`: whether it does.
+    """Base of parameters of sums whose total parties may check; `total` says whether they do.
 
     `most_shown`: with more parties some survivors check for all; no session file says another number.
     """
@@ -331,27 +331,27 @@ class CheckableParameters(SumParameters, frozen=True, kw_only=True):
 
     @property
     def is_checked(self) -> bool:
-        """Whether each receiver checks the total against commitments to all vectors, or some for all."""
+        """Whether parties, each or some for all, check the total against commitments."""
         return self.total == "checked"
 
     @property
     def has_checkers(self) -> bool:
-        """Whether some survivors check the total for all."""
+        """Whether some survivors check the total for all parties."""
         return self.is_checked and self.plan.parties > self.most_shown
 
     @property
     def extra_bytes(self) -> int:
-        """Bytes by which a message may be longer: the commitments and signatures of all parties."""
+        """How many bytes longer a message may be for all parties' commitments and signatures."""
         return OPENING_BYTES * self.plan.parties if self.is_checked else 0
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Whether each party checks the total."""
+        """Sentences for reports on whether each party checks the total."""
         return (f"total: {self.total_note}",) if self.total_note else ()
 
     @property
     def total_note(self) -> str:
-        """Whether each party checks the total, with the bytes and the time that it takes."""
+        """The sentence that says which parties check the total, and its cost in bytes and time."""
         if not self.is_checked:
             return (
                 "the aggregator's word: it may report any total within the bounds, and another one to each "
@@ -373,7 +373,7 @@ class CheckableParameters(SumParameters, frozen=True, kw_only=True):
 
 
 def cost_of_sum(parameters: SumParameters, _servers: int = 0) -> Cost:
-    """Return the cost of a sum through an aggregator, or between all parties, with everybody present."""
+    """Return the predicted cost of a secure sum in which no party is lost."""
     plan = parameters.plan
     privacy, noise = parameters.privacy(plan.parties), parameters.noise(plan.parties, 0)
     guarantee = privacy.guarantee

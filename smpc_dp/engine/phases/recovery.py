@@ -17,7 +17,7 @@ from smpc_dp.wire.signing import Context
 
 
 class Recovery:
-    """Collects the shares that holders reveal and removes the masks from the sum.
+    """Aggregator's collection of revealed secret shares, which gives the masks to remove from the sum.
 
     For a survivor the self-mask seed is recovered and checked against its commitment; for a participant that
     did not survive the masking key, checked against the public key that it committed to.
@@ -48,14 +48,14 @@ class Recovery:
         self.faults: list[str] = []
 
     def add(self, holder: int, unmask: m.Unmask, complaints: Sequence[int]) -> None:
-        """Add the shares of one holder, in lists of one length, and its complaints about dealt shares."""
+        """Store the shares that one holder reveals, and its complaints about invalid dealt shares."""
         dealers = np.frombuffer(unmask.dealers, dtype="<u2").tolist()
         self._unmasks[holder] = ({dealer: index for index, dealer in enumerate(dealers)}, unmask)
         for dealer in complaints:
             self._complaints.setdefault(dealer, []).append(holder)
 
     def masks(self) -> Masks:
-        """Return what removes every self-mask and every remaining mask of a lost party.
+        """Return the masks to remove from the sum: survivors' self-masks and lost parties' pairwise masks.
 
         Raises:
             TimeoutFault: too few shares of a party were revealed; names the missing holders.
@@ -86,11 +86,11 @@ class Recovery:
         return Masks(own, -1, seeds, signs)
 
     def _name(self, party: int) -> str:
-        """Return the name of a party."""
+        """Return the name of the party with this number."""
         return self._context.names[party - 1]
 
     def _share(self, dealer: int, holder: int) -> bytes | None:
-        """Return a holder's share of a dealer's secret."""
+        """Return the share of a dealer's secret that a holder revealed, or None."""
         if holder not in self._unmasks:
             return None
         indices, unmask = self._unmasks[holder]
@@ -98,7 +98,7 @@ class Recovery:
         return None if index is None else unmask.shares[m.SHARE_BYTES * index : m.SHARE_BYTES * (index + 1)]
 
     def _recover(self, dealer: int) -> bytes:
-        """Recover a dealer's secret."""
+        """Return the secret that a party has shared, reconstructed from the survivors' shares."""
         shares: dict[int, bytes] = {}
         for holder in self._drawn[dealer]:
             share = self._share(dealer, holder)
@@ -119,7 +119,7 @@ class Recovery:
         return self._without_one(dealer, shares)
 
     def _without_one(self, dealer: int, shares: Mapping[int, bytes]) -> bytes:
-        """Recover from signed shares of which one may be wrong: leave out one after the other.
+        """Return the secret from signed shares of which one may be wrong, by leaving out each in turn.
 
         `combine` takes the lowest holders, so only their shares can be wrong. More than one wrong signed
         share is the dealer's fault, and the run stops with its name.
@@ -141,14 +141,14 @@ class Recovery:
         )
 
     def _matches(self, dealer: int, secret: bytes) -> bool:
-        """Tell whether a secret matches the dealer's commitment or public key."""
+        """Tell whether a recovered secret matches its dealer's commitment or public key."""
         if dealer in self._survivors:
             commitment = keys.self_commitment(self._context, self._run_id, self._name(dealer), secret)
             return commitment == self._self_commitments[dealer]
         return agree.public_key(secret) == self._mask_keys[dealer]
 
     def _signed(self, dealer: int, holder: int, share: bytes) -> bool:
-        """Tell whether the dealer signed a share."""
+        """Tell whether the dealer signed the share that a holder reveals."""
         indices, unmask = self._unmasks[holder]
         index = indices[dealer]
         other = unmask.others[m.SHARE_BYTES * index : m.SHARE_BYTES * (index + 1)]
@@ -172,7 +172,7 @@ class Recovery:
         return True
 
     def _too_few_shares(self, dealer: int, shares: Mapping[int, bytes]) -> PeerFault | TimeoutFault:
-        """Return the fault of a lost secret: that of a culprit, or a timeout of the parties concerned.
+        """Return the error for a secret with too few shares: a culprit's fault, or a timeout.
 
         A complaint is a holder's word against the dealer's. The plan excludes that more than
         `corrupt_holders` complaints are false. Where it plans for none, one dishonest holder refutes the

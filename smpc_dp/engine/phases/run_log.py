@@ -28,7 +28,7 @@ Signed = tuple[str, bytes, bytes]
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """A party's message as it was signed; `refused`: why it is false, "" where it is not."""
+    """A party's signed message for the public log, with the reason why it is false, or ""."""
 
     refused: str
     body: bytes
@@ -36,12 +36,12 @@ class Statement(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, item: Item, refused: str = "") -> Statement:
-        """Return the statement of an accepted message."""
+        """Return an accepted message as a signed statement for the log."""
         return cls(refused, item.body, item.signature)
 
 
 class RunLog(msgspec.Struct, frozen=True):
-    """End of a log.
+    """The end of a run's public log: its length and the hash over all entries.
 
     Attributes:
         number: the run's line in the session log.
@@ -57,13 +57,13 @@ class RunLog(msgspec.Struct, frozen=True):
 
     @property
     def evidence(self) -> LoggedRun:
-        """Evidence of a result about the log."""
+        """The place of the run in the public logs, for its result: its line, and both heads."""
         return LoggedRun(self.number, self.session_head, self.head)
 
 
 @dataclass(frozen=True, slots=True)
 class LoggingAggregator(Collector[P_co]):
-    """An aggregator whose runs are logged.
+    """Constant values of an aggregator's run that writes a public log: also its board and session log.
 
     Attributes:
         board: where the run is logged.
@@ -74,7 +74,7 @@ class LoggingAggregator(Collector[P_co]):
     runs: SessionLog
 
     def write_log(self, state: CollectorState) -> None:
-        """See `Collector.write_log`; a line that is there is not written again."""
+        """Write the new lines in a state's inbox to the logs, without those already written."""
         inbox = state.inbox
         for line in inbox.unwritten:
             if isinstance(line, Header):
@@ -86,7 +86,7 @@ class LoggingAggregator(Collector[P_co]):
         inbox.unwritten = []
 
     def resume_log(self, state: CollectorState, lines: Iterable[bytes]) -> None:
-        """See `Collector.resume_log`; raise LocalError unless the logs end where the state says, then."""
+        """Continue the logs of a restored state; raise LocalError if they end otherwise."""
         unwritten: list[Line] = [read(line) for line in lines]
         log: RunLog | None = getattr(state, "log", None)
         if log is None and not unwritten:
@@ -99,7 +99,7 @@ class LoggingAggregator(Collector[P_co]):
             raise self._other_log()
 
     def _resume(self, log: RunLog | None, unwritten: Iterable[Line]) -> None:
-        """Go on with the run's log; raise LocalError if it may not grow any more, and would have to."""
+        """Open the run's log to continue it; raise LocalError if a later run forbids more lines."""
         request = self.context.request
         run = next((line for line in reversed(self.runs.lines) if line.request == request), None)
         if run is None:
@@ -110,12 +110,13 @@ class LoggingAggregator(Collector[P_co]):
             raise self._other_log()
 
     def _check_last(self, log: RunLog | None) -> None:
-        """Raise LocalError unless the session log ends with the run: its head is in the next run's line."""
+        """Raise LocalError unless the saved run is the last line of the session log."""
         self.runs.refresh()
         if log is not None and (log.number, log.session_head) != (len(self.runs.lines), self.runs.head()):
             raise self._other_log()
 
     def _other_log(self) -> LocalError:
+        """Return the error of logs that do not belong to the saved run."""
         return LocalError(
             f"{self.name}: the logs do not end with the saved run of request {self.context.request}: one was "
             "set back, or another run has begun"
@@ -123,14 +124,14 @@ class LoggingAggregator(Collector[P_co]):
 
 
 def signed_by(collector: Collector[Any], statements: Mapping[int, Statement]) -> list[Signed]:
-    """Return the statements of parties as they are logged, in roster order."""
+    """Return parties' statements in the form for the log, in roster order."""
     return [
         (collector.name_of(party), each.body, each.signature) for party, each in sorted(statements.items())
     ]
 
 
 def append(inbox: Inbox, log: RunLog, kind: str, signed: Iterable[Signed]) -> tuple[RunLog, bytes]:
-    """Log messages of one kind, in this order; return where the log ends, and the digests."""
+    """Add signed messages of one kind to the log, in order; return the log's new end, and the digests."""
     entries: list[Entry] = []
     digests: list[bytes] = []
     length, head = log.length, log.head

@@ -15,7 +15,7 @@ from smpc_dp.wire.signing import Context
 
 
 class FixedSurvivors:
-    """Survivors of all exact sums of one session, as one member first attested them.
+    """The set of parties whose vectors all exact sums of a session must have, fixed by the first sum.
 
     `members`: those of an earlier request, if there was one, and `request` its number.
     """
@@ -25,23 +25,23 @@ class FixedSurvivors:
         self._request = request
 
     def outside(self, parties: Collection[int]) -> list[int]:
-        """Return the parties that are not in the set, ascending; none before there is a set."""
+        """Return the given parties that are not in the fixed set, ascending; empty before it is fixed."""
         members = self._members
         return [] if members is None else sorted(party for party in parties if party not in members)
 
     def inside(self, parties: Collection[int]) -> list[int]:
-        """Return the parties that are in the set, ascending; none before there is a set."""
+        """Return the given parties that are in the fixed set, ascending; empty before it is fixed."""
         members = self._members
         return [] if members is None else sorted(party for party in parties if party in members)
 
     def fix(self, context: Context, survivors: PartySet) -> None:
-        """Fix the set to the survivors of a run; raises the errors of `check`."""
+        """Fix the set to a run's survivors; raise PrivacyError if another set was fixed before."""
         self.check(context, survivors)
         if self._members is None:
             self._members, self._request = survivors, context.request
 
     def check(self, context: Context, survivors: PartySet) -> None:
-        """Compare the survivors of a run with the session's, if there are any.
+        """Raise PrivacyError if a run's survivors differ from those that the session fixed.
 
         Raises:
             PrivacyError: the session has another set since an earlier request; names the missing and the new

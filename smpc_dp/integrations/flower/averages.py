@@ -27,7 +27,7 @@ Metrics = Mapping[str, tuple[float, float]]
 
 
 class Average(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Secure average of one kind of messages, declared alike by the server and by each node.
+    """Settings of a secure average over Flower nodes: session file, and the bounds of its metrics.
 
     Attributes:
         session: path of the session file. Its vectors have the values of all arrays, and one for each metric.
@@ -41,7 +41,7 @@ class Average(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer of a node: encoded envelopes to the aggregator, or the code of an error.
+    """Answer of a Flower node to the aggregator: protocol messages, or an error code.
 
     `trust`: whom the node trusts with the code of the app, in words. `note` stays on the node; `warns`: it is
     a warning.
@@ -56,7 +56,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class SecureAverage:
-    """Membership of one member in the session of an average, and the metrics in it."""
+    """A member's view of one kind of secure average over Flower nodes: session, identity, metrics."""
 
     membership: Membership
     metrics: Metrics
@@ -65,11 +65,11 @@ class SecureAverage:
     def load(
         cls,
         average: Average,
-        name: str,
+        name: str | None,
         key: str | os.PathLike[str] | None = None,
         role: str = "party",
     ) -> SecureAverage:
-        """Load a member's session file and key, and the generators where totals are checked.
+        """Read the session file and the member's key, and return the average's settings.
 
         Raises:
             ConfigError: the session is none of secure sums, or has statistics of records or a budget; as of
@@ -94,29 +94,30 @@ class SecureAverage:
 
     @property
     def least(self) -> int:
-        """The fewest parties with which a request goes on."""
+        """The smallest number of parties with which an average still succeeds."""
         tolerated = self._tolerance
         return tolerated.parties - tolerated.lost
 
     @property
     def tolerated(self) -> str:
-        """What a request tolerates, in words."""
+        """Text that says how many nodes an average may lose."""
         return str(self._tolerance)
 
     @property
     def _tolerance(self) -> Tolerance:
+        """Numbers of parties that may be lost or collude in an average."""
         [tolerated] = tolerances(self.membership.session)
         return tolerated
 
     @property
     def weighted(self) -> bool:
-        """Whether each party has a secret weight."""
+        """Whether each party's vector has a secret weight."""
         return self.membership.encoding.max_weight > 0
 
     def flatten(
         self, arrays: Mapping[str, NDArray[Any]], metrics: Mapping[str, object], *, clip: bool = False
     ) -> Tree:
-        """Return arrays and declared metrics as a vector of the session.
+        """Flatten model arrays and declared metrics into one vector to be averaged.
 
         Arrays of integers are averaged as numbers with fractions, as Flower does.
 
@@ -145,18 +146,18 @@ class SecureAverage:
         return flatten(tree, encoding, party=party, bounds=bounds, clip=clip)
 
     def template(self, arrays: Mapping[str, NDArray[Any]]) -> Tree:
-        """Return a tree of the shapes and types of arrays, with the metrics, to restore an average with."""
+        """Return a tree of zeros like these arrays, with metrics, by which an average is unflattened."""
         middles = {name: (lower + upper) / 2 for name, (lower, upper) in self.metrics.items()}
         zeros = {name: np.zeros_like(array) for name, array in arrays.items()}
         return self.flatten(zeros, middles, clip=True)
 
     def operation(self, task: str, tree: Tree) -> str:
-        """Return the operation of a request: parties that ask for another one are not added up."""
+        """Return the text of what a request averages; only equal texts are averaged together."""
         planned = self.membership.parameters.planned()
         return " ".join(part for part in ("average", task, planned, tree.structure) if part)
 
     def encode(self, tree: Tree, examples: object) -> tuple[RingVector, int]:
-        """Return the ring elements of a tree, and the number of values that were clipped.
+        """Encode a tree as integers to be summed; return them with the number of clipped values.
 
         In a session with weights they are times the number of examples.
 
@@ -175,7 +176,7 @@ class SecureAverage:
 
 
 def task_of(kind: str, parts: Iterable[bytes]) -> str:
-    """Return the name of a task: its kind, and a digest of all that a node is sent for it.
+    """Return the name of a training or evaluation task: its kind, and a hash of what the node was sent.
 
     It is in the operation of the request, so that nodes that were sent different models, configurations or
     rounds are not added up with each other.
@@ -184,9 +185,10 @@ def task_of(kind: str, parts: Iterable[bytes]) -> str:
 
 
 def structure_of(operation: str) -> str:
-    """Return the structure of the tree in an operation; "" if there is none."""
+    """Return the part of an operation's text that describes the arrays' shapes; "" if absent."""
     return "".join(operation.partition("tree:")[1:])
 
 
 def _fractional(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array as floats; integers and booleans are converted."""
     return array if array.dtype.kind not in "iub" else array.astype(np.float64)

@@ -17,7 +17,6 @@ from smpc_dp.integrations.flower.averages import EVALUATE, TRAIN, Answer, Averag
 from smpc_dp.integrations.flower.node import TRUSTED
 from smpc_dp.integrations.flower.records import answer_of, pack
 from smpc_dp.integrations.flower.rounds import Aggregation, Traffic, losses_text, stopped
-from smpc_dp.session.member import aggregator_name
 from smpc_dp.session.stored_requests import Requests
 
 from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict  # isort: skip
@@ -38,7 +37,7 @@ _LOG = logging.getLogger("flwr")
 
 @dataclass(frozen=True)
 class Terms:
-    """What the aggregator averages; each node declares the same in its own file.
+    """Settings of a Flower server with secure averages: of models, of metrics, and the aggregator's key.
 
     Attributes:
         train: the average of models.
@@ -53,7 +52,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class SecureRound:
-    """One request of a run.
+    """Record of one secure average in a Flower run: kind, number, result or error, and lost nodes.
 
     Attributes:
         kind: "train" or "evaluate"; number: of the request in its session.
@@ -80,7 +79,7 @@ class SecureRound:
 
 @dataclass
 class _Part:
-    """Secure average of one kind of messages, with the numbers of its requests."""
+    """State of one kind of secure average (training or evaluation) in a Flower run: requests and rounds."""
 
     average: SecureAverage
     requests: Requests
@@ -88,11 +87,12 @@ class _Part:
 
     @property
     def parties(self) -> int:
+        """The number of parties in the average's session."""
         return len(self.average.membership.names)
 
 
 class SecureGrid(Grid):  # type: ignore[misc]
-    """Grid that gives a strategy one reply in the place of all: the average over the nodes that survive.
+    """Replacement of Flower's Grid: a strategy gets one reply, the secure average over all nodes.
 
     `SecureGrid(grid, terms).start(strategy, ...)` stands for `strategy.start(grid, ...)`, with its arguments.
     The model that the strategy sends goes to all nodes of the roster; no reply of a single node can be had.
@@ -116,15 +116,15 @@ class SecureGrid(Grid):  # type: ignore[misc]
         self._parts: dict[str, _Part] = {}
         for kind, average in ((TRAIN, terms.train), (EVALUATE, terms.evaluate)):
             if average is not None:
-                name = aggregator_name(average.session)
-                loaded = SecureAverage.load(average, name, terms.key, "aggregator")
-                beside = loaded.membership.key_file.with_name(f"{name}.requests")
+                loaded = SecureAverage.load(average, None, terms.key, "aggregator")
+                membership = loaded.membership
+                beside = membership.key_file.with_name(f"{membership.name}.requests")
                 self._parts[kind] = _Part(loaded, Requests(beside))
         self._strategy: Any = None
         self._complete = False
 
     def start(self, strategy: strategies.Strategy, **options: Any) -> strategies.Result:
-        """Run a strategy on secure averages; arguments as of `strategy.start`, but for the grid.
+        """Run a Flower strategy over secure averages, with its own arguments; return its result.
 
         Raises ConfigError, before anything is sent, for a strategy that needs the replies of single nodes, is
         not known, samples a part of the nodes, or aggregates metrics in its own way.
@@ -137,7 +137,7 @@ class SecureGrid(Grid):  # type: ignore[misc]
             self._strategy = None
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return all nodes, once as many as the roster has parties are connected, or enough after a time.
+        """Wait for all nodes, later for as many as are needed; return the ids of all that are connected.
 
         Raises TimeoutFault if fewer than the session needs come within its `connect` seconds.
         """
@@ -158,7 +158,7 @@ class SecureGrid(Grid):  # type: ignore[misc]
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Return one reply with the average over all nodes, or one error; see `Grid.send_and_receive`.
+        """Send a strategy's messages to all nodes; return one reply: their average, or an error.
 
         Messages of a kind without an average are not sent.
 
@@ -182,7 +182,7 @@ class SecureGrid(Grid):  # type: ignore[misc]
         return [self._round(kind, sent, timeout)]
 
     def _round(self, kind: str, messages: Sequence[Message], timeout: float | None) -> Message:
-        """Run one request, and return the reply to the strategy."""
+        """Run one secure average over the nodes; return the reply for the strategy."""
         part, first, began = self._parts[kind], messages[0], time.monotonic()
         template = part.average.template(_model(first.content) if kind == TRAIN else {})
         digest = part.average.membership.session.digest
@@ -223,7 +223,7 @@ class SecureGrid(Grid):  # type: ignore[misc]
         return Message(self._content(kind, average, result.weight), reply_to=first)
 
     def _content(self, kind: str, average: Mapping[str, Any], weight: int) -> RecordDict:
-        """Return the content of the reply to the strategy: of a node with the average, and all examples."""
+        """Return the content of the strategy's reply: the averaged arrays and metrics, and the weight."""
         values = {self._strategy.weighted_by_key: weight, **average.get("metrics", {})}
         content = RecordDict({"metrics": MetricRecord(values)})
         if kind == TRAIN:
@@ -234,7 +234,7 @@ class SecureGrid(Grid):  # type: ignore[misc]
     def _exchange(
         self, kind: str, number: int, messages: Sequence[Message], timeout: float | None
     ) -> Callable[[Mapping[int, Sequence[bytes]]], Mapping[int, Answer]]:
-        """Return the function that sends envelopes to nodes, at first with the strategy's messages."""
+        """Return a function that sends protocol messages to nodes, and returns their answers."""
         contents = {one.metadata.dst_node_id: one.content for one in messages}
         step = self._parts[kind].average.membership.session.timeouts.step
 
@@ -253,11 +253,11 @@ class SecureGrid(Grid):  # type: ignore[misc]
 
     @property
     def run(self) -> Any:
-        """Run information, of Flower's grid."""
+        """The Flower run that the wrapped grid works for."""
         return self._grid.run
 
     def set_run(self, run: Any) -> None:
-        """See `Grid.set_run`."""
+        """Set the Flower run that the wrapped grid works for."""
         self._grid.set_run(run)
 
     def create_message(
@@ -268,20 +268,20 @@ class SecureGrid(Grid):  # type: ignore[misc]
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """See `Grid.create_message`."""
+        """Return a message to a node, made by the wrapped Flower grid."""
         return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:  # noqa: ARG002 - Flower's
-        """Raise ConfigError: single replies are not to be had."""
+        """Raise ConfigError always: replies of single nodes cannot be had."""
         raise _single()
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:  # noqa: ARG002 - Flower's
-        """Raise ConfigError: single replies are not to be had."""
+        """Raise ConfigError always: replies of single nodes cannot be had."""
         raise _single()
 
 
 def check_strategy(strategy: object, *, evaluates: bool = False) -> None:
-    """Raise ConfigError, with every reason, for a strategy that a single averaged reply does not serve."""
+    """Raise ConfigError, with all reasons, if a Flower strategy cannot work with one averaged reply."""
     name = type(strategy).__name__
     if type(strategy) not in STRATEGIES:
         known = ", ".join(one.__name__ for one in STRATEGIES)
@@ -301,12 +301,13 @@ def check_strategy(strategy: object, *, evaluates: bool = False) -> None:
 
 
 def _fraction(key: str, value: float) -> ConfigIssue:
+    """Return the fault that a strategy samples a fraction of the nodes instead of all."""
     reason = f"must be 1, is {value}: a server that chooses nodes surrounds one with its own"
     return ConfigIssue(key, reason, ConfigCheck.RANGE)
 
 
 def _model(content: RecordDict) -> dict[str, Any]:
-    """Return the arrays of a task's content; raise ConfigError unless it has one ArrayRecord."""
+    """Return the model's arrays in a task's content; raise ConfigError unless it has one ArrayRecord."""
     records = list(content.array_records.values())
     if len(records) != 1:
         reason = f"the strategy sends {len(records)} ArrayRecords, one is needed"
@@ -315,12 +316,13 @@ def _model(content: RecordDict) -> dict[str, Any]:
 
 
 def _single() -> ConfigError:
+    """Return the ConfigError for asking for the reply of a single node."""
     reason = "replies of single nodes do not exist: only averages"
     return ConfigError.at("grid", reason, ConfigCheck.UNSUPPORTED)
 
 
 def _trust(trust: Mapping[str, str]) -> str:
-    """Return whom the survivors trust with the app's code: the server, unless all of them say otherwise."""
+    """Return text on whom the surviving nodes trust with the app's code."""
     trusting = [name for name, text in trust.items() if text == TRUSTED]
     if trusting or not trust:
         return f"{TRUSTED} by {', '.join(trusting) or 'all'}"
@@ -328,7 +330,7 @@ def _trust(trust: Mapping[str, str]) -> str:
 
 
 def _line(done: SecureRound) -> str:
-    """Return a round in one line."""
+    """Return one line of text on how a secure average ended."""
     text = f"{done.kind} request {done.number}"
     lost = losses_text(done.lost_nodes, done.tolerated)
     if done.result is None:

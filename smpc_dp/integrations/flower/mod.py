@@ -29,7 +29,7 @@ Call = Callable[[Message, Context], Message]
 
 
 def secure_mod(message: Message, context: Context, call_next: Call) -> Message:
-    """Take part in a secure average; `ClientApp(mods=[secure_mod])`.
+    """Flower client mod that puts the node's result into a secure average, and replies without the result.
 
     The app's own reply never leaves the node: its arrays and declared metrics are in the sum, and all else is
     dropped. Of an error the server learns a code; the node's log has the text.
@@ -50,7 +50,7 @@ def secure_mod(message: Message, context: Context, call_next: Call) -> Message:
 
 
 def _answer(message: Message, context: Context, call_next: Call) -> Answer:
-    """Answer one message; raise anything."""
+    """Handle one message of the server at a node, and return the node's answer; raises on any error."""
     if message.has_error():
         raise PeerFault("server", "sent an error", Check.MALFORMED)
     kind: str = message.metadata.message_type
@@ -67,7 +67,7 @@ def _answer(message: Message, context: Context, call_next: Call) -> Answer:
 
 
 def _work(kind: str, message: Message, context: Context, call_next: Call) -> Contribution:
-    """Let the app train or evaluate, and return its result; raise LocalError for a reply of another form."""
+    """Let the Flower app train or evaluate; return its arrays and metrics, or raise LocalError."""
     reply = call_next(message, context)
     if reply.has_error():
         raise LocalError(f"the app answers with the error {reply.error.code}")
@@ -81,7 +81,7 @@ def _work(kind: str, message: Message, context: Context, call_next: Call) -> Con
 
 
 def node_file(node_config: Any) -> Path:
-    """Return the path of the node's file, in which {partition-id} stands for the number of a simulated node.
+    """Return the path of the node's settings file, with the simulated node's number filled in.
 
     Raises ConfigError if there is none.
     """
@@ -93,7 +93,7 @@ def node_file(node_config: Any) -> Path:
 
 
 def running_app_hash() -> str:
-    """Return the SHA-256 of the app that runs, as `flwr build` makes it; raise LocalError if it is not found.
+    """Return the SHA-256 hash of the Flower app that is running; LocalError unless exactly one is found.
 
     The app is the folder that Flower has put on the path to load it.
     """
@@ -104,7 +104,7 @@ def running_app_hash() -> str:
 
 
 def app_hash(folder: Path) -> str:
-    """Return the SHA-256 of the FAB of an app's folder."""
+    """Return the SHA-256 hash of the bundle (FAB) that `flwr build` makes of an app's folder."""
     # Flower's commands take 0.4 s to load, in the process of each message; a hash is for pinned apps alone.
     from flwr.cli.build import build_fab_from_disk
 
@@ -112,6 +112,7 @@ def app_hash(folder: Path) -> str:
 
 
 def _is_app(folder: Path) -> bool:
+    """Return whether a folder holds a Flower app's project file."""
     try:
         text = (folder / "pyproject.toml").read_text("utf-8")
         return "app" in tomllib.loads(text).get("tool", {}).get("flwr", {})

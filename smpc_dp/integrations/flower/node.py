@@ -53,7 +53,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class NodeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Content of a node's file; paths are relative to it.
+    """Settings file of a Flower node: its name, sessions, keys, ledger, and folders of saved states.
 
     Attributes:
         party: the node's name in the roster of each session.
@@ -82,7 +82,7 @@ class NodeFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Contribution(NamedTuple):
-    """Result of a node's own training or evaluation."""
+    """Result of a node's own training or evaluation, to be averaged: arrays and metrics."""
 
     arrays: Mapping[str, NDArray[Any]]
     metrics: Mapping[str, object]
@@ -90,7 +90,7 @@ class Contribution(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as its file describes it: sessions, keys, ledger and media."""
+    """A Flower node, loaded from its settings file: takes part in secure averages, saving its state."""
 
     file: NodeFile
     averages: Mapping[str, SecureAverage]
@@ -100,7 +100,7 @@ class Node:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], app_hash: Callable[[], str]) -> Node:
-        """Load a node's file and all that it names.
+        """Read a node's settings file with all sessions, keys and the ledger that it names.
 
         `app_hash` computes the hash of the app that runs, where one is pinned.
 
@@ -137,7 +137,7 @@ class Node:
         return cls(file, averages, requests, ledger, _trust(file, app_hash))
 
     def begin(self, kind: str, number: int, task: str, work: Callable[[], Contribution]) -> Answer:
-        """Take a request's number, do the node's work, save the result, and answer `hello`.
+        """Start a request: do the node's training once, save its result, and return the first message.
 
         A number is taken once, before the work: if that fails, or its process ends, the node has no part in
         this request any more.
@@ -171,7 +171,7 @@ class Node:
         return Answer(tuple(map(encode_envelope, run.handle(Start()))), trust=self.trust, note=note)
 
     def proceed(self, kind: str, number: int, messages: Sequence[bytes]) -> Answer:
-        """Restore the role in a request, let it take the aggregator's messages, and answer what it sends.
+        """Continue a saved request with messages of the aggregator; return the node's answer.
 
         A message that comes again is answered with the stored bytes. After an error the role's last state is
         a tombstone, and the answer is `leave` with a code.
@@ -210,22 +210,25 @@ class Node:
         return Answer(answer.messages, trust=self.trust, note=note)
 
     def _average(self, kind: str) -> SecureAverage:
+        """Return the settings of this kind of average; raise ConfigError if the node has none."""
         if kind not in self.averages:
             reason = f"{self.file.party}: no average is declared for '{kind}' messages"
             raise ConfigError.at(kind, reason, ConfigCheck.UNSUPPORTED)
         return self.averages[kind]
 
     def _fixed(self, kind: str) -> StoredSurvivors:
+        """Return the store of who survived earlier exact sums of this kind's session."""
         membership = self.averages[kind].membership
         return self.requests.fixed(membership.session.digest, len(membership.names))
 
     def _held(self, kind: str) -> StoredHeld:
+        """Return the store of the node's last accepted result in a kind's session, or of its refusal."""
         return self.requests.held(self.averages[kind].membership.session.digest)
 
     def _party(
         self, kind: str, number: int, operation: str, ring_vector: NDArray[Any] | None = None
     ) -> Run[Any]:
-        """Return the role of the node in a request; without a vector to restore one, which has its own."""
+        """Return the node's role in a request; without a vector one that is only to be restored."""
         membership = self.averages[kind].membership
         if ring_vector is None:
             parameters = membership.parameters
@@ -240,6 +243,7 @@ class Node:
         )
 
     def _saving(self, kind: str, number: int, role: Any) -> Saving:
+        """Return where the state of a request is saved, and how its release is charged."""
         states = Path(self.file.state)
         charged: dict[str, Any] = {}
         if self.ledger is not None:
@@ -254,11 +258,12 @@ class Node:
         )
 
     def _restore(self, kind: str, number: int, operation: str) -> SavedRun[Outcome]:
+        """Return the node's run of a request, restored from its saved state."""
         first = self._party(kind, number, operation)
         return SavedRun.restore(first.role, first.member, self._saving(kind, number, first.role))
 
     def _forget(self, kind: str, number: int, operation: str) -> None:
-        """Destroy the secrets of a request that was not brought to its end."""
+        """Destroy the saved secrets of an earlier request, whether it has ended or not."""
         first = self._party(kind, number, operation)
         saving = self._saving(kind, number, first.role)
         context = first.member.context
@@ -272,7 +277,7 @@ class Node:
 
 
 def read_node_file(path: str | os.PathLike[str]) -> NodeFile:
-    """Read a node's file, with its paths made absolute, and create the folders of the saved states.
+    """Read a node's settings file, make its paths absolute, and create the folders of states.
 
     Raises:
         LocalError: it cannot be read, or a folder cannot be made.
@@ -313,13 +318,13 @@ def read_node_file(path: str | os.PathLike[str]) -> NodeFile:
 
 
 def _described(outcome: Outcome) -> str:
-    """Return a result in words: who is in it, and what it gives away."""
+    """Return text on who is in a result, and what is claimed of its privacy."""
     missing = f", without {', '.join(outcome.absent)}" if outcome.absent else ""
     return f"average over {len(outcome.survivors)} parties{missing}; {outcome.privacy.claim}"
 
 
 def _trust(file: NodeFile, app_hash: Callable[[], str]) -> str:
-    """Return whom a node trusts with the app's code, in words; raise PrivacyError for another app."""
+    """Return text on whom the node trusts with the app's code; raise PrivacyError for another app."""
     if not file.app:
         return TRUSTED
     if file.app == SIGNED:

@@ -20,7 +20,7 @@ REFUSED = 6
 
 
 def pack(envelopes: Sequence[bytes], **values: int | str) -> dict[str, Any]:
-    """Return the records of a message with these envelopes and values."""
+    """Return the records of a Flower message that carries these protocol messages and values."""
     arrays = {
         str(index): Array(dtype="uint8", shape=(len(content),), stype="bytes", data=content)
         for index, content in enumerate(envelopes)
@@ -29,7 +29,7 @@ def pack(envelopes: Sequence[bytes], **values: int | str) -> dict[str, Any]:
 
 
 def unpack(content: RecordDict, sender: str) -> tuple[ConfigRecord, tuple[bytes, ...]]:
-    """Return the values and the envelopes of a message; raise PeerFault if it has none of ours."""
+    """Return (values, protocol messages) of a Flower message; raise PeerFault if it has none."""
     values, arrays = content.get(HEAD), content.get(ENVELOPES)
     if not isinstance(values, ConfigRecord) or not isinstance(arrays, ArrayRecord):
         raise PeerFault(sender, "sent a message without a request for a secure average", Check.MALFORMED)
@@ -40,19 +40,19 @@ def unpack(content: RecordDict, sender: str) -> tuple[ConfigRecord, tuple[bytes,
 
 
 def without_ours(content: RecordDict) -> RecordDict:
-    """Return a message's content as the app wrote it."""
+    """Return a copy of a Flower message's content without the records of secure averages."""
     return RecordDict({name: record for name, record in content.items() if name not in (HEAD, ENVELOPES)})
 
 
 def reply_of(answer: Answer, message: Message) -> Message:
-    """Return the reply of a node to a message; of an error it has a code, and no text."""
+    """Return the Flower reply that carries a node's answer, or an error code without text."""
     if answer.code:
         return Message(Error(REFUSED, answer.code), reply_to=message)
     return Message(RecordDict(pack(answer.messages, trust=answer.trust)), reply_to=message)
 
 
 def answer_of(reply: Message) -> Answer:
-    """Return the answer in a reply; of one that is not ours the code is "own"."""
+    """Return the node's answer in a Flower reply; an error answer if the reply carries none."""
     if reply.has_error():
         return Answer(code=reply.error.reason or str(reply.error.code))
     try:
@@ -63,7 +63,7 @@ def answer_of(reply: Message) -> Answer:
 
 
 def task_parts(message: Message, run_config: Mapping[str, Any]) -> Iterator[bytes]:
-    """Yield all that a node is sent for a task: the run with its configuration, and each record.
+    """Yield the bytes that define a node's task: the run, its configuration, and each record.
 
     Names, types and values. Records and their entries come in the order of the message, which Flower keeps:
     apps take arrays by position, so that another order is another model. That of a configuration is not kept.
@@ -76,6 +76,7 @@ def task_parts(message: Message, run_config: Mapping[str, Any]) -> Iterator[byte
 
 
 def _record_parts(name: str, record: Mapping[str, Any]) -> Iterator[bytes]:
+    """Yield the bytes of one Flower record, for the hash of the task."""
     yield from (b"record", name.encode(), type(record).__name__.encode(), str(len(record)).encode())
     for key, value in record.items():
         yield key.encode()

@@ -27,7 +27,7 @@ Exchange = Callable[[Mapping[int, Sequence[bytes]]], Mapping[int, Answer]]
 
 @dataclass
 class Traffic:
-    """Bytes of envelopes that the aggregator has sent and received, and its messages to nodes."""
+    """Counters of an aggregation over Flower nodes: bytes sent and received, and messages."""
 
     sent: int = 0
     received: int = 0
@@ -36,7 +36,7 @@ class Traffic:
 
 @dataclass
 class Aggregation:
-    """One request, as the aggregator runs it.
+    """The aggregator's side of one secure average over Flower nodes, by messages and replies.
 
     Attributes:
         average: with the aggregator's membership.
@@ -62,7 +62,7 @@ class Aggregation:
     trust: dict[str, str] = field(default_factory=dict)
 
     def execute(self, nodes: Sequence[int]) -> Outcome:
-        """Run the request with these nodes; raise the SmpcError with which it stops, after telling them."""
+        """Run the secure average with these nodes to its end, and return the outcome; or raise."""
         membership = self.average.membership
         run = make_aggregator(
             membership.context(self.number),
@@ -90,6 +90,7 @@ class Aggregation:
         return outcome
 
     def _exchange(self, outgoing: Mapping[int, Sequence[bytes]]) -> Mapping[int, Answer]:
+        """Send messages to nodes and return their answers; count traffic, and note refusals."""
         self.traffic.messages += len(outgoing)
         self.traffic.sent += sum(len(message) for messages in outgoing.values() for message in messages)
         answers = self.exchange(outgoing) if outgoing else {}
@@ -100,7 +101,10 @@ class Aggregation:
         return answers
 
     def _events(self, answers: Mapping[int, Answer]) -> list[Event]:
-        """Return the events of answers; a node's first message says which party it is."""
+        """Convert nodes' answers to events of the aggregator's role.
+
+        A message with a fault becomes a refusal, and a conviction of its party if that is known.
+        """
         events: list[Event] = []
         for node, answer in answers.items():
             for message in answer.messages:
@@ -118,7 +122,7 @@ class Aggregation:
         return events
 
     def _first(self, node: int, content: memoryview) -> Envelope:
-        """Return a node's first message, which says which party it is; raise PeerFault if it is none."""
+        """Decode a node's first message, which names its party; PeerFault for an unknown or taken name."""
         envelope = decode(content, Envelope, f"node {node}")
         context = self.average.membership.context(self.number)
         name = envelope.sender
@@ -131,7 +135,7 @@ class Aggregation:
         return envelope
 
     def _event(self, envelope: Envelope) -> Event:
-        """Return the event of a message; a party whose tree is another one is excluded, and told.
+        """Return the event that a party's message means; another model's party is excluded.
 
         The role excludes those that were sent another task than most.
         """
@@ -144,14 +148,14 @@ class Aggregation:
         return Message(envelope)
 
     def _difference(self, structure: str) -> str:
-        """Return in words how a party's structure differs from the expected one."""
+        """Return text on how a party's arrays differ from the expected ones."""
         try:
             return differing(self.template, printable(structure))
         except ValueError:
             return "its structure is malformed"
 
     def _by_node(self, sent: Sequence[Envelope]) -> dict[int, list[bytes]]:
-        """Return the messages for each node; a party whose node is not known gets none."""
+        """Group encoded messages by the node of their receiver; drop those without a known node."""
         node_of = {name: node for node, name in self.nodes.items()}
         outgoing: dict[int, list[bytes]] = {}
         for envelope in sent:
@@ -161,13 +165,13 @@ class Aggregation:
 
 
 def stopped(error: SmpcError, refusals: Mapping[int, str]) -> str:
-    """Return why a request stopped, with what nodes answered that sent no message."""
+    """Return text on why a request stopped, with the error codes of nodes that refused."""
     texts = [f"node {node}: {code}" for node, code in refusals.items()]
     return "; ".join([str(error), *texts[:5]])
 
 
 def losses_text(nodes: Mapping[int, str], tolerated: str) -> str:
-    """Return which nodes were lost, and what a request tolerates; empty without a loss.
+    """Return text on which nodes were lost, and how many may be; empty without a loss.
 
     `nodes`: the party of each, "" if it has not said who it is.
     """

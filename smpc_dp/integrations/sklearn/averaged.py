@@ -36,7 +36,7 @@ _FIT = "fit:"
 
 
 def _fitted_has(name: str) -> Any:
-    """Return a check for `available_if`: whether the estimator, fitted or not, has a method."""
+    """Return a condition for scikit-learn's `available_if`: the estimator has this method."""
 
     def check(self: SecureAveraged) -> bool:
         getattr(getattr(self, "estimator_", self.estimator), name)
@@ -46,7 +46,7 @@ def _fitted_has(name: str) -> Any:
 
 
 class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Fit a linear model on this party's rows, and average its coefficients over the parties of a session.
+    """Scikit-learn estimator: fits a linear model on own rows, then averages it securely with others.
 
     All parties call `fit` with their own rows, and have the same model after it. In a session with weights a
     party's secret weight is the sum of its `sample_weight`, which must be whole, or its number of rows.
@@ -82,7 +82,7 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.number = number
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803 - scikit-learn's
-        """Fit a clone on these rows, average, and put the averages in the place of its coefficients.
+        """Fit the estimator on own rows, average coefficients with all parties, keep the average.
 
         Raises:
             ConfigError: there is no session, or no estimator with linear coefficients; before anything is
@@ -119,6 +119,7 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _checked(self) -> Session:
+        """Return the session to average in; raise ConfigError if missing, or the model not linear."""
         if self.session is None:
             raise ConfigError.at("session", "is missing: smpc_dp.sync.connect opens one", ConfigCheck.MISSING)
         if not isinstance(self.estimator, LINEAR):
@@ -130,7 +131,7 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return self.session
 
     def _model_fault(self, error: OtherRequestError | PeerFault, party: str, fitted: Any) -> PeerFault | None:
-        """Return the error of a party that fits another model in the same request, or None."""
+        """Return the PeerFault that this party fits another model than most; None for other errors."""
         # A hash says nothing to the party that must find what is different.
         reason = f"fits another model than most others. Compare with theirs: {self._described(fitted)}"
         if isinstance(error, PeerFault):
@@ -144,7 +145,7 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return PeerFault(party, reason, Check.OTHER_OPERATION, code=Code.OPERATION)
 
     def _label(self, fitted: Any) -> str:
-        """Return the label of the request, with a hash of what coefficients are of."""
+        """Return the request's label, with a hash of features, classes and estimator to compare."""
         names = [type(fitted).__name__]
         for kind, values in _compared(fitted).items():
             names += [kind, *values]
@@ -152,7 +153,7 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return f"{self.label} {_FIT}{hashed}".strip()
 
     def _described(self, fitted: Any) -> str:
-        """Return what the label hashes, for its owner."""
+        """Return readable text of what the label's hash covers, to find a difference."""
         parts = [f"label {self.label!r}"] if self.label else []
         parts.append(f"estimator {type(fitted).__name__}, {fitted.n_features_in_} columns")
         for kind, values in _compared(fitted).items():
@@ -162,26 +163,27 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     @available_if(_fitted_has("predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Predict by the averaged model."""
+        """Predict classes or values for rows by the averaged model."""
         return self._call("predict", X)
 
     @available_if(_fitted_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Return the scores of the averaged model."""
+        """Return the scores that the averaged model gives to rows."""
         return self._call("decision_function", X)
 
     @available_if(_fitted_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Return the probabilities of the averaged model."""
+        """Return the class probabilities that the averaged model gives to rows."""
         return self._call("predict_proba", X)
 
     @available_if(_fitted_has("score"))  # type: ignore[untyped-decorator]
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
-        """Return the estimator's score of the averaged model on these rows."""
+        """Return the averaged model's score on rows: accuracy or R^2, as of the estimator."""
         check_is_fitted(self, "estimator_")
         return float(self.estimator_.score(X, y, sample_weight=sample_weight))
 
     def _call(self, method: str, rows: Any) -> NDArray[Any]:
+        """Return the value of the fitted estimator's method for these rows."""
         check_is_fitted(self, "estimator_")
         values: NDArray[Any] = getattr(self.estimator_, method)(rows)
         return values
@@ -199,7 +201,7 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _compared(fitted: Any) -> dict[str, list[str]]:
-    """Return class labels, in the order of the coefficients, and names of columns, as they are compared.
+    """Return the class labels and column names of a fitted estimator, as parties compare them.
 
     Labels are those of tables: 1, 1.0, "1" and true are one label.
     """
@@ -213,12 +215,14 @@ def _compared(fitted: Any) -> dict[str, list[str]]:
 
 
 def _class_text(label: object) -> str:
+    """Return a class label as text, so that parties can compare theirs."""
     text = category_of(label)
     truths = {"true": "1", "false": "0"}
     return repr(label) if text is None else truths.get(text, text)
 
 
 def _coefficients(fitted: Any, name: str) -> NDArray[np.float64]:
+    """Return the estimator's fitted array of this name as floats; raise ConfigError without one."""
     values = getattr(fitted, name, None)
     array = np.asarray(values)
     if values is None or array.dtype.kind not in "fiu":
@@ -228,7 +232,7 @@ def _coefficients(fitted: Any, name: str) -> NDArray[np.float64]:
 
 
 def coefficient_count(name: str, features: int, classes: int) -> int:
-    """Return the number of coefficients and intercepts of a model of `sklearn.linear_model`.
+    """Return how many coefficients and intercepts the scikit-learn model of this name has.
 
     That is the length of a vector of `SecureAveraged`: they are counted after a fit to made-up rows.
 

@@ -34,7 +34,7 @@ Graph = Literal["ring", "complete"] | Sequence[tuple[Any, Any]]
 
 
 class _NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Base of classifiers whose rows belong to parties.
+    """Base of scikit-learn classifiers that simulate a network of parties training together.
 
     Attributes:
         classes_: the labels, taken for public.
@@ -47,7 +47,7 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     epsilon: float | None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:  # noqa: N803 - scikit-learn's
-        """Simulate the parties on these rows, with noise from the operating system.
+        """Simulate the training, with rows divided among parties by `groups`; return the classifier.
 
         Args:
             X: features, shape (rows, columns); those beyond `bounds` count as the nearest bound.
@@ -87,12 +87,12 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _scaled(self, rows: Floats) -> Floats:
-        """Return features with their bounds at -1 and 1."""
+        """Return features scaled so that their bounds become -1 and 1."""
         centre, half = self._box(rows.shape[1])
         return np.asarray((rows - centre) / half)
 
     def _box(self, features: int) -> tuple[Floats, Floats]:
-        """Return the centres and half widths of the bounds, shape (features,) each; raise ConfigError."""
+        """Return the centre and half width of each feature's bounds; raise ConfigError if invalid."""
         try:
             lower, upper = (np.broadcast_to(np.asarray(one, np.float64), features) for one in self.bounds)
         except (TypeError, ValueError):
@@ -103,20 +103,21 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return (lower + upper) / 2, (upper - lower) / 2
 
     def _linear(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Return coefficients and intercepts on unscaled features of models on scaled ones, one a row."""
+        """Convert models on scaled features to (coefficients, intercepts) on the original ones."""
         centre, half = self._box(self.n_features_in_)
         coefficients = weights[:, :-1] / half
         return coefficients, weights[:, -1] - coefficients @ centre
 
     def _settings(self, sizes: list[int], features: int) -> dict[str, Any]:
-        """Return the `[parameters]` of the learner; None stands for its default."""
+        """Return the simulation's parameters for these party sizes; subclasses implement this."""
         raise NotImplementedError
 
     def _keep(self, values: Floats) -> None:
-        """Set the attributes of the models, shape (parties, length)."""
+        """Store the learned models as fitted attributes; subclasses implement this."""
         raise NotImplementedError
 
     def _rows(self, rows: Any) -> Floats:
+        """Return features as an array; raise NotFittedError before `fit`, ValueError if malformed."""
         check_is_fitted(self)
         return np.asarray(validate_data(self, rows, dtype=np.float64, reset=False))
 
@@ -129,10 +130,10 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class _PersonalizedClassifier(_NetworkClassifier):
-    """Base of classifiers with a model for each party."""
+    """Base of scikit-learn classifiers that learn one model for each party of a network."""
 
     def decision_function(self, X: Any, groups: Any = None) -> Floats:  # noqa: N803
-        """Return scores, above 0 for `classes_[1]`, shape (rows,).
+        """Return each row's score, above 0 for `classes_[1]`, by the model of its group.
 
         Args:
             groups: the party of each row, whose model scores it; None: the mean of all parties' models.
@@ -155,20 +156,20 @@ class _PersonalizedClassifier(_NetworkClassifier):
         return np.asarray((terms * models).sum(axis=1))
 
     def predict(self, X: Any, groups: Any = None) -> NDArray[Any]:  # noqa: N803
-        """Return labels, shape (rows,); see `decision_function`."""
+        """Return each row's label, by the model of its group, or by the mean of all models."""
         positive = self.decision_function(X, groups) > 0
         return np.asarray(self.classes_[positive.astype(np.intp)])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:  # noqa: N803
-        """Return the accuracy; see `decision_function`."""
+        """Return the accuracy of predictions by the models of the rows' groups."""
         return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
 
     def _terms(self, rows: Floats) -> Floats:
-        """Return what models weigh, shape (rows, length)."""
+        """Return the values that models weigh for each row; subclasses implement this."""
         raise NotImplementedError
 
     def _edges(self) -> Any:
-        """Return `topology` with groups by their numbers; raise ConfigError for one without rows."""
+        """Return the network's edges with groups as numbers; raise ConfigError for an unknown group."""
         topology: Any = self.topology
         if isinstance(topology, str):
             return topology
@@ -180,7 +181,7 @@ class _PersonalizedClassifier(_NetworkClassifier):
 
 
 class PersonalizedLogisticRegression(_PersonalizedClassifier):
-    """Logistic regression of a model for each party, drawn towards its neighbours' models.
+    """Scikit-learn classifier: a logistic regression for each party, drawn towards its neighbours'.
 
     Learner `personalized`; unit of privacy: one row.
 
@@ -226,6 +227,7 @@ class PersonalizedLogisticRegression(_PersonalizedClassifier):
         self.seed = seed
 
     def _settings(self, sizes: list[int], features: int) -> dict[str, Any]:
+        """Return the simulation's parameters for these numbers of rows and features."""
         return {
             "learner": "personalized",
             "features": features,
@@ -244,18 +246,20 @@ class PersonalizedLogisticRegression(_PersonalizedClassifier):
         }
 
     def _keep(self, values: Floats) -> None:
+        """Store the learned models as the fitted attributes `coef_` and `intercept_`."""
         self.coef_, self.intercept_ = self._linear(values)
 
     def _terms(self, rows: Floats) -> Floats:
+        """Return the rows scaled, with a column of ones for the intercept."""
         return np.column_stack([self._scaled(rows), np.ones(len(rows))])
 
     def predict_proba(self, X: Any, groups: Any = None) -> Floats:  # noqa: N803
-        """Return probabilities of the classes, shape (rows, 2); see `decision_function`."""
+        """Return class probabilities, shape (rows, 2), by the models of the rows' groups."""
         return _probabilities(self.decision_function(X, groups))
 
 
 class PersonalizedBoosting(_PersonalizedClassifier):
-    """Combination of stumps for each party, drawn towards its neighbours' combinations.
+    """Scikit-learn classifier: weighted decision stumps for each party, drawn towards its neighbours'.
 
     Learner `personalized-boosting`; unit of privacy: one row. With privacy it needs hundreds of rows a party.
 
@@ -295,6 +299,7 @@ class PersonalizedBoosting(_PersonalizedClassifier):
         self.seed = seed
 
     def _settings(self, sizes: list[int], features: int) -> dict[str, Any]:
+        """Return the simulation's parameters for these numbers of rows and features."""
         return {
             "learner": "personalized-boosting",
             "features": features,
@@ -311,9 +316,11 @@ class PersonalizedBoosting(_PersonalizedClassifier):
         }
 
     def _keep(self, values: Floats) -> None:
+        """Store the learned weights of the decision stumps as the fitted attribute `coef_`."""
         self.coef_ = values
 
     def _terms(self, rows: Floats) -> Floats:
+        """Return the value of every decision stump on each row."""
         # The margins of a row with label 1 are the predictors' values.
         labelled = np.column_stack([self._scaled(rows), np.ones(len(rows))])
         settings = BoostingSettings(
@@ -323,7 +330,7 @@ class PersonalizedBoosting(_PersonalizedClassifier):
 
 
 class NetworkDPLogisticRegression(_NetworkClassifier):
-    """Logistic regression by a token that walks over all parties, with noise at each step.
+    """Scikit-learn classifier: logistic regression by a token that visits parties, with noise each step.
 
     Learner `walk-sgd`; unit of privacy: all rows of a party, towards `colluding` other parties.
 
@@ -358,6 +365,7 @@ class NetworkDPLogisticRegression(_NetworkClassifier):
         self.clip = clip
 
     def _settings(self, sizes: list[int], features: int) -> dict[str, Any]:
+        """Return the simulation's parameters for these numbers of rows and features."""
         return {
             "learner": "walk-sgd",
             "features": features,
@@ -372,6 +380,7 @@ class NetworkDPLogisticRegression(_NetworkClassifier):
         }
 
     def _keep(self, values: Floats) -> None:
+        """Store the learned models as the fitted attributes `coef_` and `intercept_`."""
         self.coef_, self.intercept_ = self._linear(values[0].reshape(-1, self.n_features_in_ + 1))
 
     def decision_function(self, X: Any) -> Floats:  # noqa: N803
@@ -380,7 +389,7 @@ class NetworkDPLogisticRegression(_NetworkClassifier):
         return np.asarray(scores[:, 0] if len(self.coef_) == 1 else scores)
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Return labels, shape (rows,)."""
+        """Return the predicted label of each row, shape (rows,)."""
         scores = self.decision_function(X)
         numbers = (scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[numbers])

@@ -12,8 +12,6 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor
 from typing import Any, BinaryIO, Protocol
 
-import msgspec
-
 from smpc_dp.engine.registry import protocol_in
 from smpc_dp.engine.session_protocol import Audit
 from smpc_dp.errors import (
@@ -25,20 +23,20 @@ from smpc_dp.errors import (
     VerificationError,
     printable,
 )
-from smpc_dp.logs.auditing import CHANGED, Again, Excluded, LogAuditor, Verdict
+from smpc_dp.logs.auditing import CHANGED, Again, LogAuditor, Verdict
 from smpc_dp.logs.audits.audit_receipt import check_end, check_entry, check_log
+from smpc_dp.logs.audits.audit_report import LoggedReceipt, Report
 from smpc_dp.logs.audits.audit_selection import (
     FAILS,
     HOLDS,
     NO_SESSION,
     SOME_RUN,
     CheckpointPolicy,
-    LoggedCheckpoint,
     Selected,
     Wanted,
     check_one_log,
     conclusion,
-    select,
+    identify_run,
 )
 from smpc_dp.logs.audits.log_session import LogSession, parse_session_text, read_long_session
 from smpc_dp.logs.log import Entry, Header
@@ -54,101 +52,13 @@ Progress = Callable[[int, int, int | None], None]
 
 
 class Observer(Protocol):
-    """Interface of an observer of an audit, which is called on the thread of the audit."""
+    """Interface of an observer that is told of each entry while a log is audited, on the same thread."""
 
     def began(self, header: Header, session: LogSession) -> None:
-        """Take the header, without its session where that is long; the session is not planned yet."""
+        """Called with the log's header (without a very long session) and session, before any entry."""
 
     def took(self, entry: Entry, byte: int, auditor: LogAuditor) -> None:
-        """Take an entry that the auditor has taken, and its first byte; its proofs may still wait."""
-
-
-class Second(msgspec.Struct, frozen=True):
-    """What the second auditor says of a log: its exit code, its reason if it refuses, and what differs."""
-
-    code: int
-    reason: str
-    differences: tuple[str, ...]
-
-
-class LoggedReceipt(msgspec.Struct, frozen=True):
-    """Whose receipt a log has: its entry is that with this number, and whether the value is counted."""
-
-    party: str
-    index: int
-    counted: bool
-
-
-class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "place"}):
-    """The report of an audit, and the documented shape of `smpc-dp audit --json`.
-
-    Attributes:
-        ok: everything holds for the session, request and run that were given; `code` is 0.
-        code: the exit code. 0: ok. 1: the log is invalid. 3: it is self-consistent, but neither a
-            session nor a receipt was given, so it may be made up. 4: it holds for the session, but the
-            arguments do not determine which of its runs it is, or which log of a run that may have two. 5:
-            the two auditors disagree.
-        conclusion: the result in one sentence. limits: what the audit does not show, in further sentences.
-        session: its digest in hex; session_checked: whether it is the given one.
-        request: its number; place, tries: the run's place among the runs of this request and their number,
-            where a session log was given. number: of its line in the session log; session_head: after that
-            line, in hex.
-        roster: its digest in hex.
-        parameters: of the session, as written: bounds, epsilon, part of corrupt parties.
-        head: of the log, in hex; that of a pairwise statistic is `log` in the evidence of its result.
-        line, byte: of the first line that is no part of a right log (from 1, from 0), else None.
-        check: the check that refused this line, else None: docs/reference/errors.md.
-        verdict: of a verifiable run, statistic: of a pairwise statistic; None where the log could not be read
-            to its end.
-        entries, bytes, seconds: what was read, and how long it took.
-        second: what the second auditor found, where it was asked; None otherwise.
-        receipt: whose receipt the log has, where one was given and all holds; None otherwise.
-        checkpoint: the checkpoint that the session log fits, where one was given and all holds; else None.
-    """
-
-    ok: bool
-    code: int
-    conclusion: str
-    limits: str
-    session: str | None
-    session_checked: bool
-    request: int | None = None
-    number: int | None = None
-    session_head: str | None = None
-    position: int | None = None
-    tries: int | None = None
-    roster: str | None
-    parameters: dict[str, Any] | None
-    run_id: str | None
-    head: str | None = None
-    line: int | None
-    byte: int | None
-    check: Check | None = None
-    faults: tuple[str, ...]
-    excluded: tuple[Excluded, ...]
-    verdict: Any
-    statistic: Any = None
-    entries: int
-    bytes: int
-    seconds: float
-    second: Second | None = None
-    receipt: LoggedReceipt | None = None
-    checkpoint: LoggedCheckpoint | None = None
-
-    @property
-    def statement(self) -> str:
-        """The conclusion for a person, below what it does not say."""
-        return " ".join(part for part in (self.limits, self.conclusion) if part)
-
-    @property
-    def digest_lines(self) -> tuple[str, ...]:
-        """The digests of session, run and log that are known, in lines."""
-        lines = [
-            f"{name}: {value}" for name, value in (("session", self.session), ("run", self.run_id)) if value
-        ]
-        if self.head is not None:
-            lines.append(f"head: {self.head}; session head: {self.session_head}, of run {self.number}")
-        return tuple(lines)
+        """Called after the auditor accepted an entry; `byte` is its offset, and proofs may be pending."""
 
 
 def audit(
@@ -166,7 +76,7 @@ def audit(
     timeout: float = HTTP_SECONDS,
     progress: Progress | None = None,
 ) -> Report:
-    """Audit a log; see `Report`.
+    """Audit the log of a run, from a file, URL or stdin, and return a report with the verdict.
 
     Args:
         source: path of a log as JSON lines, or an http(s) URL of one, or "-": standard input.
@@ -207,7 +117,7 @@ def audit_stream(
     reopen: Reopen | None = None,
     observer: Observer | None = None,
 ) -> Report:
-    """Audit the log in `stream`, read from its beginning to its end; see `audit`.
+    """Audit the log of a run that is read from a binary stream, and return a report with the verdict.
 
     `reopen` opens the same log again, up to where it has been read at least; without it the stream itself is
     read again. `observer` is told of the header and of each entry.
@@ -277,6 +187,7 @@ def audit_stream(
 
 
 def _receipt(wanted: Wanted, verdict: Verdict | None) -> LoggedReceipt | None:
+    """Return the party and entry of the receipt that the user gave, and if it counted; None without."""
     receipt = wanted.receipt
     if receipt is None or verdict is None:
         return None
@@ -293,7 +204,7 @@ def _read(
     progress: Progress | None,
     observer: Observer | None,
 ) -> None:
-    """Read a log to its end and put the results in `known`; raise BadLog."""
+    """Read and audit a log to its end; put results in `known` as they come; raise BadLog for a bad line."""
     try:
         session = _session(reader)
         known["roster"], known["parameters"] = session.roster_digest.hex(), dict(session.parameters)
@@ -326,7 +237,7 @@ def _read(
 
 
 def _settle(auditor: LogAuditor) -> None:
-    """Wait for the auditor's checks of single entries; raise the first fault."""
+    """Wait until the auditor has finished checks that run in parallel; raise the first fault found."""
     try:
         auditor.settle()
     except EarlierFault as fault:
@@ -342,7 +253,7 @@ def _take_all(
     progress: Progress | None,
     observer: Observer | None,
 ) -> None:
-    """Give all entries of a log to the auditor."""
+    """Pass every entry of a log to the auditor in order; raise BadLog at the first invalid one."""
 
     def check(entry: Entry) -> None:
         auditor.check_signature(entry, (reader.line, reader.byte))
@@ -377,10 +288,10 @@ def _judge(
     known: dict[str, Any],
     head: bytes,
 ) -> None:
-    """Put the verdict on a log read to `head`, and the run that it is of, in `known`; raise BadLog."""
+    """Put the auditor's verdict, and which run the log is of, in `known`; raise BadLog if checks fail."""
     try:
         wanted.check_run(auditor.last_run_id())
-        result = select(wanted, reader.header, head, auditor.context, auditor.quorum)
+        result = identify_run(wanted, reader.header, head, auditor.context, auditor.quorum)
         known["checkpoint"] = wanted.check_checkpoint(reader.header, known["checkpoint_key"])
         known[auditor.part] = auditor.verdict(result.runs)
         if wanted.receipt is not None:
@@ -395,14 +306,14 @@ def _judge(
 
 
 def _session(reader: LogReader) -> LogSession:
-    """Return the checked session of the log's header."""
+    """Return the session in a log's header, checked; raise if the header or the session is invalid."""
     text = reader.session
     long = read_long_session(text) if text.long else None
     return parse_session_text(text.whole()) if long is None else long
 
 
 def find_audit(header: Header, session: LogSession) -> Audit | None:
-    """Return how a log in this session is audited; None for a run that has none."""
+    """Return the kind of audit for a log with this header in this session; None if such runs have no log."""
     described = protocol_in(session.protocol, session.version)
     if described is None:
         return None
@@ -414,7 +325,7 @@ def find_audit(header: Header, session: LogSession) -> Audit | None:
 
 
 def _audit_of(beside: Beside) -> Audit:
-    """Return how runs beside sums are audited; raise LocalError where that is not in this installation."""
+    """Return the kind of audit of a protocol run beside sums; LocalError if it is not installed."""
     if not beside.is_there:
         raise LocalError(f"the log needs the capability '{beside.task}', which is not in this installation")
     return beside.find().audit
@@ -428,7 +339,7 @@ def _auditor(
     again: Again,
     pool: Workers,
 ) -> LogAuditor:
-    """Return the auditor of a log; the session is planned only when the run id is right."""
+    """Return a new auditor for a log with this header; raise if header and session do not agree."""
     if kind is None or session.aggregator is None:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
     context = functools.partial(
@@ -451,7 +362,7 @@ def _auditor(
 
 
 def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:
-    """Read the entries of a log from the first, each with the head before it."""
+    """Yield the entries of a log read anew from the start, each with the log's hash before it."""
     try:
         with reopen() as stream, LogReader(stream) as reader:
             head = reader.chain.head
@@ -463,7 +374,7 @@ def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:
 
 
 def _appended(known: dict[str, Any]) -> str:
-    """Return the sentence about what cosignatures do not show."""
+    """Return the sentence on what witnesses' cosignatures do not show; "" without cosignatures."""
     if known["checkpoint"] is None or not known["checkpoint"].witnesses:
         return ""
     return " A witness's cosignature says that the session log was only appended to, not that it is right."

@@ -10,7 +10,7 @@ from smpc_dp.wire.signing import Context, encode
 
 
 def check_log(receipt: LogReceipt, session: str, run_id: str) -> None:
-    """Raise VerificationError unless a receipt is of the session and run of a log."""
+    """Raise VerificationError unless a party's receipt is of this session and this run."""
     if receipt.session != session:
         raise VerificationError(
             f"the receipt of {receipt.party} is of session {receipt.session}, the log of session {session}",
@@ -24,7 +24,7 @@ def check_log(receipt: LogReceipt, session: str, run_id: str) -> None:
 
 
 def check_entry(receipt: LogReceipt, entry: Entry) -> None:
-    """Raise VerificationError if an entry has the number of the receipt's and is another one."""
+    """Raise VerificationError if this log entry, with the number in a receipt, differs from the receipt."""
     if entry.sequence != receipt.index:
         return
     if (entry.party, entry.kind, entry.digest().hex()) != (receipt.party, PUBLISH, receipt.entry):
@@ -36,7 +36,7 @@ def check_entry(receipt: LogReceipt, entry: Entry) -> None:
 def check_end(
     receipt: LogReceipt, context: Context, quorum: int, attested: str, head: str, entries: int
 ) -> None:
-    """Raise VerificationError unless the log has the receipt's entry, and a quorum has signed it for both."""
+    """Raise VerificationError unless a receipt names this log's end, with valid signatures of a quorum."""
     whose = f"the receipt of {receipt.party}"
     if receipt.index > entries:
         raise VerificationError(f"{whose} is of entry {receipt.index}, the log has {entries}", Check.LOG_CUT)

@@ -33,7 +33,7 @@ HOLDS, FAILS, NO_SESSION, SOME_RUN = 0, 1, 3, 4
 
 @dataclass(frozen=True)
 class CheckpointPolicy:
-    """A file with a checkpoint of the session log, and the witnesses of whom `least` must have cosigned it.
+    """Arguments of an audit: a checkpoint of the session log, and how many witnesses must have cosigned.
 
     The witnesses are those that the auditor trusts; a log cannot name them.
     """
@@ -47,7 +47,7 @@ class CheckpointPolicy:
     def of(
         cls, checkpoint: str | os.PathLike[str], witnesses: Sequence[str] = (), least: int | None = None
     ) -> CheckpointPolicy:
-        """Read a checkpoint, and the keys of witnesses, `name+id+base64`; by default all must have cosigned.
+        """Read a checkpoint file and witnesses' keys; by default all of the witnesses must have cosigned.
 
         Raises ConfigError or LocalError.
         """
@@ -66,7 +66,7 @@ class CheckpointPolicy:
 
 
 class LoggedCheckpoint(msgspec.Struct, frozen=True):
-    """A checkpoint that a session log fits: its number of lines, and the witnesses that have cosigned."""
+    """Result of comparing a checkpoint with a session log: its number of lines, and who cosigned."""
 
     size: int
     witnesses: tuple[str, ...]
@@ -74,7 +74,7 @@ class LoggedCheckpoint(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Wanted:
-    """Arguments of an audit, checked; digests in hex. See `smpc_dp.audit`."""
+    """Checked arguments of an audit: what the user says that the log must match (session, run, head...)."""
 
     session: str | None = None
     request: int | None = None
@@ -97,7 +97,7 @@ class Wanted:
         *,
         keep: IO[bytes] | None = None,
     ) -> Wanted:
-        """Read and check the arguments; raise ConfigError, LocalError or VerificationError.
+        """Read and check the arguments of an audit; raise ConfigError, LocalError or VerificationError.
 
         `keep` gets the bytes of the session log, as they were read.
         """
@@ -134,7 +134,7 @@ class Wanted:
         return cls(own["session"], request, own["run"], own["head"], log, receipt, policy)
 
     def check_checkpoint(self, header: Header, public_key: bytes | None) -> LoggedCheckpoint | None:
-        """Return the checkpoint that was given, None if none was; `public_key`: that which the session names.
+        """Return what the user's checkpoint states, checked by the session log; None if none was given.
 
         Raises VerificationError if it is not of the session log, does not cover the run of the log, or too
         few witnesses have cosigned it.
@@ -153,21 +153,21 @@ class Wanted:
         return LoggedCheckpoint(logged.size, names)
 
     def check_request(self, header: Header) -> None:
-        """Raise VerificationError if the log is of another request than the given one."""
+        """Raise VerificationError if the log's header has another request number than the user gave."""
         if self.request is not None and header.request != self.request:
             raise VerificationError(
                 f"the log is of request {header.request}, not of request {self.request}", Check.OTHER_REQUEST
             )
 
     def check_run(self, run_id: str) -> None:
-        """Raise VerificationError if the log is of another run than the given one."""
+        """Raise VerificationError if the log's run id is not the one that the user gave."""
         if self.run is not None and run_id != self.run:
             raise VerificationError(f"the run is {run_id}, not {self.run}", Check.OTHER_RUN)
 
 
 @dataclass(frozen=True)
 class Selected:
-    """Identification of the run of a valid log."""
+    """Result of finding a log's run in the session log: its place, and whether the arguments determine it."""
 
     session_head: bytes
     # The run's place among the runs of its request that the session log lists, and the number of all runs
@@ -182,7 +182,7 @@ class Selected:
 
 
 def session_digest_of(text: str | os.PathLike[str]) -> str:
-    """Return the session digest, in hex, given as such or by the path of a session file."""
+    """Return the hex digest of a session, given as a digest or as the path of a session file."""
     given = os.fspath(text)
     if _DIGEST.fullmatch(given):
         return given
@@ -195,7 +195,7 @@ def session_digest_of(text: str | os.PathLike[str]) -> str:
 
 
 def read_session_log(path: str | os.PathLike[str], keep: IO[bytes] | None = None) -> SessionLog:
-    """Read a session log, and write what is read to `keep`.
+    """Read the list of all runs of a session (its session log) from a file, with a copy to `keep`.
 
     Raises LocalError if the file cannot be read or is no session log.
     """
@@ -212,10 +212,7 @@ def read_session_log(path: str | os.PathLike[str], keep: IO[bytes] | None = None
 
 
 def _lines(file: BinaryIO, keep: IO[bytes] | None) -> Iterator[bytes]:
-    """Yield the lines of a session log, which may be a stranger's.
-
-    Raises VerificationError for a long line.
-    """
+    """Yield the lines of an untrusted session log, copied to `keep`; VerificationError for a long one."""
     while line := file.readline(MAX_LINE_BYTES + 1):
         if len(line) > MAX_LINE_BYTES:
             raise VerificationError(f"a line is longer than {MAX_LINE_BYTES} bytes", Check.TOO_LONG)
@@ -224,8 +221,8 @@ def _lines(file: BinaryIO, keep: IO[bytes] | None) -> Iterator[bytes]:
         yield line.removesuffix(b"\n")
 
 
-def select(wanted: Wanted, header: Header, head: bytes, context: Context, quorum: int) -> Selected:
-    """Identify the run of a log that ends with `head`.
+def identify_run(wanted: Wanted, header: Header, head: bytes, context: Context, quorum: int) -> Selected:
+    """Return the place of a log's run in the session log, and if the arguments determine the run.
 
     Raises VerificationError or PeerFault if the session log does not list it so, or the given head is that of
     neither log.
@@ -261,7 +258,7 @@ def select(wanted: Wanted, header: Header, head: bytes, context: Context, quorum
 
 
 def check_one_log(selected: Selected, wanted: Wanted, head: bytes, doubt: str) -> Selected:
-    """Return the identification of a run that may have two logs, for the reason `doubt` ("": there is one).
+    """Return `selected`, marked as not certain if `doubt` says that the run may have a second log.
 
     Then only the last head of the log, from a party's result, determines the log.
     """
@@ -274,7 +271,7 @@ def check_one_log(selected: Selected, wanted: Wanted, head: bytes, doubt: str) -
 def _check_listed(
     log: SessionLog, header: Header, head: bytes, own: bytes, context: Context, quorum: int
 ) -> None:
-    """Raise unless the session log lists the run, signed by a quorum, with this last head."""
+    """Raise unless a quorum signed that the session log lists this run, and its next line has this head."""
     first = (context.session_digest.hex(), context.scope.hex())
     if (log.first.session, log.first.scope) != first:
         raise VerificationError("the session log is of another session or group", Check.OTHER_SESSION)
@@ -308,7 +305,7 @@ def _check_listed(
 def conclusion(
     faults: tuple[str, ...], result: str | None, header: Header | None, code: int, why: str
 ) -> str:
-    """Return the conclusion in one sentence."""
+    """Return the sentence that concludes an audit, from the faults, the result and the exit code."""
     if code == FAILS or result is None or header is None:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         return f"This log does not hold: {faults[0] if faults else 'it has no end'}{more}."

@@ -42,7 +42,7 @@ _HOST = re.compile(r"[A-Za-z0-9.\-]{1,253}(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\]
 
 
 class LogPages:
-    """HTML pages of a watched log; each method returns one. Several threads may call them."""
+    """Renderer of HTML pages about a log that is watched and audited; used by threads at once."""
 
     def __init__(self, watch: LogWatch, address: str, root: str = "") -> None:
         """`address`: the URL below which the pages are; `root`: the path in it, where that is fixed."""
@@ -52,7 +52,7 @@ class LogPages:
         self._environment.globals["root"] = root
 
     def overview(self, host: str = "") -> str:
-        """Return the first page: the verdict, its limits, the parties and the last entries."""
+        """Return the HTML overview page: verdict, its limits, parties and last entries of the log."""
         with self._watch.lock:
             run = self._watch.run
             if run is None:
@@ -78,7 +78,7 @@ class LogPages:
         return self._render("board.html", **given)
 
     def parties(self, first: int = 1, name: str = "") -> str:
-        """Return a page of the parties from number `first`, or of those whose names begin with `name`."""
+        """Return the HTML page of parties from number `first` on, or whose names begin with `name`."""
         with self._watch.lock:
             run = self._watch.run or Run(self._watch.path)
             names = run.names
@@ -91,7 +91,7 @@ class LogPages:
         return self._render("board_parties.html", rows=rows, pages=() if name else steps, name=name)
 
     def entries(self, first: int = 1) -> str:
-        """Return a page of the entries from number `first`."""
+        """Return the HTML page of log entries from number `first` on."""
         with self._watch.lock:
             run = self._watch.run or Run(self._watch.path)
             last = min(first + ROWS - 1, run.entries)
@@ -102,7 +102,7 @@ class LogPages:
         return self._render("board_entries.html", rows=rows, pages=steps)
 
     def entry(self, number: int) -> str | None:
-        """Return the page of one entry; None if there is none."""
+        """Return the HTML page of one log entry; None if there is no such entry."""
         line, run = self.line(number)
         if line is None or run is None:
             return None
@@ -122,7 +122,7 @@ class LogPages:
         )
 
     def line(self, number: int) -> tuple[bytes | None, Run | None]:
-        """Return the line of an entry that was read, and the run; None if there is none."""
+        """Return the raw line of a log entry, and the watched run; None if no such entry was read."""
         with self._watch.lock:
             run = self._watch.run
             if run is None or not 1 <= number <= run.entries:
@@ -131,7 +131,7 @@ class LogPages:
         return read_line(path, number, byte, MAX_LINE_BYTES + 1), run
 
     def receipt(self, text: str | None = None) -> str:
-        """Return the page on which a contribution is found by its receipt, with the result if it is given."""
+        """Return the HTML page where a receipt is checked, with the result for a given receipt."""
         result = None if text is None else self.find(text)
         with self._watch.lock:
             run = self._watch.run
@@ -139,7 +139,7 @@ class LogPages:
         return self._render("board_receipt.html", result=result, command=command, most=MOST_RECEIPT)
 
     def find(self, text: str) -> dict[str, object]:
-        """Return whether the log has the entry of a receipt, given as JSON, and what is known of it."""
+        """Look up a party's receipt (JSON) in the log; return if it is there, and what is known of it."""
         try:
             receipt = decode_json(text.encode("utf-8", "surrogatepass"), LogReceipt)
             if (receipt.format, receipt.version) != (FORMAT, VERSION):
@@ -172,18 +172,19 @@ class LogPages:
         return {"found": True, "receipt": receipt, "party": party, "ended": whole is not None}
 
     def file_beside(self, run: Run, kind: str) -> bool:
-        """Tell whether the folder of a log has its session log ("jsonl"), or a checkpoint of that."""
+        """Tell if the log's folder has a file of this kind: session log ("jsonl") or its checkpoint."""
         path = self._beside(run, kind)
         return path is not None and path.is_file()
 
     def beside(self, kind: str) -> Path | None:
-        """Return the path of the session log, or of its checkpoint; None if there is none."""
+        """Return the path of the watched log's session log or checkpoint file; None if missing."""
         with self._watch.lock:
             run = self._watch.run
             return self._beside(run, kind) if run is not None and self.file_beside(run, kind) else None
 
     @staticmethod
     def _beside(run: Run, kind: str) -> Path | None:
+        """Return the path of a run's session log or checkpoint file, which is in the log's folder."""
         context = run.context
         if context is None:
             return None
@@ -191,7 +192,7 @@ class LogPages:
         return run.path.with_name(f"{name}-{context.scope.hex()[:16]}.{kind}")
 
     def _cosigners(self, run: Run) -> Sequence[str]:
-        """Return the names under a checkpoint beside the log, whose signatures are not verified here."""
+        """Return names of witnesses in the checkpoint beside the log; signatures are not checked."""
         path = self._beside(run, "checkpoint")
         try:
             note = (
@@ -204,7 +205,7 @@ class LogPages:
         return () if note is None else [name for name, _, _ in note.signatures[1:17]]
 
     def _command(self, run: Run, host: str, *, receipt: bool = False) -> str:
-        """Return the command that audits the log, from wherever this page is read."""
+        """Return the shell command with which a reader of the page can audit the log."""
         address = f"http://{host}" if not self._root and _HOST.fullmatch(host) else self._address
         command = ["smpc-dp", "audit", f"{address}/board.jsonl"]
         if receipt:
@@ -217,12 +218,13 @@ class LogPages:
         return shlex.join([*command, "--run", "" if run.header is None else run.header.run_id])
 
     def _render(self, template: str, **given: object) -> str:
+        """Return an HTML page from a named template and its values."""
         given = {"live": not self._watch.stopped, **given}
         return self._environment.get_template(template).render(**given)
 
 
 def waiting() -> dict[str, str]:
-    """Return what is said before the first run."""
+    """Return the notice (kind, title, text) of a page before the first run has a log."""
     return {
         "kind": "",
         "title": "No run has begun",
@@ -231,7 +233,7 @@ def waiting() -> dict[str, str]:
 
 
 def verdict(run: Run) -> dict[str, str]:
-    """Return the verdict on a run in plain words: its kind ("good", "bad" or ""), title and text."""
+    """Return the verdict on a run in plain words: kind ("good", "warning", "bad" or ""), title and text."""
     report = run.report
     if run.failure:
         return {"kind": "bad", "title": "The log cannot be read", "text": run.failure}
@@ -243,6 +245,7 @@ def verdict(run: Run) -> dict[str, str]:
 
 
 def _unfinished(run: Run) -> dict[str, str]:
+    """Return the notice of a log that still grows: what it has so far, and what comes next."""
     if run.header is None:
         return {"kind": "", "title": "A log begins", "text": "Its header is being read."}
     following = f"; next is '{run.expected}'" if run.expected else ""
@@ -254,13 +257,13 @@ def _unfinished(run: Run) -> dict[str, str]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names in one line: the first ones, and how many more there are."""
+    """Return some names as one line of text: the first ones, and the number of others."""
     more = f" and {len(names) - MOST_VALUES} more" if len(names) > MOST_VALUES else ""
     return ", ".join(names[:MOST_VALUES]) + more
 
 
 def _limits(run: Run, cosigners: Sequence[str]) -> list[str]:
-    """Return what is not proven, as sentences."""
+    """Return sentences for the page on what the log does not prove."""
     limits = [
         "That this page tells the truth: it is the word of whoever runs this server. An audit on your own "
         "machine proves what it says.",
@@ -281,6 +284,7 @@ def _limits(run: Run, cosigners: Sequence[str]) -> list[str]:
 
 
 def _facts(run: Run) -> dict[str, object]:
+    """Return facts about a run for the top of its page: request, run id, session, entries, steps."""
     header, session = run.header, run.session
     parameters = "" if session is None else json.dumps(dict(session.parameters), ensure_ascii=False, indent=1)
     return {
@@ -297,13 +301,13 @@ def _facts(run: Run) -> dict[str, object]:
 
 
 def _done(run: Run) -> list[tuple[str, int]]:
-    """Return how many parties have done each step; a rare one is a step once somebody did it."""
+    """Return, for each step, how many parties have done it; rare steps only if a party did."""
     done = [(kind, sum(map(bool, made))) for kind, made in run.steps.items()]
     return [(kind, count) for kind, count in done if count or kind not in run.view.rare_steps]
 
 
 def _party(run: Run, index: int) -> dict[str, object]:
-    """Return the state of a party in words, with its entries."""
+    """Return template values for a party's row: its state in words, and links to its log entries."""
     name = run.names[index]
     made = {kind: steps[index] for kind, steps in run.steps.items() if steps[index]}
     state, kind = _state(run, name, index, made)
@@ -311,23 +315,25 @@ def _party(run: Run, index: int) -> dict[str, object]:
 
 
 def _state(run: Run, name: str, index: int, made: Mapping[str, int]) -> tuple[str, str]:
+    """Return words for a party's state in a run, and the CSS class that colours the state."""
     if name in run.excluded:
         return f"excluded: {run.excluded[name].reason}", "bad"
     return run.view.state(run, index, made)
 
 
 def _entry(run: Run, number: int) -> dict[str, object]:
+    """Return template values for a log entry: its number, author, kind and meaning."""
     kind = run.kind(number)
     return {"number": number, "author": run.author(number), "kind": kind, "meaning": _meaning(run, kind)}
 
 
 def _meaning(run: Run, kind: str) -> str:
-    """Return what an entry does; a round's number is no part of that."""
+    """Return words for what a log entry of this kind does; a round number in `kind` is ignored."""
     return run.view.meanings.get(re.sub("-[0-9]+$", "", kind), "")
 
 
 def _fields(run: Run, entry: Entry) -> list[tuple[str, int, str]]:
-    """Return the fields of a payload: name, length in bytes, the first bytes in hex."""
+    """Return the fields of an entry's payload for the page: name, length in bytes, begin in hex or text."""
     message = run.view.messages.get(entry.kind)
     if message is None:
         return []
@@ -344,7 +350,7 @@ def _fields(run: Run, entry: Entry) -> list[tuple[str, int, str]]:
 
 
 def _pages(first: int, count: int) -> list[tuple[str, int]]:
-    """Return links to other pages of a list: their words, and the first number of each."""
+    """Return links to the other pages of a long list: the words, and the number of the first row."""
     last = max(1, (count - 1) // ROWS * ROWS + 1)
     others = [("first", 1), ("previous", max(1, first - ROWS)), ("next", first + ROWS), ("last", last)]
     return [(word, at) for word, at in others if at != first and at <= max(count, 1)]

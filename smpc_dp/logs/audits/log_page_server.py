@@ -49,7 +49,7 @@ _HEADERS = {
 
 
 class LogPageSite(LogSite):
-    """What a server answers of a log, or of the newest log of a folder, and its pages; see `LogSite`.
+    """Web site of a log, or of the newest in a folder: HTTP handlers for the log and its HTML pages.
 
     `watch` audits the log meanwhile.
     """
@@ -63,7 +63,7 @@ class LogPageSite(LogSite):
         self._streams = 0
 
     def log_path(self) -> Path:
-        """Return the path of the newest log."""
+        """Return the path of the newest log at this moment."""
         run = self.watch.run if self.watch.is_looked_at else None
         path = self.watch.newest() if run is None else run.path
         if path is None:
@@ -71,7 +71,7 @@ class LogPageSite(LogSite):
         return path
 
     def routes(self) -> list[Route]:
-        """Return what is answered at which path."""
+        """Return the site's routes: which handler answers which URL path."""
         return [
             Route("/parties", self._parties),
             Route("/entries", self._entries),
@@ -86,23 +86,26 @@ class LogPageSite(LogSite):
         ]
 
     async def describe(self, request: Request) -> Response:
-        """Answer with the first page to who asks for one, else with a description of the log."""
+        """Handle `/`: send a browser the HTML overview, other clients a JSON description of the log."""
         if "text/html" not in request.headers.get("Accept", ""):
             return await super().describe(request)
         return await self._page(request, lambda: self.pages.overview(request.headers.get("Host", "")))
 
     async def _parties(self, request: Request) -> Response:
+        """Handle a request for the HTML page of parties, from the number or name in the query."""
         given = _fields(request.url.query)
         return await self._page(request, lambda: self.pages.parties(_first(given), given.get("name", "")))
 
     async def _entries(self, request: Request) -> Response:
+        """Handle a request for the HTML page of log entries, from the number in the query."""
         return await self._page(request, lambda: self.pages.entries(_first(_fields(request.url.query))))
 
     async def _receipt(self, request: Request) -> Response:
+        """Handle a request for the HTML page with the form that checks a receipt."""
         return await self._page(request, self.pages.receipt)
 
     async def _find_receipt(self, request: Request) -> Response:
-        """Find a receipt; it is not stored."""
+        """Handle a posted receipt: send a page saying if the log has it. The receipt is not stored."""
         length = request.headers.get("Content-Length", "")
         if not _NUMBER.fullmatch(length) or "Transfer-Encoding" in request.headers:
             return PlainTextResponse("Length Required", 411)
@@ -113,7 +116,7 @@ class LogPageSite(LogSite):
         return await self._page(request, lambda: self.pages.receipt(_fields(content).get("receipt", "")))
 
     async def _entry(self, request: Request) -> Response:
-        """Answer with the page of an entry, or its line."""
+        """Handle a request for a log entry: send its HTML page, or its raw line."""
         asked = _ENTRY.fullmatch(request.path_params["number"])
         if asked is None:
             return no_such_page()
@@ -125,22 +128,25 @@ class LogPageSite(LogSite):
         return no_such_page() if page is None else _html(page)
 
     async def _script(self, _request: Request) -> Response:
+        """Send the JavaScript that reloads a page when its log grows."""
         content = files("smpc_dp.report").joinpath("templates", "board.js").read_bytes()
         return _answer(content, "text/javascript")
 
     async def _session_log(self, request: Request) -> Response:
+        """Send the session log file; a 404 if there is none."""
         return await self._send_beside(request, "jsonl", "application/jsonl")
 
     async def _checkpoint(self, request: Request) -> Response:
+        """Send the checkpoint file of the session log; a 404 if there is none."""
         return await self._send_beside(request, "checkpoint", "text/plain")
 
     async def _send_beside(self, request: Request, kind: str, media: str) -> Response:
-        """Answer with the session log, or its checkpoint, which stand beside the log."""
+        """Send a file beside the log, the session log or its checkpoint; a 404 if it is missing."""
         path = await made(request, self.pages.beside, kind)
         return no_such_page() if path is None else await self.send_lines(request, path, media)
 
     async def _events(self, request: Request) -> Response:
-        """Answer with an event for each change, at most as fast as they are taken."""
+        """Send server-sent events when the log has changed; refuse beyond a number of viewers."""
         if request.method == "HEAD":
             return no_such_page()
         if self._streams >= MOST_STREAMS:
@@ -149,14 +155,16 @@ class LogPageSite(LogSite):
         return _Stream(self._changes(request), self._end_stream)
 
     async def _page(self, request: Request, make: Callable[[], str]) -> Response:
-        """Return the answer with a page, which is made in a thread."""
+        """Return an HTTP response with a page, rendered by `make` in a worker thread."""
         self.watch.look()
         return _html(await made(request, make))
 
     def _end_stream(self) -> None:
+        """Reduce the count of open event streams by one."""
         self._streams -= 1
 
     async def _changes(self, request: Request) -> AsyncIterator[str]:
+        """Yield a server-sent event whenever the log is found changed, for at most STREAM_SECONDS."""
         known, end = -1, time.monotonic() + STREAM_SECONDS
         while time.monotonic() < end and not self.watch.stopped:
             # An event that is not taken in time ends the stream.
@@ -170,20 +178,20 @@ class LogPageSite(LogSite):
 
 
 class LogPageServer(LogServer):
-    """HTTP server of a log, or of the newest log of a folder, and of its pages; see `LogServer`."""
+    """HTTP server of a log (or of the newest log in a folder), and of HTML pages about that log."""
 
     def __init__(self, watch: LogWatch, host: str = "127.0.0.1", port: int = 0, **limits: float) -> None:
         self.watch = watch
         super().__init__(watch.path, host, port, **limits)
 
     def make_site(self, answer_seconds: float) -> LogPageSite:
-        """Return what is answered."""
+        """Return the request handlers of the site; each answer must be done in `answer_seconds`."""
         pages = LogPages(self.watch, self.url.removesuffix(LOG))
         return LogPageSite(self.watch, pages, answer_seconds=answer_seconds)
 
 
 class _Stream(StreamingResponse):
-    """Answer with events, whose place is free when the viewer has left, however that ends."""
+    """HTTP response of server-sent events that calls `on_end` when it ends, for whatever reason."""
 
     def __init__(self, events: AsyncIterator[str], on_end: Callable[[], None]) -> None:
         super().__init__(events, headers={**_HEADERS, "Content-Type": "text/event-stream"})
@@ -198,20 +206,22 @@ class _Stream(StreamingResponse):
 
 
 def _html(page: str) -> Response:
+    """Return an HTTP response that contains an HTML page."""
     return _answer(page.encode("utf-8", "replace"), "text/html")
 
 
 def _answer(content: bytes, media: str) -> Response:
+    """Return an HTTP response with this content and media type, and the site's usual headers."""
     return Response(content, headers=_HEADERS, media_type=media)
 
 
 def _first(given: dict[str, str]) -> int:
-    """Return the number of the first row to show."""
+    """Return the number of the first row to show, from a query's field `from`; 1 if missing or wrong."""
     return int(given["from"]) if _NUMBER.fullmatch(given.get("from", "")) else 1
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the fields of a query or a form; none of one with too many."""
+    """Parse a URL query or form to a dict; return an empty dict if it has too many fields."""
     try:
         return dict(urllib.parse.parse_qsl(text, max_num_fields=_MOST_FIELDS, keep_blank_values=True))
     except ValueError:

@@ -36,7 +36,7 @@ _LOG = logging.getLogger("smpc_dp.logs")
 
 
 class LogSite:
-    """What a server answers of the log at `path`, a SQLite file or JSON lines: it is only read."""
+    """HTTP handlers that serve one log, a SQLite file or JSON lines, read-only."""
 
     def __init__(self, path: Path, root: str = "", answer_seconds: float = ANSWER_SECONDS) -> None:
         """`root`: the path below which the answers are; `answer_seconds`: as of `LogServer`."""
@@ -45,25 +45,25 @@ class LogSite:
         self._answer_seconds = answer_seconds
 
     def log_path(self) -> Path:
-        """Return the path of the log that is served; raise LocalError if there is none yet."""
+        """Return the path of the served log; raise LocalError if there is none yet."""
         return self.path
 
     def routes(self) -> list[Route]:
-        """Return what is answered at which path."""
+        """Return the site's routes: which handler answers which URL path."""
         return [Route(LOG, self.send_log), Route("/", self.describe)]
 
     async def send_log(self, request: Request) -> Response:
-        """Answer with the log as it is now."""
+        """Handle a request for the log: send all its lines up to now."""
         if request.url.query:
             return no_such_page()
         return await self.send_lines(request, await made(request, self.log_path), "application/jsonl")
 
     async def describe(self, _request: Request) -> Response:
-        """Answer with a description of the log."""
+        """Handle `/`: send a JSON description of the log."""
         return JSONResponse({"log": self.root + LOG, "format": "smpc-dp board"}, headers=dict(HEADERS))
 
     async def send_lines(self, request: Request, path: Path, kind: str) -> Response:
-        """Answer with a file, or the lines of a store, as far as it goes now."""
+        """Send the present content of a file, or the lines of a SQLite log, as media type `kind`."""
         size, parts = await made(request, _content, path)
         answer_within(request, self._answer_seconds + size / LEAST_RATE)
         headers = {**HEADERS, "Content-Length": str(size)}
@@ -73,7 +73,7 @@ class LogSite:
 
 
 class LogServer:
-    """HTTP server of the log at `path`, once `serve_forever` is called; see `LogSite`.
+    """HTTP server that lets anyone download one log; `serve_forever` answers requests.
 
     A slow client is disconnected: it has `request_seconds` for its whole request, and for the answer
     `answer_seconds` and the time that `LEAST_RATE` bytes a second need. The server listens from its creation
@@ -103,7 +103,7 @@ class LogServer:
         self.site = self.make_site(answer_seconds)
 
     def make_site(self, answer_seconds: float) -> LogSite:
-        """Return what is answered; called once, when the port is bound."""
+        """Return the HTTP handlers of this server; called once, when the port is bound."""
         return LogSite(self.path, answer_seconds=answer_seconds)
 
     def __enter__(self) -> Self:
@@ -114,22 +114,23 @@ class LogServer:
 
     @property
     def url(self) -> str:
-        """URL of the log."""
+        """The URL at which the log is served."""
         shown = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{shown}:{self.server_port}{LOG}"
 
     def serve_forever(self) -> None:
-        """Answer requests until `shutdown` is called in another thread."""
+        """Answer HTTP requests until another thread calls `shutdown`."""
         asyncio.run(self._serve())
 
     def shutdown(self) -> None:
-        """End `serve_forever`, now or when it is called."""
+        """Make `serve_forever` return, now or when it is called."""
         self._stopping.set()
         if self._serving is not None:
             loop, stopped = self._serving
             loop.call_soon_threadsafe(stopped.set)
 
     async def _serve(self) -> None:
+        """Run the web server until `shutdown` was called."""
         stopped = asyncio.Event()
         self._serving = asyncio.get_running_loop(), stopped
         server = WebServer(
@@ -151,12 +152,12 @@ class LogServer:
 
 
 def _refused(who: str, error: SmpcError) -> None:
-    """Log a connection that made no request in time."""
+    """Write a debug message on a connection that was refused, for instance as too slow."""
     _LOG.debug("refused %s: %s", who, error)
 
 
 def _content(path: Path) -> tuple[int, Iterator[bytes]]:
-    """Return the current size of a log in bytes, and its parts.
+    """Return the log's present size in bytes, and an iterator of its content in parts.
 
     What is appended meanwhile is left out.
     """
@@ -172,7 +173,7 @@ def _content(path: Path) -> tuple[int, Iterator[bytes]]:
 
 
 def _stored(store: Store, last: int) -> Iterator[bytes]:
-    """Yield the lines of a SQLite store up to entry `last`."""
+    """Yield the lines of a log in SQLite, with line feeds, up to entry number `last`."""
     with store:
         for line in store.lines(last):
             yield line + b"\n"

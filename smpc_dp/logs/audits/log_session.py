@@ -43,7 +43,7 @@ STRANGERS_CELLS = 3_000_000
 
 @dataclass(frozen=True, slots=True)
 class LogSession:
-    """Session as an auditor needs it: the parties in order, and the terms.
+    """Parts of a session that an audit needs: protocol, version, parameters, parties and digest.
 
     `parameters` is as written. `planned` checks and plans them, which is expensive: it is called after all
     cheap checks.
@@ -60,7 +60,7 @@ class LogSession:
     digest: bytes
 
     def planned(self, known: bytes | None = None) -> object:
-        """Return the parameters as the protocol's checker plans them.
+        """Check the session's parameters and return what the protocol plans from them, such as noise.
 
         A session whose digest is not the `known` one may be anybody's: the work of its plan is limited to
         `STRANGERS_CELLS`. Raises LocalError beyond that, and ConfigError with each fault.
@@ -83,7 +83,7 @@ class LogSession:
         return checked
 
     def most_corrupt(self, known: bytes | None = None) -> int:
-        """Return c of a session with pairwise statistics: nothing else in their logs follows from a plan.
+        """Return the greatest number of corrupt parties that the session assumes, for logs of pairs.
 
         A protocol of another package is planned for it. Raises VerificationError for a session without sums
         through an aggregator, else as `planned`.
@@ -100,7 +100,7 @@ class LogSession:
 
 
 def parse_session_text(text: str) -> LogSession:
-    """Parse the canonical JSON of a session in a header; raise ConfigError, LocalError or VerificationError.
+    """Parse and check a log header's session (canonical JSON); raise an SmpcError if it is invalid.
 
     The parameters are not planned.
     """
@@ -133,7 +133,7 @@ def parse_session_text(text: str) -> LogSession:
 
 
 def _check_session(document: Mapping[str, object]) -> None:
-    """Raise VerificationError for a session whose protocol says that its runs cannot be audited.
+    """Raise VerificationError if runs of a session with this protocol cannot be audited.
 
     LocalError where its capability is absent: that is no fault of the log.
     """
@@ -146,14 +146,14 @@ def _check_session(document: Mapping[str, object]) -> None:
 
 
 def is_scope(session: SessionFile, scope: str) -> bool:
-    """Tell whether a session has a session log of this scope, in hex: its digest, or that of a group."""
+    """Tell whether `scope` (hex) is the digest of the session or of one of its groups."""
     audit = session.described.audit
     is_group = None if audit is None else audit.is_group
     return scope == session.digest.hex() or (is_group is not None and is_group(session, scope))
 
 
 def read_long_session(text: SessionText) -> LogSession | None:
-    """Read the session of a verifiable run from a text too long for memory; None if it is another or wrong.
+    """Parse a session too long for memory, for a verifiable run, part by part; None if that fails.
 
     `parse_session_text` accepts every session that this returns, with the same result. It holds a part of the
     text at a time, and of each party its name, its key and 8 bytes.
@@ -166,7 +166,7 @@ def read_long_session(text: SessionText) -> LogSession | None:
 
 
 class _Reading:
-    """Parser of the canonical JSON of a session, value by value. Raises ValueError for other text."""
+    """Incremental parser of a session's canonical JSON that is too long for memory; raises ValueError."""
 
     def __init__(self, text: SessionText) -> None:
         self._text = text
@@ -175,7 +175,7 @@ class _Reading:
         self._decoder = json.JSONDecoder()
 
     def session(self) -> LogSession:
-        """Parse the session to the end of the text."""
+        """Parse the whole text as a session and return it; raise ValueError for other text."""
         self._literal('{"parameters":')
         parameters = self._value()
         self._literal(',"protocol":')
@@ -219,14 +219,14 @@ class _Reading:
         )
 
     def _member(self) -> Member:
-        """Parse a member of the roster."""
+        """Parse one member of the roster, which is a JSON object."""
         member = read_member("", self._value(), [])
         if member is None:
             raise ValueError("no member")
         return member
 
     def _next(self) -> str:
-        """Return the character after a member: a comma, or a bracket."""
+        """Read the character after a list's member, "," or "]"; raise ValueError for another."""
         self._fill()
         self._index += 1
         result = self._buffer[self._index - 1 : self._index]
@@ -235,14 +235,14 @@ class _Reading:
         return result
 
     def _literal(self, expected: str) -> None:
-        """Skip an expected text."""
+        """Skip an expected text; raise ValueError if another text follows."""
         self._fill()
         if not self._buffer.startswith(expected, self._index):
             raise ValueError(f"{expected!r} is due")
         self._index += len(expected)
 
     def _value(self) -> object:
-        """Parse the next value, which must be canonical and not too long."""
+        """Parse and return the next JSON value; raise ValueError if it is too long or not canonical."""
         self._fill()
         value, end = self._decoder.raw_decode(self._buffer, self._index)
         if (
@@ -254,7 +254,7 @@ class _Reading:
         return value
 
     def _fill(self) -> None:
-        """Read ahead until enough characters are buffered, or the text ends."""
+        """Read more text into the buffer until it has enough characters, or the text ends."""
         while len(self._buffer) - self._index < VALUE_CHARACTERS:
             block = next(self._blocks, None)
             if block is None:

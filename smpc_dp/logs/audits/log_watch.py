@@ -22,7 +22,8 @@ from msgspec.structs import replace
 from smpc_dp.engine.phases.messages import CERTIFY_BEGIN
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.logs.auditing import Excluded, LogAuditor
-from smpc_dp.logs.audits.audit import Report, audit_stream, find_audit
+from smpc_dp.logs.audits.audit import audit_stream, find_audit
+from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.logs.audits.audit_selection import Wanted
 from smpc_dp.logs.audits.log_session import LogSession
 from smpc_dp.logs.growing_log import open_growing
@@ -44,7 +45,7 @@ SHARE_SECONDS, LEFT_SECONDS = 0.1, 0.001
 
 
 class LogView:
-    """What pages show of the logs of one capability; this one is of a log without an entry.
+    """Base class: how web pages present the logs of one protocol; this one shows a log without entries.
 
     Attributes:
         steps: by kind of a party's entries what it has done.
@@ -64,19 +65,19 @@ class LogView:
     messages: ClassVar[Mapping[str, type[msgspec.Struct]]] = MappingProxyType({})
 
     def verdict(self, run: Run, report: Report) -> dict[str, str]:
-        """Return the verdict on a log that holds: its kind ("good" or "warning"), title and text."""
+        """Return the page's notice for a valid log: kind ("good" or "warning"), title and text."""
         raise NotImplementedError
 
     def result(self, report: Report) -> dict[str, object]:  # noqa: ARG002
-        """Return what the template of the first page is given of the result of a log that holds."""
+        """Return template values that show the result of a valid log on the first page."""
         return {}
 
     def counts(self, report: Report) -> dict[str, list[int]]:  # noqa: ARG002
-        """Return numbers of each party, which are counted once, at the end."""
+        """Return, by kind, a number for each party, counted once when the audit has ended; here none."""
         return {}
 
     def state(self, run: Run, index: int, made: Mapping[str, int]) -> tuple[str, str]:  # noqa: ARG002
-        """Return the state of a party that is not excluded: in words, and its kind as of a verdict, or "".
+        """Return a party's state in words, and the kind of notice that colours it ("" for none).
 
         `made`: by kind the numbers of its entries.
         """
@@ -87,7 +88,7 @@ class LogView:
 
 @dataclass
 class Run:
-    """What is known of the run of one log; changed by the thread of the audit alone.
+    """State of one watched log for its web pages: entries so far, parties present, and the report.
 
     Attributes:
         path: the log. header, session: once they are read. present: indices of the parties that are present.
@@ -124,18 +125,18 @@ class Run:
 
     @property
     def names(self) -> Sequence[str]:
-        """Names of the parties, in the order of the roster."""
+        """Names of the parties, in the roster's order; empty before the session is read."""
         if self.context is not None:
             return self.context.names
         return () if self.session is None else self.session.names
 
     @property
     def entries(self) -> int:
-        """Number of entries that were read and hold so far."""
+        """Number of entries that the audit has accepted so far; proofs of some may be pending."""
         return len(self.bytes)
 
     def begin(self, auditor: LogAuditor) -> None:
-        """Take what an auditor knows before the first entry."""
+        """Record what the auditor knows before the log's first entry."""
         self.context, self.quorum = auditor.context, auditor.quorum
         count = len(self.names)
         self.present = auditor.present
@@ -145,7 +146,7 @@ class Run:
             self.view = self.view if kind is None else kind.view()
 
     def add(self, entry: Entry, byte: int, auditor: LogAuditor) -> None:
-        """Take an entry that the auditor has taken."""
+        """Record an entry that the auditor has accepted; `byte` is its offset in the log."""
         try:
             index = self.names.index(entry.party)
         except ValueError:
@@ -165,24 +166,24 @@ class Run:
         self.bytes.append(byte)
 
     def end(self, report: Report | None, failure: str) -> None:
-        """Take the report of the audit, or why there is none."""
+        """Record the report of the finished audit, or the reason why the audit failed."""
         self.report, self.failure = report, failure
         if report is not None:
             self.counts = self.view.counts(report)
 
     def author(self, number: int) -> str:
-        """Return the author of an entry, numbered from 1."""
+        """Return the name of the member that wrote entry `number` (from 1)."""
         index = self.parties[number - 1]
         aggregator = None if self.session is None else self.session.aggregator
         return self.names[index] if index != AGGREGATOR else str(aggregator)
 
     def kind(self, number: int) -> str:
-        """Return the kind of an entry, numbered from 1."""
+        """Return the kind of the log entry `number` (from 1)."""
         return self.kind_names[self.kinds[number - 1]]
 
 
 class LogWatch:
-    """Audits the newest log of a path while it grows; use as a context manager.
+    """Background thread that audits the newest log of a path as it grows, for web pages; context manager.
 
     Args:
         path: a log, or a folder of an aggregator's logs: a newer one takes the place of the one before.
@@ -223,43 +224,43 @@ class LogWatch:
         self.stop()
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start the background thread that audits the log as it grows."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, at the next entry of a log that is audited; return when the thread has ended."""
+        """Stop the audit at the next entry, and wait until its thread has ended."""
         self._stopped.set()
         self._finished.set()
         self._thread.join()
 
     @property
     def stopped(self) -> bool:
-        """Whether no change will come any more."""
+        """Whether the watch has been stopped, so that no more changes come."""
         return self._stopped.is_set()
 
     def look(self) -> None:
-        """Say that somebody looks at the log now."""
+        """Record that somebody looks at the log now, so that auditing goes on."""
         self._looked = time.monotonic()
 
     @property
     def is_looked_at(self) -> bool:
-        """Whether a further log would be audited."""
+        """Whether somebody has looked recently, so that a new log would be audited."""
         if self._idle is None:
             return True
         return self._looked is not None and time.monotonic() < self._looked + self._idle
 
     def newest(self) -> Path | None:
-        """Return the path of the newest log that counts; None if none has begun."""
+        """Return the path of the newest accepted log; None if no log has begun."""
         return newest_log(self.path, self._accepts)
 
     def began(self, header: Header, session: LogSession) -> None:
-        """See `Observer.began`."""
+        """Store the header and session of a log whose audit begins (called by the audit)."""
         with self._changing() as run:
             # The session's text may be long, and the parsed one is here.
             run.header, run.session = replace(header, session=""), session
 
     def took(self, entry: Entry, byte: int, auditor: LogAuditor) -> None:
-        """See `Observer.took`."""
+        """Store an entry that the auditor has accepted (called by the audit); proofs may be pending."""
         if self.stopped:
             raise LocalError(f"{self.path}: is watched no longer")
         with self._changing() as run:
@@ -273,14 +274,14 @@ class LogWatch:
 
     @contextmanager
     def _changing(self) -> Iterator[Run]:
-        """Change the run."""
+        """Yield the watched run's state, locked, for a change; then raise the version for viewers."""
         with self.lock:
             if self.run is not None:
                 yield self.run
             self.version += 1
 
     def _watch(self) -> None:
-        """Follow one log after another, until it is stopped."""
+        """Audit one newest log after another until stopped: the main function of the thread."""
         followed: Path | None = None
         while not self._stopped.is_set():
             path = self.newest() if self.is_looked_at else None
@@ -290,24 +291,25 @@ class LogWatch:
             self._stopped.wait(LOOK_SECONDS)
 
     def _rest(self, end: threading.Event, seconds: float) -> None:
-        """Leave the turn to other audits, for so many seconds or until an event, and take it again."""
+        """Let other watches audit for some seconds, or until `end` is set; then wait for the turn."""
         self._release()
         end.wait(seconds)
         self._acquire()
 
     def _acquire(self) -> None:
-        """Wait for the turn; one that is stopped takes none."""
+        """Wait for the turn to audit, which one watch has at a time; return at once if stopped."""
         while self._acquired is None and not self._stopped.is_set():
             if AUDITING.acquire(timeout=LOOK_SECONDS):
                 self._acquired = time.monotonic()
 
     def _release(self) -> None:
+        """Give up the turn to audit, if this watch has it, so that another watch can audit."""
         if self._acquired is not None:
             self._acquired = None
             AUDITING.release()
 
     def _follow(self, path: Path) -> None:
-        """Audit a log to its end, or until there is a newer one."""
+        """Audit one log while it grows, until it ends or a newer log appears."""
         self._finished = threading.Event()
         with self.lock:
             self.run = Run(path)
@@ -332,17 +334,14 @@ class LogWatch:
                 run.end(report, failure)
 
     def _end_for_a_newer(self, path: Path, finished: threading.Event) -> None:
-        """End the stream of a log when it is not the newest any more."""
+        """Set `finished`, which ends the audit of a log, once a newer log appears."""
         while not finished.wait(LOOK_SECONDS):
             if self.newest() not in (path, None):
                 finished.set()
 
 
 def newest_log(path: Path, accepts: Callable[[Path], bool] = lambda _path: True) -> Path | None:
-    """Return the log at a path: the file itself, or the newest of a folder that `accepts` takes.
-
-    Returns None if none has begun.
-    """
+    """Return the log at `path`, or the newest in that folder, that has begun and `accepts` takes; or None."""
 
     def counts(log: Path) -> bool:
         return _has_begun(log) and accepts(log)
@@ -358,7 +357,7 @@ def newest_log(path: Path, accepts: Callable[[Path], bool] = lambda _path: True)
 
 
 def _has_begun(log: Path) -> bool:
-    """Tell whether a log has its header, as far as can be seen without reading it."""
+    """Tell whether a log file has its header, judged without reading all of it."""
     try:
         return log.is_file() and log.stat().st_size > 0 and (not is_store(log) or is_begun(log))
     except (LocalError, OSError):
@@ -366,7 +365,7 @@ def _has_begun(log: Path) -> bool:
 
 
 def _age(log: Path) -> tuple[int, float]:
-    """Return what orders the logs of a folder: the request, and when the log was written."""
+    """Return a sort key for logs in a folder: the request number in its name, then the time written."""
     request = log.name.split("-")[1]
     try:
         return int(request) if request.isdecimal() else 0, log.stat().st_mtime

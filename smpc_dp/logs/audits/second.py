@@ -20,7 +20,8 @@ import msgspec
 from smpc_dp.decoding import decode_json
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, printable
 from smpc_dp.logs.auditing import Verdict
-from smpc_dp.logs.audits.audit import Report, Second, audit_stream
+from smpc_dp.logs.audits.audit import audit_stream
+from smpc_dp.logs.audits.audit_report import Report, Second
 from smpc_dp.logs.audits.audit_selection import FAILS, CheckpointPolicy, Wanted
 from smpc_dp.logs.log_http import HTTP_SECONDS
 from smpc_dp.logs.log_source import STORED_BYTES, open_log
@@ -53,7 +54,7 @@ def audit_twice(
     memory: int = MEMORY_MIB,
     **rest: Any,
 ) -> Report:
-    """Audit a log by both auditors; `second` of the report has what the second found.
+    """Audit a log by this and an independent second auditor; the report holds both, and differences.
 
     Args:
         source, session, session_log, run, head, request, receipt, checkpoint, timeout: as of `audit`, and
@@ -90,6 +91,7 @@ def audit_twice(
 
 
 def _keep(file: IO[bytes], content: bytes, name: str) -> None:
+    """Write `content` to a temporary file for the second auditor; raise LocalError if that fails."""
     try:
         file.write(content)
         file.flush()
@@ -98,7 +100,7 @@ def _keep(file: IO[bytes], content: bytes, name: str) -> None:
 
 
 def compared(report: Report, opinion: Opinion) -> Report:
-    """Return the report with the second opinion; where they differ it fails, with an exit code of its own."""
+    """Return the report with the second auditor's result; where they differ the audit has failed."""
     differing = differences(report, opinion)
     second = Second(opinion.code, printable(opinion.reason), tuple(map(printable, differing)))
     if not differing:
@@ -108,7 +110,7 @@ def compared(report: Report, opinion: Opinion) -> Report:
 
 
 def differences(report: Report, opinion: Opinion) -> list[str]:
-    """Return in what the two auditors differ. Of a log that both refuse nothing else is compared.
+    """Return texts on where a report and the second auditor differ; empty if they agree.
 
     Raises LocalError for an opinion of another form.
     """
@@ -134,7 +136,7 @@ def differences(report: Report, opinion: Opinion) -> list[str]:
 
 
 def _findings(report: Report, opinion: Opinion) -> Findings:
-    """Return what both found in the run itself, as the verdict says."""
+    """Return what the two auditors found in the run, as pairs to be compared."""
     verdict: Verdict | None = report.verdict or report.statistic
     try:
         return {} if verdict is None else verdict.compared(opinion)
@@ -143,7 +145,7 @@ def _findings(report: Report, opinion: Opinion) -> Findings:
 
 
 def second_opinion(path: Path, options: list[str], seconds: float, memory: int) -> Opinion:
-    """Run the second auditor on a file; raise LocalError if it has no opinion."""
+    """Run the independent second auditor as a process on a log; LocalError if it gives no result."""
     command = [sys.executable, "-m", PACKAGE, "--json", f"--memory={memory}", *options, "--", str(path)]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         try:
@@ -161,13 +163,14 @@ def second_opinion(path: Path, options: list[str], seconds: float, memory: int) 
 
 
 def _start_of(file: IO[bytes], most: int) -> bytes:
+    """Return the first `most` bytes of an open file."""
     file.seek(0)
     return file.read(most)
 
 
 @contextlib.contextmanager
 def _as_file(source: str | os.PathLike[str], timeout: float) -> Iterator[Path]:
-    """Yield a file with the log, which both auditors read: its own, or of a URL or a pipe a copy."""
+    """Yield the path of a file with the log: the source itself, or a copy of a URL or pipe."""
     text = os.fspath(source)
     if text != "-" and not text.lower().startswith(("http://", "https://")):
         yield Path(text)

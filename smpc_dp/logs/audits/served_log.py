@@ -28,7 +28,7 @@ from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import decode
 
 if TYPE_CHECKING:
-    from smpc_dp.logs.audits.audit import Report
+    from smpc_dp.logs.audits.audit_report import Report
 
 # Bytes of an answer, or one line if that is more: within the least `largest_message`.
 ANSWER_BYTES = 48 << 10
@@ -37,12 +37,12 @@ SPOOL_BYTES = 8 << 20
 
 
 def is_log_request(inbound: InboundEvent) -> bool:
-    """Tell whether an inbound event asks for lines of a log."""
+    """Tell whether a message that the aggregator received asks for lines of a log."""
     return inbound.envelope is not None and inbound.envelope.step == FETCH
 
 
 def answer(membership: Membership, board: BoardFolder | None, inbound: InboundEvent) -> Sequence[Envelope]:
-    """Return the aggregator's answer: lines of the request's log, none if there is none or it ends before.
+    """Return the aggregator's message with the asked lines of a log; no lines if there are none.
 
     Raises PeerFault for a malformed request.
     """
@@ -57,7 +57,7 @@ def answer(membership: Membership, board: BoardFolder | None, inbound: InboundEv
 
 
 class ServedLog:
-    """Log of one request as the aggregator serves it; every line is checked against the signed heads.
+    """Log of one request as a party downloads it from the aggregator, checked against signed hashes.
 
     An aggregator that shows another log than the one that parties signed is detected: PeerFault names it.
     """
@@ -75,7 +75,7 @@ class ServedLog:
         return len(self._followed)
 
     async def lines(self, first: int = 0, last: int | None = None) -> list[bytes]:
-        """Return lines `first` to `last`, both included, without line feeds; 0 is the header.
+        """Download and check lines `first` to `last` (both included) of the log; line 0 is the header.
 
         Raises:
             ConfigError: no such range. PeerFault: a line is not the one that this party's quorum signed, or
@@ -92,7 +92,7 @@ class ServedLog:
         return result[: last - first + 1]
 
     async def audit(self, keep: str | os.PathLike[str] | None = None) -> Report:
-        """Fetch the whole log, audit it for this session and this run, and write it to `keep` if given.
+        """Download the whole log, audit it for this session and run, and copy it to file `keep` if given.
 
         See `smpc_dp.audit`; raises the errors of `lines`, and LocalError if the log cannot be written.
         """
@@ -116,7 +116,7 @@ class ServedLog:
             return await asyncio.to_thread(lambda: audit_stream(read, wanted=wanted))
 
     async def _some(self, first: int) -> list[bytes]:
-        """Fetch some lines from `first` on."""
+        """Ask the aggregator for lines of the log from `first` on, and return those it sends."""
         membership, relay = self._membership, self._membership.aggregator
         context = membership.context(self._request)
         [request] = context.write(membership.identity, context.session_digest, FETCH, (relay,), Fetch(first))
@@ -138,7 +138,7 @@ class ServedLog:
 
 
 def _put_aside(spool: tempfile.SpooledTemporaryFile[bytes], lines: Sequence[bytes]) -> None:
-    """Append lines to a spool."""
+    """Append log lines to a temporary file."""
     try:
         spool.writelines(line + b"\n" for line in lines)
     except OSError as error:
@@ -146,7 +146,7 @@ def _put_aside(spool: tempfile.SpooledTemporaryFile[bytes], lines: Sequence[byte
 
 
 def _keep(log: BinaryIO, path: str | os.PathLike[str]) -> None:
-    """Copy the log to a file."""
+    """Copy a downloaded log to the file at `path`."""
     log.seek(0)
     try:
         replace_file(path, lambda out: shutil.copyfileobj(log, out))
@@ -155,7 +155,7 @@ def _keep(log: BinaryIO, path: str | os.PathLike[str]) -> None:
 
 
 def served_log(connection: Connection, request: int) -> ServedLog:
-    """Return the log of the last request; raise LocalError if it was no verifiable run that succeeded."""
+    """Return the log of the last request, to download; LocalError if it was no verifiable run, or failed."""
     if connection.followed is None:
         raise LocalError("there is no log: no verifiable request has ended well in this session")
     return ServedLog(

@@ -20,6 +20,7 @@ from smpc_dp.privacy.accountant.events import (
     AnyDescription,
     Event,
     Gaussian,
+    Joint,
     Pure,
     RandomisedResponse,
     Renyi,
@@ -47,7 +48,7 @@ _SPLITS = (0.5, 0.1, 0.9, 0.01, 0.99, 1e-3, 0.999)
 
 
 class Composition:
-    """Several releases of one party's data, under one neighbouring relation, composed.
+    """Composition of several releases of one party's data; gives upper bounds on total epsilon and delta.
 
     Holds for a sequence of mechanisms that is fixed in advance; each query may depend on earlier results.
     Where the mechanisms' parameters themselves depend on results, use a ledger of adaptive composition.
@@ -64,7 +65,7 @@ class Composition:
         self._exact = any(event.exact for event in self._events)
 
     def epsilon(self, delta: float) -> float:
-        """Return the least known epsilon for delta (0, or 1e-11 to 1), rounded up; may be infinite."""
+        """Return the least provable total epsilon at delta, rounded up; infinite if none is provable."""
         check_budget(0.0, delta)
         if not self._events:
             return 0.0
@@ -83,7 +84,7 @@ class Composition:
         return min(candidates)
 
     def delta(self, epsilon: float) -> float:
-        """Return the least known delta for epsilon >= 0, rounded up."""
+        """Return the least provable total delta at epsilon, rounded up."""
         check_budget(epsilon, 0.0)
         if not self._events:
             return 0.0
@@ -99,7 +100,7 @@ class Composition:
         return min(candidates)
 
     def _simple(self) -> list[tuple[float, float]]:
-        """Return (epsilon, delta) by simple composition, budgets summed as decimals.
+        """Return total (epsilon, delta) pairs by basic composition, summed as exact decimals.
 
         One pair of the pure bounds, and one of all bounds, if every release has one.
         """
@@ -114,13 +115,13 @@ class Composition:
         return totals
 
     def _only(self) -> Event | None:
-        """Return the event if there is one release only, else None."""
+        """Return the release if there is exactly one, else None."""
         if len(self._events) == 1 and self._events.total() == 1:
             return next(iter(self._events))
         return None
 
     def _closed_form(self) -> bool:
-        """Return whether there is one release only and each of its descriptions has an exact formula."""
+        """Tell whether there is one release only, with formulas that need no loss distributions."""
         event = self._only()
         return event is not None and all(
             isinstance(known, Gaussian | Pure | Renyi)
@@ -130,7 +131,7 @@ class Composition:
         )
 
     def _single_delta(self, epsilon: float) -> float:
-        """Return the least delta of a single release's descriptions at epsilon; 1 for several releases."""
+        """Return the least delta at epsilon of a single release; 1 if there are several releases."""
         event = self._only()
         if event is None:
             return 1.0
@@ -138,7 +139,7 @@ class Composition:
         return summed([(event.slack, 1), (least, 1)]) if event.slack else least
 
     def _single_epsilon(self, delta: float) -> float:
-        """Return the least epsilon of a single release's descriptions at delta.
+        """Return the least epsilon at delta of a single release, over its descriptions.
 
         Infinite for several releases.
         """
@@ -158,7 +159,7 @@ class Composition:
         return high
 
     def _renyi_epsilon(self, delta: float) -> float:
-        """Return the epsilon by Rényi accounting of all releases; infinite if one has no Rényi bound."""
+        """Return total epsilon at delta by Rényi DP; infinite if a release has no Rényi bound."""
         total = total_curve(list(self._events.items()))
         if total is None or total[2] >= delta:
             return math.inf
@@ -166,7 +167,7 @@ class Composition:
         return renyi_epsilon(divergence, orders, delta - slack)
 
     def _renyi_delta(self, epsilon: float) -> float:
-        """Return the delta by Rényi accounting of all releases; 1 if one has no Rényi bound."""
+        """Return total delta at epsilon by Rényi DP; 1 if a release has no Rényi bound."""
         total = total_curve(list(self._events.items()))
         if total is None:
             return 1.0
@@ -174,7 +175,7 @@ class Composition:
         return min(1.0, slack + renyi_delta(divergence, orders, epsilon))
 
     def _split_epsilon(self, delta: float) -> float:
-        """Return epsilon by loss distributions where they exist, with Rényi divergences for the rest.
+        """Return total epsilon by privacy loss distributions, and by Rényi DP for releases without one.
 
         The parts may be interleaved by concurrent composition [Lyu 2022; Vadhan and Zhang 2023].
         """
@@ -194,7 +195,7 @@ class Composition:
         )
 
     def _distributions(self) -> tuple[_Losses, list[tuple[Event, int]], float]:
-        """Return (the loss distributions, the events that have none, the slack of the former)."""
+        """Return composed privacy loss distributions, the releases without one, and slack in delta."""
         distributed, rest, slack = _Losses(), [], list[tuple[float, int]]()
         for event, count in self._events.items():
             known = next((known for known in event.descriptions if not isinstance(known, Renyi)), None)
@@ -207,15 +208,18 @@ class Composition:
 
 
 class _Losses:
-    """Composed loss distributions of mechanisms; all Gaussian mechanisms among them form one Gaussian."""
+    """Privacy loss distributions of releases, composed; all Gaussian ones are merged into one."""
 
     def __init__(self) -> None:
         self._counts: Counter[AnyDescription] = Counter()
         self._mu_squared = self._closeness = 0.0
 
     def add(self, description: AnyDescription, count: int) -> None:
-        """Compose `count` more releases of this description."""
-        if isinstance(description, Gaussian):
+        """Add `count` releases with this description to the composition."""
+        if isinstance(description, Joint):
+            for part in description.parts:
+                self.add(part, count)
+        elif isinstance(description, Gaussian):
             self._mu_squared += count * description.mu**2
             self._closeness += count * description.closeness
         elif isinstance(description, Shift):
@@ -236,11 +240,11 @@ class _Losses:
 
     @property
     def _mu(self) -> float:
-        """Return the mean shift of all Gaussian releases together."""
+        """Mean shift, in standard deviations, of all Gaussian releases combined."""
         return math.sqrt(self._mu_squared) * (1 + 1e-12)
 
     def delta(self, epsilon: float) -> float:
-        """Return delta at epsilon of all mechanisms composed.
+        """Return total delta at epsilon of the added releases.
 
         All densities are within e^closeness of the composed ones: see docs/proofs/accounting.md.
         """
@@ -255,7 +259,7 @@ class _Losses:
         return min(1.0, factor * (float(whole.get_delta_for_epsilon(inner)) + FFT_ERROR))
 
     def epsilon(self, delta: float) -> float:
-        """Return the least epsilon of all mechanisms composed at delta."""
+        """Return the least total epsilon at delta of the added releases."""
         inner = delta * math.exp(-self._closeness)
         if not 2 * FFT_ERROR < inner < 1 or self._mu > GREATEST_MU:
             return math.inf
@@ -267,7 +271,7 @@ class _Losses:
         return float(whole.get_epsilon_for_delta(inner - FFT_ERROR)) * (1 + 1e-12) + self._closeness
 
     def _composed(self) -> Any:
-        """Return the composed loss distribution, or None if it would be too wide to hold."""
+        """Return the composed privacy loss distribution; None if it would take too much memory."""
         counts = tuple(sorted(self._counts.items(), key=repr))
         known = [(_distribution(one), count) for one, count in counts]
         variance = self._mu_squared + sum(count * spread for (_, spread, _), count in known)
@@ -284,21 +288,29 @@ class _Losses:
 # more. A composed distribution may take megabytes.
 @functools.lru_cache(maxsize=4)
 def _compose(counts: tuple[tuple[AnyDescription, int], ...], mu: float) -> Any:
-    """Return the composed loss distribution of so many releases of each description, and of a Gaussian."""
-    whole = None
-    for description, count in counts:
-        single, _, _ = _distribution(description)
-        part = single.self_compose(count) if count > 1 else single
-        whole = part if whole is None else whole.compose(part)
+    """Return the composed privacy loss distribution of counted releases, and a Gaussian of shift `mu`."""
+    whole = _compose_others(counts)
     if mu and whole is not None:
         gaussian = _pld().from_gaussian_mechanism(1 / mu, value_discretization_interval=INTERVAL)
         whole = whole.compose(gaussian)
     return whole
 
 
+# A search for the Gaussian noise beside other noise composes the other releases once.
+@functools.lru_cache(maxsize=2)
+def _compose_others(counts: tuple[tuple[AnyDescription, int], ...]) -> Any:
+    """Return the composed privacy loss distribution of releases that are not Gaussian; None if none."""
+    whole = None
+    for description, count in counts:
+        single, _, _ = _distribution(description)
+        part = single.self_compose(count) if count > 1 else single
+        whole = part if whole is None else whole.compose(part)
+    return whole
+
+
 @functools.lru_cache(maxsize=64)
 def _distribution(description: AnyDescription) -> tuple[Any, float, int]:
-    """Return (loss distribution, variance, cells) of one coordinate, answer or budget, rounded up.
+    """Return one coordinate's privacy loss distribution (pessimistic), its variance and its size.
 
     The variance is infinite and no distribution is made where the losses are too large.
     """
@@ -335,7 +347,7 @@ def _distribution(description: AnyDescription) -> tuple[Any, float, int]:
 
 
 def _pld() -> Any:
-    """Return the module of privacy loss distributions of dp-accounting, imported at first use."""
+    """Return dp-accounting's module of privacy loss distributions, imported at the first use."""
     # Not at the top: it takes half a second to load, and only sums of several releases need it.
     from dp_accounting.pld import privacy_loss_distribution
 
@@ -343,7 +355,7 @@ def _pld() -> Any:
 
 
 def _least_bound(event: Event, pure: bool) -> tuple[float, float]:
-    """Return the least (epsilon, delta) among the descriptions, of pure ones alone if `pure`.
+    """Return the least (epsilon, delta) that is stated for a release; with `pure`, of bounds with delta 0.
 
     Infinite if there is none.
     """
@@ -357,7 +369,7 @@ def _least_bound(event: Event, pure: bool) -> tuple[float, float]:
 
 
 def _delta_of(description: AnyDescription, epsilon: float) -> float:
-    """Return delta of one release by itself: exact where a formula is known, else 1."""
+    """Return an upper bound on delta at epsilon for one release, where there is a formula; else 1."""
     match description:
         case Pure(whole, delta):
             return _pure_delta(whole, delta, epsilon) if whole > epsilon else delta
@@ -374,6 +386,6 @@ def _delta_of(description: AnyDescription, epsilon: float) -> float:
 
 
 def _pure_delta(whole: float, delta: float, epsilon: float) -> float:
-    """Return delta of (whole, delta)-DP at a smaller epsilon, by randomised response [KOV 2015]."""
+    """Return delta at `epsilon` < `whole` of a (whole, delta)-DP release in the worst case [KOV 2015]."""
     gain = -math.expm1(epsilon - whole) / (1 + math.exp(-whole))
     return min(1.0, (delta + (1 - delta) * gain) * (1 + 1e-12))

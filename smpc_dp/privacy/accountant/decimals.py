@@ -16,24 +16,24 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 
 @functools.lru_cache(maxsize=4096)
 def decimal(number: float) -> Fraction:
-    """Return the shortest decimal that reads as a finite number."""
+    """Return a float's shortest decimal representation as an exact fraction."""
     return Fraction(repr(float(number)))
 
 
 def split(number: float, share: float) -> tuple[float, float]:
-    """Return a share of a budget, `share` in [0, 1), and the rest: their decimals add up to it at most."""
+    """Split a budget into a part (fraction `share`) and the rest, rounded so that the sum is never more."""
     first = _rounded_down(decimal(number) * decimal(share))
     return first, _rounded_down(decimal(number) - decimal(first))
 
 
 def _rounded_down(exact: Fraction) -> float:
-    """Return the greatest float whose decimal is at most `exact`, which is 0 or more."""
+    """Return the greatest float whose shortest decimal is at most a fraction (>= 0)."""
     nearest = float(exact)
     return nearest if decimal(nearest) <= exact else math.nextafter(nearest, 0.0)
 
 
 def summed(terms: Iterable[tuple[float, int]]) -> float:
-    """Return the sum of (finite number >= 0, count): the least float whose decimal is no less than it.
+    """Return the sum of number * count over the terms, as decimals, rounded up to a float.
 
     Raises ConfigError for a negative number: no release gives back what another one has spent.
     """

@@ -31,13 +31,13 @@ _RATIO = re.compile(r"(0|[1-9][0-9]{0,399})/([1-9][0-9]{0,399})")
 
 @functools.cache
 def _number_fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
-    """Return (name, int or float) of each field that holds a number."""
+    """Return name and type (int or float) of each numeric field of a struct class."""
     kinds = [(field.name, (get_args(field.type) or (field.type,))[0]) for field in fields(kind)]
     return tuple((name, number) for name, number in kinds if number in (int, float))
 
 
 def _check_numbers(struct: msgspec.Struct, owner: str) -> None:
-    """Make NumPy's numbers in a new struct Python's, which a ledger stores; raise ConfigError for others.
+    """Convert a struct's NumPy numbers to Python's, in place; raise ConfigError for numbers out of range.
 
     A number is wrong if it is negative, not finite, or, as a probability, 1 or more.
     """
@@ -57,7 +57,7 @@ def _check_numbers(struct: msgspec.Struct, owner: str) -> None:
 
 
 class Description(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    """One bound on the privacy loss of a release between neighbouring inputs.
+    """Base of bounds on the privacy loss of one release between neighbouring inputs, for an accountant.
 
     Raises ConfigError, naming the field, for numbers out of range.
     """
@@ -66,18 +66,18 @@ class Description(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_
         _check_numbers(self, type(self).__name__)
 
     def two_steps_apart(self) -> Description:
-        """Return the description of the same release for inputs two steps of its relation apart."""
+        """Return the bound for inputs two neighbouring steps apart; here NotImplementedError."""
         raise NotImplementedError
 
 
 class Pure(Description, frozen=True, tag="pure"):
-    """A release of which only (epsilon, delta)-differential privacy is known."""
+    """Bound on a release of which only (epsilon, delta)-differential privacy is known."""
 
     epsilon: NonNegative
     delta: Probability = 0.0
 
     def two_steps_apart(self) -> Pure:
-        """See `Description.two_steps_apart`."""
+        """Return the group-privacy bound for two steps: 2 epsilon and (1 + e^epsilon) delta."""
         # group privacy: P <= e^eps R + d <= e^2eps Q + (1 + e^eps) d
         delta = (1 + math.exp(min(self.epsilon, 700))) * self.delta if self.delta else 0.0
         if delta >= 1:
@@ -86,7 +86,7 @@ class Pure(Description, frozen=True, tag="pure"):
 
 
 class Gaussian(Description, frozen=True, tag="gaussian"):
-    """The Gaussian mechanism with means at most `mu` standard deviations apart.
+    """Bound of the Gaussian mechanism, for neighbouring means at most `mu` standard deviations apart.
 
     `closeness` bounds the range of log(true density / density of a post-processed Gaussian mechanism) over
     all outputs: 0 for the Gaussian itself; see docs/proofs/accounting.md for the discrete one.
@@ -96,13 +96,13 @@ class Gaussian(Description, frozen=True, tag="gaussian"):
     closeness: NonNegative = 0.0
 
     def two_steps_apart(self) -> Gaussian:
-        """See `Description.two_steps_apart`."""
+        """Return the bound for inputs two neighbouring steps apart: `mu` and `closeness` doubled."""
         # a discrete distribution is close in every coordinate that moves: twice as many may
         return Gaussian(2 * self.mu, 2 * self.closeness)
 
 
 class Shift(Description, frozen=True, tag="shift", rename={"distribution": "law"}):
-    """A sum of `shares` draws of one distribution in each of `dimension` coordinates.
+    """Bound for a vector with `shares` draws of integer noise a coordinate, and one limit for all shifts.
 
     Between neighbours at most `coordinates` of them move, each by `shift` at most. `closeness` is that of
     `Gaussian`.
@@ -116,7 +116,7 @@ class Shift(Description, frozen=True, tag="shift", rename={"distribution": "law"
     closeness: NonNegative = 0.0
 
     def two_steps_apart(self) -> Shift:
-        """See `Description.two_steps_apart`."""
+        """Return the bound for two neighbouring steps: twice the shift, in up to twice the coordinates."""
         # two steps move at most twice as many coordinates, each at most twice as far
         moved = min(2 * self.coordinates, self.dimension)
         return Shift(
@@ -125,7 +125,7 @@ class Shift(Description, frozen=True, tag="shift", rename={"distribution": "law"
 
 
 class Shifts(Description, frozen=True, tag="shifts", rename={"distribution": "law"}):
-    """A sum of `shares` draws of one distribution in each coordinate; coordinates move by different amounts.
+    """Bound as ledgers store it: sums with integer noise, coordinates of which shift by different amounts.
 
     Between neighbours, for each (shift, coordinates) of `moves`, so many of them move by that much at most.
     `closeness` is that of `Gaussian`.
@@ -145,13 +145,13 @@ class Shifts(Description, frozen=True, tag="shifts", rename={"distribution": "la
                 raise ConfigError.at("moves", reason, ConfigCheck.RANGE)
 
     def two_steps_apart(self) -> Shifts:
-        """See `Description.two_steps_apart`."""
+        """Return the bound for inputs two neighbouring steps apart: every shift doubled."""
         moves = tuple((2 * shift, coordinates) for shift, coordinates in self.moves)
         return Shifts(self.distribution, self.shares, moves, 2 * self.closeness)
 
 
 class RandomisedResponse(Description, frozen=True, tag="randomised-response"):
-    """`values` answers out of `categories`, the true one `ratio` times as likely as any other.
+    """Bound for randomised response: `values` answers, the true one `ratio` times as likely as another.
 
     A ratio below 1 costs as much as its inverse.
     """
@@ -168,17 +168,17 @@ class RandomisedResponse(Description, frozen=True, tag="randomised-response"):
 
     @property
     def distribution(self) -> ResponseDistribution[Fraction]:
-        """The distribution of one answer."""
+        """Probabilities of an answer, given the true one."""
         return ResponseDistribution.of_gain(self.categories, self.ratio - 1)
 
     def two_steps_apart(self) -> RandomisedResponse:
-        """See `Description.two_steps_apart`."""
+        """Return the bound for two neighbouring steps: twice as many answers."""
         # any input is a neighbour of any other already; two steps move twice as many answers
         return RandomisedResponse(self.categories, self.ratio, 2 * self.values)
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A Rényi divergence of order alpha of at most `offset + slope alpha`."""
+    """Bound on a Rényi divergence of order alpha that is linear in alpha: offset + slope * alpha."""
 
     offset: NonNegative
     slope: NonNegative
@@ -188,7 +188,7 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Renyi(Description, frozen=True, tag="renyi"):
-    """Rényi divergence below each of `lines`, at integer orders >= 2, or at all orders > 1 if `all_orders`.
+    """Bound on the Rényi divergence of a release, linear in the order, at integer orders or all orders.
 
     rho-zCDP is the one line (0, rho) at all orders.
     """
@@ -197,26 +197,36 @@ class Renyi(Description, frozen=True, tag="renyi"):
     all_orders: bool = False
 
     def two_steps_apart(self) -> Renyi:
-        """See `Description.two_steps_apart`."""
+        """Return zCDP with 4 rho, for inputs two neighbouring steps apart; PrivacyError otherwise."""
         if not self.all_orders or any(line.offset for line in self.lines):
             raise PrivacyError("this Rényi bound has no conversion between neighbouring relations")
         # [Bun and Steinke 2016, Proposition 27]: k steps apart cost k^2 rho
         return Renyi(tuple(Line(0.0, 4 * line.slope) for line in self.lines), all_orders=True)
 
 
+class Joint(Description, frozen=True, tag="joint"):
+    """Bound on several releases of the same inputs with independent noise, one part for each release."""
+
+    parts: Annotated[tuple[Gaussian | Shift | Shifts | Pure, ...], Meta(min_length=2, max_length=4)]
+
+    def two_steps_apart(self) -> Joint:
+        """Return the bound with each part converted for inputs two neighbouring steps apart."""
+        return Joint(tuple(part.two_steps_apart() for part in self.parts))
+
+
 class Exact(Description, frozen=True, tag="exact"):
-    """A release of an exact value, without differential privacy."""
+    """Description of the release of an exact value, which has no differential privacy."""
 
     def two_steps_apart(self) -> Exact:
-        """See `Description.two_steps_apart`."""
+        """Return this description unchanged: an exact release has no privacy at any distance."""
         return self
 
 
-AnyDescription = Pure | Gaussian | Shift | Shifts | RandomisedResponse | Renyi | Exact
+AnyDescription = Pure | Gaussian | Shift | Shifts | RandomisedResponse | Renyi | Joint | Exact
 
 
 class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One release, as the accountant sees it.
+    """One release of a party's data, as a privacy accountant or ledger needs it for composition.
 
     Attributes:
         mechanism: the kind of release, in words.
@@ -242,11 +252,11 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     @property
     def exact(self) -> bool:
-        """Whether the release has no differential privacy."""
+        """Whether this is an exact release, without differential privacy."""
         return any(isinstance(description, Exact) for description in self.descriptions)
 
     def under(self, relation: Relation, unit: Unit = "party") -> Event:
-        """Return the event under another relation or unit; raise PrivacyError where no conversion is proven.
+        """Return this release converted to another relation or unit; PrivacyError if not provable.
 
         Of parties a substitution is a removal and an addition, so a bound for add-remove gives one for two
         steps; nothing follows the other way. Sensitivities of records and persons are derived for each
@@ -280,7 +290,7 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
         return msgspec.structs.replace(self, relation=relation, unit=unit)
 
     def _of_parties(self, relation: Relation) -> Event:
-        """Return an event of unit party under another relation; see `under`."""
+        """Return this release, of unit party, under another relation; PrivacyError if not provable."""
         if relation == self.relation or self.exact:
             return msgspec.structs.replace(self, relation=relation)
         if relation == "add-remove":
@@ -302,19 +312,25 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 def exact_release(mechanism: str, relation: Relation) -> Event:
-    """Return the event of an exact release, such as a plain secure sum."""
+    """Return the accountant's event for an exact release without DP, such as a plain secure sum."""
     return Event(mechanism, relation, (Exact(),))
 
 
 def encode_hook(value: Any) -> str:
-    """Encode a fraction, which JSON has no type for, as 'numerator/denominator'."""
+    """Encode a fraction for JSON as the text 'numerator/denominator'.
+
+    For another value raises NotImplementedError, as msgspec asks of a hook.
+    """
     if isinstance(value, Fraction):
         return f"{value.numerator}/{value.denominator}"
     raise NotImplementedError(type(value).__name__)
 
 
 def decode_hook(kind: type, value: Any) -> Fraction:
-    """Decode a fraction in lowest terms and above 0 that `encode_hook` wrote; raise ValueError otherwise."""
+    """Decode a positive fraction from 'numerator/denominator'; raise ValueError for other values.
+
+    For another `kind` raises NotImplementedError, as msgspec asks of a hook.
+    """
     if kind is not Fraction:
         raise NotImplementedError(kind.__name__)
     match = _RATIO.fullmatch(value) if isinstance(value, str) else None

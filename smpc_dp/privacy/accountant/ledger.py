@@ -54,7 +54,7 @@ _LOG = logging.getLogger("smpc_dp.privacy")
 
 
 class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The terms of a ledger, fixed when it is made.
+    """Fixed terms of a privacy ledger: party, data set, neighbouring relation, unit and budget.
 
     Attributes:
         party: the owner; dataset: the data, by a name of the party's own.
@@ -80,7 +80,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One charge of a ledger.
+    """One charge in a privacy ledger: the run, the release, and the date.
 
     `digest` is the SHA-256 of the entry before it and of this one without it. `epsilon` is the cost of the
     release by itself at `delta`, the ledger's (None: infinite, or not known), and `date` the day of the
@@ -98,7 +98,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of a ledger's file."""
+    """Content of a privacy ledger's file: the terms, the charges, and the last digest."""
 
     format: Literal["smpc-dp privacy ledger"]
     version: Literal[1, 2]
@@ -108,14 +108,14 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Version(msgspec.Struct, frozen=True):
-    """The fields that ledgers of every version have."""
+    """The two fields that ledger files of every version have: format and version."""
 
     format: Literal["smpc-dp privacy ledger"]
     version: int
 
 
 class Ledger:
-    """A privacy ledger in one file.
+    """Privacy ledger of a party's data set in a file: charges releases, and refuses any beyond the budget.
 
     Each call reads the file anew, since other processes write it too.
     """
@@ -138,7 +138,7 @@ class Ledger:
         exact: ExactReleases = "refused",
         unit: Unit = "party",
     ) -> Ledger:
-        """Create a ledger with nothing charged; its terms never change.
+        """Create a ledger file with a budget and no charges; its terms can never be changed.
 
         Raises ConfigError for invalid terms, LocalError if the file exists or cannot be written.
         """
@@ -163,7 +163,7 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | Path, *, party: str | None = None, dataset: str | None = None) -> Ledger:
-        """Open a ledger; check its party and data set where they are given.
+        """Open a ledger file; raise an error if party or data set, where given, are not the ledger's.
 
         Raises LocalError if the file cannot be read, others can read it, it is damaged, or its version is not
         supported; ConfigError if it belongs to another party or data set.
@@ -179,22 +179,22 @@ class Ledger:
         return cls(file, terms)
 
     def entries(self) -> tuple[Entry, ...]:
-        """Return every charge so far."""
+        """Return all charges in the ledger, in order."""
         # no lock: a write replaces the file as a whole
         return self._read()
 
     def spent(self) -> Spending:
-        """Return the composed cost of all charges so far."""
+        """Return the composed epsilon and delta of all charges so far, and the number of exact releases."""
         return self._spending([entry.event for entry in self.entries()])
 
-    def would_spend(self, event: Event) -> Spending:
-        """Return the composed cost after one more release, without charging or checking it."""
-        return self._spending([*(entry.event for entry in self.entries()), self._convert(event)])
+    def would_spend(self, *events: Event) -> Spending:
+        """Return the total cost if these releases were charged too; charges nothing, ignores the budget."""
+        return self._spending([*(entry.event for entry in self.entries()), *map(self._convert, events)])
 
     def charge(
         self, run: bytes, event: Event, label: str = "", *, resume: bool = False, forced: bool = False
     ) -> Receipt:
-        """Charge one release, durably, before anything that depends on data is sent.
+        """Record a release durably before its data are sent; PrivacyError if the budget does not suffice.
 
         Args:
             run: 8 to 64 bytes that name the run, never used for another release; random, or a run id.
@@ -246,9 +246,9 @@ class Ledger:
         return self._receipt(entry, spending, repeated=False)
 
     def check(self, events: Sequence[Event]) -> None:
-        """Raise PrivacyError unless the budget affords all these releases after the charges so far.
+        """Raise PrivacyError unless the budget affords all these further releases; nothing is charged.
 
-        Nothing is charged; it is for a plan of many releases, before the first.
+        For a plan of many releases, before the first.
         """
         planned = [self._convert(event) for event in events]
         before = [entry.event for entry in self.entries()]
@@ -272,14 +272,14 @@ class Ledger:
         )
 
     def _convert(self, event: Event) -> Event:
-        """Return the event under the ledger's relation and unit; raise PrivacyError that names the ledger."""
+        """Return a release under the ledger's relation and unit; PrivacyError if not provable."""
         try:
             return event.under(self.terms.relation, self.terms.unit)
         except PrivacyError as error:
             raise PrivacyError(f"{self.terms.party}: on '{self.terms.dataset}' is refused: {error}") from None
 
     def _receipt(self, entry: Entry, spending: Spending, *, repeated: bool) -> Receipt:
-        """Return the receipt of an entry."""
+        """Return the receipt for a charge; `repeated` says that the run had been charged earlier."""
         terms = self.terms
         return Receipt(
             ledger=terms.identifier,
@@ -296,7 +296,7 @@ class Ledger:
         )
 
     def _permit(self, before: list[Event], event: Event, label: str) -> Spending:
-        """Return the cost with one more event; raise PrivacyError if the terms do not permit it."""
+        """Return the total cost with one more release; PrivacyError if the ledger's terms forbid it."""
         terms = self.terms
         spending = self._spending([*before, event])
         if terms.epsilon is None:
@@ -315,7 +315,7 @@ class Ledger:
         return spending
 
     def _describe_shortfall(self, before: list[Event], event: Event, whole: Spending) -> tuple[str, str]:
-        """Return which of epsilon and delta does not suffice, and what is spent and would be needed."""
+        """Return which of epsilon and delta is exceeded, and a text of what is spent and needed."""
         terms = self.terms
         needed = 1.0
         if terms.composition == "fixed" and terms.epsilon is not None:
@@ -335,7 +335,7 @@ class Ledger:
         )
 
     def _spending(self, events: list[Event]) -> Spending:
-        """Return the composed cost of the events, by the composition of the ledger's terms."""
+        """Return the total privacy cost of releases, by the kind of composition in the terms."""
         terms = self.terms
         private = [event for event in events if not event.exact]
         if terms.composition == "adaptive" and terms.epsilon is not None:
@@ -352,7 +352,7 @@ class Ledger:
         return Spending(None if math.isinf(epsilon) else epsilon, terms.delta, len(events) - len(private))
 
     def _read(self) -> tuple[Entry, ...]:
-        """Return the entries in the file; raise LocalError if the file has become another ledger's."""
+        """Read the charges from the file; raise LocalError if another ledger has replaced it."""
         result = _decode(self.path, _read_content(self.path))
         if result.terms != self.terms:
             raise LocalError(f"{self.path}: another ledger has taken the place of this one")
@@ -360,7 +360,7 @@ class Ledger:
 
 
 def _filter_epsilon(events: list[Event], plan: FilterPlan) -> float:
-    """Return the epsilon at the filter's order; infinity when order or slack are overspent."""
+    """Return epsilon spent so far under a Rényi filter; infinite if the filter's budget is exceeded."""
     order = np.array([plan.order])
     divergence, slack = 0.0, list[tuple[float, int]]()
     for event in events:
@@ -379,30 +379,30 @@ def _filter_epsilon(events: list[Event], plan: FilterPlan) -> float:
 
 
 def _today() -> str:
-    """Return the date of today in UTC, in ISO format."""
+    """Return today's date in UTC, as ISO text."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def _format_exact(number: float | None) -> str:
-    """Format a number to its last digit, as short as possible."""
+    """Format a number with all its digits, for messages."""
     short = f"{number:g}" if number is not None else "none"
     return short if number is None or float(short) == number else repr(number)
 
 
 def _format_cost(spending: Spending) -> str:
-    """Format a cost for messages."""
+    """Format the epsilon of a cost for messages; "more than any" if it is infinite."""
     return "more than any" if spending.epsilon is None else f"{spending.epsilon:.6g}"
 
 
 def _format_above(spending: Spending, budget: float | None) -> str:
-    """Format a cost as `_format_cost`, to its last digit where it is above a budget that it rounds to."""
+    """Format a cost for a message; show all digits of epsilon if it would round to the budget."""
     short, epsilon = _format_cost(spending), spending.epsilon
     hidden = epsilon is not None and budget is not None and float(short) <= budget < epsilon
     return repr(epsilon) if hidden else short
 
 
 def _checked_terms(given: Terms) -> Terms:
-    """Return the terms as they will be read back; raise ConfigError that names each invalid one."""
+    """Return a ledger's terms in the types of its file; raise ConfigError naming each invalid field."""
     issues = Issues()
     for field in msgspec.structs.fields(Terms):
         value = getattr(given, field.name)
@@ -421,7 +421,7 @@ def _checked_terms(given: Terms) -> Terms:
 
 
 def _checked(entry: Entry) -> Entry:
-    """Return the entry as it will be read back; raise ConfigError for values that cannot be."""
+    """Return a charge as the file will hold it; raise ConfigError for values that cannot be stored."""
     try:
         return decode_json(_json(entry), Entry, decode_hook)
     except msgspec.ValidationError as error:
@@ -429,18 +429,18 @@ def _checked(entry: Entry) -> Entry:
 
 
 def _json(value: object) -> bytes:
-    """Encode a value as canonical JSON."""
+    """Encode a value as canonical JSON, so that a ledger's digests are reproducible."""
     return msgspec.json.encode(value, enc_hook=encode_hook, order="deterministic")
 
 
 def _chained_digest(previous: str, entry: Entry) -> str:
-    """Return the digest of an entry, chained to the digest before it."""
+    """Return the digest of a charge, which also covers the previous digest: a hash chain."""
     content = _json(msgspec.structs.replace(entry, digest="0" * 64))
     return hashlib.sha256(previous.encode("ascii") + b"\n" + content).hexdigest()
 
 
 def _encode(terms: Terms, entries: tuple[Entry, ...]) -> bytes:
-    """Encode terms and entries as the content of a ledger's file."""
+    """Encode terms and charges as the bytes of a ledger's file."""
     last = entries[-1].digest if entries else terms.identifier
     digest = hashlib.sha256(last.encode("ascii") + b"\n" + _json(terms)).hexdigest()
     older = terms.unit == "party" and all(entry.date is None for entry in entries)
@@ -449,13 +449,13 @@ def _encode(terms: Terms, entries: tuple[Entry, ...]) -> bytes:
 
 
 def _read_content(path: Path) -> bytes:
-    """Read a ledger's file; raise LocalError if it is not a private file of one name."""
+    """Read the bytes of a ledger's file; LocalError unless it is private to its owner and has one name."""
     # With a second name (hard link) the file would be two ledgers, each charged by itself.
     return read_private(path, "the ledger", "a ledger", MAX_BYTES, alone=True)
 
 
 def _decode(path: Path, content: bytes) -> _File:
-    """Decode a ledger's file; raise LocalError unless the content is exactly what `_encode` writes."""
+    """Decode the bytes of a ledger's file; LocalError unless they are in the exact canonical form."""
     damaged = f"{path}: damaged, and left as it is: restore it or start anew with what is left of the budget"
     try:
         file = decode_json(content, _File, decode_hook)
@@ -479,7 +479,7 @@ def _decode(path: Path, content: bytes) -> _File:
 
 
 def _peek_version(content: bytes) -> int | None:
-    """Return the version in a ledger's content, None if it has none."""
+    """Return the version that a ledger's bytes declare, or None if they declare none."""
     try:
         return decode_json(content, _Version).version
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -6,7 +6,7 @@ from smpc_dp.privacy.guarantee import PlainStruct, Unit
 
 
 class Spending(PlainStruct, frozen=True):
-    """Composed cost: epsilon at the budget's delta (None: infinite), and the number of exact releases."""
+    """Total privacy cost of releases: epsilon (None if infinite), delta, and the number of exact releases."""
 
     epsilon: float | None
     delta: float
@@ -14,7 +14,7 @@ class Spending(PlainStruct, frozen=True):
 
 
 class Receipt(PlainStruct, frozen=True):
-    """Proof that a release was charged to a ledger.
+    """Receipt that a ledger gives for a charged release: run, digest, cost so far, and the budget.
 
     `repeated`: the run had been charged before.
     """
@@ -33,7 +33,7 @@ class Receipt(PlainStruct, frozen=True):
 
 
 class SpentBudget(PlainStruct, frozen=True, kw_only=True):
-    """What a request of a session has cost, and all of them together.
+    """Privacy cost of one request of a session, and of all its requests so far, beside the budget.
 
     Attributes:
         epsilon, delta: of this request by itself.

@@ -17,6 +17,7 @@ from smpc_dp.privacy.accountant.events import (
     AnyDescription,
     Event,
     Gaussian,
+    Joint,
     Pure,
     RandomisedResponse,
     Renyi,
@@ -34,7 +35,7 @@ _MARGIN = 1 + 1e-9
 
 
 def curve(description: AnyDescription, orders: Floats) -> Floats | None:
-    """Return an upper bound on the Rényi divergence at each order (> 1); None where none is known."""
+    """Return upper bounds on a release's Rényi divergence at these orders (> 1); None if none is known."""
     match description:
         case Renyi(lines, all_orders):
             if not all_orders and not np.array_equal(orders, np.floor(orders)):
@@ -47,13 +48,18 @@ def curve(description: AnyDescription, orders: Floats) -> Floats | None:
             divergence = _two_points(orders, epsilon)
         case RandomisedResponse(categories, ratio, values):
             divergence = values * _two_points(orders, math.log(ratio), float(categories))
+        case Joint(parts) if not any(isinstance(part, Pure) and part.delta for part in parts):
+            each = [known for part in parts if (known := curve(part, orders)) is not None]
+            if len(each) < len(parts):
+                return None
+            divergence = np.sum(each, axis=0)
         case _:
             return None
     return np.asarray(divergence * _MARGIN, dtype=np.float64)
 
 
 def _two_points(orders: Floats, epsilon: float, categories: float = 2.0) -> Floats:
-    """Return the Rényi divergence of randomised response at `epsilon`.
+    """Return the Rényi divergence of randomised response with this epsilon, at each order.
 
     With two categories no epsilon-DP mechanism has a greater one.
     """
@@ -66,7 +72,7 @@ def _two_points(orders: Floats, epsilon: float, categories: float = 2.0) -> Floa
 
 
 def event_curve(event: Event, orders: Floats) -> tuple[Floats, float] | None:
-    """Return (the lowest known divergence of a release at each order, addition to delta), or None."""
+    """Return (bounds on a release's Rényi divergence at each order, the least delta); None if unknown."""
     best: tuple[Floats, float] | None = None
     for description in event.descriptions:
         divergence = curve(description, orders)
@@ -83,19 +89,19 @@ def event_curve(event: Event, orders: Floats) -> tuple[Floats, float] | None:
 
 
 def renyi_epsilon(divergence: Floats, orders: Floats, delta: float) -> float:
-    """Return the least epsilon for delta in (0, 1) [Canonne, Kamath, Steinke 2020, Proposition 12]."""
+    """Convert Rényi divergences to the least epsilon at delta [Canonne, Kamath, Steinke 2020, Prop. 12]."""
     bounds = divergence + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
     return max(0.0, float(bounds.min()) * (_MARGIN if bounds.min() > 0 else 1.0))
 
 
 def renyi_delta(divergence: Floats, orders: Floats, epsilon: float) -> float:
-    """Return the least delta for epsilon >= 0 by the same conversion."""
+    """Convert Rényi divergences at these orders to the least delta at epsilon (>= 0)."""
     logs = (orders - 1) * (divergence - epsilon) - np.log(orders - 1) + orders * np.log1p(-1 / orders)
     return min(1.0, math.exp(min(float(logs.min()), 0.0)) * _MARGIN)
 
 
 def total_curve(events: Sequence[tuple[Event, int]]) -> tuple[Floats, Floats, float] | None:
-    """Return (orders, summed divergence, summed slack), or None if some event has no Rényi bound."""
+    """Return orders, total Rényi divergence and total delta of counted releases; None if one has no bound."""
     for orders in (ALL_ORDERS, INTEGER_ORDERS):
         divergence, slack = np.zeros_like(orders), list[tuple[float, int]]()
         for event, count in events:
@@ -110,7 +116,7 @@ def total_curve(events: Sequence[tuple[Event, int]]) -> tuple[Floats, Floats, fl
 
 
 class FilterPlan:
-    """A Rényi filter: one order, fixed before the first release, and the divergence to be spent at it.
+    """Settings of a Rényi privacy filter (adaptive composition): one order, and the divergence to spend.
 
     Chosen so that Gaussian releases get the most. Holds for mechanisms whose parameters depend on earlier
     results [Feldman and Zrnic 2021; Lécuyer 2021]. Half of delta is reserved for releases that may fail.

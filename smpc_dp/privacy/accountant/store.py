@@ -18,7 +18,7 @@ _POLL_SECONDS = 0.02
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of `path`, the file PATH.lock beside it, against all processes of this host.
+    """Hold an exclusive lock on a ledger, by a file PATH.lock, against all processes of this host.
 
     The lock ends with the process that holds it. Raises LocalError if it is not free within 30 seconds.
     """
@@ -35,7 +35,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _try_lock(lock: Path) -> int | None:
-    """Return the descriptor of the locked file, or None if another process holds it or has replaced it."""
+    """Return the descriptor of the lock file, locked; None if another process holds or replaced it."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         descriptor = os.open(lock, flags, 0o600)
@@ -55,7 +55,7 @@ def _try_lock(lock: Path) -> int | None:
 
 
 def write_durably(path: Path, content: bytes, *, new: bool = False) -> None:
-    """Write the file, mode 0600, and return when disk and folder have it; call with the lock held.
+    """Write a file (mode 0600) atomically, and return when it is on disk; the caller holds the lock.
 
     A crash leaves the old content or the new one. With `new` an existing file is never replaced. Raises
     LocalError.

@@ -17,7 +17,7 @@ from smpc_dp.privacy.guarantee import check_budget
 
 
 def simple_composition(parameters: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return (sum of epsilons, sum of deltas), as decimals.
+    """Return total (epsilon, delta) of mechanisms by basic composition: the sums, as exact decimals.
 
     [Dwork and Roth 2014, Theorem 3.16; Bellet 2021, Theorem A.2]
     """
@@ -26,7 +26,7 @@ def simple_composition(parameters: Sequence[tuple[float, float]]) -> tuple[float
 
 
 def advanced_composition(epsilon: float, delta: float, count: int, slack: float) -> tuple[float, float]:
-    """Return (epsilon', count delta + slack) for `count` mechanisms of one (epsilon, delta), 0 < slack < 1.
+    """Return total (epsilon, delta) of `count` equal mechanisms by the advanced composition theorem.
 
     [Dwork, Rothblum, Vadhan 2010; Dwork and Roth 2014, Theorem 3.20; Bellet 2021, Theorem A.3]
     """
@@ -38,7 +38,7 @@ def advanced_composition(epsilon: float, delta: float, count: int, slack: float)
 
 
 def kairouz_oh_viswanath(parameters: Sequence[tuple[float, float]], slack: float) -> tuple[float, float]:
-    """Return (epsilon', 1 - (1 - slack) prod(1 - delta_i)), 0 <= slack < 1, the least of three bounds.
+    """Return total (epsilon, delta) by the heterogeneous theorem of Kairouz, Oh and Viswanath.
 
     [Kairouz, Oh, Viswanath 2015, Theorem 3.5; with all delta_i = 0: Bellet et al. 2018, Theorem 1]
     """
@@ -56,7 +56,7 @@ def kairouz_oh_viswanath(parameters: Sequence[tuple[float, float]], slack: float
 
 
 def optimal_composition(epsilon: float, count: int, total: float) -> float:
-    """Return the least delta that `count` mechanisms of (epsilon, 0) have at `total`, for the worst of them.
+    """Return delta at total epsilon `total` of the worst composition of `count` epsilon-DP mechanisms.
 
     That is the hockey-stick divergence of Binomial(count, p) and Binomial(count, 1 - p), p = e^epsilon / (1 +
     e^epsilon): the loss of randomised response. Exact but for a margin of 1e-6 of the result.
@@ -78,19 +78,19 @@ def optimal_composition(epsilon: float, count: int, total: float) -> float:
 
 
 def _check(parameters: Sequence[tuple[float, float]]) -> None:
-    """Raise ConfigError unless each (epsilon, delta) is a valid budget."""
+    """Raise ConfigError unless each (epsilon, delta) is a valid pair of privacy parameters."""
     for epsilon, delta in parameters:
         check_budget(epsilon, delta)
 
 
 def _check_count(count: int) -> None:
-    """Raise ConfigError unless `count` is a whole number of 1 or more."""
+    """Raise ConfigError unless a number of mechanisms is an integer of 1 or more."""
     if not isinstance(count, int | np.integer) or count < 1:
         raise ConfigError(f"count must be a whole number of 1 or more, is {count!r:.80}", ConfigCheck.RANGE)
 
 
 def _check_slack(slack: float, *, positive: bool) -> None:
-    """Raise ConfigError unless 0 <= slack < 1, or 0 < slack < 1 if `positive`."""
+    """Raise ConfigError unless slack, a part of delta, is >= 0 (> 0 if `positive`) and below 1."""
     if not isinstance(slack, Real) or not 0 <= slack < 1 or (positive and slack == 0):
         raise ConfigError(
             f"slack must be {'above' if positive else 'at least'} 0 and below 1, is {slack!r:.80}",

@@ -12,12 +12,12 @@ _left: ContextVar[int | None] = ContextVar("_left", default=None)
 
 
 class TooMuchWorkError(LocalError):
-    """The allowed work does not suffice; the result is unknown."""
+    """Error: computing a privacy bound would take more work than the caller allowed."""
 
 
 @contextlib.contextmanager
 def limit_work(cells: int) -> Iterator[None]:
-    """Allow at most this many cells of loss distributions within the block, on this thread."""
+    """Limit the work on privacy loss distributions in the block, on this thread, to this many cells."""
     token = _left.set(cells)
     try:
         yield
@@ -26,7 +26,7 @@ def limit_work(cells: int) -> Iterator[None]:
 
 
 def spend(cells: float) -> None:
-    """Count cells that are about to be computed; raise TooMuchWorkError beyond what is allowed."""
+    """Count cells of loss distributions about to be computed; TooMuchWorkError beyond the limit, if any."""
     left = _left.get()
     if left is None:
         return

@@ -32,7 +32,7 @@ _NEGLIGIBLE = -150.0
 
 
 class Draws(msgspec.Struct, frozen=True):
-    """Random draws of neighbours: each party draws `degree` others, and `lost` of these draws may be void.
+    """Plan of random neighbours in GOPA: each party draws `degree` others, so that honest parties connect.
 
     At most `drawn_by` parties draw any one party. `failure` bounds the probability that the honest parties
     are not connected all the same.
@@ -45,7 +45,7 @@ class Draws(msgspec.Struct, frozen=True):
 
 
 def disconnected(parties: int, degree: int, *, corrupt: int, lost: int) -> float:
-    """Return a bound on the probability that honest parties who lose `lost` draws each are not connected.
+    """Return an upper bound on the probability that the graph of the honest parties is not connected.
 
     Args:
         parties: n; each draws `degree` of the n - 1 others, uniformly.
@@ -74,14 +74,14 @@ def disconnected(parties: int, degree: int, *, corrupt: int, lost: int) -> float
 
 
 def _divergence(share: float, chance: Floats) -> Floats:
-    """Return KL(share || chance) of coins."""
+    """Return the Kullback-Leibler divergence KL(share || chance) of two coins."""
     left = (1 - share) * np.log((1 - share) / (1 - chance))
     return np.asarray(left if share == 0 else left + share * np.log(share / chance))
 
 
 @checks_numbers
 def plan_draws(parties: int, *, corrupt: int, dropouts: int, delta: float) -> Draws | None:
-    """Return the least degree that connects the honest parties, or None: all parties must be neighbours.
+    """Plan the fewest drawn neighbours that connect honest parties; None if only the complete graph does.
 
     Args:
         parties, corrupt: as of `disconnected`.

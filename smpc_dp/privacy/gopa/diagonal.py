@@ -26,7 +26,7 @@ TOLERANCE = 1e-4
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """Lower and upper bound on a maximum, and the number of entries computed for them."""
+    """Certified lower and upper bound on a maximum over graph nodes, and how many entries were computed."""
 
     lower: float
     upper: float
@@ -34,7 +34,7 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 def degree_bound(degrees: Floats, s: float, connectivity: float) -> Floats:
-    """Return upper bounds on the entries: (1 + 1/(s + lambda)) / (s + d), from x = e_u / (s + d_u).
+    """Return upper bounds on b'(s I + L)^-1 b of each node by degree: (1 + 1/(s + lambda)) / (s + d).
 
     `connectivity` is a lower bound on lambda_2. The bound falls as the degree or the connectivity grows.
     """
@@ -42,12 +42,12 @@ def degree_bound(degrees: Floats, s: float, connectivity: float) -> Floats:
 
 
 def start_bound(degrees: Floats, s: float, n: int) -> Floats:
-    """Return lower bounds on the entries, from the same x (before rounding; `largest` allows for it)."""
+    """Return cheap lower bounds on b'(s I + L)^-1 b for each node, from its degree; before rounding."""
     return np.asarray((1 - 2 / n) / (s + degrees))
 
 
 def largest(graph: HonestGraph, laplacian: Laplacian, s: float, connectivity: float) -> Interval:
-    """Bound max over all parties u of b' (s I + L)^-1 b, b = e_u - 1/n.
+    """Return certified bounds on the maximum over all parties u of b'(s I + L)^-1 b, for b = e_u - 1/n.
 
     Args:
         graph, laplacian: of a connected graph of two parties or more.
@@ -77,7 +77,7 @@ def largest_without(
     connectivity: float,
     columns: Sequence[tuple[int, tuple[int, ...]]],
 ) -> Interval:
-    """Bound the same maximum over pairs (u, deleted): each party u in the graph without some parties.
+    """Return certified bounds on the maximum of b'(s I + L)^-1 b over pairs (party u, deleted parties).
 
     Each of the smaller graphs must be connected, and `connectivity` a lower bound on lambda_2 of all of them.
     """
@@ -92,7 +92,7 @@ def largest_without(
 
 
 class _Deletion:
-    """The parties deleted with their edges, for each column."""
+    """Record of which graph nodes are deleted, with their edges, in each column of a linear system."""
 
     def __init__(self, graph: HonestGraph, deleted: Sequence[tuple[int, ...]]) -> None:
         neighbours = graph.adjacency
@@ -106,7 +106,7 @@ class _Deletion:
         self.retained[self.gone] = 0.0
 
     def correct(self, x: Floats, image: Floats) -> None:
-        """Change the image L x in place to that of the smaller graphs, for x that is 0 at deleted parties."""
+        """Change L x in place to the product with the Laplacian of each smaller graph."""
         np.subtract.at(image, (self.rows, self.columns), x[self.rows, self.columns])
         image[self.gone] = 0.0
 
@@ -120,7 +120,7 @@ def entries(
     aim: float,
     deletion: _Deletion | None = None,
 ) -> tuple[Floats, Floats]:
-    """Return lower and upper bounds on the entries of `parties`, shape (len(parties),).
+    """Return lower and upper bounds on b'(s I + L)^-1 b, b = e_u - 1/n, for each of these parties u.
 
     They are refined until each upper bound is below `aim`, or the largest is close to the best lower bound.
     """
@@ -160,7 +160,7 @@ def entries(
 def _conjugate_gradients(
     apply: Callable[[Floats], Floats], b: Floats, retained: Floats, left: Floats, gap: float, aim: float
 ) -> Floats:
-    """Solve A x = b approximately, column by column, until the bounds from x are close enough."""
+    """Solve A x = b approximately by conjugate gradients, until the bounds from x are close enough."""
     x, r = np.zeros_like(b), b.copy()
     p, square = r.copy(), (r * r).sum(axis=0)
     for _ in range(_MOST_STEPS):

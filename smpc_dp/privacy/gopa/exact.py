@@ -33,7 +33,7 @@ _MOST_PAIRS = 2_000
 
 
 class ExactPrivacy(msgspec.Struct, frozen=True, kw_only=True):
-    """Certified bounds on theta and the privacy they give; discrete noise enters as sigma_eta^2 - s^2."""
+    """Result of the exact privacy analysis of GOPA on one graph: certified bounds on theta, and delta."""
 
     honest: int
     """n_H, the parties of the graph."""
@@ -59,21 +59,21 @@ class ExactPrivacy(msgspec.Struct, frozen=True, kw_only=True):
     smoothing: Smoothing
 
     def mu(self, *, worst: bool = True) -> float:
-        """Return D sqrt(theta), from the upper bound; worst: of the worst choice of `removed` parties."""
+        """Return Gaussian DP's mu = D sqrt(theta); by default with the worst `removed` parties gone."""
         return self.diameter * math.sqrt(self.worst_upper if worst else self.theta_upper) * (1 + 1e-12)
 
     def delta(self, epsilon: float, *, worst: bool = True) -> float:
-        """Return the least delta certified at epsilon, except with the probability `failure_log2`."""
+        """Return the least certified delta at epsilon; wrong with probability 2^failure_log2 at most."""
         return self.smoothing.delta(epsilon, self.mu(worst=worst))
 
     def delta_lower(self, epsilon: float) -> float:
-        """Return the delta of the continuous mechanism at the lower bound of theta, worst case."""
+        """Return a lower bound on delta at epsilon, of continuous noise in the worst case."""
         mu = self.diameter * math.sqrt(self.worst_lower)
         return gaussian_delta(epsilon, mu) if mu <= GREATEST_MU else 1.0
 
 
 class CertifiedGraph:
-    """A connected graph of at least two honest parties, with its certified connectivity.
+    """Connected graph of honest parties with a certified lower bound on its algebraic connectivity.
 
     Raises ConfigError if the graph is not connected, naming a component.
     """
@@ -96,7 +96,7 @@ class CertifiedGraph:
 
     @classmethod
     def complete(cls, size: int) -> CertifiedGraph:
-        """Return the complete graph, without making its edges."""
+        """Return the complete graph on `size` parties and its connectivity, without stored edges."""
         _check_size(size)
         made = cls.__new__(cls)
         made.size, made.edges, made.min_degree = size, size * (size - 1) // 2, size - 1
@@ -106,7 +106,7 @@ class CertifiedGraph:
 
 
 def _check_size(size: int) -> None:
-    """Raise ConfigError unless the graph has two parties or more."""
+    """Raise ConfigError for a graph of fewer than two parties."""
     if size < 2:
         raise ConfigError.at(
             "honest", f"{size} honest parties: nobody hides a single one", ConfigCheck.INFEASIBLE
@@ -114,12 +114,12 @@ def _check_size(size: int) -> None:
 
 
 def complete_entry(n: int, s: float) -> float:
-    """Return b'(s I + L)^-1 b of the complete graph on n parties: (1 - 1/n)/(s + n)."""
+    """Return b'(s I + L)^-1 b, b = e_u - 1/n, in closed form for the complete graph: (1 - 1/n)/(s + n)."""
     return (1 - 1 / n) / (s + n)
 
 
 def ring_entry(n: int, s: float) -> float:
-    """Return b'(s I + L)^-1 b of every party in the ring of n parties.
+    """Return b'(s I + L)^-1 b, b = e_u - 1/n, in closed form for any node u of the ring of n nodes.
 
     (1/n) sum over j = 1 .. n-1 of 1/(s + 2 - 2 cos(2 pi j/n)).
     """
@@ -128,7 +128,7 @@ def ring_entry(n: int, s: float) -> float:
 
 
 def path_entry(n: int, s: float) -> float:
-    """Return b'(s I + L)^-1 b of the ends of a path, where it is largest.
+    """Return the largest b'(s I + L)^-1 b, b = e_u - 1/n, on the path of n nodes: that of an end u.
 
     (2/n) sum of cos^2(a)/(s + 4 sin^2(a)) over a = pi j/(2 n), j = 1 .. n-1.
     """
@@ -148,7 +148,7 @@ def exact_privacy(
     length: int = 1,
     randomness: Randomness = os.urandom,
 ) -> ExactPrivacy:
-    """Certify theta on a graph of honest parties, and its worst case over removed or curious parties.
+    """Return certified bounds on GOPA's privacy on a graph of honest parties, also if some are removed.
 
     Deterministic, so that every caller gets the same, for up to 512 parties.
 
@@ -203,7 +203,7 @@ def exact_privacy(
 
 
 def _check(sigma_eta: float, sigma_delta: float, diameter: float, dropouts: int, left: int) -> None:
-    """Raise ConfigError unless the arguments of `exact_privacy` are in range."""
+    """Raise ConfigError unless noise, distance and numbers of parties for the analysis are in range."""
     checks = ArgumentChecks()
     for name, value in (("sigma_eta", sigma_eta), ("sigma_delta", sigma_delta), ("diameter", diameter)):
         if not (math.isfinite(value) and value > 0):
@@ -220,12 +220,12 @@ def _check(sigma_eta: float, sigma_delta: float, diameter: float, dropouts: int,
 
 
 def _closed(value: float) -> Interval:
-    """Return the interval around a value of a closed form, widened by its rounding."""
+    """Return an interval around a computed value that allows for floating-point error."""
     return Interval(value * (1 - 1e-10), value * (1 + 1e-10), 0)
 
 
 def _all_stay(certified: CertifiedGraph, s: float) -> Interval:
-    """Return bounds on the largest entry with no party removed."""
+    """Return bounds on the largest entry b'(s I + L)^-1 b of the graph with no party removed."""
     if certified.sparse is None:
         return _closed(complete_entry(certified.size, s))
     if certified.is_ring:
@@ -234,7 +234,7 @@ def _all_stay(certified: CertifiedGraph, s: float) -> Interval:
 
 
 def _worst(certified: CertifiedGraph, s: float, removed: int) -> Interval:
-    """Return bounds on the largest entry of all graphs that `removed` deletions leave."""
+    """Return bounds on the largest entry b'(s I + L)^-1 b over all ways to remove `removed` parties."""
     n = certified.size
     if certified.sparse is None:
         return _closed(complete_entry(n - removed, s))
@@ -260,7 +260,7 @@ def _worst(certified: CertifiedGraph, s: float, removed: int) -> Interval:
 
 
 def _one_deleted(graph: HonestGraph, laplacian: Laplacian, s: float, left: float) -> Interval:
-    """Return bounds on the largest entry of all graphs with one party deleted.
+    """Return bounds on the largest entry b'(s I + L)^-1 b over all graphs that lack one party.
 
     The entries of its neighbours are computed, the others are bounded by their degrees.
     """
@@ -280,7 +280,7 @@ def _one_deleted(graph: HonestGraph, laplacian: Laplacian, s: float, left: float
 
 
 def _every_choice(graph: HonestGraph, laplacian: Laplacian, s: float, removed: int, left: float) -> Interval:
-    """Return bounds on the largest entry, by trying every set of `removed` parties."""
+    """Return bounds on the largest entry b'(s I + L)^-1 b by trying every set of `removed` parties."""
     best, upper, columns = 0.0, 0.0, []
     n = graph.size
     for gone in itertools.combinations(range(n), removed):

@@ -34,7 +34,7 @@ _SHOWN = 8
 
 @dataclass(frozen=True, eq=False)
 class HonestGraph:
-    """The graph of the honest parties: the edges whose noise the adversary does not know.
+    """Graph of the honest parties: edges whose pairwise noise the adversary does not know.
 
     Parties are numbered anew, 0 to size - 1; `parties` has the numbers that they had before.
     """
@@ -46,25 +46,25 @@ class HonestGraph:
 
     @property
     def degrees(self) -> Ints:
-        """The number of neighbours of each vertex, shape (size,)."""
+        """Number of neighbours of each node, shape (size,)."""
         return np.bincount(self.edges.ravel(), minlength=self.size).astype(np.int64)
 
     @property
     def adjacency(self) -> csr_array:
-        """The adjacency matrix, symmetric, of ones, shape (size, size)."""
+        """Symmetric sparse adjacency matrix of ones, shape (size, size)."""
         ends = np.concatenate([self.edges, self.edges[:, ::-1]])
         ones = np.ones(len(ends))
         return csr_array((ones, (ends[:, 0], ends[:, 1])), shape=(self.size, self.size))
 
     def without(self, removed: Ints | list[int]) -> HonestGraph:
-        """Return the graph without some of its parties (by their numbers here) and their edges."""
+        """Return the graph without these nodes and their edges; the others are renumbered."""
         retained = np.ones(self.size, dtype=bool)
         retained[np.asarray(removed, dtype=np.int64)] = False
         smaller = honest_graph(self.size, self.edges, retained)
         return HonestGraph(smaller.size, smaller.edges, self.parties[smaller.parties])
 
     def check_connected(self) -> None:
-        """Raise ConfigError, with sizes and first members, if the parties fall into several components.
+        """Raise ConfigError, with sizes of components and members of one, if the graph is not connected.
 
         A component pays for its privacy with the independent noise of its own members alone.
         """
@@ -86,7 +86,7 @@ class HonestGraph:
 
 
 def honest_graph(parties: int, edges: Ints, honest: NDArray[np.bool_] | None = None) -> HonestGraph:
-    """Return the subgraph of the honest parties.
+    """Return the subgraph of the honest parties, renumbered, from a graph's edges and a mask.
 
     Args:
         parties: n; edges join numbers 0 to n - 1.
@@ -119,14 +119,14 @@ def honest_graph(parties: int, edges: Ints, honest: NDArray[np.bool_] | None = N
 
 
 def _unique(pairs: Ints, size: int) -> Ints:
-    """Return the edges without repetitions, each with its smaller end first."""
+    """Return undirected edges without repetitions, each with its smaller end first."""
     ordered = np.sort(pairs, axis=1)
     codes = np.unique(ordered[:, 0] * size + ordered[:, 1])
     return np.stack([codes // size, codes % size], axis=1)
 
 
 def randomness_of(seed: int | None) -> Randomness:
-    """Return the operating system's randomness, or bytes derived from a seed to repeat a planned graph.
+    """Return a source of random bytes: the system's, or one derived from a seed so that graphs repeat.
 
     A seed is never for a run.
     """
@@ -141,13 +141,13 @@ def randomness_of(seed: int | None) -> Randomness:
 
 
 def _below(randomness: Randomness, bound: int, count: int) -> Ints:
-    """Return `count` integers in [0, bound); the bias is below bound / 2^63."""
+    """Return `count` nearly uniform integers in [0, bound); the bias is below bound / 2^63."""
     raw = np.frombuffer(randomness(8 * count), dtype="<u8") >> np.uint64(1)
     return (raw % np.uint64(bound)).astype(np.int64)
 
 
 def k_out(parties: int, k: int, draw: int, randomness: Randomness = os.urandom) -> Ints:
-    """Return the edges, shape (m, 2), of a random k-out graph.
+    """Return the edges, shape (m, 2), of a random graph in which each party draws k neighbours.
 
     Each of the first `draw` parties picks k of the other parties - 1; an edge is there if either end picked
     the other. [Bellet 2021, before Theorem 4.1]
@@ -169,13 +169,13 @@ def k_out(parties: int, k: int, draw: int, randomness: Randomness = os.urandom) 
 
 
 def ring(parties: int) -> Ints:
-    """Return the edges of the cycle 0, 1, ..., parties - 1, of at least 3 parties."""
+    """Return the edges of a cycle of `parties` (3 or more) nodes."""
     own = np.arange(parties, dtype=np.int64)
     return _unique(np.stack([own, (own + 1) % parties], axis=1), parties)
 
 
 def random_regular(parties: int, degree: int, randomness: Randomness = os.urandom) -> Ints:
-    """Return the edges of a random graph in which every party has `degree` neighbours.
+    """Return the edges of a random graph in which every node has `degree` neighbours.
 
     parties * degree must be even. Raises LocalError where networkx is not installed.
     """
@@ -190,7 +190,7 @@ def random_regular(parties: int, degree: int, randomness: Randomness = os.urando
 
 
 def read_edges(path: Path, parties: int) -> Ints:
-    """Read edges from a file: `u v` on each line, 0 to parties - 1; skip empty lines and `# ...`.
+    """Read a graph's edges from a text file, `u v` on each line; skip empty lines and comments.
 
     Raises:
         ConfigError: naming each line, up to 100, that is not an edge, is a loop or repeats an edge.

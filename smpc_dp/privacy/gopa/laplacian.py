@@ -34,7 +34,7 @@ _LONGEST = 1024
 
 
 class Laplacian:
-    """The Laplacian L of a connected graph, held as sparse adjacency and degrees."""
+    """Laplacian matrix L of a connected graph, kept as sparse adjacency matrix and degrees."""
 
     def __init__(self, graph: HonestGraph) -> None:
         self.n = graph.size
@@ -47,19 +47,19 @@ class Laplacian:
         self.greatest = min(float(self.n), float(ends.sum(axis=1).max())) if self.edges else 0.0
 
     def factors(self, s: float) -> SuperLU:
-        """Return sparse factors of s I + L, cached for the last s."""
+        """Return the sparse LU factors of s I + L, cached for the last s."""
         if self._factors is None or self._factors[0] != s:
             matrix = diags_array(self.degrees + s) - self.adjacency
             self._factors = (s, splu(matrix.tocsc()))
         return self._factors[1]
 
     def apply(self, x: Floats) -> Floats:
-        """Return L x for x of shape (n, columns)."""
+        """Return the product L x for x of shape (n, columns)."""
         return np.asarray(self.degrees[:, None] * x - self.adjacency @ x)
 
 
 class Connectivity(msgspec.Struct, frozen=True):
-    """A lower bound on lambda_2, the algebraic connectivity of a graph."""
+    """Certified lower bound on lambda_2, the algebraic connectivity of a graph."""
 
     lower: float
     failure_log2: float | None
@@ -69,7 +69,7 @@ class Connectivity(msgspec.Struct, frozen=True):
 
 
 def connectivity(laplacian: Laplacian, randomness: Randomness = os.urandom) -> Connectivity:
-    """Bound lambda_2 from below, for all graphs, without computing an eigenvector.
+    """Return a certified lower bound on a graph's algebraic connectivity, by Chebyshev iterations.
 
     p is a Chebyshev polynomial, within [-1, 1] on [a, greatest] and growing below a. If v is an eigenvector
     of an eigenvalue x <= t < a, then |p(L) Z|^2 >= p(t)^2 |Z'v|^2. With Z all unit vectors |Z'v| is 1; with
@@ -103,7 +103,7 @@ def connectivity(laplacian: Laplacian, randomness: Randomness = os.urandom) -> C
 
 
 def _certified(chains: list[_Chebyshev], steps: int, half_root_q: float) -> float:
-    """Return the largest t that the chains prove to be below lambda_2, with half of sqrt(q) for rounding."""
+    """Return the largest lower bound on lambda_2 that these Chebyshev iterations prove; 0 if none."""
     log_size = 0.5 * float(np.logaddexp.reduce([2 * chain.log_sizes[-1] for chain in chains]))
     log_p = max(0.0, log_size - math.log(half_root_q)) + 1e-9
     # arccosh(y) <= ln(2 y), and is less only where y is small
@@ -115,7 +115,7 @@ def _certified(chains: list[_Chebyshev], steps: int, half_root_q: float) -> floa
 
 
 class _Chebyshev:
-    """The iteration T_j(((top + a) - 2 L) / (top - a)) Z on the complement of the constant vector."""
+    """Chebyshev iteration with a graph's Laplacian on given start vectors, to bound its connectivity."""
 
     def __init__(self, laplacian: Laplacian, a: float, top: float, start: Floats) -> None:
         self.laplacian, self.a, self.top = laplacian, a, top
@@ -126,7 +126,7 @@ class _Chebyshev:
         self._note_size()
 
     def _note_size(self) -> None:
-        """Record the logarithm of the iterate's norm, and rescale it where it is large."""
+        """Record the logarithm of the iterate's norm; rescale a large iterate against overflow."""
         # Not by BLAS, whose threads wait for each other on a busy machine.
         size = math.sqrt(float(np.square(self.now).sum()))
         if size > 1e100 and self.before is not None:
@@ -135,7 +135,7 @@ class _Chebyshev:
         self.log_sizes.append(math.log(max(size, 1e-300)) + self.log_scale)
 
     def error(self, rate: float) -> float:
-        """Return a bound on the rounding error of |Z'v|, for eigenvectors v with T_j >= exp(j rate) / 2.
+        """Return a bound on the rounding error in the iterate's product with eigenvectors that grow fast.
 
         An error made at step j is multiplied by U_(m-j) <= (m-j+1) T_(m-j) <= (m-j+1) T_m / T_j afterwards.
         """
@@ -148,7 +148,7 @@ class _Chebyshev:
         )
 
     def advance(self, steps: int) -> None:
-        """Advance the iteration to step `steps`."""
+        """Run the Chebyshev iteration on, up to step number `steps`."""
         while len(self.log_sizes) <= steps:
             image = (self.top + self.a) * self.now - 2 * self.laplacian.apply(self.now)
             image /= self.top - self.a
@@ -159,6 +159,6 @@ class _Chebyshev:
             self._note_size()
 
     def quotient(self) -> float:
-        """Return the least Rayleigh quotient of the iterate's columns."""
+        """Return the least Rayleigh quotient of the columns: an upper estimate of lambda_2."""
         norms = (self.now**2).sum(axis=0)
         return float(((self.now * self.laplacian.apply(self.now)).sum(axis=0) / norms).min())

@@ -23,7 +23,7 @@ _TINY = 1e-18
 
 
 class Smoothing(msgspec.Struct, frozen=True):
-    """The privacy cost of noise on the lattice instead of continuous noise, in the unit of the values."""
+    """Privacy cost of discrete noise on a grid compared with continuous Gaussian noise."""
 
     step: float
     """The grid step; 0 for continuous noise."""
@@ -35,7 +35,7 @@ class Smoothing(msgspec.Struct, frozen=True):
     """The same for the view against the discrete Gaussian of covariance M; enters the zCDP bound."""
 
     def delta(self, epsilon: float, mu: float) -> float:
-        """Return delta of the lattice mechanism, at most 1.
+        """Return delta at epsilon of the noise on the grid, for mean shift mu; at most 1.
 
         `mu` is the continuous mechanism's at sigma_eta^2 - s^2.
         """
@@ -49,7 +49,7 @@ CONTINUOUS = Smoothing(0.0, 0.0, 0.0, 0.0)
 
 
 def theta_excess(width: float) -> float:
-    """Return the sum over k != 0 of exp(-2 pi^2 width^2 k^2), rounded up, infinite below 0.1.
+    """Return a bound on how far a Gaussian summed over a grid is from its integral, rounded up.
 
     |rho(Z - c)/rho(R) - 1| is at most this, for the Gaussian rho of standard deviation `width`.
     """
@@ -79,7 +79,7 @@ def smoothing_for(
     length: int,
     s: float | None = None,
 ) -> Smoothing:
-    """Return the privacy cost of noise on the lattice of `step`.
+    """Return the privacy cost of GOPA's noise on a grid of this step, compared with continuous noise.
 
     Args:
         sigma_eta, sigma_delta: parameters of the discrete Gaussians, in the unit of `step`.
@@ -110,13 +110,13 @@ def smoothing_for(
 
 
 def _power_excess(excess: float, dimension: int) -> float:
-    """Return (1 + excess)^dimension - 1."""
+    """Return (1 + excess)^dimension - 1, accurately for small excesses."""
     return math.expm1(min(dimension * math.log1p(excess), 700.0)) if dimension else 0.0
 
 
 @checks_numbers
 def zcdp_delta(epsilon: float, mu: float, log_ratio: float = 0.0) -> float:
-    """Return a second, independent bound on delta, by zero-concentrated DP: weaker, and simpler to prove.
+    """Return a bound on delta by zero-concentrated DP, independent of the exact one and weaker.
 
     The view satisfies D_alpha <= alpha mu^2 / 2 + (2 alpha - 1)/(alpha - 1) log_ratio for every alpha > 1,
     mu being at the full sigma_eta^2 or less [Canonne, Kamath, Steinke 2020].

@@ -37,14 +37,14 @@ SLACK = 1e-7
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """One choice of the bound's parameters: parties whose own noise is given up, and the pairwise term."""
+    """One choice of a privacy bound's parameters: how many parties' own noise is given up; pairwise term."""
 
     spared: int
     entry: float
 
 
 class OwnDraws(msgspec.Struct, frozen=True):
-    """Bounds for random draws of `degree` others each, in several ways, except with probability `failure`."""
+    """Result: proven privacy bounds for graphs in which each party draws `degree` neighbours itself."""
 
     degree: int
     spreads: tuple[Spread, ...]
@@ -52,14 +52,14 @@ class OwnDraws(msgspec.Struct, frozen=True):
 
     @property
     def least_entry(self) -> float:
-        """The least pairwise term of all choices."""
+        """Least pairwise term of the bound over all choices of its parameters."""
         return min(spread.entry for spread in self.spreads)
 
 
 def own_draws(
     parties: int, degree: int, *, corrupt: int, removed: int, lost: int, delta: float
 ) -> OwnDraws | None:
-    """Return the proven bounds for random draws, or None if nothing is proven.
+    """Return proven privacy bounds for graphs in which each party draws neighbours; None if unproven.
 
     Args:
         parties: n; each draws `degree` of the n - 1 others, uniformly.
@@ -76,12 +76,12 @@ def own_draws(
     cuts = _Cuts(parties, honest, degree, removed + 1, drawn_by, math.log(budget))
     outwards = []
     for isolated in _ISOLATED:
-        expansion = cuts.outwards(isolated)
+        expansion = cuts.outward_expansion(isolated)
         if expansion and counted > isolated:
             outwards.append((_connectivity(degree, expansion), counted - isolated))
     spreads = []
     for spared in sorted({int(part * (honest - removed)) for part in _SPARED}):
-        expansion = cuts.inwards(spared)
+        expansion = cuts.inward_expansion(spared)
         if expansion:
             inwards = _connectivity(drawn_by, min(expansion, drawn_by))
             spreads += [Spread(spared, entry(min(inwards, out), left)) for out, left in outwards]
@@ -91,15 +91,12 @@ def own_draws(
 
 
 def entry(connectivity: float, counted: int) -> float:
-    """Return the bound on the pairwise term, (1 + 1/connectivity) / counted.
-
-    `counted` are the own draws that are left to a party.
-    """
+    """Return the privacy bound's pairwise term for a party that has `counted` own draws left."""
     return (1 + 1 / connectivity) / counted
 
 
 def most_drawn_by(others: int, chance: float, probability: float) -> int:
-    """Return the least m that a sum of `others` independent coins exceeds with `probability` at most.
+    """Return the least m that a sum of `others` coins is proven to exceed with at most `probability`.
 
     By Chernoff's bound exp(-others KL((m + 1)/others, chance)).
     """
@@ -114,7 +111,7 @@ def most_drawn_by(others: int, chance: float, probability: float) -> int:
 
 
 def lost_draws(parties: int, dropouts: int, degree: int, probability: float) -> int:
-    """Return how many draws of any party are lost at most to `dropouts` parties who do not know the draws.
+    """Return how many draws any party loses at most to dropouts that do not depend on the draws.
 
     More are with at most this probability, over all parties.
     """
@@ -122,22 +119,22 @@ def lost_draws(parties: int, dropouts: int, degree: int, probability: float) -> 
 
 
 def _first_below(parties: int, marked: int, degree: int, probability: float) -> int:
-    """Return the least x with P[Hyp(parties - 1, marked, degree) > x] at most `probability`."""
+    """Return the least x that a hypergeometric number of marked draws exceeds with `probability` at most."""
     x = np.arange(0, min(marked, degree) + 1, dtype=np.int64)
     tails = LogBinomials(parties).tail(parties - 1, marked, degree, x + 1)
     return int(x[tails <= math.log(probability)][0])
 
 
 def _connectivity(most: int, expansion: float) -> float:
-    """Return the connectivity that an expansion of psi gives if no party has more than m draws.
+    """Return a lower bound on graph connectivity from vertex expansion and a bound on draws per party.
 
-    (sqrt(m) - sqrt(m - psi))^2.
+    It is (sqrt(m) - sqrt(m - psi))^2.
     """
     return (math.sqrt(most) - math.sqrt(most - expansion)) ** 2 * (1 - 1e-12)
 
 
 class _Cuts:
-    """Bounds on the probability that some set of honest parties has few draws out of it, or few into it.
+    """Bounds on the probability that some set of honest parties has few draws out of or into the set.
 
     Sets are of at most half of the parties, and `gone` others are left out, by choice.
     """
@@ -165,16 +162,16 @@ class _Cuts:
         )
         self._result: dict[str, Floats] = {}
 
-    def outwards(self, above: int) -> float:
-        """Return psi: sets of more than `above` parties have psi draws per party outwards; 0: not proven."""
+    def outward_expansion(self, above: int) -> float:
+        """Return psi: each set of more than `above` parties has psi draws out of it a party; 0: unproven."""
         return self._expansion("out", self._outwards, above)
 
-    def inwards(self, above: int) -> float:
-        """Return the same psi for draws of the other parties into the set."""
+    def inward_expansion(self, above: int) -> float:
+        """Return psi: each set of more than `above` parties has psi draws into it a party; 0: unproven."""
         return self._expansion("in", self._inwards, above)
 
     def closed_sets_are_rare(self, above: int) -> bool:
-        """Return whether, of any two parts of the parties, each is proven to draw into the other.
+        """Tell whether any two parts of the parties are proven to draw into each other.
 
         A part of at most half of the parties has draws out of it; one of more than `above` has draws into it.
         """
@@ -182,11 +179,11 @@ class _Cuts:
         return all(bool(parts[0]) for parts in proven)
 
     def _expansion(self, which: str, logs: tuple[Floats, Floats], above: int) -> float:
-        """Return the greatest expansion that is proven for sets of more than `above` parties, 0 if none."""
+        """Return the greatest proven expansion of sets of more than `above` parties; 0 if none."""
         return float(_PARTS[self._proven(which, logs, above)].max(initial=0.0)) * self._degree
 
     def _proven(self, which: str, logs: tuple[Floats, Floats], above: int) -> NDArray[np.bool_]:
-        """Return, for each expansion tried, whether it is proven."""
+        """Tell, for each candidate expansion, whether all sets of more than `above` parties have it."""
         if which not in self._result:
             self._result[which] = np.array([self._tails(logs, part * self._degree) for part in _PARTS])
         if above >= len(self._size):
@@ -194,7 +191,7 @@ class _Cuts:
         return np.asarray(self._result[which][:, above] <= self._log_budget)
 
     def _tails(self, logs: tuple[Floats, Floats], expansion: float) -> Floats:
-        """Return ln of the probability of a bad set of more than 0, 1, ... parties."""
+        """Return ln of bounds on the probability that a set of more than 0, 1, ... parties is bad."""
         tilt = self._beta * (expansion * self._size)
         direct, chosen = ((tilt + log).min(axis=1) for log in logs)
         terms = self._sets + np.minimum(direct, chosen + self._choices + SLACK)
@@ -203,5 +200,5 @@ class _Cuts:
 
 
 def log_choose(n: int, r: Floats | Ints | int) -> Floats:
-    """Return ln C(n, r), off by `SLACK` at most."""
+    """Return ln of the binomial coefficient C(n, r), with an error of at most `SLACK`."""
     return np.asarray(gammaln(n + 1) - gammaln(np.add(r, 1)) - gammaln(np.subtract(n + 1, r)), np.float64)

@@ -15,7 +15,7 @@ from smpc_dp.privacy.gopa_request import GopaRequest
 
 
 class GopaPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A GOPA plan and its claims. docs/reference/commands.md has the meaning of each field."""
+    """Plan of GOPA (averaging with noise that cancels): noise, graph and privacy that are claimed."""
 
     parties: int
     honest: int
@@ -55,7 +55,7 @@ class GopaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def warnings_of(request: GopaRequest, delta: float) -> list[str]:
-    """Return the warnings for a party of a plan with this delta."""
+    """Return the warnings about a plan with this delta, for instance that delta is large."""
     result = []
     if request.delta_asked > 1 / request.parties:
         result.append(
@@ -68,7 +68,7 @@ def warnings_of(request: GopaRequest, delta: float) -> list[str]:
 
 
 def plan_by_theorem(request: GopaRequest) -> GopaPlan:
-    """Return the plan by the formulas of Theorem 4.1; raise ConfigError where it does not hold."""
+    """Return a GOPA plan by the closed formulas of a paper's Theorem 4.1; ConfigError where they fail."""
     parties, unit = request.parties, request.upper - request.lower
     honest = request.honest - int(request.curious)
     issues = [
@@ -116,7 +116,7 @@ def plan_by_theorem(request: GopaRequest) -> GopaPlan:
 def common_fields(
     request: GopaRequest, delta: float, k: int | None, sigma_eta: float, sigma_delta: float, diameter: float
 ) -> dict[str, Any]:
-    """Return the fields of a plan that all methods derive alike."""
+    """Return the fields of a GOPA plan that do not depend on the method of analysis."""
     names = {"k": request.k, "sigma_delta": request.sigma_delta, "sigma_eta": request.sigma_eta}
     reachable = 0 < delta < 1
     return {

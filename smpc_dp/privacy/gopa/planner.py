@@ -27,7 +27,7 @@ _ROUNDS = 60
 def plan_gopa(
     request: GopaRequest, *, edges: Ints | None = None, randomness: Randomness = os.urandom
 ) -> GopaPlan:
-    """Plan or check GOPA for a request.
+    """Return a plan of noise and graph for GOPA; given edges or noise are checked, the rest is planned.
 
     Args:
         request: the numbers; None where a number is to be planned.
@@ -45,7 +45,7 @@ def plan_gopa(
 
 
 class _Exact:
-    """Plans one request by the exact analysis of its graph."""
+    """Planner of GOPA noise by exact analysis of the graph instead of a theorem's formula."""
 
     def __init__(self, request: GopaRequest, edges: Ints | None, randomness: Randomness) -> None:
         self.request, self.given, self.randomness = request, edges, randomness
@@ -59,6 +59,7 @@ class _Exact:
             raise ConfigError.at("max_dropouts", reason, ConfigCheck.INFEASIBLE)
 
     def plan(self) -> GopaPlan:
+        """Return the plan with the least noise that the exact analysis certifies."""
         request = self.request
         sigma_eta = self._sigma_eta()
         k = self._k(sigma_eta)
@@ -95,7 +96,7 @@ class _Exact:
         )
 
     def _sigma_eta(self) -> float:
-        """Return the sigma_eta for which the honest parties' noise together is a curator's at delta'."""
+        """Return the own noise per party with which the honest total is as private as delta' asks."""
         request = self.request
         if request.sigma_eta is not None:
             return request.sigma_eta
@@ -107,7 +108,7 @@ class _Exact:
         return math.sqrt(sigma_eta**2 + s**2) * (1 + 1e-12)
 
     def _smoothing(self, sigma_eta: float, sigma_delta: float) -> Smoothing:
-        """Return the privacy cost of the grid.
+        """Return the privacy cost of discrete noise on the grid, 0 for continuous noise.
 
         It holds for any graph of the family: none has more edges or a larger eigenvalue.
         """
@@ -123,7 +124,7 @@ class _Exact:
         )
 
     def _k(self, sigma_eta: float) -> int | None:
-        """Return the degree of the graph, planned unless given; None for a graph without one."""
+        """Return the number of neighbours each party draws, given or planned; None for other graphs."""
         request = self.request
         if request.graph == "complete":
             return request.parties - 1
@@ -139,7 +140,7 @@ class _Exact:
         return degree - (request.parties * degree) % 2
 
     def _smallest_k(self, sigma_eta: float) -> int:
-        """Return the least k with which the whole process is proven; the complete graph where none is.
+        """Return the least number of neighbours for which privacy is proven; else a complete graph's.
 
         With sigma_delta given: delta_process is at most delta. Else: gap times degree is at least 1, so that
         the proof needs at most about twice the pairwise variance of an ideal graph of this degree.
@@ -164,13 +165,13 @@ class _Exact:
         return min(first_integer(suffices, low, high), most)
 
     def _process(self, k: int | None) -> ProcessPrivacy | str:
-        """Return the proven privacy of the graph's family, or the reason why nothing is proven."""
+        """Return the proven privacy of the random graph with its noise, or why there is no proof."""
         if self.request.graph != "k-out" or k is None:
             return f"nothing is proven about {self.request.graph} graphs in general"
         return self._k_out_process(k, BUDGETS)
 
     def _k_out_process(self, k: int, budgets: tuple[float, ...]) -> ProcessPrivacy | str:
-        """Return the proven privacy of random k-out graphs, or the reason why nothing is proven."""
+        """Return the proven privacy of GOPA on random k-out graphs, or why there is no proof."""
         request = self.request
         if k == request.parties - 1:
             return "the complete graph"
@@ -184,7 +185,7 @@ class _Exact:
         )
 
     def _process_delta(self, proven: ProcessPrivacy, sigma_eta: float, sigma_delta: float) -> float:
-        """Return delta of the whole process at the request's epsilon."""
+        """Return delta at the asked epsilon of drawing the graph and running GOPA with this noise."""
         delta, _ = proven.delta(
             self.request.epsilon,
             diameter=self.diameter,
@@ -195,13 +196,13 @@ class _Exact:
         return delta
 
     def _certified(self, k: int | None) -> CertifiedGraph:
-        """Return the graph, given or drawn, with its certified connectivity."""
+        """Return the given or a drawn graph, with a certified bound on its connectivity."""
         if k == self.request.parties - 1:
             return CertifiedGraph.complete(self.request.honest)
         return CertifiedGraph(self._draw(k), self.randomness)
 
     def _draw(self, k: int | None) -> HonestGraph:
-        """Draw a graph of the family, and return its honest part."""
+        """Draw a random graph with k neighbours per party, and return its honest part."""
         request = self.request
         n, honest = request.parties, request.honest
         if request.graph == "k-out" and k is not None:
@@ -222,7 +223,7 @@ class _Exact:
         return honest_graph(n, edges, np.argsort(np.argsort(keys)) < honest)
 
     def _exact(self, certified: CertifiedGraph, sigma_eta: float, sigma_delta: float) -> ExactPrivacy:
-        """Return the exact privacy of the certified graph."""
+        """Return certified bounds on the privacy of GOPA with this noise on the graph."""
         return exact_privacy(
             certified,
             sigma_eta=sigma_eta,
@@ -237,7 +238,7 @@ class _Exact:
     def _sigma_delta(
         self, certified: CertifiedGraph, proven: ProcessPrivacy | str, sigma_eta: float
     ) -> float:
-        """Return the least sigma_delta that suffices for the drawn graph and, if proven, for the process."""
+        """Return the least pairwise noise that the drawn graph and, if proven, the process need."""
         request = self.request
         requested = request.delta_asked
         left = request.honest - self.removed
@@ -278,7 +279,7 @@ class _Exact:
         return sigma_delta
 
     def _at_least(self, proven: ProcessPrivacy, sigma_eta: float, low: float) -> float:
-        """Return the least sigma_delta from `low` up that is proven for the process; `low` if none is."""
+        """Return the least pairwise noise from `low` up that is proven for the process; else `low`."""
 
         def short(sigma_delta: float) -> bool:
             """Return whether this sigma_delta is too small."""
@@ -299,7 +300,7 @@ class _Exact:
         sigma_eta: float,
         sigma_delta: float,
     ) -> tuple[float | None, str]:
-        """Return delta_process, and its proof or the reason why there is none."""
+        """Return delta of graph draw and run together with its proof, or None and why there is none."""
         request = self.request
         delta = result.delta(request.epsilon)
         everyone = request.honest == request.parties
@@ -318,7 +319,7 @@ class _Exact:
         return None, proven
 
     def _assumption(self, result: ExactPrivacy) -> str:
-        """Return the assumption under which the plan's privacy holds, in words."""
+        """Return words for what the plan's privacy assumes."""
         request = self.request
         chosen = []
         if request.max_dropouts:
@@ -345,7 +346,7 @@ class _Exact:
 
 
 def _domain(request: GopaRequest) -> tuple[float, float]:
-    """Return (the grid step, 0 if continuous; D, the largest distance of two inputs on the grid)."""
+    """Return the grid step (0 if continuous), and the largest distance of two inputs on the grid."""
     length, root = request.length, math.sqrt(request.length)
     if request.precision == 0:
         wide = 2 * request.radius if request.radius is not None else root * (request.upper - request.lower)

@@ -28,7 +28,7 @@ BUDGETS = (1e-1, 1e-2, 1e-3, 1e-5)
 
 
 class Connected(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on the honest graph after any `removed` deletions, and the probability that they fail."""
+    """Bounds on the random graph of honest parties, and the probability that they fail."""
 
     honest: int
     removed: int
@@ -44,13 +44,13 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True):
     """The probability that a random graph is not so, at most."""
 
     def theta(self, degrees: Floats, sigma_eta_squared: float, sigma_delta: float) -> Floats:
-        """Return upper bounds on (M^-1)_uu for parties of these degrees (before the deletions)."""
+        """Return upper bounds on theta (mu^2 for inputs at distance 1) for parties of these degrees."""
         left = self.honest - self.removed
         value = 1 / (left * sigma_eta_squared) + self._entry(degrees) / sigma_delta**2
         return np.asarray(np.minimum(np.where(degrees > self.removed, value, np.inf), 1 / sigma_eta_squared))
 
     def _entry(self, degrees: Floats) -> Floats:
-        """Return sigma_delta^2 times the pairwise part of these bounds."""
+        """Return the pairwise part of the bounds on theta, times sigma_delta^2."""
         n, c = self.honest - self.removed, self.removed
         near, least = self.neighbour_degree - c, self.least_degree - c
         own = np.maximum(degrees - c, 1e-9)
@@ -58,7 +58,7 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessPrivacy(msgspec.Struct, frozen=True):
-    """Proven privacy of a whole process: the draw of a random k-out graph, and GOPA on it."""
+    """Proven privacy of GOPA as a whole: drawing a random k-out graph, and the run on the graph."""
 
     degrees: tuple[float, ...]
     """P[degree = d] for d = 0, 1, ..., the last for that degree or more; rounded up."""
@@ -67,7 +67,7 @@ class ProcessPrivacy(msgspec.Struct, frozen=True):
     def delta(
         self, epsilon: float, *, diameter: float, sigma_eta: float, sigma_delta: float, smoothing: Smoothing
     ) -> tuple[float, Connected]:
-        """Return the least delta of all choices, and the choice."""
+        """Return the least delta at epsilon over all proven graph bounds, and the bounds that give it."""
         degrees = np.arange(len(self.degrees), dtype=np.float64)
 
         def of(choice: Connected) -> float:
@@ -83,7 +83,7 @@ class ProcessPrivacy(msgspec.Struct, frozen=True):
 
 
 def degree_probabilities(parties: int, honest: int, k: int) -> Floats:
-    """Return bounds on P[an honest party has d honest neighbours], d = 0 .. cap, the last for d >= cap.
+    """Return bounds on the probability that an honest party has 0, 1, ... honest neighbours.
 
     Rounded up. Its own picks that are honest are hypergeometric; each other honest party picks it with
     probability k/(n-1).
@@ -110,7 +110,7 @@ def degree_probabilities(parties: int, honest: int, k: int) -> Floats:
 
 
 def log_bad_cut(parties: int, honest: int, k: int, phi: float, removed: int) -> float:
-    """Return ln of a bound on P[some set of honest parties has conductance below phi].
+    """Return ln of a bound on the probability that the honest graph has conductance below phi.
 
     Sets of at most half of the honest parties. Also after any `removed` deletions: e(S) are inner and x(S)
     outer edges of S, and the bad event is (1 - phi) (x(S) - removed |S|) <= 2 phi e(S).
@@ -128,7 +128,7 @@ def log_bad_cut(parties: int, honest: int, k: int, phi: float, removed: int) -> 
 
 
 def cheeger_gap(phi: float) -> float:
-    """Return a lower bound on the spectral gap at conductance phi [Chung 1997, Theorem 2.3]."""
+    """Return a lower bound on the spectral gap of a graph of conductance phi [Chung 1997, Theorem 2.3]."""
     return 1 - math.sqrt(1 - phi * phi)
 
 
@@ -141,7 +141,7 @@ def analyse_process(
     delta: float,
     budgets: tuple[float, ...] = BUDGETS,
 ) -> ProcessPrivacy | str:
-    """Return the proven privacy of random k-out graphs, or the reason why nothing is proven.
+    """Return the proven privacy of GOPA on random k-out graphs, or words on why there is no proof.
 
     Args:
         parties, honest: n and the honest parties among them, fixed before anybody draws.
@@ -189,7 +189,7 @@ def analyse_process(
 
 
 def _largest_phi(parties: int, honest: int, k: int, removed: int, log_budget: float) -> float | None:
-    """Return the largest phi whose bad cuts are as rare as the budget demands, None if there is none."""
+    """Return the largest conductance that the graph has but for the budgeted probability; None if none."""
 
     def rare(phi: float) -> bool:
         """Return whether sets of conductance below phi are rare enough."""

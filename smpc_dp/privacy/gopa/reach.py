@@ -24,7 +24,7 @@ _MARGIN = 1 + 1e-12
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """Bounds on the distance of neighbouring vectors of one party, in grid steps.
+    """Bounds on how far one party's vector can change between neighbours, in grid steps, for privacy.
 
     Attributes:
         length: coordinates of a vector.
@@ -51,7 +51,7 @@ class Reach(msgspec.Struct, frozen=True):
         tail: float,
         widths: Sequence[int] | None = None,
     ) -> Reach:
-        """Return the bounds for coordinates in ranges of `steps`, or for a bound on the sum of squares.
+        """Return the bounds for coordinates with ranges of `steps`, or for a bound on the sum of squares.
 
         `widths` are those of the ranges if they differ; `steps` is the widest then. One coordinate of bounded
         norm is a range.
@@ -70,7 +70,7 @@ class Reach(msgspec.Struct, frozen=True):
         return cls(length, steps, 4 * bound_squared, True, tail)
 
     def rho(self, coins: int) -> float:
-        """Return rho, so that the Rényi divergence of order alpha is at most rho alpha; infinite if unproven.
+        """Return rho of zCDP with binomial noise of `coins` fair coins a coordinate; infinite if unproven.
 
         Of the sum of `coins` fair coins in each coordinate, moved within the ball, but for probability
         `tail`: rho = 2 gamma^2 squared / (coins + 1), gamma = 1/(1 - u^2),
@@ -85,7 +85,7 @@ class Reach(msgspec.Struct, frozen=True):
         return 2 * self.squared / (coins + 1) / (1 - u * u) ** 2 * _MARGIN
 
     def event(self, mechanism: str, honest: int, bits: int, more: float = 0.0) -> Event:
-        """Return the release of the total as an event, with `more` epsilon added.
+        """Return the release of a total with honest parties' binomial noise as a ledger's event.
 
         Raises ConfigError if the coins are too few for the ball's bound to hold at all.
         """

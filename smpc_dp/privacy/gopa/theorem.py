@@ -13,7 +13,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 
 
 class TheoremGuarantee(msgspec.Struct, frozen=True):
-    """Guarantee of Theorem 4.1: (epsilon, delta)-DP of drawing the graph and running GOPA on it."""
+    """Guarantee of a paper's Theorem 4.1: GOPA on a random graph is (epsilon, delta)-DP."""
 
     theta: float
     delta: float
@@ -21,7 +21,7 @@ class TheoremGuarantee(msgspec.Struct, frozen=True):
 
 
 def spread(n_honest: int, rho: float, k: int) -> float:
-    """Return the pairwise term of Theorem 4.1's theta.
+    """Return the part of Theorem 4.1's theta that stems from pairwise noise on a random k-out graph.
 
     1/(floor((k-1) rho/3) - 1) + (12 + 6 ln n_H)/n_H; raises ConfigError if the first term has no sense.
     """
@@ -33,12 +33,12 @@ def spread(n_honest: int, rho: float, k: int) -> float:
 
 
 def theta(n_honest: int, rho: float, k: int, sigma_eta: float, sigma_delta: float) -> float:
-    """Return theta of Theorem 4.1."""
+    """Return theta of GOPA's Theorem 4.1, on which its privacy conditions rest; smaller is more private."""
     return 1 / (n_honest * sigma_eta**2) + spread(n_honest, rho, k) / sigma_delta**2
 
 
 def smallest_k(n_honest: int, rho: float, delta: float) -> int:
-    """Return the least k that Theorem 4.1 admits for (epsilon, delta)-DP; its own delta is delta / 3."""
+    """Return the least number of drawn neighbours that GOPA's Theorem 4.1 admits for total `delta`."""
     third = delta / 3
     required = (
         4 * math.log(2 * n_honest / (3 * third)),
@@ -49,7 +49,7 @@ def smallest_k(n_honest: int, rho: float, delta: float) -> int:
 
 
 def corollary_kappa(curator_delta: float, delta: float) -> float:
-    """Return kappa of Corollary 4.1 for delta = 3.75 (curator_delta/1.25)^(kappa/(kappa+1))."""
+    """Return kappa of GOPA's Corollary 4.1 that turns a curator's delta into the asked delta."""
     share = math.log(delta / 3.75) / math.log(curator_delta / 1.25)
     if not 0 < share < 1:
         reason = f"Corollary 4.1 needs curator_delta < delta/3, is {curator_delta:g} for {delta:g}"
@@ -58,7 +58,7 @@ def corollary_kappa(curator_delta: float, delta: float) -> float:
 
 
 def corollary_sigma_eta(parties: int, epsilon: float, curator_delta: float) -> float:
-    """Return sigma_eta of Corollary 4.1, at the bound of its condition c^2 > 2 ln(1.25/delta').
+    """Return each party's own noise by GOPA's Corollary 4.1, as for a trusted curator.
 
     `parties` is n_H.
     """
@@ -66,14 +66,14 @@ def corollary_sigma_eta(parties: int, epsilon: float, curator_delta: float) -> f
 
 
 def corollary_sigma_delta(n_honest: int, rho: float, k: int, sigma_eta: float, kappa: float) -> float:
-    """Return sigma_delta of Corollary 4.1."""
+    """Return the pairwise noise by GOPA's Corollary 4.1 for this many honest parties."""
     return sigma_eta * math.sqrt(kappa * n_honest * spread(n_honest, rho, k))
 
 
 def guarantee(
     *, parties: int, n_honest: int, k: int, epsilon: float, delta: float, sigma_eta: float, sigma_delta: float
 ) -> TheoremGuarantee:
-    """Check every condition of Theorem 4.1 for (epsilon, delta)-DP, its own delta being delta/3.
+    """Check every condition of GOPA's Theorem 4.1, and return the guarantee that the theorem states.
 
     Raises ConfigError naming each condition that fails.
     """

@@ -53,7 +53,7 @@ MAX_BITS = 1 << 16
 
 
 class VerifiablePlan(msgspec.Struct, frozen=True):
-    """Plan of verifiable averaging: the noise of each party and its privacy.
+    """Plan of a verifiable average with GOPA: each party's noise, and the privacy of what is published.
 
     Variances are in squared grid steps, of the parties' sum.
 
@@ -106,12 +106,12 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
 
     @property
     def reach(self) -> Reach:
-        """The bounds on the distance of neighbouring vectors."""
+        """Bounds on how far one party's vector can change, in grid steps."""
         tail = TAIL_PART * self.delta_asked
         return Reach.of(self.length, self.steps, self.bound_squared, tail, self.widths)
 
     def release(self) -> Event:
-        """Return the whole view as one event of the accountant.
+        """Return all that is published as one event for a ledger.
 
         Whatever the total is, the rest of the view moves the loss by epsilon_pairwise at most, except with
         probability delta_pairwise: what `closeness` and `slack` of a shift allow for.
@@ -122,7 +122,7 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
         return Event(total.mechanism, total.relation, (*total.descriptions, planned), slack)
 
     def events(self) -> tuple[Event, Event]:
-        """Return the two events that the privacy ledger enters: the total, and the rest of the view."""
+        """Return two events for the privacy ledger: the noisy total, and all else that is seen."""
         pairwise = Pure(self.epsilon_pairwise, self.delta_pairwise)
         return (
             self.reach.event("verifiable gopa, total", self.honest, self.bits),
@@ -147,7 +147,7 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
     corrupt: int | None = None,
     bound_squared: int | None = None,
 ) -> VerifiablePlan:
-    """Plan or check the noise of verifiable averaging; arguments that are None are planned.
+    """Plan the noise of a verifiable average, or check a given one; arguments of None are planned.
 
     Args:
         parties: parties who publish.
@@ -278,7 +278,7 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
 
 
 def greatest_bias(bits: int, corrupt: int, tries: int = TRIES) -> float:
-    """Return the expected shift of the sum, in steps, by corrupt parties that see their noise first.
+    """Return a bound on the expected shift of the sum by corrupt parties who see their noise first.
 
     They may have any of themselves excluded, and by withholding a coin have another try, until there is a
     result, but no more than `tries`. What they leave is at most the greatest of `tries` sums of max(0, eta),
@@ -290,7 +290,7 @@ def greatest_bias(bits: int, corrupt: int, tries: int = TRIES) -> float:
 
 
 def _smoothing(honest: int) -> float:
-    """Return a sigma_delta, in steps, that smooths the lattice of the graph's cycles.
+    """Return a deviation of pairwise noise, in grid steps, at which its grid hardly matters.
 
     With it the distribution of B Delta is Gaussian up to a factor of nearly 1. The lattice of integer flows
     without sources has rank at most (n-1)(n-2)/2, and its dual no vector shorter than 1/sqrt(n).
@@ -300,7 +300,7 @@ def _smoothing(honest: int) -> float:
 
 
 def _cycle_log_ratio() -> float:
-    """Return log((1 + e)/(1 - e)) for e = C/(1 - C).
+    """Return the log of the greatest density ratio between pairwise noise on the grid and a Gaussian.
 
     It is the bound at rank 1, which is the weakest [Banaszczyk 1993].
     """
@@ -310,7 +310,7 @@ def _cycle_log_ratio() -> float:
 
 
 def _pairwise_epsilon(mu: float, delta: float, length: int) -> float:
-    """Return the epsilon at delta of the pairwise noise.
+    """Return the epsilon at delta that pairwise noise of mean shift mu costs.
 
     The loss is sub-Gaussian with mean mu^2/2 and variance mu^2, and the factor is added.
     """
@@ -319,7 +319,7 @@ def _pairwise_epsilon(mu: float, delta: float, length: int) -> float:
 
 
 def _sigma_delta(reach: float, epsilon: float, delta: float, honest: int) -> float:
-    """Return the least power of two that smooths and keeps the pairwise noise's part of epsilon."""
+    """Return the least power of two as deviation of pairwise noise that keeps to its part of epsilon."""
     allowed = PAIRWISE_PART * epsilon
     # mu^2/2 + mu w <= allowed
     w = math.sqrt(2 * math.log(1 / delta)) * (1 + 1e-9)
@@ -328,7 +328,7 @@ def _sigma_delta(reach: float, epsilon: float, delta: float, honest: int) -> flo
 
 
 def _least_bits(reach: Reach, honest: int, epsilon: float, delta: float, mu: float) -> int:
-    """Return the least even number of bits for delta, searched from the Gaussian's variance upwards."""
+    """Return the least even number of coins of each party's binomial noise that meets delta."""
 
     def enough(half: int) -> bool:
         """Return whether 2 `half` bits suffice."""
@@ -350,7 +350,7 @@ def _least_bits(reach: Reach, honest: int, epsilon: float, delta: float, mu: flo
 
 
 def _widest(steps: int | Sequence[int] | None, length: int) -> tuple[int | None, tuple[int, ...] | None]:
-    """Return the steps of the widest range, and those of each if they differ."""
+    """Return the widest of the coordinates' ranges in steps, and all ranges if they differ."""
     if steps is None or isinstance(steps, int):
         return steps, None
     if len(steps) != length:
@@ -361,7 +361,7 @@ def _widest(steps: int | Sequence[int] | None, length: int) -> tuple[int | None,
 
 
 def _check_draws(parties: int, honest: int, degree: int | None, lost: int, corrupt: int) -> None:
-    """Raise ConfigError unless degree, lost and corrupt parties fit each other."""
+    """Raise ConfigError unless the numbers of draws, lost draws and corrupt parties fit together."""
     most = parties - 1 if degree is None else degree
     _refuse_bad(
         (
@@ -373,7 +373,7 @@ def _check_draws(parties: int, honest: int, degree: int | None, lost: int, corru
 
 
 def _refuse_bad(checks: Iterable[tuple[str, object, bool, str]]) -> None:
-    """Raise ConfigError that names each argument whose check is false."""
+    """Raise ConfigError naming each argument whose check is false; do nothing if all are true."""
     issues = [
         ConfigIssue(name, f"must be {reason}, is {value}", ConfigCheck.RANGE)
         for name, value, good, reason in checks

@@ -58,7 +58,7 @@ _MOST_COORDINATES = 1000
 
 @dataclass(frozen=True)
 class AdditiveNoise(Mechanism):
-    """Mechanism that adds noise of one distribution to integer vectors of shape (sensitivity.dimension,).
+    """Base of mechanisms that add integer noise to integer vectors, with a stated sensitivity.
 
     A subclass has one more field, the parameter of its family of distributions.
     """
@@ -75,30 +75,31 @@ class AdditiveNoise(Mechanism):
 
     @functools.cached_property
     def distribution(self) -> AnyDistribution:
-        """The distribution of the noise in one coordinate."""
+        """Distribution of the noise added to each coordinate."""
         return self.family(getattr(self, self.family.parameter()))
 
     @property
     def name(self) -> str:
+        """Name of the noise distribution with its parameter, for reports."""
         return self.distribution.describe()
 
     @abstractmethod
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
-        """Return descriptions of the sum of `shares` independent shares of this noise, best first."""
+        """Return bounds on the privacy loss of a sum with `shares` independent such noises, best first."""
 
     def noise(self, source: NoiseSource, count: int) -> Integers:
-        """Draw `count` independent values of the noise."""
+        """Draw `count` independent noise integers."""
         return self.distribution.draw(source, count)
 
     @classmethod
     def of(cls, sensitivity: Sensitivity, parameter: Fraction) -> Self:
-        """Return the mechanism with the least noise parameter of the family that is not below this one."""
+        """Return the mechanism with the least permitted noise parameter that is at least `parameter`."""
         given: dict[str, Any] = {cls.family.parameter(): cls.family.rounded(parameter)}
         return cls(sensitivity, **given)
 
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, sensitivity: Sensitivity) -> Self:
-        """Return the mechanism with the least noise that is (epsilon, delta)-DP, rounded up.
+        """Return the mechanism with the least noise that is (epsilon, delta)-DP for this sensitivity.
 
         Raises ConfigError for a budget that is none, PrivacyError if no noise suffices.
         """
@@ -112,24 +113,29 @@ class AdditiveNoise(Mechanism):
 
     @property
     def relation(self) -> Relation:
+        """Neighbouring relation for which the sensitivity is stated."""
         return self.sensitivity.relation
 
     def norms(self) -> dict[str, float]:
+        """Return the L1, L2 and Linf sensitivity by name, for reports."""
         return self.sensitivity.norms()
 
     @functools.cached_property
     def _event(self) -> Event:
+        """Release of this mechanism alone as an accountant's event, computed once."""
         return Event(self.name, self.relation, self.descriptions(1))
 
     def event(self) -> Event:
+        """Return one release of this mechanism as an event for a ledger."""
         return self._event
 
     def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> Integers:
+        """Return `count` independent noisy copies of the integers, shape (count, dimension)."""
         exact = checked_integers(values, self.sensitivity.dimension)
         return add_noise(exact, self.noise(source, count * len(exact)).reshape(count, -1))
 
     def _shift(self, distribution: AnyDistribution, shares: int, closeness: float = 0.0) -> tuple[Shift, ...]:
-        """Return the description by exact masses, or nothing where it is too wide or too loose to help.
+        """Return a privacy bound by the noise's exact masses, or () where it is too costly or too loose.
 
         It takes every coordinate that moves to move by linf, which may be much more than l2 allows.
         """
@@ -146,13 +152,14 @@ class AdditiveNoise(Mechanism):
 
 @dataclass(frozen=True)
 class DiscreteLaplace(AdditiveNoise):
-    """Discrete Laplace noise, mass ~ exp(-|x| / scale) [Ghosh et al. 2009]; pure epsilon l1 / scale."""
+    """Discrete Laplace mechanism: adds noise of mass ~ exp(-|x| / scale); pure epsilon is l1 / scale."""
 
     scale: Fraction
     family = DiscreteLaplaceDistribution
     proof = "l1 / scale; below it, mass functions summed, composed over coordinates"
 
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
+        """Return bounds on the privacy loss of a sum with `shares` discrete Laplace noises."""
         bounds = self.sensitivity
         # of a sum, every other share is post-processing
         pure = Pure(DiscreteLaplaceDistribution(self.scale).epsilon(bounds.l1))
@@ -161,23 +168,25 @@ class DiscreteLaplace(AdditiveNoise):
 
 @dataclass(frozen=True)
 class DiscreteGaussian(AdditiveNoise):
-    """Discrete Gaussian noise, mass ~ exp(-x^2 / (2 variance)) [Canonne, Kamath, Steinke 2020]."""
+    """Discrete Gaussian mechanism: adds noise of mass ~ exp(-x^2 / (2 variance)) to integers."""
 
     variance: Fraction
     family = DiscreteGaussianDistribution
 
     @property
     def proof(self) -> str:
+        """Names of the theorems that the mechanism's stated epsilon rests on, for reports."""
         if self.sensitivity.coordinates == 1:
             return "mass functions summed, or zCDP [Canonne, Kamath, Steinke 2020, Theorem 4]"
         return "post-processed Gaussian but for an explicit error (docs/proofs/accounting.md), or zCDP"
 
     @property
     def rho(self) -> float:
-        """The rho of zCDP: l2^2 / (2 variance) [Canonne, Kamath, Steinke 2020, Theorem 4]."""
+        """Rho of zCDP: l2^2 / (2 variance) [Canonne, Kamath, Steinke 2020, Theorem 4]."""
         return self.sensitivity.l2**2 / (2 * float(self.variance)) * _UP
 
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
+        """Return bounds on the privacy loss of a sum with `shares` discrete Gaussian noises."""
         bounds, variance = self.sensitivity, float(self.variance)
         moved = bounds.coordinates
         near = moved * sum_ripple(variance, shares)
@@ -211,13 +220,14 @@ class DiscreteGaussian(AdditiveNoise):
 
 @dataclass(frozen=True)
 class Skellam(AdditiveNoise):
-    """Skellam noise: the difference of two Poisson variables of mean variance / 2; sums are Skellam again."""
+    """Skellam noise mechanism: adds the difference of two Poisson variables of mean variance / 2."""
 
     variance: Fraction
     family = SkellamDistribution
     proof = "mass functions summed and composed over coordinates, or [Agarwal, Kairouz, Liu 2021]"
 
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
+        """Return bounds on the privacy loss of a sum with `shares` Skellam noises, Rényi's included."""
         bounds, v = self.sensitivity, float(self.variance) * shares
         two, one = bounds.l2**2, bounds.l1
         # alpha two/2v + min(((2 alpha - 1) two + 6 one) / 4v^2, 3 one / 2v) at integer orders
@@ -230,13 +240,14 @@ class Skellam(AdditiveNoise):
 
 @dataclass(frozen=True)
 class Binomial(AdditiveNoise):
-    """Binomial noise: heads of `trials` fair coins (an even number) less trials / 2; sums stay binomial."""
+    """Binomial noise mechanism: adds heads of `trials` fair coins (an even number) less trials / 2."""
 
     trials: int
     family = BinomialDistribution
     proof = "mass functions summed and composed over coordinates"
 
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
+        """Return bounds on the privacy loss of a sum with `shares` binomial noises; or ConfigError."""
         known = self._shift(BinomialDistribution(self.trials * shares), 1)
         if not known:
             raise ConfigError.at(

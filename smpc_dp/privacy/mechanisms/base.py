@@ -30,49 +30,49 @@ _BITS = 20
 
 
 class Mechanism(ABC):
-    """A mechanism: releases values with exactly sampled noise, and states its guarantee."""
+    """Interface of differentially private mechanisms: add exactly sampled noise, and state a guarantee."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """The noise and its parameters, in words."""
+        """Name of the noise with its parameters, for reports."""
 
     @property
     @abstractmethod
     def relation(self) -> Relation:
-        """The neighbouring relation."""
+        """Neighbouring relation for which the privacy is stated."""
 
     @property
     @abstractmethod
     def assumption(self) -> str:
-        """The parties who must be honest for the guarantee, in words."""
+        """Words on which parties must be honest for the guarantee to hold."""
 
     @property
     @abstractmethod
     def proof(self) -> str:
-        """The theorem or the computation behind the guarantee, in words."""
+        """Words on the theorem or computation behind the guarantee."""
 
     @property
     @abstractmethod
     def unit(self) -> str:
-        """The unit of `norms`."""
+        """Unit of the sensitivity in `norms`, such as the grid step or the caller's unit."""
 
     @abstractmethod
     def norms(self) -> dict[str, float]:
-        """Return the sensitivity by norm."""
+        """Return the sensitivity's norms by name (l1, l2, linf; l0 of answers), for reports."""
 
     @abstractmethod
     def event(self) -> Event:
-        """Return the event that a ledger is charged for one release."""
+        """Return one release by this mechanism as an event for a privacy ledger."""
 
     @abstractmethod
     def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> NDArray[Any]:
-        """Return `count` independent releases of the same values, one per row, for the empirical audit."""
+        """Return `count` independent noisy releases of the values, one per row, for empirical audits."""
 
     def release(self, values: ArrayLike, source: NoiseSource) -> NDArray[Any]:
-        """Return the values with noise drawn from `source`.
+        """Return the values with noise drawn from `source`: one private release.
 
         The caller ensures that neighbouring inputs are no further apart than the sensitivity. Raises
         PrivacyError for values out of range, ConfigError for a wrong shape or dtype.
@@ -81,15 +81,15 @@ class Mechanism(ABC):
         return row
 
     def epsilon(self, delta: float) -> float:
-        """Return the least known epsilon for delta (0, or 1e-11 to 1), rounded up; may be infinite."""
+        """Return the least known epsilon of a release at delta, rounded up; may be infinite."""
         return Composition([self.event()]).epsilon(delta)
 
     def delta(self, epsilon: float) -> float:
-        """Return the least known delta for epsilon >= 0, rounded up."""
+        """Return the least known delta of a release at epsilon, rounded up."""
         return Composition([self.event()]).delta(epsilon)
 
     def guarantee(self, delta: float, *, units: int | None = None) -> PrivacyGuarantee:
-        """Return the guarantee of one release at `delta`, among `units` people where the number is known.
+        """Return the privacy guarantee of one release at `delta`; warn if delta is above 1 / units.
 
         Raises PrivacyError if no epsilon holds at this delta.
         """
@@ -110,7 +110,7 @@ class Mechanism(ABC):
 
 
 def search_least(make: Callable[[Fraction], M], start: Fraction, epsilon: float, delta: float) -> M:
-    """Search the least noise parameter whose mechanism `make(parameter)` is (epsilon, delta)-DP.
+    """Return the mechanism `make(parameter)` with the least parameter that is (epsilon, delta)-DP.
 
     The parameter is a multiple of 2^-20 times a power of two near it. The returned mechanism has been checked
     itself. Raises ConfigError for an invalid budget, PrivacyError if no parameter suffices.
@@ -141,7 +141,7 @@ def search_least(make: Callable[[Fraction], M], start: Fraction, epsilon: float,
 
 
 def checked_integers(values: ArrayLike, dimension: int) -> Integers:
-    """Return values as int64, shape (dimension,); raise ConfigError or PrivacyError if they are not."""
+    """Return values as an int64 vector of this length; raise ConfigError or PrivacyError if they are not."""
     array = np.asarray(values)
     if array.shape != (dimension,):
         raise ConfigError.at("values", f"shape must be ({dimension},), is {array.shape}", ConfigCheck.SHAPE)
@@ -153,14 +153,14 @@ def checked_integers(values: ArrayLike, dimension: int) -> Integers:
 
 
 def add_noise(values: Integers, noise: Integers) -> Integers:
-    """Return values + noise, one sum per row of `noise`; raise PrivacyError if one might exceed int64."""
+    """Return values plus each row of noise; raise PrivacyError if a sum might overflow int64."""
     if noise.size and (int(noise.max()) > MAX_VALUE or int(noise.min()) < -MAX_VALUE):
         raise PrivacyError("the noise is outside [-2^62, 2^62]: the sum might not fit")
     return values + noise
 
 
 def require_integers(sensitivity: Sensitivity) -> Sensitivity:
-    """Return the sensitivity; raise ConfigError unless it is one of integer values."""
+    """Return the sensitivity unchanged; raise ConfigError if it is for real values."""
     if not isinstance(sensitivity, Sensitivity) or not sensitivity.integer:
         raise ConfigError.at(
             "sensitivity",

@@ -23,7 +23,7 @@ MAX_PARTIES = 1 << 30
 
 @dataclass(frozen=True)
 class DistributedSum(Mechanism):
-    """Sum of `parties` vectors, to each of which its party adds one `share` of noise.
+    """Mechanism of a sum to which each party adds a share of noise; only honest shares count.
 
     Attributes:
         share: the noise of one party; its sensitivity is that of the sum.
@@ -50,19 +50,22 @@ class DistributedSum(Mechanism):
 
     @property
     def honest(self) -> int:
-        """The number of honest shares, which alone count for privacy."""
+        """Number of noise shares that count for privacy: parties less missing and corrupt ones."""
         return self.parties - self.missing - self.corrupt
 
     @property
     def name(self) -> str:
+        """Words for reports: the number of honest shares, and the noise of each."""
         return f"sum of {self.honest} honest shares, each {self.share.name}"
 
     @property
     def relation(self) -> Relation:
+        """Neighbouring relation for which the sensitivity is stated."""
         return self.share.relation
 
     @property
     def assumption(self) -> str:
+        """Sentence on how many parties may drop out or be corrupt for the guarantee to hold."""
         return (
             f"of {self.parties} parties {self.missing} may vanish and {self.corrupt} collude with whoever "
             f"sees the sum; the other {self.honest} add their noise honestly, and only the sum is seen"
@@ -70,6 +73,7 @@ class DistributedSum(Mechanism):
 
     @property
     def proof(self) -> str:
+        """Words on the theorem that the stated epsilon rests on, for reports."""
         if isinstance(self.share, DiscreteGaussian) and self.honest > 1:
             return (
                 "near a discrete Gaussian of the summed variance, with an explicit error "
@@ -79,20 +83,24 @@ class DistributedSum(Mechanism):
 
     @property
     def unit(self) -> str:
+        """Unit of the sensitivity in `norms`: grid steps or the caller's unit."""
         return self.share.unit
 
     def norms(self) -> dict[str, float]:
+        """Return the norms of the sum's sensitivity by name, for reports."""
         return self.share.norms()
 
     @functools.cached_property
     def _event(self) -> Event:
+        """Release of the sum with honest parties' noise alone as an event, computed once."""
         return Event(self.name, self.relation, self.share.descriptions(self.honest))
 
     def event(self) -> Event:
+        """Return the release of the sum, with honest parties' noise alone, as a ledger's event."""
         return self._event
 
     def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> Integers:
-        """Return rows of the exact sum with the honest shares: the view of corrupt parties."""
+        """Return rows of the sum with honest parties' noise: what corrupt parties can see."""
         exact = checked_integers(values, self.share.sensitivity.dimension)
         total = np.zeros((count, len(exact)), dtype=np.int64)
         for _ in range(self.honest):
@@ -111,7 +119,7 @@ class DistributedSum(Mechanism):
         missing: int = 0,
         corrupt: int = 0,
     ) -> DistributedSum:
-        """Return the sum with the least shares of noise of this kind that is (epsilon, delta)-DP.
+        """Return the sum with the least noise shares such that honest ones suffice for this privacy.
 
         Raises ConfigError for invalid arguments, PrivacyError if no noise suffices.
         """

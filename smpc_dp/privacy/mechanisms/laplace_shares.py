@@ -29,7 +29,7 @@ _MOST = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class LaplaceShare(AdditiveNoise):
-    """One of `parts` shares of noise whose sum is discrete Laplace of this `scale`.
+    """One party's share of noise: `parts` shares add up to discrete Laplace noise of this scale.
 
     More shares add independent noise to that, which is post-processing; fewer have no known guarantee.
     """
@@ -41,24 +41,27 @@ class LaplaceShare(AdditiveNoise):
 
     @property
     def name(self) -> str:
+        """Words for reports: the number of shares, and the noise of their sum."""
         return f"one of {self.parts} parts of {self.distribution.describe()}"
 
     @property
     def variance(self) -> float:
-        """The variance of a share."""
+        """Variance of one share of the noise."""
         return DiscreteLaplaceDistribution(self.scale).variance / self.parts
 
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
+        """Return bounds on the privacy loss of a sum with all shares; ConfigError if there are fewer."""
         if shares < self.parts:
             reason = f"nothing is known of {shares} shares: {self.parts} are one discrete Laplace noise"
             raise ConfigError.at("shares", reason, ConfigCheck.INFEASIBLE)
         return DiscreteLaplace(self.sensitivity, self.scale).descriptions(1)
 
     def noise(self, source: NoiseSource, count: int) -> Integers:
+        """Draw `count` noise shares, each the difference of two Polya variables."""
         return self._polya(source, count) - self._polya(source, count)
 
     def _polya(self, source: NoiseSource, count: int) -> Integers:
-        """Draw one of `parts` parts of geometric variables, exactly.
+        """Draw Polya integers exactly, `parts` of which add up to a geometric integer.
 
         Given the sum, the parts are those of a Polya urn, whose tables are the cycles of a uniform
         permutation: each length is uniform up to what is left, and each cycle is this part's with
@@ -78,7 +81,7 @@ class LaplaceShare(AdditiveNoise):
 
 
 def _uniform(source: NoiseSource, below: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-    """Draw uniform integers below these, and which of them are decided.
+    """Draw integers below each bound, and a mask of those that are uniform (the others are to be redrawn).
 
     Beyond the last multiple of a bound a remainder of random words would not be uniform.
     """
@@ -88,5 +91,5 @@ def _uniform(source: NoiseSource, below: Integers) -> tuple[Integers, NDArray[np
 
 
 def least_scale(l1: float, epsilon: float) -> Fraction:
-    """Return the least whole scale at which a sum that moves by `l1` in L1 is epsilon-DP."""
+    """Return the least integer scale of discrete Laplace noise for a sum that moves by `l1`, epsilon-DP."""
     return Fraction(math.ceil(Fraction(l1) / Fraction(epsilon)))

@@ -25,7 +25,7 @@ MAX_CATEGORIES = 1 << 40
 
 @dataclass(frozen=True)
 class KaryRandomisedResponse(Mechanism):
-    """Keeps an answer with probability ratio / (ratio + categories - 1), or lies uniformly.
+    """Randomised response: keeps a category with chance ratio / (ratio + categories - 1), else lies.
 
     Answers are in 0..categories-1. Local: the neighbours of an input are all inputs (substitution) of the
     person who answers. `changed` answers of a vector may be the same person's. epsilon = changed log(ratio)
@@ -51,23 +51,25 @@ class KaryRandomisedResponse(Mechanism):
 
     @functools.cached_property
     def distribution(self) -> ResponseDistribution[Fraction]:
-        """The distribution of an answer."""
+        """Probabilities of each answer, given the true category."""
         return ResponseDistribution.of_gain(self.categories, self.ratio - 1)
 
     @property
     def name(self) -> str:
+        """Words for reports: the number of categories, and the ratio of probabilities."""
         return f"randomised response on {self.categories} categories, ratio {float(self.ratio):.10g}"
 
     def norms(self) -> dict[str, float]:
-        """Return the number of answers that differ between neighbours, as l0."""
+        """Return how many answers differ between neighbours, under the name l0."""
         return {"l0": float(self.changed)}
 
     def event(self) -> Event:
+        """Return the release of all answers as one event for a ledger."""
         known = RandomisedResponse(self.categories, self.ratio, self.changed)
         return Event(self.name, self.relation, (known,))
 
     def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> Integers:
-        """Return rows of answers, int64, for values of shape (n,); raise PrivacyError for other values."""
+        """Return `count` rows of randomised answers to the values; PrivacyError for invalid values."""
         array = np.asarray(values)
         if array.ndim != 1:
             raise ConfigError.at(
@@ -77,7 +79,7 @@ class KaryRandomisedResponse(Mechanism):
 
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, categories: int, changed: int = 1) -> Self:
-        """Return the response with the least noise that is (epsilon, delta)-DP, its ratio rounded down.
+        """Return the response with the least noise that is (epsilon, delta)-DP.
 
         With delta > 0 and one changed answer: (ratio - e^epsilon) / (ratio + categories - 1) <= delta.
         """

@@ -27,7 +27,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 
 @dataclass(frozen=True)
 class RealMechanism(Mechanism):
-    """Mechanism for real vectors within the bounds of `encoding`, on its grid, with discrete noise.
+    """Base of mechanisms for bounded real vectors: rounds to a grid and adds discrete noise.
 
     Attributes:
         encoding: bounds, grid and length of the vectors.
@@ -43,7 +43,7 @@ class RealMechanism(Mechanism):
 
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, sensitivity: Sensitivity, encoding: Encoding) -> Self:
-        """Return the mechanism with the least noise that is (epsilon, delta)-DP on this grid."""
+        """Return the mechanism with the least noise on this grid that is (epsilon, delta)-DP."""
         _check(encoding, sensitivity)
         grid = sensitivity.on_grid(encoding.step)
         return cls(encoding, sensitivity, cls.kind.calibrate(epsilon, delta, grid))
@@ -57,28 +57,34 @@ class RealMechanism(Mechanism):
 
     @property
     def name(self) -> str:
+        """Words for reports: the noise, and the step of the grid."""
         return f"{self.discrete.name} on a grid of step {self.encoding.step:g}"
 
     @property
     def relation(self) -> Relation:
+        """Neighbouring relation for which the sensitivity is stated."""
         return self.sensitivity.relation
 
     @property
     def assumption(self) -> str:
+        """Words on what must hold for the guarantee: as of the integer mechanism used."""
         return self.discrete.assumption
 
     @property
     def proof(self) -> str:
+        """Words for reports on what proves epsilon: a bound on rounding, and the discrete noise's theorem."""
         return f"rounding adds one step a coordinate to the sensitivity; {self.discrete.proof}"
 
     def norms(self) -> dict[str, float]:
+        """Return the sensitivity's norms by name, for reports."""
         return self.sensitivity.norms()
 
     def event(self) -> Event:
+        """Return one release as an event for a privacy ledger."""
         return self.discrete.event()
 
     def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> NDArray[np.float64]:
-        """Return rows of float64 grid points; raise PrivacyError for values out of bounds."""
+        """Return `count` rows of noisy values on the grid; PrivacyError for values out of bounds."""
         ring_vector, _ = self.encoding.encode(values, party="values")
         grid = ring_vector.astype(np.int64) + np.int64(self.encoding.lowest)
         noise = self.discrete.noise(source, count * len(grid)).reshape(count, -1)
@@ -87,32 +93,32 @@ class RealMechanism(Mechanism):
 
 @dataclass(frozen=True)
 class Laplace(RealMechanism):
-    """Laplace noise for an l1 sensitivity, by discrete Laplace noise on a grid."""
+    """Laplace mechanism for real vectors of bounded L1 sensitivity, by discrete Laplace noise on a grid."""
 
     discrete: DiscreteLaplace
     kind = DiscreteLaplace
 
     @property
     def scale(self) -> float:
-        """The scale of the noise in the caller's unit."""
+        """Scale of the Laplace noise in the caller's unit."""
         return float(self.discrete.scale) * self.encoding.step
 
 
 @dataclass(frozen=True)
 class Gaussian(RealMechanism):
-    """Gaussian noise for an l2 sensitivity, by discrete Gaussian noise on a grid."""
+    """Gaussian mechanism for real vectors of bounded L2 sensitivity, by discrete Gaussian noise on a grid."""
 
     discrete: DiscreteGaussian
     kind = DiscreteGaussian
 
     @property
     def sigma(self) -> float:
-        """The root of the variance parameter, in the caller's unit."""
+        """Sigma parameter of the Gaussian noise in the caller's unit."""
         return math.sqrt(self.discrete.variance) * self.encoding.step
 
 
 def _check(encoding: Encoding, sensitivity: Sensitivity) -> None:
-    """Raise ConfigError unless the encoding and the sensitivity fit each other."""
+    """Raise ConfigError unless an encoding and a sensitivity fit together."""
     checks = ArgumentChecks()
     if encoding.integer:
         checks.add_issue(

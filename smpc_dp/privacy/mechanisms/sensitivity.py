@@ -17,7 +17,7 @@ _UP = 1 + 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """Bounds on v - w, the difference of the exact values of two neighbouring inputs, each a vector.
+    """Bounds (L1, L2, Linf) on how far a vector changes between neighbouring inputs.
 
     Made by `on_integers` or `on_reals`, which derive the other norms from those given.
 
@@ -45,7 +45,7 @@ class Sensitivity:
         l2: float | None = None,
         linf: float | None = None,
     ) -> Self:
-        """Derive the bounds for integer vectors from one or more norms; raise ConfigError if invalid."""
+        """Return the bounds for integer vectors, derived from the given norms; ConfigError if invalid."""
         return cls._derived(relation, dimension, l1, l2, linf, integer=True)
 
     @classmethod
@@ -58,7 +58,7 @@ class Sensitivity:
         l2: float | None = None,
         linf: float | None = None,
     ) -> Self:
-        """Derive the bounds for real vectors, in the caller's unit; raise ConfigError if invalid."""
+        """Return the bounds for real vectors, derived from the given norms; ConfigError if invalid."""
         return cls._derived(relation, dimension, l1, l2, linf, integer=False)
 
     @classmethod
@@ -72,7 +72,7 @@ class Sensitivity:
         *,
         integer: bool,
     ) -> Self:
-        """Derive all norms from those given; raise ConfigError if they are invalid."""
+        """Return the bounds with the missing norms derived from the given ones; ConfigError if invalid."""
         checks = ArgumentChecks()
         checks.require_integer("dimension", dimension, 1, MAX_DIMENSION)
         checks.require_choice("relation", relation, get_args(Relation))
@@ -103,14 +103,14 @@ class Sensitivity:
 
     @property
     def coordinates(self) -> int:
-        """The number of coordinates that differ between neighbours, at most; for reals all of them."""
+        """Greatest number of coordinates that differ between neighbours; all of them for reals."""
         if not self.integer:
             return self.dimension
         return max(1, min(self.dimension, int(self.l1), int(_whole(self.l2 * self.l2))))
 
     @property
     def shift(self) -> int:
-        """The number of grid steps by which one coordinate differs, at most."""
+        """Greatest number of grid steps by which one coordinate differs between neighbours."""
         if not self.integer:
             raise ConfigError(
                 "a shift is counted on integers: put the values on a grid first", ConfigCheck.UNSUPPORTED
@@ -118,7 +118,7 @@ class Sensitivity:
         return int(self.linf)
 
     def on_grid(self, step: float) -> Sensitivity:
-        """Return the bounds, in steps, for values each rounded to the nearest multiple of `step`.
+        """Return the bounds, in grid steps, for values rounded to multiples of `step`.
 
         Rounding moves each of two neighbours by at most half a step a coordinate, so their difference by one
         step.
@@ -133,10 +133,10 @@ class Sensitivity:
         )
 
     def norms(self) -> dict[str, float]:
-        """Return the three bounds by name."""
+        """Return the bounds by name: l1, l2, linf."""
         return {"l1": self.l1, "l2": self.l2, "linf": self.linf}
 
 
 def _whole(value: float) -> float:
-    """Round down to an integer, but not below an integer that a rounding error may have missed."""
+    """Round down to an integer, with allowance for a float just below an integer."""
     return float(math.floor(value * (1 + 1e-9)))

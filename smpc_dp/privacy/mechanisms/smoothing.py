@@ -13,7 +13,7 @@ import math
 
 
 def ripple(s: float) -> float:
-    """Return log(theta_3(q) / theta_4(q)) at q = exp(-2 pi^2 s), rounded up; about 4 q."""
+    """Return the range of the log ratio of a Gaussian of variance s summed over shifted grids, rounded up."""
     q = math.exp(-2 * math.pi**2 * s)
     # theta_3 = 1 + 2 (q + q^4 + ...), theta_4 = 1 - 2 (q - q^4 + ...) >= 1 - 2q
     if q > 0.25:
@@ -23,11 +23,10 @@ def ripple(s: float) -> float:
 
 
 def sum_ripple(variance: float, shares: int) -> float:
-    """Return the range of the log ratio of a sum of discrete Gaussians to one discrete Gaussian.
+    """Return the range of log mass ratios of a sum of discrete Gaussians to one discrete Gaussian.
 
-    Of the mass function of the sum of `shares` discrete Gaussians, and of one discrete Gaussian of the summed
-    variance. Adding one share to k of them folds g_(k variance) with g_variance: one ripple of
-    s = variance k / (k + 1).
+    The sum is of `shares` discrete Gaussians, the single one has their summed variance. Adding one
+    share to k of them folds g_(k variance) with g_variance: one ripple of s = variance k / (k + 1).
     """
     # s grows with k: bound the long tail of equal terms by the term where we stop
     exact = min(shares - 1, 1000)
@@ -38,12 +37,12 @@ def sum_ripple(variance: float, shares: int) -> float:
 
 
 def smoothing_variance(coordinates: int) -> float:
-    """Return the variance s for which `coordinates` ripples are about 1e-9."""
+    """Return the variance at which a discrete Gaussian's log deviations sum to 1e-9 over all coordinates."""
     return math.log(4 * coordinates / 1e-9) / (2 * math.pi**2)
 
 
 def kairouz_liu_steinke_zcdp(*, variance: float, shares: int, dimension: int, l1: float, l2: float) -> float:
-    """Return rho of a sum of `shares` discrete Gaussians of `variance` >= 1/4 each, in every coordinate.
+    """Return rho of zCDP for a sum with `shares` discrete Gaussian noises in every coordinate.
 
     [Kairouz, Liu, Steinke 2021, Proposition 14: the two bounds that are zCDP]
     """

@@ -47,7 +47,7 @@ def plan_walk(
     max_contributions: int | None = None,
     edge_cap: int | None = None,
 ) -> NetworkPlan:
-    """Plan the least sigma for a walk of `steps` over `parties` parties, with noise at every step.
+    """Plan the least noise of a token that walks at random among all parties, for network DP.
 
     task `sum` [Algorithm 4.4] or `sgd` [Algorithm 4.5]; `sensitivity` is how far one contribution moves, the
     interval's width for a sum and 2 L for gradients of norm at most L. `max_contributions` and
@@ -109,7 +109,7 @@ def plan_walk(
 def local_sigma(
     parties: int, steps: int, epsilon: float, delta: float, sensitivity: float, contributions: int | None
 ) -> float:
-    """Return sigma when every message is public: local DP for all contributions of a party together.
+    """Return the sigma for local DP, all of a party's contributions being public.
 
     Exact for `contributions` of them; without a limit for Bin(steps, 1/parties), known to the observer.
     """
@@ -125,7 +125,7 @@ def local_sigma(
 
 
 def hidden_delta(epsilon: float, mu: float, steps: int, others: int) -> float:
-    """Return delta when all tokens are seen but not their positions.
+    """Return delta of a random walk whose tokens are seen, but not at whom.
 
     `others` parties take each step with equal probability.
     """
@@ -133,7 +133,7 @@ def hidden_delta(epsilon: float, mu: float, steps: int, others: int) -> float:
 
 
 def seen_steps(visits: int) -> int:
-    """Return how many steps have a known party after so many visits.
+    """Return how many steps of a walk are known to observers who are visited so often: 2 visits + 1.
 
     One before and one after each visit, and the step of the party that publishes.
     """
@@ -143,7 +143,7 @@ def seen_steps(visits: int) -> int:
 def gaps_distribution(
     parties: int, colluding: int, contributions: int, edge_cap: int | None, tail: float
 ) -> ShiftDistribution:
-    """Return a distribution above that of S on a known path: the sum of 1/g over a party's contributions.
+    """Return an upper distribution of S, the sum of 1/g over a party's contributions to a walk of known path.
 
     g counts the noisy steps from a contribution to the next visit to the same party or to a colluder. `tail`
     is the probability that each cut of the distribution may leave out; with `edge_cap` a colluder is next
@@ -171,7 +171,7 @@ def gaps_distribution(
 
 
 def _grid_size(contributions: int, finest: int) -> int:
-    """Return how many cells keep the rounding of so many contributions below 1 %, or 1/8 at most."""
+    """Return how many grid cells keep the rounding of so many contributions below 1 %, or 1/8 at worst."""
     size = _SIZE
     while size < finest and size < 128 * contributions:
         size *= 2
@@ -193,7 +193,7 @@ def _curve(
     contributions: int | None,
     edge_cap: int | None,
 ) -> Callable[[float], float]:
-    """Return delta as a function of mu = sensitivity / sigma."""
+    """Return the function that gives delta of a walk from mu = sensitivity / sigma."""
     tail = delta * _SIDE
     others = parties - colluding
     if paths == "hidden":
@@ -228,7 +228,7 @@ _SEEN = {
 def walk_assumption(
     task: str, colluding: int, seen: str, max_contributions: int | None, edge_cap: int | None
 ) -> str:
-    """Return the conditions on parties, channels and losses for a walk's privacy to hold."""
+    """Return words on what a walk's privacy assumes of parties, channels and losses."""
     text = (
         "all parties follow the protocol, and draw noise and next parties honestly; channels are private; "
         f"{describe_observers(colluding)} {_SEEN[seen]}; everybody sees the final token"
@@ -245,7 +245,7 @@ def walk_assumption(
 def _check_caps(
     steps: int, paths: str, method: str, max_contributions: int | None, edge_cap: int | None
 ) -> None:
-    """Raise ConfigError unless the caps on contributions and edges fit the paths and the method."""
+    """Raise ConfigError if limits on contributions and edges do not fit the paths and the method."""
     checks = ArgumentChecks()
     for name, value in (("max_contributions", max_contributions), ("edge_cap", edge_cap)):
         if value is None:

@@ -32,7 +32,7 @@ _CUT = 1e-15
 
 
 def hockey_stick(epsilon: ArrayLike, mu: ArrayLike) -> Floats:
-    """Return delta of the Gaussian mechanism for epsilon >= 0 and mean shift mu >= 0, broadcast, rounded up.
+    """Return exact deltas of Gaussian mechanisms for arrays of epsilon and mean shift mu, rounded up.
 
     [Balle and Wang 2018, Theorem 8], as `gaussian.gaussian_delta` for arrays.
     """
@@ -48,7 +48,7 @@ def hockey_stick(epsilon: ArrayLike, mu: ArrayLike) -> Floats:
 
 
 def sampled(rate: float, plain: Curve) -> Curve:
-    """Return the curve of a release in which the party takes part with a secret probability.
+    """Return the privacy curve (delta by epsilon) of a release with secret participation at `rate`.
 
     `plain` is the curve if it takes part for certain.
     delta(log(1 + q (e^e - 1))) = q delta_plain(e), where it is as bad if another takes part instead
@@ -63,7 +63,7 @@ def sampled(rate: float, plain: Curve) -> Curve:
 
 
 def sampled_gaussian(rate: float, mu: float) -> Curve:
-    """Return the curve of a Gaussian release of shift mu with secret participation.
+    """Return the privacy curve of a Gaussian release of shift mu with secret participation at `rate`.
 
     Whoever else would take part moves the mean by no more.
     """
@@ -71,7 +71,7 @@ def sampled_gaussian(rate: float, mu: float) -> Curve:
 
 
 def upper_count(trials: int, chance: float, tail: float) -> tuple[int, float]:
-    """Return a count that Bin(trials, chance) rarely exceeds, and the probability that it does.
+    """Return a count that a binomial variable rarely exceeds, and the probability that it does.
 
     The probability is at most about `tail`.
     """
@@ -83,7 +83,7 @@ def upper_count(trials: int, chance: float, tail: float) -> tuple[int, float]:
 
 
 def group_counts(trials: int, chance: float) -> tuple[NDArray[np.int64], Floats, float]:
-    """Return counts of Bin(trials, chance) grouped upwards, their probabilities, and the rest.
+    """Return binomial counts grouped upwards, their probabilities, and the probability left out.
 
     Each count stands for itself and those down to the one before.
     """
@@ -98,7 +98,7 @@ def group_counts(trials: int, chance: float) -> tuple[NDArray[np.int64], Floats,
 
 
 def seen_gaussians(chances: int, rate: float, mu: float) -> Curve:
-    """Return the curve of S releases of shift mu, S ~ Bin(chances, rate) seen by the observer, rounded up."""
+    """Return the privacy curve of Binomial(chances, rate) many Gaussian releases, their number seen."""
     counts, weights, beyond = group_counts(chances, rate)
 
     def curve(epsilon: Floats) -> Floats:
@@ -110,7 +110,7 @@ def seen_gaussians(chances: int, rate: float, mu: float) -> Curve:
 
 
 def _curve_end(curve: Curve) -> float:
-    """Return the epsilon, within a factor of 1.25, where a curve is nearly 0."""
+    """Return the epsilon, within a factor of 1.25, at which a privacy curve is nearly 0."""
     end = 1e-5
     while float(curve(np.array([end]))[0]) > _CUT and end < 600:
         end *= 1.25
@@ -118,7 +118,7 @@ def _curve_end(curve: Curve) -> float:
 
 
 def _interval(epsilon: float, parts: list[tuple[Curve, int]]) -> float:
-    """Return the grid interval for the composition of so many curves."""
+    """Return the grid interval for composing these privacy curves, up to `epsilon`."""
     ends = [_curve_end(curve) for curve, _ in parts]
     # What rounding adds to the variance of the sum grows with the number of terms and the step squared.
     finer = min(_FINEST, max(1.0, math.sqrt(parts[0][1] / _COARSE_TERMS)))
@@ -126,7 +126,7 @@ def _interval(epsilon: float, parts: list[tuple[Curve, int]]) -> float:
 
 
 def loss_distribution(curve: Curve, interval: float) -> Any:
-    """Return a privacy loss distribution on multiples of `interval` that dominates the curve.
+    """Return a discrete privacy loss distribution at least as bad as a privacy curve.
 
     By connecting the dots [Doroshenko et al. 2022].
     """
@@ -147,7 +147,7 @@ def loss_distribution(curve: Curve, interval: float) -> Any:
 
 
 def composed_delta(epsilon: float, parts: list[tuple[Curve, int]]) -> float:
-    """Return delta at epsilon of the composition of (curve, number of times), rounded up."""
+    """Return delta at epsilon of the composition of privacy curves, each repeated, rounded up."""
     interval = _interval(epsilon, parts)
     total: Any = None
     for curve, times in parts:

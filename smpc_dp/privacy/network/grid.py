@@ -30,7 +30,7 @@ _MOST = 1 << 62
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """Grid of steps of 2^-bits, and the variance of one full noise in squared steps.
+    """Fixed-point grid for tokens that walk through a network: step, and variance of noise in squared steps.
 
     `closeness`: the range kappa of the logarithm of (mass of a run / mass of a run with rounded Gaussians).
     """
@@ -51,7 +51,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         least_bits: int = 0,
         stretch: float = 1.0,
     ) -> Self:
-        """Return the grid for a plan whose contributions are `width` apart at most, real, before rounding.
+        """Return the grid for a planned walk whose contributions move by at most `width`.
 
         `noises`: coordinates of noise in a whole run. `shares`: noises that only together have sigma^2; a
         `share` is the variance of each. `least_bits`, `stretch`: for a finer grid, and for a sigma so many
@@ -73,7 +73,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     def fit(
         cls, sigma: float, sensitivity: float, *, noises: int, shares: int = 1, least_bits: int = 0
     ) -> Self:
-        """Return the grid with the effect of noise `sigma` on contributions `sensitivity` apart."""
+        """Return a grid whose noise protects like Gaussian noise `sigma`, but for `closeness`."""
         bits = max(0, least_bits, math.ceil(math.log2(_FINE * math.sqrt(shares) / sigma)))
         # Rounding to the nearest step can move two contributions one step further apart.
         steps = sensitivity * 2.0**bits
@@ -86,11 +86,11 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def step(self) -> float:
-        """The grid step, in the caller's unit."""
+        """Width of a grid step, in the caller's unit."""
         return 2.0**-self.bits
 
     def to_grid(self, values: NDArray[np.float64], lower: float, upper: float) -> Integers:
-        """Round contributions to the grid.
+        """Return values rounded to the nearest grid steps, as integers.
 
         Raises PrivacyError if one is outside [lower, upper].
         """
@@ -102,7 +102,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         return np.rint(np.ldexp(values, self.bits)).astype(np.int64)
 
     def check_room(self, contributions: int, largest: float) -> None:
-        """Raise ConfigError unless so many contributions of at most `largest` and their noise fit a token."""
+        """Raise ConfigError if a token with so many noisy contributions could exceed 63 bits."""
         if contributions * self.reach(largest) >= _MOST:
             raise ConfigError.at(
                 "plan",
@@ -111,16 +111,16 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def reach(self, largest: float) -> float:
-        """Return the bound of a contribution of at most `largest` and its noise, in grid steps."""
+        """Return a bound on a contribution of at most `largest` plus its noise, in grid steps."""
         return largest * 2.0**self.bits + 64 * math.sqrt(float(self.variance)) + 1
 
     def noise(self, source: NoiseSource, count: int, *, share: bool = False) -> Integers:
-        """Draw `count` full noises, or shares of one."""
+        """Draw `count` values of the planned noise in grid steps, or of one party's share of it."""
         return discrete_gaussian(source, count, self.share if share else self.variance)
 
 
 def guarantee(plan: NetworkPlan, closeness: float, mechanism: str) -> PrivacyGuarantee:
-    """Return the plan's guarantee for a run on a grid.
+    """Return the privacy guarantee of a planned walk that runs on a grid.
 
     It costs (epsilon + kappa, e^kappa delta) of the plan's noise, which is within the plan's allowance for it
     (`without_grid`). Raises ConfigError where it is not.
@@ -149,7 +149,7 @@ def guarantee(plan: NetworkPlan, closeness: float, mechanism: str) -> PrivacyGua
 def check_plan(
     plan: NetworkPlan, *, topology: str, task: str, parties: int, rounds: int | None = None
 ) -> None:
-    """Raise ConfigError unless the plan is for this topology, task, number of parties and of rounds."""
+    """Raise ConfigError unless a plan is for this topology, task, number of parties and of rounds."""
     expected = {"topology": topology, "task": task, "parties": parties, "rounds": rounds}
     issues = [
         ConfigIssue("plan", f"is for {name} {getattr(plan, name)}, the run has {wanted}", ConfigCheck.DIFFERS)

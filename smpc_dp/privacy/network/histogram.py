@@ -36,7 +36,7 @@ _MOST_PAIRS = 4_000_000
 
 
 def blanket_losses(blanket: int, beta: float, categories: int) -> tuple[Any, Any, float]:
-    """Return the privacy losses among `blanket` uniform answers of others, their probabilities, and the rest.
+    """Return privacy losses of an answer among `blanket` uniform ones, their chances, and the mass left out.
 
     Answers of the party: the truth i with probability 1 - beta, uniform otherwise. Given h_i and h_j counts
     of i and of j among the blanket and the party's answer, i is likelier than j by the ratio (beta m +
@@ -67,7 +67,7 @@ def blanket_losses(blanket: int, beta: float, categories: int) -> tuple[Any, Any
 
 
 def _segment(blankets: list[tuple[int, float]], beta: float, categories: int, lost: float) -> Any:
-    """Return the loss distribution of one contribution among blankets of (size, probability).
+    """Return the privacy loss distribution of one answer among random numbers of uniform answers.
 
     The probability `lost` has an infinite loss.
     """
@@ -85,7 +85,7 @@ def _segment(blankets: list[tuple[int, float]], beta: float, categories: int, lo
 
 
 def _blankets(others: int, beta: float) -> tuple[list[tuple[int, float]], float]:
-    """Return blanket sizes among `others` answers, grouped downwards, and the probability of smaller ones."""
+    """Return grouped numbers of uniform answers among `others`, with chances, and the chance of fewer."""
     # Not at the top: it takes long to load.
     from scipy.stats import binom
 
@@ -100,7 +100,7 @@ def _blankets(others: int, beta: float) -> tuple[list[tuple[int, float]], float]
 
 
 def histogram_delta(epsilon: float, beta: float, parties: int, rounds: int, categories: int) -> float:
-    """Return delta at epsilon of all `rounds` contributions of a party towards another one, rounded up.
+    """Return delta at epsilon of a party's answers in a ring histogram towards another party, rounded up.
 
     All contributions but one are hidden among n - 2 answers of others. The other one, in the first or in the
     last segment of what the observer sees, is hidden among ceil(beta n) random elements at least.
@@ -113,24 +113,24 @@ def histogram_delta(epsilon: float, beta: float, parties: int, rounds: int, cate
 
 
 def local_delta(epsilon: float, beta: float, rounds: int, categories: int) -> float:
-    """Return delta at epsilon of `rounds` answers of a party that everybody sees, rounded up."""
+    """Return delta at epsilon of a party's `rounds` randomised answers if all are seen, rounded up."""
     return _delta(_several(_segment([(0, 1.0)], beta, categories, 0.0), rounds), epsilon)
 
 
 def _several(pmf: Any, times: int) -> Any:
-    """Return the loss distribution composed with itself so many times."""
+    """Return a privacy loss distribution composed with itself `times` times."""
     return pmf if times == 1 else pmf.self_compose(times)
 
 
 def _delta(pmf: Any, epsilon: float) -> float:
-    """Return delta at epsilon of a loss distribution, with an allowance for rounding."""
+    """Return delta at epsilon of a privacy loss distribution, with an allowance for rounding."""
     # The convolutions and the binomial chances are in floating point; their error is far below this.
     delta = float(PrivacyLossDistribution(pmf).get_delta_for_epsilon(epsilon))
     return min(1.0, delta * (1 + 1e-6) + 1e-12)
 
 
 def count_std(beta: float, parties: int, rounds: int, random: int, categories: int) -> float:
-    """Return the largest standard deviation, over all data, of one estimated count of the histogram.
+    """Return the greatest standard deviation of an estimated count in a randomised-response histogram.
 
     (token - random/d - n K beta/d) / (1 - beta) with `random` uniform elements [T, Algorithm 4.3, corrected].
     """
@@ -140,7 +140,7 @@ def count_std(beta: float, parties: int, rounds: int, random: int, categories: i
 
 
 def least_beta(total: Callable[[float], float], delta: float) -> float:
-    """Return the least probability beta of a random answer with `total(beta)` at most delta.
+    """Return the least probability beta of a random answer with total(beta) <= delta.
 
     1 or more if only such would do.
     """
@@ -153,7 +153,7 @@ def least_beta(total: Callable[[float], float], delta: float) -> float:
 def plan_ring_histogram(
     parties: int, rounds: int, categories: int, epsilon: float, delta: float, *, method: str = "exact"
 ) -> NetworkPlan:
-    """Plan the least probability beta of a random answer, for K rounds of the ring and d categories.
+    """Plan the least probability of random answers for a histogram by a token on a ring, for network DP.
 
     method `exact` computes the composed privacy; `theorem` is Theorem 4.4 as corrected in
     docs/proofs/errata.md, `clones` the closed form of Feldman et al. in its place (Remark 4.3), both with

@@ -20,20 +20,20 @@ _GROUPS = 32
 
 
 class ShiftDistribution(NamedTuple):
-    """Distribution of S on a grid: mass at 0, step, 2 step, ..., and mass beyond (or lost to truncation)."""
+    """Distribution of a random squared shift of a Gaussian mechanism, on a grid, with the mass beyond."""
 
     mass: Floats
     step: float
     beyond: float
 
     def delta(self, epsilon: float, mu: float) -> float:
-        """Return delta at epsilon when a unit of S is a squared shift of mu^2, rounded up."""
+        """Return delta at epsilon of Gaussian releases with this random squared shift, in units of mu^2."""
         held = np.flatnonzero(self.mass > 0)
         deltas = hockey_stick(epsilon, mu * np.sqrt(held * self.step))
         return min(1.0, float(self.mass[held] @ deltas) * (1 + 1e-9) + self.beyond)
 
     def coarser(self, size: int) -> ShiftDistribution:
-        """Return the distribution on a grid of `size` cells, a divisor of this one's, rounded up."""
+        """Return the distribution on a grid of `size` cells, a divisor of the present number, rounded up."""
         factor = len(self.mass) // size
         if factor == 1:
             return self
@@ -43,12 +43,12 @@ class ShiftDistribution(NamedTuple):
         return ShiftDistribution(cells[:size], self.step * factor, self.beyond + float(cells[size:].sum()))
 
     def mean(self) -> float:
-        """The mean of S, without the mass beyond the grid."""
+        """Return the mean of the variable, without the mass beyond the grid."""
         return float(self.mass @ np.arange(len(self.mass))) * self.step
 
 
 def tabulate(values: Floats, weights: Floats, step: float, size: int) -> ShiftDistribution:
-    """Return the distribution of a single variable, its values rounded up to the grid."""
+    """Return the distribution of one weighted variable with its values rounded up to a grid."""
     index = np.ceil(np.maximum(values, 0.0) / step * (1 - 1e-12)).astype(np.int64)
     inside = index < size
     mass = np.bincount(index[inside], weights=weights[inside], minlength=size).astype(np.float64)
@@ -56,7 +56,7 @@ def tabulate(values: Floats, weights: Floats, step: float, size: int) -> ShiftDi
 
 
 def summed(distribution: ShiftDistribution, times: int, tail: float) -> ShiftDistribution:
-    """Return the distribution of the sum of `times` independent copies; `tail` bounds P[sum beyond the grid].
+    """Return the distribution of a sum of `times` independent copies, by FFT; `tail` bounds the mass lost.
 
     The convolution is circular: mass beyond the grid's end comes back at its beginning, at most `tail` of it.
     """
@@ -74,7 +74,7 @@ def summed(distribution: ShiftDistribution, times: int, tail: float) -> ShiftDis
 
 
 def grid_end(values: Floats, weights: Floats, times: int, tail: float) -> float:
-    """Return a point that the sum of `times` copies exceeds with probability at most `tail` (Chernoff)."""
+    """Return a point that a sum of `times` copies exceeds with probability at most `tail` (Chernoff)."""
     best = times * float(values.max())
     for slope in np.geomspace(0.05, 400.0, 60):
         top = float(slope * values.max())
@@ -86,9 +86,9 @@ def grid_end(values: Floats, weights: Floats, times: int, tail: float) -> float:
 def with_direct(
     rest: ShiftDistribution, chances: int, rate: float, cap: int, tail: float
 ) -> ShiftDistribution:
-    """Return a distribution above min(B, cap) + the sum of `chances` - B copies of `rest`.
+    """Return an upper distribution of min(B, cap) + chances - B copies of `rest`, B ~ Bin(chances, rate).
 
-    B ~ Bin(chances, rate) is grouped: a group has its largest min(B, cap) and its most copies.
+    B is grouped: a group has its largest min(B, cap) and its most copies.
     """
     # Not at the top: it takes long to load.
     from scipy.stats import binom

@@ -8,7 +8,7 @@ SUBSTITUTE_PARTY = "substitution of all data of one user"
 
 
 class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Plan of a token that walks: its noise, in the units of the contributions, and the privacy it gives."""
+    """Plan of a computation by a token that walks between parties: its noise, and the network DP it gives."""
 
     topology: str
     """`ring` or `complete`."""
@@ -56,7 +56,7 @@ class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe_observers(colluding: int) -> str:
-    """Describe the observers, so that a description of their view can follow."""
+    """Return words for who observes: single parties, or a number of colluding ones."""
     return "any one of them may observe" if colluding == 1 else f"any {colluding} of them may pool"
 
 
@@ -66,5 +66,5 @@ GRID_PART = 1e-9
 
 
 def without_grid(epsilon: float, delta: float) -> tuple[float, float]:
-    """Return the budget for Gaussian noise, so that a run on a grid costs (epsilon, delta) at most."""
+    """Return the budget left for Gaussian noise when a part is kept for the cost of a discrete grid."""
     return epsilon * (1 - GRID_PART), delta * (1 - GRID_PART)

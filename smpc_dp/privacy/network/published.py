@@ -13,14 +13,14 @@ from smpc_dp.privacy.search import bisect
 
 
 def _refusal(theorem: str, condition: str) -> ConfigError:
-    """Return the error that a condition of a theorem does not hold."""
+    """Return the ConfigError that says that a theorem's condition does not hold."""
     return ConfigError.at(
         "method", f"{theorem} needs {condition}; use --method exact", ConfigCheck.UNSUPPORTED
     )
 
 
 def epsilon_of_each(total: float, times: int, slack: float) -> float:
-    """Return the greatest epsilon of each of `times` releases by advanced composition.
+    """Return the greatest epsilon of each of `times` releases with this total, by advanced composition.
 
     Rounded down.
     """
@@ -33,20 +33,20 @@ def epsilon_of_each(total: float, times: int, slack: float) -> float:
 
 
 def classical_gaussian(epsilon: float, delta: float, sensitivity: float) -> float:
-    """Return sigma of [Bellet 2021, Theorem A.5], which needs epsilon < 1."""
+    """Return sigma of the classical Gaussian mechanism [Bellet 2021, Theorem A.5]; needs epsilon < 1."""
     if epsilon >= 1:
         raise _refusal("Theorem A.5 (classical Gaussian)", f"epsilon < 1 for one release, not {epsilon:.4g}")
     return math.sqrt(2 * math.log(1.25 / delta)) * sensitivity / epsilon
 
 
 def ring_sum_sigma(epsilon: float, delta: float, rounds: int, sensitivity: float) -> float:
-    """Return sigma_loc of [Bellet 2021, Theorem 4.3], half of delta for the composition's slack."""
+    """Return sigma for a private sum by a token on a ring, by a published theorem [Bellet 2021, 4.3]."""
     each = epsilon_of_each(epsilon, rounds, delta / 2)
     return classical_gaussian(each, delta / (2 * rounds), sensitivity)
 
 
 def shuffled_local_epsilon(epsilon: float, delta: float, parties: int) -> float:
-    """Return the local epsilon_0 that shuffling turns into epsilon [Erlingsson et al. 2019, Theorem 7].
+    """Return the local epsilon that shuffling amplifies to `epsilon` [Erlingsson et al. 2019, Theorem 7].
 
     epsilon = 12 epsilon_0 sqrt(ln(1/delta) / n), which docs/proofs/errata.md solves for epsilon_0.
     """
@@ -61,7 +61,7 @@ def shuffled_local_epsilon(epsilon: float, delta: float, parties: int) -> float:
 
 
 def clones_epsilon(local: float, delta: float, parties: int) -> float:
-    """Return epsilon after shuffling `parties` answers of local epsilon_0.
+    """Return the central epsilon of shuffled answers of `local` epsilon, by the clones bound.
 
     [Feldman, McMillan, Talwar 2021, Theorem 3.1]. Raises ConfigError unless
     epsilon_0 <= ln(n / (16 ln(2/delta))).
@@ -76,7 +76,7 @@ def clones_epsilon(local: float, delta: float, parties: int) -> float:
 
 
 def clones_local_epsilon(epsilon: float, delta: float, parties: int) -> float:
-    """Return the greatest local epsilon_0 that `clones_epsilon` turns into at most epsilon, rounded down."""
+    """Return the greatest local epsilon whose shuffled answers have at most `epsilon`, by clones' bound."""
     condition = parties / (16 * math.log(2 / delta))
     if condition <= 1:
         raise _refusal(
@@ -86,7 +86,7 @@ def clones_local_epsilon(epsilon: float, delta: float, parties: int) -> float:
 
 
 def contributions_bound(steps: int, parties: int, slack: float) -> float:
-    """Return N_u = T/n + sqrt(3 T ln(1/slack) / n), the bound on a party's contributions.
+    """Return a bound on a party's contributions to a random walk: T/n + sqrt(3 T ln(1/slack) / n).
 
     Exceeded with probability at most slack [T, Theorem 4.5].
     """
@@ -94,7 +94,7 @@ def contributions_bound(steps: int, parties: int, slack: float) -> float:
 
 
 def sgd_sigma(epsilon: float, delta: float, steps: int, parties: int, lipschitz: float) -> float:
-    """Return sigma of [Bellet 2021, Theorem 4.6], half of delta for the number of contributions.
+    """Return sigma for SGD on a random walk, by a published theorem [Bellet 2021, Theorem 4.6].
 
     The theorem gives epsilon' = sqrt(2 q ln(1/d) / ln(1.25/d)) e for noise sqrt(8 L^2 ln(1.25/d)) / e, e < 1.
     """

@@ -14,7 +14,7 @@ MAX_ROUNDS = 1_000_000
 
 
 def single_noises(parties: int, rounds: int) -> int:
-    """Return how often Algorithm 4.2 adds noise: every n - 1 hops, and before the end, where it lacks it.
+    """Return how often noise is added to a token on a ring: every n - 1 hops, and before the end.
 
     The last hop is noisy already if the (K - 1) hops after the last noise are a multiple of n - 1.
     """
@@ -22,7 +22,7 @@ def single_noises(parties: int, rounds: int) -> int:
 
 
 def distributed_variance(parties: int, rounds: int) -> float:
-    """Return the variance of the published sum over sigma^2, with the noise of Remark 4.2 corrected.
+    """Return the variance of a ring's sum, over sigma^2, if every party adds a part of the noise.
 
     The first and the last hop have variance 1, each other hop 1 / (n - 1): any n - 1 hops in a row, any that
     begin with the first and any that end with the last have 1 at least.
@@ -42,7 +42,7 @@ def plan_ring_sum(
     colluding: int = 1,
     method: str = "exact",
 ) -> NetworkPlan:
-    """Plan the least sigma for K rounds of the ring; `sensitivity` is the width of a contribution's interval.
+    """Plan the least noise for a private sum by a token on a ring, K rounds, for network DP.
 
     Exact: sigma = sensitivity sqrt(K) / mu for the greatest mu of (epsilon, delta) `without_grid`. From two
     colluding parties on, both neighbours of a party may be among them: `single` is refused, and `distributed`

@@ -23,7 +23,7 @@ _MOST_SEEN = 1_000
 
 
 def response_curve(beta: float, categories: int, answers: int) -> Curve:
-    """Return the curve of so many answers of a party that are seen one by one.
+    """Return the privacy curve (delta by epsilon) of `answers` randomised responses that are all seen.
 
     The loss of an answer is e0, 0 or -e0 with e0 = ln(1 + (1 - beta) d / beta); the losses add up.
     """
@@ -42,12 +42,12 @@ def response_curve(beta: float, categories: int, answers: int) -> Curve:
 
 
 def sampled_response(rate: float, beta: float, categories: int) -> Curve:
-    """Return the curve of an answer that is the party's with secret probability `rate`, else another's."""
+    """Return the privacy curve of a response that is the party's at `rate`, secretly, else another's."""
     return sampled(rate, response_curve(beta, categories, 1))
 
 
 def seen_responses(chances: int, rate: float, beta: float, categories: int) -> Curve:
-    """Return the curve of S answers seen one by one, S ~ Bin(chances, rate) seen too, rounded up."""
+    """Return the privacy curve of Binomial(chances, rate) many seen responses, rounded up."""
     counts, weights, beyond = group_counts(chances, rate)
     parts = [response_curve(beta, categories, int(count)) for count in counts]
 
@@ -73,7 +73,7 @@ def plan_walk_histogram(
     colluding: int = 1,
     paths: str = "neighbours",
 ) -> NetworkPlan:
-    """Plan the least probability beta of a random answer for a walk of `steps` over `parties` parties.
+    """Plan the least chance beta of random answers for a histogram by a random walk, for network DP.
 
     The histogram has d categories. `paths`: `hidden` or `neighbours`, the colluders' knowledge of the path.
     Raises ConfigError.

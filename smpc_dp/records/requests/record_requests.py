@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -19,6 +20,7 @@ from smpc_dp.session.events import Event
 from smpc_dp.session.party_requests import EncodedVector, PartyRequests, check_label
 from smpc_dp.session.planned import RowsWarning
 from smpc_dp.session.tasks import checked_for
+from smpc_dp.session.threads import finish_in_thread
 
 if TYPE_CHECKING:
     from smpc_dp.encoding import RingVector
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Shown(NamedTuple):
-    """How answers are shown; values as of `Session.statistics`."""
+    """Settings of how answers are shown: interval level, whether intervals hold at once, hiding of counts."""
 
     level: float
     simultaneous: bool
@@ -48,7 +50,7 @@ async def request_statistics(
     simultaneous: bool,
     hide: float | None,
 ) -> RecordResult:
-    """Run all requests of the statistics that a session asks of records; see `Session.statistics`."""
+    """Run, as a party, all requests that a session's statistics take, and return the last one's answers."""
     parameters = _parameters_of(requests, ask)
     requests.check_expected(expect)
     check_label(label)
@@ -64,7 +66,7 @@ async def request_statistics(
     if isinstance(number, Integral) and (number - 1) % steps:
         reason = f"{requests.party}: must be that of a first step, of which each has {steps}: is {number}"
         raise ConfigError.at("number", reason, ConfigCheck.RANGE)
-    call = await asyncio.to_thread(begin_steps, requests, number, label, steps)
+    call = await finish_in_thread(partial(begin_steps, requests, number, label, steps))
     try:
         table: Source | Table | ReadyRows = source
         for current in range(call.first, call.last):
@@ -73,12 +75,12 @@ async def request_statistics(
                 ready, _, outcome = await request_step(requests, table, parameters, label, display)
                 table = ready.table
                 sums = StepSums.of(outcome, requests.membership.names)
-                await asyncio.to_thread(call.keep, current, sums)
+                await finish_in_thread(partial(call.keep, current, sums))
             parameters = sums.following(cast("SteppedRecordParameters", parameters))
         call.take(call.last)
         _, result, _ = await request_step(requests, table, parameters, label, display)
     except SmpcError as error:
-        await asyncio.to_thread(call.fail, error)
+        await finish_in_thread(partial(call.fail, error))
         if not isinstance(error, OtherRequestError):
             raise
         # A regression that has begun cannot be joined: its steps need the answers of the earlier ones.
@@ -98,7 +100,7 @@ async def request_step(
     label: str,
     display: Shown,
 ) -> tuple[ReadyRows, RecordResult, Outcome]:
-    """Run one request for statistics of records."""
+    """Run one request with a party's table; return the prepared table, the answers and the raw outcome."""
     async with requests.declining():
         ready = await asyncio.to_thread(ready_rows, table, parameters, requests.membership)
         if requests.membership.opened_tables is not None:
@@ -127,7 +129,7 @@ async def request_step(
 
 
 def _parameters_of(requests: PartyRequests, ask: str | Sequence[str] | None) -> RecordParameters:
-    """Return the parameters of a session that asks of records; raise ConfigError for what differs."""
+    """Return the parameters of the session's statistics; raise ConfigError if `ask` is another question."""
     from smpc_dp.records.parameters import asked
 
     parameters = record_parameters(requests.membership)
@@ -138,7 +140,7 @@ def _parameters_of(requests: PartyRequests, ask: str | Sequence[str] | None) -> 
 
 
 def read_rows(source: Source | Table, parameters: RecordParameters, membership: Membership) -> Table:
-    """Return a party's table on the grids of the session's columns.
+    """Read a party's table as the session's schema declares; raise ConfigError if it does not fit.
 
     Raises:
         ConfigError: a column is missing, or of another length; with public rows their number is another one.
@@ -162,7 +164,7 @@ def read_rows(source: Source | Table, parameters: RecordParameters, membership: 
 
 @dataclass(frozen=True)
 class ReadyRows:
-    """A party's table with its encoded vector, made before others wait for it."""
+    """A party's table with its vector encoded for the secure sum, prepared before other parties wait."""
 
     table: Table
     ring_vector: RingVector
@@ -172,7 +174,10 @@ class ReadyRows:
 def ready_rows(
     source: Source | Table | ReadyRows, parameters: RecordParameters, membership: Membership
 ) -> ReadyRows:
-    """Return a party's table and encoded vector; raises the errors of `read_rows`."""
+    """Read a party's table and encode its vector of sums; already prepared rows are returned unchanged.
+
+    Raises the errors of `read_rows`, and ConfigError for `ReadyRows` that were made for another session.
+    """
     if isinstance(source, ReadyRows):
         read_rows(source.table, parameters, membership)
         if source.planned != parameters.planned():
@@ -186,7 +191,7 @@ def ready_rows(
 
 
 def prepared_rows(source: Source | Table, membership: Membership) -> ReadyRows:
-    """Return what `ready_rows` does, before the party connects.
+    """Read and encode a party's table, before the party connects.
 
     Raises ConfigError for a session that asks nothing of records and for more rows than `max_rows`, besides
     the errors of `read_rows`.
@@ -197,5 +202,5 @@ def prepared_rows(source: Source | Table, membership: Membership) -> ReadyRows:
 
 
 def record_parameters(membership: Membership) -> RecordParameters:
-    """Return the parameters of a session that asks of records; raise ConfigError for another."""
+    """Return a session's parameters for statistics; raise ConfigError if it has no such statistics."""
     return cast("RecordParameters", checked_for(membership.session, "records"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepsOfCall:
-    """Requests `first` to `last` of one call.
+    """Progress of a party's call that takes several requests: their numbers, and stored sums to resume from.
 
     Attributes:
         resumed: whether results of an earlier process are there.
@@ -32,26 +32,27 @@ class StepsOfCall:
 
     @property
     def _state(self) -> SessionState:
+        """The saved state of the party's session."""
         return self.requests.state
 
     def sums(self, number: int) -> StepSums | None:
-        """Return the stored sums of a request, None if it is not over; raise LocalError if they are lost."""
+        """Return the stored sums of a request, None if unfinished; raise LocalError if they are lost."""
         stored = self._state.progress.results.get(number)
         if stored is None and self._state.saves and number < self._state.number:
             raise self._state.progress.missing(number)
         return None if stored is None else StepSums.decode(stored)
 
     def take(self, number: int) -> None:
-        """Take the number of a request, if `begin_steps` has not."""
+        """Reserve the number of a request, unless `begin_steps` has reserved it already."""
         if number > self.first or (self._state.saves and self.first < self.last):
             self.requests.take(number, self.label)
 
     def keep(self, number: int, sums: StepSums) -> None:
-        """Store the sums of a request, before the next one begins."""
+        """Store the opened sums of a request, so that the call can resume after it."""
         self._state.progress.add(number, sums.encode())
 
     def fail(self, error: SmpcError) -> None:
-        """Record that an error has ended the call, unless the same call can go on."""
+        """Record that an error has ended the call, unless the call can be resumed."""
         number = self.requests.number
         is_own = isinstance(error, LocalError) and not isinstance(error, LostRunError)
         if not is_own and self.first < self.last and not self._state.is_open(number):
@@ -59,7 +60,7 @@ class StepsOfCall:
 
 
 def begin_steps(requests: PartyRequests, number: int | None, label: str, steps: int) -> StepsOfCall:
-    """Begin a call of so many requests, or go on with it; check that the ledger affords what is left.
+    """Begin or resume a call of several requests; raise an error if the ledger cannot afford the rest.
 
     Raises:
         ConfigError: as of `PartyRequests.take`; or the call has ended. PrivacyError: the ledger refuses.
@@ -91,5 +92,6 @@ def begin_steps(requests: PartyRequests, number: int | None, label: str, steps: 
 
 
 def _check_ledger(requests: PartyRequests, count: int) -> None:
+    """Raise an error unless the party's ledger affords so many requests; without one, do nothing."""
     if requests.ledger is not None and count:
         requests.ledger.check([requests.membership.event()] * count)

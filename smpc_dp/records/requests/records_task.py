@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RecordsTask(VectorTask):
-    """Statistics of records, from sums of vectors of them."""
+    """Command-line task that computes statistics of the parties' tables by secure sums."""
 
     name: ClassVar[str] = "records"
     is_long_to_plan: ClassVar[bool] = True
@@ -35,27 +35,27 @@ class RecordsTask(VectorTask):
     agreed: ClassVar[tuple[str, ...]] = ("estimates",)
 
     def error_of_other_request(self, _session: SessionFile) -> ConfigError:
-        """Return the error of a request for a sum."""
+        """Return the error for a request of a plain sum in a session for statistics."""
         reason = "the session asks statistics of records: call statistics"
         return ConfigError.at("records", reason, ConfigCheck.UNSUPPORTED)
 
     def error_in_other_session(self, _session: SessionFile) -> ConfigError:
-        """Return the error of a request for statistics in another session."""
+        """Return the error for a request of statistics in a session without them."""
         reason = "the session file has no records: it asks no statistics of them"
         return ConfigError.at("records", reason, ConfigCheck.UNSUPPORTED)
 
     def check_ledger(self, ledger: Ledger, membership: Membership) -> None:
-        """Raise PrivacyError or ConfigError unless the ledger affords all steps of a request."""
+        """Raise PrivacyError or ConfigError unless the ledger affords all requests of the statistics."""
         ledger.check([membership.event()] * membership.parameters.steps)
 
     def suffixes(self, _session: SessionFile) -> tuple[str, ...]:
-        """Return the suffixes of tables."""
+        """Return the file suffixes that a party's table may have."""
         from smpc_dp.session.inputs import TABLE_SUFFIXES
 
         return TABLE_SUFFIXES
 
     def check_inputs(self, session: SessionFile, given: GivenInputs) -> None:
-        """Read the tables of all parties; raises the errors of `read_rows` and `Table.check_rows`."""
+        """Read all parties' tables, as a check before a run; raise ConfigError for unfit ones."""
         from smpc_dp.records.requests.record_requests import read_rows
 
         checked = cast("RecordParameters", session.checked_parameters)
@@ -63,13 +63,13 @@ class RecordsTask(VectorTask):
             read_rows(file, checked, given.membership(name)).check_rows(name)
 
     def steps(self, session: SessionFile) -> int:
-        """Return the requests that the answers take."""
+        """Return the number of requests that the session's statistics take."""
         return cast("RecordParameters", session.checked_parameters).steps
 
     async def contribute(
         self, host: HostMember, membership: Membership, options: Mapping[str, Any], results: list[Any]
     ) -> None:
-        """Read the party's table, and say to it alone what of it does not count; then connect and compute."""
+        """Read the host's table, tell its owner alone what is dropped, then connect and request answers."""
         rows = load_rows(host, membership)
         number, following = options["--number"], options["--number"]
         if number is None and host.state is not None:
@@ -86,7 +86,7 @@ class RecordsTask(VectorTask):
                     following = error.next
 
     def read_numbers(self, stored: Json) -> Any:
-        """Return the answers of a stored result."""
+        """Return the estimates that a stored JSON result holds."""
         from smpc_dp.results.numbers import read_estimates
 
         return read_estimates(stored)
@@ -96,24 +96,24 @@ class RecordsTask(VectorTask):
         numbers: Any,
         parameters: Any,
         outcome: Outcome,
-        kind: str,  # noqa: ARG002
+        operation: str,
         names: Sequence[str],
     ) -> None:
-        """Raise VerificationError unless the answers of one request are those of an outcome."""
+        """Raise VerificationError unless a result's estimates follow from the request's outcome."""
         from smpc_dp.results.numbers import check_estimates
 
-        check_estimates(numbers, parameters, outcome, names)
+        check_estimates(numbers, parameters, outcome, operation, names)
 
     def text(self, results: Mapping[str, Json]) -> str:
-        """Return the answers in lines."""
+        """Return the answers as lines for a terminal."""
         return records_text(next(iter(results.values())))
 
     def title(self, _result: Json) -> str:
-        """Return the title of the report."""
+        """Return the title of the report on statistics, the same for all results."""
         return "Statistics of records"
 
     def own_sections(self, _session: SessionFile, result: Json) -> list[Section]:
-        """Return the section of the answers."""
+        """Return the report's section with the estimates and their intervals."""
         from smpc_dp.report.sections import statistics_section
 
         return statistics_section(result, exact=result["privacy"]["epsilon"] is None)
@@ -127,7 +127,7 @@ class RecordsTask(VectorTask):
         progress: Progress,
         executor: Executor | None,
     ) -> AuditedRelease:
-        """Audit the sums of the parties that count, and their noise."""
+        """Run a simulated privacy audit of the session's noisy sums, and return its findings."""
         from smpc_dp.records.record_audit import audit_records
 
         result = audit_records(
@@ -152,7 +152,7 @@ class RecordsTask(VectorTask):
 
 
 def load_rows(host: HostMember, membership: Membership) -> ReadyRows:
-    """Read and sum a party's table, and say to it alone what does not count; nothing is sent.
+    """Read and encode the host's table, noting to its owner alone what is dropped; nothing is sent.
 
     Raises ConfigError for more rows than `max_rows`, besides the errors of `read_rows`.
     """
@@ -169,15 +169,17 @@ def load_rows(host: HostMember, membership: Membership) -> ReadyRows:
 
 
 def dropped_lines(rows: Table) -> list[str]:
-    """Return what of a table does not count, or not as it is."""
+    """Return lines that tell a party what in its table is missing, clipped or ignored."""
     dropped = rows.dropped
     lines: list[str] = []
-    for kind, words in (
-        ("missing", "missing, or no number"),
-        ("clipped", "outside the bounds, and clipped"),
-        ("undeclared", "no declared category"),
+    lines += [
+        f"{name}: {count} values are missing{_or_none(name, rows)}" for name, count in dropped.missing.items()
+    ]
+    for counts, words in (
+        (dropped.clipped, "outside the bounds, and clipped"),
+        (dropped.undeclared, "no declared category"),
     ):
-        lines += [f"{column}: {count} values are {words}" for column, count in getattr(dropped, kind).items()]
+        lines += [f"{name}: {count} values are {words}" for name, count in counts.items()]
     if dropped.unclosed:
         lines.append(
             f"{dropped.unclosed} lines have a quote that does not close on them: all of their values are "
@@ -195,27 +197,45 @@ def dropped_lines(rows: Table) -> list[str]:
         filled = f", but as the middle of {', '.join(rows.schema.filled)}" if rows.schema.filled else ""
         reason = f"rows without an id, or beyond rows_per_person, do not count{filled}"
         lines.append(f"{dropped.beyond_person} {reason}")
-    return [f"{dropped.rows} rows" + ("" if lines else ", all of which count"), *lines]
+    return [f"{dropped.rows} rows" + ("" if lines or not dropped.rows else ", all of which count"), *lines]
 
 
 def check_columns(rows: Table) -> None:
-    """Raise ConfigError naming each column in which no row has a value that counts."""
+    """Raise ConfigError for a table without rows, or naming each column without a usable value."""
+    if not rows.dropped.rows:
+        raise ConfigError.at("table", "has no rows", ConfigCheck.SHAPE)
     names = rows.dropped.without_values()
     if names:
         raise ConfigError([ConfigIssue(name, _without(name, rows), ConfigCheck.TYPE) for name in names])
 
 
 def _without(name: str, rows: Table) -> str:
-    from smpc_dp.records.schema import Number
-
-    kind = "number" if isinstance(rows.schema.columns[name], Number) else "declared category"
+    """Return a message that a column has no usable value in any row."""
+    kind = _counted(name, rows) or "declared category"
     return f"no row has a {kind} in column {name!r}: is it of another type, or under another name?"
 
 
+def _or_none(name: str, rows: Table) -> str:
+    kind = _counted(name, rows)
+    return f", or no {kind}" if kind else ""
+
+
+def _counted(name: str, rows: Table) -> str:
+    """Return which values a column of numbers or dates needs; an empty text for a column of categories."""
+    from smpc_dp.records.schema import Elapsed, Number
+
+    column, derived = rows.schema.columns[name], rows.schema.derived.get(name)
+    if isinstance(derived, Elapsed):
+        return f"date as 2026-01-31 ({' and '.join(derived.dates)})"
+    if not isinstance(column, Number):
+        return ""
+    return "value 0 or 1" if column.is_indicator else "number"
+
+
 def records_text(result: Json) -> str:
-    """Return a result, as `RecordResult.to_json` gives it, in lines for a person."""
+    """Return a JSON result of statistics as text lines, with absent parties, faults and privacy."""
     from smpc_dp.records.record_result import residual_lines
-    from smpc_dp.records.result import estimate_line, level_line
+    from smpc_dp.records.result import estimate_lines, level_line
     from smpc_dp.report.texts import logged_lines, privacy_lines
 
     survivors, absent = result["survivors"], result["absent"]
@@ -223,7 +243,7 @@ def records_text(result: Json) -> str:
     about = "exact: no differential privacy" if exact else level_line(result["level"], result["simultaneous"])
     lines = [
         f"statistics over {len(survivors)} of {len(survivors) + len(absent)} parties",
-        *(f"  {estimate_line(one, exact)}" for one in result["estimates"]),
+        *(f"  {line}" for line in estimate_lines(result["estimates"], exact=exact)),
         about,
         f"without: {', '.join(absent)}" if absent else "nobody was missing",
         *residual_lines(result["residual_pairs"]),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ServedSteps:
-    """Results of the requests that an aggregator has served.
+    """Aggregator's decoder of results, which keeps the sums of earlier steps that later ones depend on.
 
     `progress` keeps the sums of earlier steps for the process that goes on with the regression.
     """
@@ -24,7 +24,7 @@ class ServedSteps:
         self._sums = dict(progress.results)
 
     def answered(self, number: int, operation: str, outcome: Outcome) -> Result | RecordResult | LocalError:
-        """Return the result of a request; `operation`: that most of its parties have asked for.
+        """Return a request's decoded result, or a LocalError if it does not follow the last result.
 
         Of a regression it says where the step begins: where the last one has ended, or anew.
         """
@@ -43,7 +43,7 @@ class ServedSteps:
         return answered
 
     def _following(self, number: int) -> Any:
-        """Return the parameters of a request that follow from the sums of those before it."""
+        """Return a request's parameters, derived from the stored sums of all earlier steps."""
         # Not at the top: most sessions have no steps.
         from smpc_dp.records.step_sums import StepSums
 
@@ -53,7 +53,7 @@ class ServedSteps:
         return parameters
 
     def _keep(self, number: int, outcome: Outcome, *, begins: bool) -> None:
-        """Keep the sums of a request, durably where runs are saved; `begins`: those before are dropped."""
+        """Store a request's opened sums for later steps, dropping earlier ones if it begins anew."""
         from smpc_dp.records.step_sums import StepSums
 
         if begins:

@@ -20,7 +20,7 @@ TREE_LABEL_LIMIT = 64
 
 
 def check_sums(requests: PartyRequests, kind: Kind = "average") -> None:
-    """Raise ConfigError in a session without sums; with private weights for all but averages."""
+    """Raise ConfigError if the session computes no sums of vectors, or averages alone and `kind` is a sum."""
     requests.membership.refuse_others("vector")
     if kind not in requests.membership.parameters.operations:
         reason = "with epsilon and max_weight a session has averages alone: call average"
@@ -36,7 +36,7 @@ async def request_average(
     label: str,
     number: int | None,
 ) -> Result:
-    """Run one request for the average of a vector, or of a tree; see `Session.average`."""
+    """Run one request for the average of a vector or a tree of arrays, and return the result."""
     if isinstance(vector, Mapping):
         return await request_tree(requests, vector, bounds, weight, clip, label, number)
     if bounds is not None:
@@ -54,7 +54,7 @@ async def request_vector(
     label: str,
     number: int | None,
 ) -> Result:
-    """Encode a vector and run one request."""
+    """Encode a party's vector, and run one request for a sum or average."""
     check_label(label)
     check_sums(requests, kind)
     requests.take(number, label)
@@ -73,7 +73,7 @@ async def request_tree(
     label: str,
     number: int | None,
 ) -> Result:
-    """Encode a tree and run one request for its average."""
+    """Encode a party's tree of arrays, run one request for its average, and return the result."""
     # Not at the top: most requests are for vectors.
     from smpc_dp.trees import flatten
 
@@ -94,7 +94,7 @@ async def run_encoded(
     label: str,
     tree: Tree | None = None,
 ) -> Result:
-    """Run one request with an encoded vector; `tree`: that it is made of."""
+    """Run one request with an encoded vector, and return the result, as a tree if one is given."""
     structure = "" if tree is None else tree.structure
     planned = " ".join(part for part in (structure, requests.membership.parameters.planned()) if part)
     outcome, receipt = await requests.outcome(kind, vector, label, planned)

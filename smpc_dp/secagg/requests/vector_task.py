@@ -14,30 +14,27 @@ if TYPE_CHECKING:
     from smpc_dp.encoding import RingVector
     from smpc_dp.engine.result import Outcome, Result
     from smpc_dp.identity.roster import Role
-    from smpc_dp.logs.audits.audit import Report
+    from smpc_dp.logs.audits.audit_report import Report
     from smpc_dp.report.document import Section
     from smpc_dp.session.events import OnEvent
     from smpc_dp.session.host import HostMember
     from smpc_dp.session.member import Membership
     from smpc_dp.session.session import Session
 
-# Of the interval of a sum or an average.
-LEVEL = 0.95
-
 
 class VectorTask(Task):
-    """Sums and averages of vectors."""
+    """Kind of session that computes sums and averages of vectors."""
 
     name: ClassVar[str] = "vector"
     agreed: ClassVar[tuple[str, ...]] = ("fixed_point",)
 
     def has_weights(self, session: SessionFile) -> bool:
-        """Return whether parties may give weights; where there is no encoding, their vectors are refused."""
+        """Tell whether parties may give secret weights in a session."""
         checked: Any = session.checked_parameters
         return checked.encoding is None or bool(checked.encoding.max_weight)
 
     def check_inputs(self, session: SessionFile, given: GivenInputs) -> None:
-        """Encode the vectors of all parties; raises the errors of `read_vector` and `Encoding.encode`."""
+        """Read and encode all parties' vectors, only to raise errors of wrong ones before a run."""
         from smpc_dp.session.inputs import read_vector
 
         encoding = cast("Any", session.checked_parameters).sum_encoding
@@ -48,7 +45,7 @@ class VectorTask(Task):
     async def serve(
         self, host: HostMember, role: Role, requests: int | None, results: list[Any]
     ) -> list[str]:
-        """Serve requests as a server or the aggregator; add the results, the last one if all are served.
+        """Serve requests as aggregator or server, append results to `results`; return no error texts.
 
         Raises the error of the first request that has none.
         """
@@ -84,7 +81,7 @@ class VectorTask(Task):
         opening: AbstractAsyncContextManager[Any],
         on_event: OnEvent,  # noqa: ARG002
     ) -> Sequence[Any]:
-        """Serve requests for sums, and what is asked beside them; results as of `serve`."""
+        """Serve requests for sums on an open connection, and return the results."""
         from smpc_dp.session.aggregator import serve_requests
 
         return await serve_requests(membership, opening)
@@ -92,7 +89,7 @@ class VectorTask(Task):
     async def contribute(
         self, host: HostMember, membership: Membership, options: Mapping[str, Any], results: list[Any]
     ) -> Report | None:
-        """Encode the party's vector, then connect and compute; audits the log if that is requested."""
+        """Encode the party's vector, connect, compute, and audit the log if that is requested."""
         from smpc_dp.session.inputs import read_vector
 
         if host.audit is not None and not membership.session.is_logged:
@@ -121,7 +118,7 @@ class VectorTask(Task):
         *,
         number: int | None,
     ) -> Result:
-        """Compute a sum; where it is saved, and no number is given, of the request that can be joined."""
+        """Compute a sum in one request: the given one, or the one that can be joined if it is saved."""
         following = number
         if number is None and host.state is not None:
             following = host.state.following(host.state.number)
@@ -134,7 +131,7 @@ class VectorTask(Task):
                 following = error.next
 
     def read_numbers(self, stored: Json) -> Any:
-        """Return the numbers of a stored sum or average."""
+        """Return the numbers in the stored JSON of a sum or average, for an audit."""
         from smpc_dp.results.numbers import read_total
 
         return read_total(stored)
@@ -144,16 +141,16 @@ class VectorTask(Task):
         numbers: Any,
         parameters: Any,  # noqa: ARG002
         outcome: Outcome,
-        kind: str,
+        operation: str,
         names: Sequence[str],  # noqa: ARG002
     ) -> None:
-        """Raise VerificationError unless the numbers of a sum or an average are those of an outcome."""
+        """Raise VerificationError unless a result's numbers follow from the run's outcome."""
         from smpc_dp.results.numbers import check_total
 
-        check_total(numbers, outcome, kind)
+        check_total(numbers, outcome, operation.split(" ")[0])
 
     def text(self, results: Mapping[str, Json]) -> str:
-        """Return the result in lines, and whose values were clipped."""
+        """Return, as lines of text, the result and whose values were clipped."""
         from smpc_dp.report.texts import result_text
 
         clipped = [
@@ -164,20 +161,25 @@ class VectorTask(Task):
         return "\n".join([result_text(next(iter(results.values()))), *clipped])
 
     def title(self, result: Json) -> str:
-        """Return the title of the report: sum or average."""
+        """Return the title of a report on a sum or an average."""
         kind: str = result["kind"]
         return kind.capitalize()
 
     def own_sections(self, session: SessionFile, result: Json) -> list[Section]:
-        """Return the section of the vector and its noise."""
+        """Return the report's section about a sum or average: its values and their noise."""
         from smpc_dp.report.sections import vector_section
 
-        return vector_section(result, interval_of(result, session.checked_parameters))
+        known = session.parameters
+        # A sum has other bounds; with an L2 bound coordinates have none of their own.
+        bounds = (
+            (known["lower"], known["upper"]) if result["kind"] == "average" and "lower" in known else None
+        )
+        return vector_section(result, interval_of(result, session.checked_parameters), bounds)
 
 
 def interval_of(result: Json, parameters: Any) -> tuple[float, float] | None:
-    """Return how far the noise of a sum or an average goes, and the level; None where it is not known."""
-    from smpc_dp.engine.result import noise_reach
+    """Return the half-width of a stored result's noise, and its confidence level; None if unknown."""
+    from smpc_dp.engine.result import LEVEL, noise_reach
 
     averaged = result["kind"] == "average"
     weight = result["weight"] if averaged else 1

@@ -42,7 +42,7 @@ _SAME_ROSTER = (
 
 @dataclass
 class Inquirer:
-    """Checks the connection of this member to `peer`, at `address` if it is given instead of the roster's.
+    """Diagnosis of this member's connection to a peer, step by step, for `smpc-dp check`.
 
     `file`: the name of the session file in advice.
     """
@@ -55,7 +55,7 @@ class Inquirer:
     _lines: list[Line] = field(default_factory=list)
 
     async def lines(self) -> list[Line]:
-        """Return the lines of the steps, to the first that does not pass."""
+        """Try to connect, and return the result of each step, up to the first that fails."""
         try:
             channel = await self._open()
             try:
@@ -78,7 +78,7 @@ class Inquirer:
         return self._lines
 
     async def _open(self) -> Channel:
-        """Return the channel before the hello; raise FailedCheck at the first step that does not pass."""
+        """Return a secured channel before the first message; raise FailedCheck at the step that fails."""
         address = self.address or self.peer.address or ""
         if is_web_address(address):
             return await self._open_web(WebAddress.parse(address))
@@ -92,22 +92,22 @@ class Inquirer:
         )
 
     async def _open_web(self, address: WebAddress) -> Channel:
-        """Return the channel through WebSocket messages; see `_open`."""
+        """Return a secured channel through WebSocket messages; raise FailedCheck at a failing step."""
         way = WebWay(address, self.endpoint)
         stream = await way.open(lambda check, text: self._add(check, "ok", text))
         return await self._secure(secure_within(self.endpoint, self.peer.name, stream), way.shown_certificate)
 
     def _add(self, check: ConnectionCheck, state: State, text: str, todo: str = "") -> None:
-        """Add a line of this connection."""
+        """Append the result of one step of connecting to the lines to show."""
         self._lines.append(Line(check, state, text, todo, self.peer.name))
 
     @property
     def _versions(self) -> str:
-        """Versions that the two ends must have in common."""
+        """Text of the protocol versions that both ends must have in common."""
         return f"channel {handshake.VERSION}, {self.session.protocol} {self.session.version}"
 
     async def _resolve(self, host: str, port: int) -> Sequence[AddressInfo]:
-        """Return the addresses of the peer's host."""
+        """Look up the network addresses of the peer's host name; raise FailedCheck if that fails."""
         try:
             return await find_addresses(host, port)
         except OSError as error:
@@ -120,7 +120,7 @@ class Inquirer:
             ) from None
 
     async def _connect(self, host: str, port: int, addresses: Sequence[AddressInfo]) -> socket.socket:
-        """Return a TCP connection to the peer's host."""
+        """Open a TCP connection to the peer; raise FailedCheck if that fails."""
         name, where = self.peer.name, f"{host}:{port}"
         try:
             return await connect(addresses)
@@ -150,7 +150,7 @@ class Inquirer:
     async def _secure(
         self, securing: Awaitable[Channel], shown: Callable[[], Awaitable[bytes | None]]
     ) -> Channel:
-        """Return the channel, after mutual TLS with the roster's keys.
+        """Set up mutual TLS with the roster's keys; raise FailedCheck if that fails.
 
         `shown` returns the certificate of whoever answers, for the text of an error.
         """
@@ -187,7 +187,7 @@ class Inquirer:
         raise FailedCheck("channel", text, todo)
 
     def _stranger(self, shown: bytes | None) -> FailedCheck:
-        """Return the failure by a certificate that is of no member with an address."""
+        """Return the failure that says who answers in the peer's place, by the certificate shown."""
         name = self.peer.name
         member = None if shown is None else self.session.roster.with_certificate(shown)
         if member is not None:
@@ -221,7 +221,7 @@ class Inquirer:
         )
 
     async def _inquire(self, channel: Channel) -> tuple[handshake.Answer, SmpcError | None]:
-        """Return the peer's answer, and the error if the sessions differ."""
+        """Ask the peer for its session; return its answer, and the error if the sessions differ."""
         name, has_key = self.peer.name, f"'{self.peer.name}' has its key, {brief(self.peer.public_key)}"
         roster = _SAME_ROSTER.format(file=self.file)
         try:
@@ -250,7 +250,7 @@ class Inquirer:
         raise FailedCheck("channel", text, todo)
 
     def _add_digest(self, answer: handshake.Answer, error: SmpcError | None) -> None:
-        """Add the line of the session digests."""
+        """Append the line that says whether both ends have equal session files."""
         if error is None:
             self._add("digest", "ok", f"{brief(self.session.digest)} on both sides")
             return
@@ -265,7 +265,7 @@ class Inquirer:
         )
 
     def _add_clock(self, theirs: int, sent: float, received: float) -> None:
-        """Add the line of the difference of the clocks, which is known to half the round trip."""
+        """Append the line that says how far the two hosts' clocks differ."""
         ahead = round(500 * (sent + received)) - theirs
         doubt = max(0, round(500 * (received - sent)))
         if abs(ahead) - doubt <= CLOCK_MS:
@@ -282,12 +282,12 @@ class Inquirer:
 
 
 def _shown(addresses: Sequence[AddressInfo]) -> str:
-    """Return addresses as text."""
+    """Return resolved network addresses as text for display."""
     return ", ".join(dict.fromkeys(str(address[4][0]) for address in addresses))
 
 
 def _duration(milliseconds: int) -> str:
-    """Return a duration as text."""
+    """Return a time in milliseconds as text with a fitting unit."""
     seconds = milliseconds / 1000
     for unit, name in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
         if seconds >= unit:
@@ -296,7 +296,7 @@ def _duration(milliseconds: int) -> str:
 
 
 def _key_in(shown: bytes, name: str) -> bytes | None:
-    """Return the key of a certificate that is one of smpc-dp in this name; None for any other."""
+    """Return the public key in a certificate of this project for this name; None for any other."""
     # The head of an Ed25519 public key in DER (RFC 8410).
     head = bytes.fromhex("302a300506032b6570032100")
     key = shown.partition(head)[2][:32]

@@ -25,7 +25,7 @@ _NOT_ALLOWED = "Give {path} to the user that runs smpc-dp (`id -un` prints it), 
 
 
 def folder_line(check: HostCheck, path: Path, *, is_made: bool = False) -> Line:
-    """Return the line of a folder; `is_made`: whether a session makes it if it is not there."""
+    """Check that a folder exists and can be written to; return the line to show."""
     try:
         return _folder_line(check, path, is_made=is_made)
     except OSError as error:
@@ -33,7 +33,7 @@ def folder_line(check: HostCheck, path: Path, *, is_made: bool = False) -> Line:
 
 
 def _folder_line(check: HostCheck, path: Path, *, is_made: bool) -> Line:
-    """See `folder_line`; raise OSError where it cannot be seen whether there is a folder."""
+    """Check that a folder can be written to, and return the line; raise OSError if it cannot be examined."""
     folder = path
     while is_made and not folder.exists() and folder != folder.parent:
         folder = folder.parent
@@ -52,13 +52,13 @@ def _folder_line(check: HostCheck, path: Path, *, is_made: bool) -> Line:
 
 
 def _refused(check: HostCheck, folder: Path, error: OSError) -> Line:
-    """Return the line of a folder where no file can be written."""
+    """Return the line that says that files cannot be written in a folder, and why."""
     todo = _TODO.get(error.errno or 0, _NOT_ALLOWED.format(path=folder))
     return Line(check, "fix", f"{folder}: cannot write a file ({error.strerror})", todo)
 
 
 def _write(folder: Path) -> int:
-    """Write, lock and sync a file without a name in a folder; return the bytes that are free there."""
+    """Write and lock a temporary file in a folder, to test it; return the free bytes there."""
     with tempfile.TemporaryFile(dir=folder) as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         file.write(bytes(4096))

@@ -44,7 +44,7 @@ _NAME = (
 
 @dataclass(frozen=True, slots=True)
 class HostOptions:
-    """Files, folders and addresses of a member, as the options of `smpc-dp party` name them."""
+    """Options of `smpc-dp party` for one member: its files, folders and addresses, to be checked."""
 
     key: Path | None = None
     listen: str | None = None
@@ -57,7 +57,7 @@ class HostOptions:
 
 @dataclass(frozen=True)
 class Host:
-    """What is checked of the host of a member."""
+    """One member's files and settings on this host, with the checks of `smpc-dp check`."""
 
     path: Path
     session: SessionFile
@@ -66,17 +66,17 @@ class Host:
 
     @property
     def key_file(self) -> Path:
-        """The member's identity file."""
+        """The path of the member's key file."""
         return self.options.key or default_key(self.path, self.member.name)
 
     def membership(self) -> Membership:
-        """Return the membership; errors as of `Membership.load`."""
+        """Load the member's session and key, and return them; raises an error if they are invalid."""
         return Membership.load(
             self.path, self.member.name, self.options.key, self.member.role, self.session, self.options.web
         )
 
     def lines(self) -> Iterator[Line]:
-        """Yield the lines but for that of the port."""
+        """Yield the results of checking the member's key, ledger and folders."""
         try:
             check_clock()
         except LocalError as error:
@@ -99,7 +99,7 @@ class Host:
             yield from self._aggregator_folders()
 
     def port(self) -> tuple[Line, bool]:
-        """Return the line of the port at which the member listens, and whether another process has it.
+        """Return (result of checking the listening port, whether another process uses it).
 
         Raises ConfigError for an address to listen on that is none.
         """
@@ -119,7 +119,7 @@ class Host:
         return Line("port", "ok", f"{address}: no process listens there yet"), False
 
     def _key(self) -> Line:
-        """Return the line of the identity file."""
+        """Return the result of checking the member's key file."""
         path, name = self.key_file, self.member.name
         try:
             self.membership().checkpoint_identity()
@@ -145,7 +145,7 @@ class Host:
         return Line("key", "ok", f"{path}: the key of '{name}', {brief(self.member.public_key)}")
 
     def _evidence(self) -> Iterator[Line]:
-        """Yield a line if the party has refused further sums of the session."""
+        """Yield a line if the party has stored evidence against the aggregator, and refuses sums."""
         evidence = evidence_file(self.key_file, self.member.name, self.session.digest)
         if self.member.role == "party" and _is_there(evidence) is True:
             todo = (
@@ -155,7 +155,7 @@ class Host:
             yield Line("key folder", "fix", f"{evidence}: this party refuses further sums", todo)
 
     def _ledger(self, path: Path) -> Line:
-        """Return the line of the ledger, to which nothing is charged."""
+        """Return the result of checking the party's ledger, without charging it."""
         try:
             ledger = open_ledger(path, self.member.name)
             task, membership = task_of(self.session), self.membership()
@@ -179,11 +179,11 @@ class Host:
 
     @property
     def _is_exact(self) -> bool:
-        """Whether a release of the session has no differential privacy."""
+        """Whether the session releases a sum without differential privacy."""
         return task_of(self.session).has_vectors and self.membership().event().exact
 
     def _state(self, folder: Path) -> Iterator[Line]:
-        """Yield the lines about saved states that are in their folder already."""
+        """Yield a line if the state folder is of another member or session, or is locked."""
         name = self.member.name
         try:
             owner = read_owner(folder)
@@ -200,7 +200,7 @@ class Host:
             yield Line("state", "note", f"{folder}: another process has its lock", todo)
 
     def _aggregator_folders(self) -> Iterator[Line]:
-        """Yield the lines of the folders that an aggregator alone has."""
+        """Yield the results of checking the folders that only an aggregator needs."""
         if self.session.is_logged:
             board = self.options.board or self.path.absolute().parent / "board"
             yield folder_line("logs", board, is_made=True)
@@ -212,7 +212,7 @@ class Host:
 
 
 def _is_there(path: Path) -> bool | None:
-    """Tell whether a file is there; None where that cannot be seen."""
+    """Return whether a file exists; None if that cannot be determined."""
     try:
         return path.exists()
     except OSError:
@@ -220,7 +220,7 @@ def _is_there(path: Path) -> bool | None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Tell whether another process holds the lock of a file; one that is not there is not made."""
+    """Return whether another process has locked a file; false for a missing file."""
     try:
         lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:

@@ -31,13 +31,13 @@ SKIPPED = "not checked: correct the lines above first"
 
 
 def connection_checks(*, is_web: bool) -> list[ConnectionCheck]:
-    """Return the checks of a connection, in their order; `is_web`: to an address `wss://host/path`."""
+    """Return the names of the steps that connecting consists of, in order; more for a web address."""
     checks: tuple[ConnectionCheck, ...] = get_args(ConnectionCheck)
     return [check for check in checks if is_web or check not in HTTPS_CHECKS]
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of a check.
+    """Result of one check on a member's host or connection: state, text, and what to do about it.
 
     Attributes:
         check: what was checked.
@@ -55,7 +55,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class FailedCheck(Exception):
-    """A step of a connection has failed; `check`, `text` and `todo` as of a line."""
+    """Exception that ends the diagnosis of a connection at the step that failed, with advice."""
 
     def __init__(self, check: ConnectionCheck, text: str, todo: str) -> None:
         super().__init__(text)
@@ -63,5 +63,5 @@ class FailedCheck(Exception):
 
 
 def brief(content: bytes) -> str:
-    """Return the first 16 digits of a key or digest, where the whole is elsewhere."""
+    """Return the first 16 hexadecimal digits of a key or digest, for display."""
     return f"{content.hex()[:16]}…"

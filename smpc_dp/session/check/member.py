@@ -18,7 +18,7 @@ from smpc_dp.web_settings import DEFAULT
 
 
 async def check_member(path: Path, name: str, options: HostOptions) -> list[Line]:
-    """Return the lines of a member's check; nobody is counted as present for it, and nothing is charged.
+    """Run all checks of a member's host and connections; return their results to show.
 
     Raises ConfigError for a name that is not in the roster, and for options that do not fit the session.
     """
@@ -52,7 +52,7 @@ async def check_member(path: Path, name: str, options: HostOptions) -> list[Line
 
 
 def called_members(session: SessionFile, member: Member) -> list[Member]:
-    """Return the members whom this one calls when it begins; evaluations of two parties call later."""
+    """Return the members that this member connects to when a session begins."""
     roster = session.roster
     if session.topology == "aggregator" and roster.aggregator not in (None, member):
         return [other for other in roster if other == roster.aggregator]
@@ -64,7 +64,7 @@ def called_members(session: SessionFile, member: Member) -> list[Member]:
 
 
 def _member_of(session: SessionFile, name: str, path: Path) -> Member:
-    """Return the entry of a member; raise ConfigError if the roster has none of this name."""
+    """Return the roster's entry of this name; raise ConfigError if there is none."""
     names = [member.name for member in session.roster]
     if name not in names:
         reason = f"{name!r} is not in the roster of {path}: {', '.join(names[:20])}"
@@ -73,19 +73,19 @@ def _member_of(session: SessionFile, name: str, path: Path) -> Member:
 
 
 def _unusable(path: Path, fault: str) -> Line:
-    """Return the line about a session file that cannot be used."""
+    """Return the line that says that a session file has a fault, and what to do."""
     todo = f"Correct it, for all members alike: `smpc-dp roster {path}` must print them."
     return Line("session", "fix", fault, todo)
 
 
 def _unreadable(fault: str) -> Line:
-    """Return the line about a session file that cannot be read."""
+    """Return the line that says that a session file cannot be read, and what to do."""
     todo = "Name the session file that all members have, as a file that this user (`id -un`) may read."
     return Line("session", "fix", fault, todo)
 
 
 def _endpoint(host: Host) -> Endpoint:
-    """Return the member's endpoint for inquiries."""
+    """Return the endpoint with which the check connects to other members."""
     session = host.session
     return Endpoint(
         identity=host.membership().identity,
@@ -97,7 +97,7 @@ def _endpoint(host: Host) -> Endpoint:
 
 
 async def _port(host: Host, endpoint: Endpoint | None) -> Line:
-    """Return the line of the member's port: fine too if a process of this member has it."""
+    """Return the result of checking the member's port, which this member's own process may use."""
     line, is_used = await asyncio.to_thread(host.port)
     if not is_used or endpoint is None:
         return line
@@ -118,7 +118,7 @@ async def _port(host: Host, endpoint: Endpoint | None) -> Line:
 
 
 async def _connection(host: Host, endpoint: Endpoint | None, peer: Member) -> list[Line]:
-    """Return the lines of the connection to a member, of which those after a fault are skipped."""
+    """Return the results of trying to connect to one other member."""
     lines: list[Line] = []
     if endpoint is not None:
         lines = await Inquirer(endpoint, host.session, peer, host.path.name).lines()

@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 class WebWay:
-    """The way to an aggregator at `wss://`: up to the byte stream that the members' own TLS runs in."""
+    """Diagnosis of the way to an aggregator behind a web server (`wss://`): proxy, TLS, WebSocket."""
 
     def __init__(self, address: WebAddress, endpoint: Endpoint) -> None:
         self._address = address
         self._endpoint = endpoint
 
     async def open(self, on_passed: OnPassed) -> WebSocketTransport:
-        """Return the byte stream; raise FailedCheck at the first step that does not pass."""
+        """Connect to the web address, and return the byte stream; raise FailedCheck at a failing step."""
         # Not at the top: most sessions need no HTTP.
         from smpc_dp.transport import web_dial
 
@@ -84,11 +84,11 @@ class WebWay:
         return stream
 
     async def shown_certificate(self) -> bytes | None:
-        """Return the certificate that whoever answers in WebSocket messages shows, DER."""
+        """Return the certificate (DER) of whoever answers inside the WebSocket connection."""
         return await certificate_within(await self.open(lambda _check, _text: None))
 
     def _route(self) -> Route:
-        """Return the way by the environment of this process."""
+        """Return the route to the web address, through the environment's proxy if there is one."""
         from smpc_dp.transport.web_dial import find_route
 
         try:
@@ -97,7 +97,7 @@ class WebWay:
             raise FailedCheck("proxy", str(error), "Correct HTTPS_PROXY on this host.") from None
 
     def _outer(self) -> ssl.SSLContext:
-        """Return the context of the outer TLS."""
+        """Return the TLS context for the web server; raise FailedCheck if it cannot be made."""
         try:
             return self._endpoint.web.client_context()
         except LocalError as error:
@@ -107,7 +107,7 @@ class WebWay:
 
 
 async def _step(check: ConnectionCheck, step: Awaitable[T], todo: str) -> T:
-    """Return the result of a step, which has ATTEMPT_SECONDS; raise FailedCheck if it does not pass."""
+    """Wait for a step of connecting, with a time limit; raise FailedCheck with advice if it fails."""
     try:
         async with asyncio.timeout(ATTEMPT_SECONDS):
             return await step

@@ -21,7 +21,7 @@ Number = Annotated[int, Meta(ge=1, le=65_535)]
 
 
 class Hello(Body, frozen=True):
-    """Party: a request of a session, a fresh nonce, and a fresh X25519 key."""
+    """First message of a party to the aggregator: which request it asks for, a nonce, and a key."""
 
     session_digest: Bytes32
     request: int
@@ -31,7 +31,7 @@ class Hello(Body, frozen=True):
 
 
 class Start(Body, frozen=True):
-    """Aggregator: present parties, their nonces in order, and signed hellos of the receiver's peers."""
+    """Message of the aggregator to a party: who is present, and its peers' signed keys."""
 
     present: bytes
     nonces: bytes
@@ -39,13 +39,13 @@ class Start(Body, frozen=True):
 
 
 class Send(Body, frozen=True):
-    """Party: its vector, sealed for each receiver that is present, in ascending order."""
+    """Message of a party to the aggregator: its vector, encrypted separately for each receiver."""
 
     boxes: list[tuple[Number, bytes]]
 
 
 class Deliver(Body, frozen=True):
-    """Aggregator: the parties that sent, and their encrypted vectors for this party, in ascending order."""
+    """Message of the aggregator to a party: the encrypted vectors that others sent to it."""
 
     senders: bytes
     boxes: list[tuple[Number, bytes]]

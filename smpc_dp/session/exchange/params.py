@@ -36,7 +36,7 @@ _OUTSIDERS = "against everybody who is not in the exchange"
 
 
 class ExchangeParameters(SumParameters, frozen=True):
-    """Checked parameters of an exchange.
+    """Parameters of an exchange in which parties send each other vectors, noisy or exact, encrypted.
 
     Attributes:
         variance: of the discrete Gaussian noise on each vector, in squared grid steps; 0: none.
@@ -57,37 +57,37 @@ class ExchangeParameters(SumParameters, frozen=True):
 
     @property
     def view(self) -> str:
-        """Key of `report.roles.VIEWS`."""
+        """Which explanation of roles a report shows for an exchange."""
         return "exchange"
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of a party's input."""
+        """The shape of a party's input vector."""
         return (self.plan.parties, self.encoding.ring_length) if self.apart else (self.encoding.ring_length,)
 
     @property
     def party_steps(self) -> tuple[str, ...]:
-        """The steps of a party, in order."""
+        """Names of the steps that a party goes through in a run, in order."""
         return PARTY_STEPS
 
     @property
     def extra_bytes(self) -> int:
-        """Bytes of a message beyond a vector: a vector for each party, and a hello of each."""
+        """How many bytes more than a vector the largest message may have."""
         return self.plan.parties * (self.encoding.ring_length * self.encoding.element_bytes + 2048)
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
-        """Return `count` draws of the noise on a vector, in grid steps."""
+        """Return `count` random draws of the noise that is added to a vector, in grid steps."""
         if not self.variance:
             return np.zeros(count, dtype=np.int64)
         return discrete_gaussian(source, count, self.variance)
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
-        """Add this party's noise, in place; drawn once for all receivers of the vector."""
+        """Add this party's noise to its vector in place, one draw for all receivers."""
         source = NoiseSource.keyed(randomness.bytes(32), b"exchange", b"noise")
         ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
 
     def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
-        """Return the sum on the grid, to be read later, and the number of contributors.
+        """Return (sum as integers on the grid, number of contributors), to be read later.
 
         Raises:
             VerificationError: it is further out than the noise explains.
@@ -96,7 +96,7 @@ class ExchangeParameters(SumParameters, frozen=True):
         return decode_noisy(self.encoding, total, contributors, deviation)
 
     def between(self, edges: Edges) -> ExchangeParameters:
-        """Return the parameters of messages along these edges, in which every received message counts."""
+        """Return a copy with messages along these edges only, none of which may be missing."""
         parties = len(edges)
         others = parties - 1
         plan = replace(
@@ -110,7 +110,7 @@ class ExchangeParameters(SumParameters, frozen=True):
         return replace(self, plan=plan, edges=edges)
 
     def to_each(self) -> ExchangeParameters:
-        """Return the parameters of different messages from all parties to all, none of which may be missing.
+        """Return a copy in which each party sends every other party a vector of its own.
 
         Raises ConfigError where vectors have noise: it would be drawn again for each receiver.
         """
@@ -121,7 +121,7 @@ class ExchangeParameters(SumParameters, frozen=True):
         return replace(self, apart=True)
 
     def check_vector(self, ring_vector: RingVector) -> None:
-        """Raise VerificationError unless `ring_vector` is possible for one party's vector with its noise.
+        """Raise VerificationError if a received vector is out of any possible range.
 
         Without noise its norm is checked too, where that is bounded: a sum does not show whose vector exceeds
         it.
@@ -137,41 +137,41 @@ class ExchangeParameters(SumParameters, frozen=True):
             )
 
     def real(self, ring_vector: RingVector) -> NDArray[np.float64]:
-        """Return one vector with its noise, in the caller's unit."""
+        """Convert a received vector to real numbers, its noise included."""
         return self.encoding.real(ring_vector.view(np.int64) + np.int64(self.encoding.lowest))
 
     def receivers(self, number: int) -> frozenset[int]:
-        """Return the numbers of the receivers of party `number`."""
+        """Return the numbers of the parties to which party `number` sends its vector."""
         if self.edges is None:
             return frozenset(range(1, self.plan.parties + 1)) - {number}
         return frozenset(self.edges[number - 1])
 
     def senders(self, number: int) -> frozenset[int]:
-        """Return the numbers of the senders to party `number`."""
+        """Return the numbers of the parties from which party `number` receives vectors."""
         if self.edges is None:
             return self.receivers(number)
         return frozenset(index for index, sent in enumerate(self.edges, 1) if number in sent)
 
     def planned(self) -> str:
-        """Return the variance in hexadecimal, a hash of the edges, and whether vectors differ."""
+        """Return text that members compare: the noise's variance, and a hash of the edges."""
         edges = b"" if self.edges is None else repr(self.edges).encode()
         described = f"{self.variance.numerator:x}/{self.variance.denominator:x}"
         return f"{described} {hashlib.sha256(edges).hexdigest()[:32]}" + (" apart" if self.apart else "")
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
-        """Return the noise in the sum of `survivors` vectors."""
+        """Return the noise, as standard deviations, in the sum of so many parties' vectors; or None."""
         if not self.variance:
             return None
         curator = math.sqrt(self.honest * self.variance) * self.encoding.step
         return Noise(math.sqrt(survivors * self.variance) * self.encoding.step, curator, self.honest, 0)
 
     def event(self) -> Event:
-        """Return the privacy event of one vector."""
+        """Return the privacy event that a ledger charges for one party's vector."""
         return self.mechanism.event() if self.variance else super().event()
 
     @property
     def mechanism(self) -> DistributedSum:
-        """Mechanism of one vector, or of the sum of two."""
+        """The noise mechanism of one party's vector, or of the sum of two."""
         from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
         from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 
@@ -180,7 +180,7 @@ class ExchangeParameters(SumParameters, frozen=True):
         )
 
     def claim(self, survivors: int) -> Claim:
-        """Return the claim: local differential privacy, or none."""
+        """Return the privacy claim of an exchange: each vector's differential privacy, or none."""
         del survivors
         seen = "whoever is in the exchange sees its vectors; the hub sees who sends to whom, and no vector"
         if self.epsilon is None or self.delta is None:
@@ -225,7 +225,7 @@ def plan_exchange(
     honest: int = 1,
     missing: int = 0,
 ) -> ExchangeParameters:
-    """Return the parameters of an exchange between 2 to 65,535 parties.
+    """Return checked parameters of an exchange, with noise for epsilon and delta if they are given.
 
     Args:
         length, l2_bound, precision: of the vectors.

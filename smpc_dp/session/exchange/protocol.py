@@ -12,18 +12,21 @@ if TYPE_CHECKING:
 
 
 def _party(*arguments: Any, **named: Any) -> Run[Any]:
+    """Return a party's run of an exchange; the arguments are passed on."""
     from smpc_dp.session.exchange import states
 
     return states.party(*arguments, **named)
 
 
 def _aggregator(*arguments: Any, **named: Any) -> Run[Any]:
+    """Return the aggregator's run of an exchange; the arguments are passed on."""
     from smpc_dp.session.exchange import states
 
     return states.aggregator(*arguments, **named)
 
 
 def _tables() -> Roles:
+    """Return the state machines of an exchange: (the party's, the aggregator's)."""
     from smpc_dp.session.exchange import states
 
     return states.PARTY, states.AGGREGATOR

@@ -61,7 +61,7 @@ def run_identifier(context: Context, operation: str, present: bytes, nonces: byt
 
 
 class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has said hello with a fresh nonce and a fresh key."""
+    """State of a party in an exchange that has said hello, and waits for its peers' keys."""
 
     expects: ClassVar[str] = m.START
     renews: ClassVar[bool] = True
@@ -72,7 +72,7 @@ class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitDelivery(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has sent its vector, sealed for each receiver; `own` is its term of the sum.
+    """State of a party in an exchange that has sent its encrypted vector, and waits for others'.
 
     `sealing` opens the boxes that the present parties send to it.
     """
@@ -84,7 +84,7 @@ class AwaitDelivery(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class Finished(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has every vector that was sent to it, by sender; the outcome is their sum with its own.
+    """Final state of a party in an exchange: it has the vectors of others, and their sum with its own.
 
     When every party sends to all others, that is the sum of all parties that have sent.
     """
@@ -95,7 +95,7 @@ class Finished(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 def say_hello(member: Party, state: Ready) -> Transition:
-    """Begin: say hello with a fresh nonce and a fresh key."""
+    """Begin a party's run of an exchange: return a hello with a fresh nonce and key, and the next state."""
     context = member.context
     nonce, secret = member.random.bytes(32), member.random.bytes(32)
     hello = m.Hello(
@@ -106,7 +106,7 @@ def say_hello(member: Party, state: Ready) -> Transition:
 
 
 def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
-    """Check the keys of the peers, and encrypt the vector, with its noise, for each receiver."""
+    """Check the peers' keys, add noise to the vector, and encrypt a copy for each receiver."""
     context, parameters = member.context, member.parameters
     start = decode(body, m.Start, context.aggregator)
     present = _members_of(member, start.present)
@@ -146,7 +146,7 @@ def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
 
 
 def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
-    """Open the received vectors, and add them up."""
+    """Decrypt the received vectors, and add them up with the party's own; end the run."""
     parameters = member.parameters
     deliver = decode(body, m.Deliver, member.context.aggregator)
     sent = _members_of(member, deliver.senders)
@@ -201,7 +201,7 @@ def party(
     *,
     last: HeldResult | None = None,  # noqa: ARG001 - of sums
 ) -> Run[Outcome]:
-    """Return the run of one party; arguments as of `smpc_dp.secagg.states.party`.
+    """Return a party's run of an exchange, in which it sends its vector to others.
 
     `ring_vector` is one row for each receiver where `parameters.apart`, and is not changed.
     """
@@ -211,7 +211,7 @@ def party(
 
 
 def _members_of(member: Party, packed: bytes) -> PartySet:
-    """Decode a set that must contain this party and be large enough; raise PeerFault."""
+    """Decode a set of present parties; raise PeerFault if this party is missing or they are too few."""
     members = PartySet.unpack(packed, member.parties, member.context.aggregator)
     if member.index not in members:
         raise member.refuse(f"left {member.name} out", Check.NOT_INCLUDED)
@@ -223,7 +223,7 @@ def _members_of(member: Party, packed: bytes) -> PartySet:
 
 
 def _key_of(member: Party, party: int, content: bytes, signature: bytes, nonce: bytes) -> bytes:
-    """Return the sealing key of another party, from a hello that it has signed for this request."""
+    """Return another party's encryption key, once its signed hello is checked."""
     name, context = member.name_of(party), member.context
     context.check_detached(context.session_digest, m.HELLO, name, context.aggregator, content, signature)
     hello = decode(content, m.Hello, name)
@@ -234,14 +234,14 @@ def _key_of(member: Party, party: int, content: bytes, signature: bytes, nonce: 
 
 
 def _seal(member: Party, run_id: bytes, sealing: Sealing, party: int, vector: RingVector) -> bytes:
-    """Return a vector encrypted for `party` alone."""
+    """Return a vector encrypted for one party alone."""
     packed = member.parameters.encoding.pack(vector)
     bound = keys.seal_context(member.context, run_id, member.name, member.name_of(party))
     return seal(sealing.key(member, run_id, party, sending=True), packed, bound, member.random)
 
 
 def _open(member: Party, state: AwaitDelivery, party: int, box: bytes) -> RingVector:
-    """Return the vector that `party` encrypted for this party; raise PeerFault for an impossible one."""
+    """Decrypt the vector that `party` sent; raise PeerFault if it is malformed or out of range."""
     name, parameters, run_id = member.name_of(party), member.parameters, state.run_id
     key = state.sealing.key(member, run_id, party, sending=False)
     bound = keys.seal_context(member.context, run_id, name, member.name)
@@ -261,7 +261,7 @@ def _open(member: Party, state: AwaitDelivery, party: int, box: bytes) -> RingVe
 def _outcome(
     member: Party, run_id: bytes, total: RingVector, received: Mapping[str, RingVector], sent: PartySet
 ) -> Outcome:
-    """Return the sum of a party's own vector and the received ones."""
+    """Return the result of an exchange: the received vectors, and their sum with the own one."""
     parameters, context = member.parameters, member.context
     count = 1 + len(received)
     grid, weight = parameters.decode(total, count)
@@ -292,7 +292,7 @@ def _outcome(
 
 @dataclass(frozen=True, slots=True)
 class Relayed:
-    """Result of the aggregator: the parties whose vectors it forwarded, and the others."""
+    """Result of the aggregator in an exchange: whose vectors it has forwarded, and who was missing."""
 
     survivors: tuple[str, ...]
     absent: tuple[str, ...]
@@ -300,27 +300,27 @@ class Relayed:
 
 
 class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
-    """Parties may still join."""
+    """State of an aggregator in an exchange that collects hellos: parties may still join."""
 
     expects: ClassVar[str] = m.HELLO
 
 
 class CollectBoxes(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The parties that are present are agreed on, and each seals its vector for its receivers."""
+    """State of an aggregator in an exchange that collects the parties' encrypted vectors."""
 
     expects: ClassVar[str] = m.SEND
     present: PartySet
 
 
 class Delivered(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The aggregator has passed on every box."""
+    """Final state of an aggregator in an exchange: it has forwarded all encrypted vectors."""
 
     over: ClassVar[bool] = True
     outcome: Relayed
 
 
 def accept_hello(aggregator: Aggregator, _state: CollectHello, _party: int, envelope: Envelope) -> Item:
-    """Check that a hello is for this session and request, and that its key is no point of small order."""
+    """Check that a party's hello is for this request and has a valid key; return it to be stored."""
     context, hello = aggregator.context, decode(envelope.body, m.Hello, envelope.sender)
     if (hello.session_digest, hello.request) != (context.session_digest, context.request):
         raise PeerFault(envelope.sender, "its hello is for another session or request", Check.OTHER_REQUEST)
@@ -332,7 +332,7 @@ def accept_hello(aggregator: Aggregator, _state: CollectHello, _party: int, enve
 
 
 def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
-    """Begin the run of the parties present, and send to each the hellos of its peers."""
+    """Begin the exchange with the parties present; return messages with the keys of their peers."""
     inbox, parameters = state.inbox, aggregator.parameters
     items = {party: inbox.items[party] for party in sorted(inbox.alive)}
     requested = {party: item.message.operation for party, item in items.items()}
@@ -354,7 +354,7 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
 
 
 def accept_boxes(aggregator: Aggregator, state: CollectBoxes, party: int, envelope: Envelope) -> Item:
-    """Check that a party sends to exactly its present receivers; store its boxes by receiver."""
+    """Check that a party sent an encrypted vector for each receiver present; return them to be stored."""
     boxes = decode(envelope.body, m.Send, envelope.sender).boxes
     # A missing box would look to its receiver as if the aggregator had dropped it.
     receivers = sorted(aggregator.parameters.receivers(party))
@@ -366,7 +366,7 @@ def accept_boxes(aggregator: Aggregator, state: CollectBoxes, party: int, envelo
 
 
 def finish_boxes(aggregator: Aggregator, state: CollectBoxes) -> Transition:
-    """Deliver the boxes; along edges, a party with a missing sender gets an abort instead."""
+    """Forward the encrypted vectors; a party with a required sender missing is told to stop."""
     inbox, parameters = state.inbox, aggregator.parameters
     sent = frozenset(inbox.alive)
     boxes = {party: inbox.items[party].message for party in sent}
@@ -392,14 +392,14 @@ def finish_boxes(aggregator: Aggregator, state: CollectBoxes) -> Transition:
 
 
 def min_senders(aggregator: Aggregator, _state: CollectorState) -> int:
-    """Return the number of parties that a step needs."""
+    """Return the number of parties that a step of the exchange needs."""
     return max(1, aggregator.parameters.plan.min_survivors)
 
 
 def _go_without(
     aggregator: Aggregator, state: CollectBoxes, party: int, missing: list[int]
 ) -> list[Envelope]:
-    """Tell a party which of its senders are missing, with the known reasons."""
+    """Return the message that tells a party which of its senders are missing, and why."""
     excluded = state.inbox.excluded
     names = {number: aggregator.name_of(number) for number in missing}
     why = {
@@ -445,7 +445,7 @@ def aggregator(
     fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
     last: SentResults | None = None,  # noqa: ARG001 - of sums
 ) -> Run[Relayed]:
-    """Return the run of the aggregator."""
+    """Return the aggregator's run of an exchange, in which it forwards encrypted vectors."""
     member = Collector(context, parameters, identity)
     inbox = Inbox(set(range(1, member.parties + 1)))
     return Run(AGGREGATOR, member, CollectHello(inbox=inbox))

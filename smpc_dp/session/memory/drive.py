@@ -24,7 +24,7 @@ def drive(
     mesh: bool = False,
     make: MakeDriver = Driver,
 ) -> dict[str, SmpcError]:
-    """Run `machines`, the roles, to their ends and return the errors of those that failed, by name.
+    """Run roles against each other in memory to their ends; return the errors of those that failed, by name.
 
     Deadlines: when no message is under way, either a held-back message goes on or the deadline of a role that
     still waits passes, the `aggregator`'s first; so every run ends. Errors that are not `SmpcError` are bugs
@@ -41,7 +41,7 @@ def drive(
 
 
 class _Drive:
-    """State of one call of `drive`."""
+    """State of a simulation that delivers messages between runs in memory, and lets deadlines pass."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class _Drive:
         self._errors: dict[str, SmpcError] = {}
 
     def run(self) -> dict[str, SmpcError]:
-        """Deliver messages and pass deadlines until all roles have ended; return the errors."""
+        """Deliver messages and pass deadlines until all runs have ended; return errors by name."""
         for driver in self._drivers.values():
             self._send(driver, driver.act(Start()))
         while True:
@@ -68,7 +68,7 @@ class _Drive:
                 return self._errors
 
     def _deliver(self, delivery: Delivery) -> None:
-        """Give a message to its receiver, and send the answers."""
+        """Deliver one message to its receiver's run, and queue the messages that follow."""
         driver, received = self._drivers[delivery.receiver], delivery.envelope
         if self._is_out(driver):
             return
@@ -81,11 +81,11 @@ class _Drive:
             self._send(driver, driver.cancel(received))
 
     def _is_out(self, driver: Driver) -> bool:
-        """Return whether a role has ended or was killed."""
+        """Return whether a run has failed or was killed by the simulation."""
         return driver.error is not None or self._network.is_dead(driver.run.name)
 
     def _deadline(self) -> bool:
-        """Let time pass: pass one deadline; return False when no role waits any more."""
+        """Release a held message or let one run's deadline pass; return False if nothing is left."""
         waiting = [
             driver
             for driver in self._drivers.values()
@@ -100,7 +100,7 @@ class _Drive:
         return True
 
     def _latest(self, waiting: Sequence[Driver]) -> Driver:
-        """Return the driver whose deadline passes."""
+        """Choose which of the waiting runs has its deadline pass first."""
         if self._aggregator in waiting and not self._mesh:
             return self._aggregator
         if self._mesh:
@@ -112,7 +112,7 @@ class _Drive:
         return waiting[self._network.choose(len(waiting))]
 
     def _send(self, driver: Driver, messages: Sequence[Envelope]) -> None:
-        """Send a driver's messages."""
+        """Queue a run's messages for delivery."""
         if driver.error is not None:
             self._errors[driver.run.name] = driver.error
         for envelope in messages:

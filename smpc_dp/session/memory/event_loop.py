@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 class _Selector(selectors.DefaultSelector):
-    """Selector that moves the loop's time instead of waiting."""
+    """Selector of an event loop that advances simulated time instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
         self.passed = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Return what is ready; without anything, pass the time until the next timer."""
+        """Return ready events; if there are none, advance the simulated time to the next timer."""
         ready = super().select(0 if timeout is not None else None)
         if not ready and timeout is not None:
             self.passed += max(timeout, 0.0)
@@ -32,7 +32,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class SimulationLoop(asyncio.SelectorEventLoop):
-    """Event loop of a simulation."""
+    """Asyncio event loop with simulated time, which jumps to the next timer instead of waiting."""
 
     def __init__(self) -> None:
         self._waits = _Selector()
@@ -43,7 +43,7 @@ class SimulationLoop(asyncio.SelectorEventLoop):
         return self._waits.passed
 
     def run_in_executor(self, _executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        """Return the done future of a call, made in this thread; raise its error.
+        """Call the function at once in this thread, and return a finished future of its value.
 
         At once, so that a member's message can go as soon as it was processed: those of thousands together
         would fill the memory.
@@ -54,9 +54,10 @@ class SimulationLoop(asyncio.SelectorEventLoop):
 
 
 def run_simulation(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return what a coroutine returns, run in a simulation's event loop; also where another loop runs.
+    """Run a coroutine in an event loop with simulated time, and return its value.
 
-    There, as in a notebook, it runs in a thread of its own, with the context variables of the caller.
+    Where a loop runs already, as in a notebook, it runs in a thread of its own, with the context
+    variables of the caller.
     """
     begun: list[asyncio.Task[Any] | None] = []
 

@@ -37,7 +37,7 @@ QUIET_SECONDS = 3_600
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSession:
-    """A session of this process: its content, and its members' keys.
+    """A session whose members all run in this process: its session content and all keys.
 
     Attributes:
         session: the checked content of its file.
@@ -55,7 +55,7 @@ class SimulatedSession:
         return self.session.roster.party_names
 
     def membership(self, name: str, folder: Path) -> Membership:
-        """Return a member whose files, if there are any, are in a folder."""
+        """Return the named member of the simulated session, whose files are in `folder`."""
         parameters = requests_of(self.session)[0]
         key_file = default_key(folder / "session.toml", name)
         return Membership(self.session, self.identities[name], parameters, key_file, one_process=self.shared)
@@ -63,7 +63,7 @@ class SimulatedSession:
 
 @dataclass(frozen=True, slots=True)
 class Simulated(Generic[T]):
-    """How a simulated session has ended.
+    """Result of a simulated session: what each party and the aggregator returned, and who was killed.
 
     Attributes:
         results: by party, its result or the error that ended it.
@@ -76,7 +76,7 @@ class Simulated(Generic[T]):
     killed: Mapping[str, int]
 
     def result(self, leader: str = "") -> T:
-        """Return the result of the `leader`, or of the first party that has one, in a session of one request.
+        """Return the result of `leader`, or of the first party that has one, unless an error explains more.
 
         Raises the error that explains the others. A party's ConfigError, PrivacyError or LocalError, as of
         its input, comes first; then the aggregator's error. Without an aggregator the error of the `leader`
@@ -108,7 +108,7 @@ def simulated_session(
     timeouts: Timeouts | None = None,
     renamed: Mapping[str, str] | None = None,
 ) -> SimulatedSession:
-    """Return a session of so many parties, "party-00001" to "party-N", and an aggregator if it needs one.
+    """Return a session with so many parties, and an aggregator if needed, for one process.
 
     Args:
         protocol, parameters: as in a session file; a key with None is not there, and numbers may be NumPy's.
@@ -165,7 +165,7 @@ def simulated_session(
 
 
 def refuse_derived(given: Mapping[str, object], derived: Set[str]) -> None:
-    """Raise ConfigError that names every given key of `[parameters]` that follows from other arguments."""
+    """Raise ConfigError that names every given parameter that must not be given, since it is derived."""
     issues = Issues()
     for key in sorted(derived & given.keys()):
         issues.add_issue(key, "follows from the other arguments", ConfigCheck.CONFLICT)
@@ -173,7 +173,7 @@ def refuse_derived(given: Mapping[str, object], derived: Set[str]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of `[parameters]` as a session file has it: tuples as lists, and no key with None."""
+    """Convert a parameter's value to what a session file holds: tuples to lists, and None left out."""
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items() if one is not None}
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else plain_value(value)
@@ -186,7 +186,7 @@ async def run_members(
     folder: Path | None = None,
     on_event: OnEvent = ignore,
 ) -> Simulated[T]:
-    """Open the session of every party, call `compute` with each, and serve their requests meanwhile.
+    """Run a simulated session: call `compute` with each party's Session, and serve their requests.
 
     Run it in a simulation's event loop: with `run_simulation`.
 
@@ -249,7 +249,7 @@ async def run_members(
 
 
 async def _watch(connections: MemoryConnections, parties: Mapping[str, asyncio.Future[Any]]) -> None:
-    """Wait until nothing has been sent for `QUIET_SECONDS`; raise LocalError that says who still computes."""
+    """Raise LocalError that names the busy parties once nothing has been sent for a long time."""
     sent = -1
     while connections.sent != sent:
         sent = connections.sent
@@ -260,7 +260,7 @@ async def _watch(connections: MemoryConnections, parties: Mapping[str, asyncio.F
 
 
 async def _serve(membership: Membership, folder: Path, on_event: OnEvent) -> Any:
-    """Serve all requests as the aggregator."""
+    """Run the aggregator of a simulated session until all parties have left; return its results."""
     logs = log_folder(membership, folder / "session.toml", None)
     opening = open_aggregator(membership, logs=logs, on_event=on_event)
     return await task_of(membership.session).serve_opened(membership, opening, on_event)

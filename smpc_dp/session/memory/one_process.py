@@ -25,7 +25,7 @@ OnSeconds = Callable[[str, str, float], None]
 
 
 class _Memo(dict[tuple[Hashable, ...], Any]):
-    """Memo of one request's contexts, which lives as long as the last of its roles.
+    """Cache of values that a simulated request's roles would otherwise each compute, with a shared verifier.
 
     Attributes:
         verifier: of the request's signatures.
@@ -37,11 +37,12 @@ class _Memo(dict[tuple[Hashable, ...], Any]):
 
 
 class _TimedRun(Run[Any]):
-    """Role whose computing time is measured."""
+    """A run that measures and reports the processor time of each of its steps."""
 
     on_seconds: OnSeconds
 
     def handle(self, event: Event) -> Sequence[Envelope]:
+        """Pass an event to the run, report the processor time by step, and return the messages."""
         step, begun = self.step, time.process_time()
         try:
             return super().handle(event)
@@ -51,7 +52,7 @@ class _TimedRun(Run[Any]):
 
 @dataclass(frozen=True, slots=True)
 class OneProcess:
-    """The objects that the members of a simulation share.
+    """Objects shared by all members of a simulation: connections, keys, seeds and caches.
 
     Attributes:
         connections: between them.
@@ -70,13 +71,13 @@ class OneProcess:
     memos: WeakValueDictionary[int, _Memo] = field(default_factory=WeakValueDictionary)
 
     def noise_source(self, name: str) -> NoiseSource:
-        """Return the source of the noise that a member draws outside of its roles."""
+        """Return the source of noise for a member's draws outside of runs."""
         if name not in self.sources:
             return NoiseSource.system()
         return NoiseSource.keyed(self.sources[name].bytes(32), b"member")
 
     def maker(self, name: str, make: Callable[..., Run[Any]]) -> Callable[..., Run[Any]]:
-        """Return the function that makes the roles of a member, from `make`, with its seed."""
+        """Return a version of `make` whose runs get the member's seed and the shared caches."""
 
         def simulated(
             context: Context, parameters: Any, _identity: Identity, *arguments: Any, **named: Any

@@ -22,7 +22,7 @@ AGGREGATOR = "aggregator"
 
 
 class RememberingVerifier:
-    """Verifier of signatures that skips those made or checked before in this process."""
+    """Signature verifier of simulations, which skips signatures that this process made or checked."""
 
     def __init__(self) -> None:
         # By digest: ten thousand parties make millions of signatures.
@@ -36,26 +36,26 @@ class RememberingVerifier:
             self._good.add(entry)
 
     def made(self, public_key: bytes, message: bytes, signature: bytes) -> None:
-        """Record a signature that was just made with the secret key of `public_key`."""
+        """Record that a signature is valid, since this process has just made it."""
         self._good.add(_entry(public_key, message, signature))
 
 
 def _entry(public_key: bytes, message: bytes, signature: bytes) -> bytes:
-    """Return the digest under which a signature is recorded."""
+    """Return the hash under which a valid signature is remembered."""
     # Keys have 32 bytes and signed messages 32, so the concatenation is unambiguous.
     return hashlib.blake2b(public_key + message + signature, digest_size=32).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """An Ed25519 key with a name: an identity without certificate, which no simulation needs."""
+    """Member's signing key in a simulation: an Ed25519 key with a name, without a certificate."""
 
     name: str
     key: SigningKey
     verifier: RememberingVerifier | None = None
 
     def sign(self, message: bytes) -> bytes:
-        """Return the 64-byte signature of `message`."""
+        """Return the Ed25519 signature of a message, 64 bytes."""
         signature = self.key.sign(message).signature
         if self.verifier is not None:
             self.verifier.made(bytes(self.key.verify_key), message, signature)
@@ -65,23 +65,23 @@ class Signer:
 def draw_signers(
     sources: Mapping[str, Randomness], verifier: RememberingVerifier | None = None
 ) -> dict[str, Signer]:
-    """Return a signer for each name, whose key is drawn from its randomness."""
+    """Return a signer for each name, whose key is drawn from the name's source of randomness."""
     return {name: Signer(name, SigningKey(source.bytes(32)), verifier) for name, source in sources.items()}
 
 
 def public_keys(signers: Mapping[str, Signer]) -> dict[str, bytes]:
-    """Return the public key of each signer."""
+    """Return the public key of each signer, by name."""
     return {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
 
 
 def party_names(parties: int) -> tuple[str, ...]:
-    """Return the names of so many simulated parties."""
+    """Return the names of this many simulated parties."""
     return tuple(f"party-{number:05d}" for number in range(1, parties + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
-    """The names, keys and randomness of the roles of one simulated run, and the context that they share."""
+    """Ingredients of one simulated run: the context, and each role's signing key and randomness."""
 
     context: Context
     signers: Mapping[str, Signer]
@@ -97,7 +97,7 @@ def simulated_run(
     protocol: str = "secagg",
     operation: str = "",
 ) -> SimulatedRun:
-    """Return a simulated run of this many parties and the aggregator.
+    """Return the context, keys and randomness for a run of so many parties and an aggregator.
 
     Without `seed_for_simulation` every secret comes from the operating system, as in a real run. With
     `remember=False` every role checks everything itself, as it would in a process of its own.
@@ -124,7 +124,7 @@ def simulated_run(
 def draw_kills(
     names: Sequence[str], fraction: float, seed_for_simulation: int | None, messages: int
 ) -> Mapping[str, int]:
-    """Draw floor(fraction * n) parties, each with the number of the message before which it is killed."""
+    """Choose which parties a simulation kills, and before which of their messages."""
     seed = checked_seed(seed_for_simulation)
     chooser = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311
     dropouts = chooser.sample(list(names), int(fraction * len(names)))
@@ -132,7 +132,7 @@ def draw_kills(
 
 
 def with_board(simulated: SimulatedRun, declared: Mapping[str, object]) -> tuple[SimulatedRun, MemoryBoard]:
-    """Return the simulated run with a roster of certificates, and its board.
+    """Return the simulated run with a roster of certificates, and a log kept in memory.
 
     A log can describe such a run.
     """

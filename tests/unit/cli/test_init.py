@@ -6,6 +6,7 @@ import fcntl
 import io
 import os
 import pty
+import signal
 import subprocess
 import sys
 import termios
@@ -64,10 +65,15 @@ def test_options_make_commented_terms(tmp_path: Path) -> None:
 
 
 def test_options_make_terms_of_statistics(tmp_path: Path) -> None:
-    assert smpc_dp("init", *STATISTICS, "--rows-expected", "90", cwd=tmp_path).returncode == 0
+    options = ("--rows-expected", "90", "--ask", "risk(ill) by sex", "--column", "ill=0:1:1")
+    assert smpc_dp("init", *STATISTICS, *options, cwd=tmp_path).returncode == 0
     table = parameters(tmp_path / "terms.toml")
-    assert table["ask"] == ["mean(age)", "count by sex"]
-    assert table["records"]["columns"] == {"age": {"lower": 0, "upper": 120}, "sex": {"values": ["f", "m"]}}
+    assert table["ask"] == ["mean(age)", "count by sex", "risk(ill) by sex"]
+    assert table["records"]["columns"] == {
+        "age": {"lower": 0, "upper": 120},
+        "sex": {"values": ["f", "m"]},
+        "ill": {"lower": 0, "upper": 1, "step": 1},
+    }
     assert (table["records"]["max_rows"], table["records"]["rows_expected"]) == (50, 90)
 
 
@@ -207,14 +213,32 @@ def test_a_wrong_option_is_named_with_its_bound(
     assert line.startswith(f"smpc-dp: {expected}")
 
 
+def test_a_plan_that_fails_is_told_without_keys_of_a_file(tmp_path: Path) -> None:
+    fewer = "plan for fewer lost or colluding parties"
+    for lost, colluding, advice in (("2", "0", fewer), ("1", "3", "3 and twice 1 must stay below 5")):
+        options = (*BOUNDS, "--length", "2", "--lost", lost, "--collude", colluding)
+        lines = errors(tmp_path, "--yes", *EXACT, *options)
+        assert lines[-1].endswith(f"; {advice}")
+
+
+def test_a_sum_is_asked_for_by_its_members(tmp_path: Path) -> None:
+    asked = "`smpc-dp run` and `smpc-dp party` take --operation sum"
+    for compute in ("sum", "average"):
+        options = (*BOUNDS, "--length", "2", "--compute", compute, "--out", f"{compute}.toml")
+        done = smpc_dp("init", "--yes", *EXACT, *options, cwd=tmp_path)
+        for text in (done.stdout, (tmp_path / f"{compute}.toml").read_text()):
+            assert (asked in " ".join(text.split())) == (compute == "sum")
+
+
 def test_statistics_need_privacy_and_name_what_is_wrong(tmp_path: Path) -> None:
     changed = [one if one != "mean(age)" else "mean(height)" for one in STATISTICS]
     assert errors(tmp_path, *changed) == [
         "smpc-dp: --ask (parameters.ask: 'mean(height)'): no column 'height' (columns: age, sex)"
     ]
-    changed = [one if one != "age=0:120" else "age=" for one in STATISTICS]
-    [line] = errors(tmp_path, *changed)
-    assert line.startswith("smpc-dp: --column: 'age=' is not NAME=LOWER:UPPER")
+    for column in ("age=", "age=0:1:1:1"):
+        changed = [one if one != "age=0:120" else column for one in STATISTICS]
+        [line] = errors(tmp_path, *changed)
+        assert line.startswith(f"smpc-dp: --column: {column!r} is not NAME=LOWER:UPPER")
     exact = ("--exact", "--compute", "statistics", *FIVE, *STATISTICS[-10:])
     assert errors(tmp_path, *exact) == [
         "smpc-dp: --exact: is not for 'statistics', which have differential privacy always"
@@ -291,6 +315,11 @@ def test_answers_on_a_terminal_are_asked_again_until_they_fit(
 def test_ctrl_c_and_the_end_of_input_leave_nothing(
     tmp_path: Path, typed: bytes, code: int, last: str
 ) -> None:
+    def controlled() -> None:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        # Of what a shell starts in the background it is ignored.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     command = [sys.executable, "-m", "smpc_dp", "init", "--compute", "sum"]
     terminal, inner = pty.openpty()
     process = subprocess.Popen(
@@ -299,7 +328,7 @@ def test_ctrl_c_and_the_end_of_input_leave_nothing(
         stdin=inner,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=controlled,
     )
     os.close(inner)
     assert process.stderr is not None
@@ -323,6 +352,7 @@ def test_a_local_session_has_the_terms_and_all_keys(tmp_path: Path) -> None:
     keys = sorted(path.stem for path in (tmp_path / "trial" / "keys").iterdir())
     assert keys == ["aggregator", "ann", "ben", "cyd", "dan", "eve"]
     assert "# coordinates of a vector" in (tmp_path / "trial" / "session.toml").read_text()
+    assert [*(tmp_path / "trial" / "inputs").iterdir()] == []
     assert not (tmp_path / "terms.toml").exists()
 
 

@@ -191,7 +191,11 @@ def test_who_ends_a_run_and_who_has_a_result(tmp_path: Path) -> None:
         (tmp_path / kind).mkdir()
         session = load_session(session_of(tmp_path / kind, kind))
         task = task_of(session)
-        assert (task.name, task.ends_run(session), task.writers(session)) == (kind, "aggregator", writers)
+        assert (task.name, task.ends_run(session), task.members_with_result(session)) == (
+            kind,
+            "aggregator",
+            writers,
+        )
 
 
 def test_servers_end_the_run_of_learners_on_shares() -> None:

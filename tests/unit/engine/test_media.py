@@ -99,6 +99,20 @@ def test_commits_outlive_a_power_failure(tmp_path: Path) -> None:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
+def test_a_file_keeps_the_pages_that_it_was_made_with(tmp_path: Path) -> None:
+    kind = database.Kind("things", 1, 1, ("CREATE TABLE things (content BLOB NOT NULL) STRICT",))
+    large = kind._replace(page_bytes=16_384)
+    for name, made, opened in (("large", large, kind), ("small", kind, large)):
+        with database.Database(tmp_path / name, made).changing() as connection:
+            connection.execute("INSERT INTO things VALUES (?)", (bytes(70_000),))
+        again = database.Database(tmp_path / name, opened)
+        with again.changing() as connection:
+            assert connection.execute("PRAGMA page_size").fetchone() == (made.page_bytes,)
+            connection.execute("INSERT INTO things VALUES (?)", (b"x" * 70_000,))
+        with again.reading() as connection:
+            assert connection.execute("SELECT max(content) FROM things").fetchone() == (b"x" * 70_000,)
+
+
 def test_keys(tmp_path: Path) -> None:
     ring = KeyRing(tmp_path)
     one, two, three, four = (Key(bytes([n]) * 16, bytes([n]) * 32) for n in range(1, 5))
@@ -130,6 +144,20 @@ def test_keys(tmp_path: Path) -> None:
     assert "1" not in repr(one)
 
 
+def test_keys_end_with_the_current_one_alone(tmp_path: Path) -> None:
+    ring = KeyRing(tmp_path)
+    one, two = (Key(bytes([n]) * 16, bytes([n]) * 32) for n in (1, 2))
+    ring.create(A, one, two)
+    with pytest.raises(LocalError, match="another process has gone on"):
+        ring.end(A, two.name)
+    assert ring.get(A, one.name) == one.secret
+    ring.end(A, one.name)
+    assert not ring.has(A)
+    assert not (tmp_path / f"{A.hex()}.keys").read_bytes().strip(b"\0")
+    with pytest.raises(LocalError, match="another process has gone on"):
+        ring.end(A, one.name)
+
+
 def test_a_replaced_file_is_what_counts(tmp_path: Path) -> None:
     """A store stays open: what is put in its place is found all the same, and so is what it writes there."""
     store, other = Store(tmp_path / "states"), Store(tmp_path / "other")
@@ -153,8 +181,12 @@ def test_a_refused_row_changes_nothing(tmp_path: Path) -> None:
     after = Row(replace(NEIGHBOURHOOD, counter=4), b"next", b"more")
     store.begin(row)
     store.append(row, 0, b"entry")
-    with pytest.raises(LocalError, match="no longer the newest"):
-        store.swap(row, after, 2)
+    for entries in (0, 2):
+        with pytest.raises(LocalError, match="no longer the newest"):
+            store.swap(row, after, entries)
+    for one in (row, after):
+        with pytest.raises(LocalError, match="no longer the newest"):
+            store.append(one, int(one is after), b"other")
     assert Store(store.path).find(NEIGHBOURHOOD.session, 1, "alice") == row
     assert store.entries(row) == [b"entry"]
     store.swap(row, after, 1)
@@ -338,6 +370,40 @@ def cuts(folder: Path, action: Callable[[Path], None], prepare: Callable[[Path],
                     return
 
 
+def test_the_next_key_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    """Written in its slot, it is proposed and the key before destroyed at once, with one sync."""
+    ring, keys = KeyRing(tmp_path), [Key(bytes([n]) * 16, bytes([n]) * 32) for n in range(1, 30)]
+    ring.create(A, *keys[:2])
+    path = tmp_path / f"{A.hex()}.keys"
+    synced: list[int] = []
+    size = path.stat().st_size
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", synced.append)
+        for before, key, following in zip(keys, keys[1:], keys[2:], strict=False):
+            ring.commit(A, key.name, following)
+            assert [ring.get(A, one.name) for one in (before, key, following)] == [
+                None,
+                key.secret,
+                following.secret,
+            ]
+            assert before.secret not in path.read_bytes()
+    assert len(synced) == len(keys) - 2
+    assert path.stat().st_size == size
+    ring.commit(A, keys[-1].name)
+    assert path.read_bytes().count(keys[-2].secret) == 0
+
+
+def test_the_next_key_is_proposed_where_another_process_has_committed(tmp_path: Path) -> None:
+    """It was restored from the new row between the swap and the commit: both go on."""
+    ring, (one, two, three) = KeyRing(tmp_path), [Key(bytes([n]) * 16, bytes([n]) * 32) for n in b"xyz"]
+    ring.create(A, one, two)
+    ring.commit(A, two.name)
+    ring.commit(A, two.name, three)
+    assert ring.get(A, two.name) == two.secret
+    ring.commit(A, three.name)
+    assert [ring.get(A, key.name) for key in (one, two, three)] == [None, None, three.secret]
+
+
 def test_a_proposal_that_was_cut_costs_no_key(tmp_path: Path) -> None:
     one, two = Key(b"1" * 16, b"x" * 32), Key(b"2" * 16, b"y" * 32)
     for folder in cuts(
@@ -353,7 +419,8 @@ def test_a_proposal_that_was_cut_costs_no_key(tmp_path: Path) -> None:
         assert (ring.get(A, one.name), ring.get(A, two.name)) == (None, two.secret)
 
 
-def test_a_commit_that_was_cut_is_there_or_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("following", [None, Key(b"w" * 16, b"w" * 32)])
+def test_a_commit_that_was_cut_is_there_or_not(tmp_path: Path, following: Key | None) -> None:
     """Also beside a key that another process has proposed, which never becomes the current one."""
     one, two, other = (Key(bytes([name]) * 16, bytes([name]) * 32) for name in b"xyz")
 
@@ -364,7 +431,7 @@ def test_a_commit_that_was_cut_is_there_or_not(tmp_path: Path) -> None:
             ring.propose(A, one.name, key)
 
     done = []
-    for folder in cuts(tmp_path, lambda own: KeyRing(own).commit(A, two.name), prepare):
+    for folder in cuts(tmp_path, lambda own: KeyRing(own).commit(A, two.name, following), prepare):
         ring = KeyRing(folder)
         done.append(ring.get(A, one.name) is None)
         assert ring.get(A, two.name) == two.secret
@@ -431,19 +498,24 @@ class Disk:
 
 def test_a_write_whose_sync_failed_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system takes it for done, and no later sync writes it."""
-    one, two = (Key(bytes([name]) * 16, bytes([name]) * 32) for name in b"xy")
+    one, two, other, three = (Key(bytes([name]) * 16, bytes([name]) * 32) for name in b"xyzw")
     zero, first = Entry(0, b"0" * 32), Entry(1, b"1" * 32)
     failed = 0
-    for failing in range(3):
-        own = tmp_path / str(failing)
+    for failing, beside, following in (
+        *((n, (), None) for n in range(3)),
+        *((n, (other,), None) for n in range(4)),
+        *((n, (), three) for n in range(2)),
+        *((n, (other,), three) for n in range(3)),
+    ):
+        own = tmp_path / f"{failing} {len(beside)} {following}"
         own.mkdir()
         with monkeypatch.context() as patch:
             keys, ring = Disk(patch), KeyRing(own)
-            ring.create(A, one)
+            ring.create(A, one, *beside)
             ring.propose(A, one.name, two)
             keys.failing = failing
             try:
-                ring.commit(A, two.name)
+                ring.commit(A, two.name, following)
             except LocalError:
                 failed += 1
             keys.failing = -1
@@ -451,7 +523,8 @@ def test_a_write_whose_sync_failed_is_written_again(tmp_path: Path, monkeypatch:
         assert keys.content == (own / f"{A.hex()}.keys").read_bytes()
         assert two.secret in keys.content
         assert one.secret not in keys.content
-    assert failed == 2
+    # Of a key beside the two, and before a commit that proposes none, there is one more sync each.
+    assert failed == 2 + 3 + 1 + 2
     with monkeypatch.context() as patch:
         counted, counter = Disk(patch), FileCounter(tmp_path)
         counter.advance(A, None, zero)

@@ -44,12 +44,9 @@ def test_sums_of_clients_that_are_killed_at_random_steps_are_exact_and_measured(
 @pytest.mark.parametrize("kind", ["slow", "flood", "churn"])
 def test_sums_beside_trouble_are_exact(kind: str) -> None:
     report = run_many_bench([30], 500, trouble=Trouble(**{kind: True}), each=15)
-    figures = figures_of(report)
-    wall_time = figures[figure_name("sum, wall time", 30, 500)]
     if kind == "slow":
         # The vector of the slow client alone takes so long.
-        assert wall_time > 10
-    assert wall_time < 300
+        assert figures_of(report)[figure_name("sum, wall time", 30, 500)] > 10
 
 
 @pytest.mark.long
@@ -156,11 +153,11 @@ def test_pages_show_the_stored_sizes(tmp_path: Path) -> None:
     assert "1,000 clients, 100,000 numbers: client sends" in render(page(results))
     root = Path(__file__).resolve().parents[3]
     others = [one for one in load_results(root / "benchmarks") if one["bench"] != "many"]
-    assert "Many clients" not in performance(others)
-    section = performance([*others, *results]).partition("## Many clients\n")[2].partition("\n## ")[0]
-    heading = "| 200 clients, 1,000 numbers | 1,000 clients, 1,000 numbers | 1,000 clients, 100,000 numbers |"
-    assert heading in section
-    assert "| client sends | 600 B | 3 kB | 3 kB | n^1 |" in section
+    opening = "Of 1,000 clients over mutual TLS on loopback, "
+    assert opening not in performance(others)
+    sentences = performance([*others, *results]).partition(opening)[2].partition("\n")[0]
+    assert "for a sum of 100,000 numbers. A client receives 3 kB" in sentences
+    assert "these three costs grow as n^1, n^1, n^1" in sentences
 
 
 class Ended:

@@ -14,7 +14,7 @@ import pytest
 from smpc_dp.errors import LocalError
 from smpc_dp_lab.bench import growth, scenarios
 from smpc_dp_lab.bench.log_plot import LogPlot
-from smpc_dp_lab.bench.page import load_results
+from smpc_dp_lab.bench.page import all_figures, load_results
 from smpc_dp_lab.bench.performance import performance, plots_of, stored
 
 Results = dict[str, Any]
@@ -96,9 +96,8 @@ def test_a_time_by_the_clock_beside_other_programs_is_marked(
 def test_commit_and_other_programs_of_each_result_are_named(results: Results) -> None:
     results["session"] |= {"commit": "0123456789abcdef+changes", "others": 0.375}
     results["growth"] |= {"commit": None, "others": None}
-    rows = dict(
-        re.findall(r"^\| \[results-(\w+)\.json\]\(\S+\) \| .*? \| (.*) \|$", page(results), re.MULTILINE)
-    )
+    table = all_figures(list(results.values())).partition("\n## Commits\n")[2]
+    rows = dict(re.findall(r"^\| (\w+) \| (.* \| .*) \|$", table.partition("| --- |")[2], re.MULTILINE))
     assert rows["session"] == "01234567+changes | 38% of the cores"
     assert rows["growth"] == "not recorded | not recorded"
     assert rows.keys() == results.keys()

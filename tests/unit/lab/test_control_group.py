@@ -79,8 +79,13 @@ def test_a_process_is_counted_and_its_group_removed() -> None:
     with control_group() as group:
         if group is None:
             pytest.skip("this process can make no control group")
-        code = f"import time; kept = bytearray({kept * MIB}); time.sleep(0.3)"
-        subprocess.run([sys.executable, "-c", code], check=True, preexec_fn=group.join)
+        code = f"import sys; kept = bytearray({kept * MIB}); sys.stdin.read()"
+        command = [sys.executable, "-c", code]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, preexec_fn=group.join) as process:
+            until = time.monotonic() + 60
+            while group.anonymous < kept * MIB and time.monotonic() < until:
+                time.sleep(0.01)
+            process.communicate()
     assert kept * MIB < group.peak < 8 * kept * MIB
     assert kept * MIB < group.anonymous <= group.peak
     parents = {parent for parent, _ in module._parents(ROOT, OWN)}

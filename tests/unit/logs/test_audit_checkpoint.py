@@ -18,7 +18,8 @@ from smpc_dp.cli import app
 from smpc_dp.errors import Check, ConfigError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
-from smpc_dp.logs.audits.audit import Report, audit
+from smpc_dp.logs.audits.audit import audit
+from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.logs.audits.audit_selection import CheckpointPolicy
 from smpc_dp.logs.audits.second import audit_twice
 from smpc_dp.logs.checkpoint import Checkpoint, Witness, log_key, sign_checkpoint, witness_request

@@ -19,7 +19,8 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import Spool
 from smpc_dp.logs import header as long_header
 from smpc_dp.logs.audits import log_session
-from smpc_dp.logs.audits.audit import Report, audit, audit_stream
+from smpc_dp.logs.audits.audit import audit, audit_stream
+from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.logs.audits.audit_selection import Wanted
 from smpc_dp.logs.audits.log_session import parse_session_text
 from smpc_dp.logs.log import encode_line

@@ -12,7 +12,8 @@ import pytest
 
 from smpc_dp.engine.phases import messages as m
 from smpc_dp.errors import LocalError
-from smpc_dp.logs.audits.audit import Report, audit_stream
+from smpc_dp.logs.audits.audit import audit_stream
+from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.logs.audits.audit_selection import Wanted, read_session_log
 from smpc_dp.logs.log import MAX_LINE_BYTES, Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.logs.runs import NO_HEAD, CertifiedLine, MemorySessionLog, SessionLog

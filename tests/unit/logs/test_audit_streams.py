@@ -17,7 +17,8 @@ from starlette.responses import Response
 from smpc_dp import files
 from smpc_dp.errors import LocalError
 from smpc_dp.logs import log_source
-from smpc_dp.logs.audits.audit import Report, audit, audit_stream
+from smpc_dp.logs.audits.audit import audit, audit_stream
+from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.logs.audits.log_server import LogServer, LogSite
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import execute, honest

@@ -113,6 +113,7 @@ def test_the_second_tells_whose_contribution_it_found(
     assert main([str(log), "--receipt", str(file)]) == 0
     first, *lines, last = capsys.readouterr().out.splitlines()
     assert first.startswith("Not detected: false values within their bounds.")
+    assert "only if at most c = 1 of the parties are corrupt. " in first
     assert last.startswith("head: ")
     assert f"receipt: entry {receipt.index} of eve, counted" in lines
     assert main([str(log), "--receipt", str(tmp_path / "none")]) == 1

@@ -239,10 +239,10 @@ async def test_whatever_a_garbler_does_when_it_has_signed_it_is_convicted(
     task = pairs.begin(1 if when == "deadline" else 2)
     await pairs.judge.judging.wait()
     if when == "before the abort":
-        rounds._deliver_relayed(RelayEnd(0))
+        rounds._handle_relayed(RelayEnd(0))
         assert rounds._halts[0].halted
     elif when == "after the abort":
-        pairs.garbler = lambda: cast("None", loop.call_soon_threadsafe(rounds._deliver_relayed, RelayEnd(0)))
+        pairs.garbler = lambda: cast("None", loop.call_soon_threadsafe(rounds._handle_relayed, RelayEnd(0)))
     elif when == "hung up":
         pairs.garbler = lost
     while when == "deadline" and not rounds._ended:
@@ -307,7 +307,7 @@ async def test_a_partner_that_has_left_is_named_as_that_and_a_late_pair_blames_n
     rounds = pairs.rounds
 
     async def cut(matching: int, *_pair: object) -> None:
-        end = rounds._deliver_relayed if matching == 0 else rounds._expire_pair
+        end = rounds._handle_relayed if matching == 0 else rounds._expire_pair
         end(*((RelayEnd(0),) if matching == 0 else (1, TimeoutFault({"bob", "carol"}, "pair", "slow"))))
         raise TimeoutFault({"hub"}, "pair", "the connection is lost")
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from smpc_dp import simulate
+from smpc_dp.capabilities.pairs.active.role import evaluation_failure
+from smpc_dp.capabilities.pairs.garbled.evaluation import Evaluation
 from smpc_dp.capabilities.pairs.kernels.compiled import compile_kernel, evaluate
 from smpc_dp.capabilities.pairs.kernels.cosine import cosine, unit_codes
+from smpc_dp.capabilities.pairs.requests.similarity import compare
 from smpc_dp.capabilities.pairs.statistics.similarity import Similarities, plan_similarities
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy.accountant.compose import Composition
@@ -80,6 +87,33 @@ def test_scores_are_the_cosines_with_the_planned_noise() -> None:
     assert abs(noise.mean()) < 6 * plan.deviation / 780**0.5
     # The fourth moment of Laplace is 6 times the squared variance.
     assert abs(noise.var() / plan.deviation**2 - 1) < 6 * (5 / 780) ** 0.5
+
+
+async def test_a_comparison_whose_check_fails_costs_no_other_its_score() -> None:
+    """With security "malicious" the error is no fault of a party; that comparison alone is left out."""
+
+    async def evaluate(*_: object, peer: str, **terms: object) -> Evaluation:
+        assert terms["security"] == "malicious"
+        if peer == "mallory":
+            raise evaluation_failure()
+        await asyncio.sleep(0)
+        return cast("Evaluation", SimpleNamespace(value=(0,)))
+
+    names = ("alice", "bob", "mallory")
+    result = await compare(
+        "alice",
+        names,
+        evaluate,
+        lambda _: None,
+        None,
+        [1.0, 0.0],
+        9.0,
+        4,
+        covert=0,
+        malicious=True,
+    )
+    assert list(result.scores) == ["bob"]
+    assert result.failed == {"mallory": str(evaluation_failure())}
 
 
 def test_neighbours_are_the_greatest_scores() -> None:

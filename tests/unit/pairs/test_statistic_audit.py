@@ -49,7 +49,8 @@ from smpc_dp.engine.run import Run
 from smpc_dp.errors import SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.logs.audits import log_session
-from smpc_dp.logs.audits.audit import Report, audit_stream
+from smpc_dp.logs.audits.audit import audit_stream
+from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.logs.audits.audit_selection import Wanted
 from smpc_dp.logs.audits.log_page import LogPages
 from smpc_dp.logs.audits.log_watch import LogWatch
@@ -239,7 +240,7 @@ def evaluate(
     wires = {name: PairWire(parties[name].member) for name in (garbler, evaluator)}
     for index, (name, kind) in enumerate(((garbler, GarblerRole), (evaluator, EvaluatorRole))):
         random = SeededRandomnessForSimulation(10 * matching + index, f"{name} pair")
-        context = wires[name].context(aggregator.run_id, matching, garbler, evaluator)
+        context = wires[name].context(aggregator.run_id, matching, engine)
         record = np.full((1, len(plan.fields)), 3 + index, np.int64)
         role = kind(context, identities[name], engine, plan.inputs(record, random), random)
         effects[name] = role.run()

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from smpc_dp.records.features import Block
+from smpc_dp.records.features import Block, Lacking
 from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.sensitivity import Scaled
 
@@ -46,8 +46,12 @@ def features(blocks: Sequence[Scaled], schema: Schema, row: Mapping[str, int | N
 
 
 def _cell(block: Block, row: Mapping[str, int | None]) -> int | None:
-    if any(row[name] is None for name in (*block.present, *block.powers)):
+    if any(row[name] is None for name in (*block.present, *block.powers)) != isinstance(block, Lacking):
         return None
+    for condition in block.where:
+        value = row[condition.column]
+        if value is None or not any(low <= value <= high for low, high in condition.ranges):
+            return None
     cell = 0
     for selector in block.selectors:
         index = row[selector.column]

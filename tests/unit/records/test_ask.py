@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from smpc_dp.errors import ConfigCheck, ConfigError
@@ -35,6 +36,7 @@ def schema() -> Schema:
         ("sex", "histogram", ("sex",), ()),
         ("covariance(age,bmi)", "covariance", ("age", "bmi"), ()),
         ("median(age)", "quantile", ("age",), ()),
+        ("median(age) by sex", "quantile", ("age",), ("sex",)),
         ("regression(bmi ~ age)", "regression", ("bmi", "age"), ()),
         ("survival(age, died) by sex", "survival", ("age", "died"), ("sex",)),
         ("logrank(age, died) by sex", "logrank", ("age", "died"), ("sex",)),
@@ -55,9 +57,46 @@ def test_levels_bins_and_edges_are_read(schema: Schema) -> None:
     assert (bins.bins, edges.edges) == (10, (20.0, 30.5))
 
 
+def test_a_table_of_groups_stands_for_answers_that_there_are() -> None:
+    columns = {
+        **SCHEMA["columns"],  # type: ignore[dict-item]
+        "dose": {"lower": 0.0, "upper": 1.0, "missing": False},
+        "arm": {"values": ["new drug", "old"]},
+    }
+    schema = read_schema({"columns": columns, "max_rows": 100})
+    text = "table1(age, dose, sex) by arm where arm = 'new drug'"
+    parts = read_ask([text, "table1(sex)"], schema)
+    alone = [
+        *(
+            f"{part} where arm = 'new drug'"
+            for part in (
+                "count by arm",
+                "mean(age) by arm",
+                "variance(age) by arm",
+                "missing(age) by arm",
+                "mean(dose) by arm",
+                "variance(dose) by arm",
+                "arm x sex",
+                "missing(sex) by arm",
+            )
+        ),
+        *("count", "histogram(sex)", "missing(sex)"),
+    ]
+    assert [one.text for one in parts] == alone
+    assert [one.part_of for one in parts] == [text] * 8 + ["table1(sex)"] * 3
+    assert [msgspec.structs.replace(one, part_of="") for one in parts] == list(read_ask(alone, schema))
+
+
 @pytest.mark.parametrize(
     ("text", "check", "part"),
     [
+        ("table1(weight) by sex", ConfigCheck.UNKNOWN_NAME, "no column 'weight'"),
+        ("table1(age, age) by sex", ConfigCheck.DUPLICATE, "a column is there twice"),
+        ("table1(age) by sex x sex", ConfigCheck.DUPLICATE, "a column is there twice"),
+        ("table1(sex) by sex", ConfigCheck.DUPLICATE, "a column is there twice"),
+        ("table1(sex) by bmi", ConfigCheck.MISSING, "column 'bmi' needs `bins`"),
+        ("table1(age) by sex; count by sex", ConfigCheck.DUPLICATE, "asked for twice: 'count by sex'"),
+        ("table1(age", ConfigCheck.FORMAT, ") is expected, not the end"),
         ("mean(weight)", ConfigCheck.UNKNOWN_NAME, "no column 'weight' (columns: age, bmi, sex, died)"),
         ("mean(sex)", ConfigCheck.TYPE, "has categories"),
         ("mode(age)", ConfigCheck.FORMAT, "'mode' is no statistic"),
@@ -77,7 +116,7 @@ def test_levels_bins_and_edges_are_read(schema: Schema) -> None:
         ("histogram(bmi, [30, 20])", ConfigCheck.RANGE, "edges must increase"),
         ("covariance(age)", ConfigCheck.SHAPE, "two columns"),
         ("covariance(age, age)", ConfigCheck.DUPLICATE, "twice"),
-        ("median(age) by sex", ConfigCheck.UNSUPPORTED, "has no groups"),
+        ("chi_square(sex, died) by sex", ConfigCheck.UNSUPPORTED, "has no groups"),
         (
             "survival(bmi, died)",
             ConfigCheck.MISSING,

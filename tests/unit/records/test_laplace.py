@@ -47,7 +47,7 @@ def test_few_equal_sums_have_laplace_noise_and_many_gaussian(number: int, laplac
     plan = planned([f"sum(x{index})" for index in range(number)])
     assert (plan.laplace is not None) == laplace
     assert plan.event().unit == "record"
-    assert ("discrete Laplace" in plan.guarantee().mechanism) == laplace
+    assert ("discrete Laplace" in plan.guarantee.mechanism) == laplace
 
 
 def test_one_table_of_any_size_has_laplace_noise_at_its_epsilon_over_a_row() -> None:
@@ -161,7 +161,7 @@ def test_an_audit_finds_one_share_that_is_left_out(monkeypatch: pytest.MonkeyPat
     parameters, issues = check_records(given, 4)
     assert isinstance(parameters, RecordSumParameters), issues
     assert (parameters.mechanism, parameters.honest) == ("discrete-laplace", 3)
-    assert "discrete-laplace noise" in parameters.assumption
+    assert "discrete Laplace noise" in parameters.assumption
     source = SeededRandomnessForSimulation(1, "audit")
     right = audit_records(parameters, 20_000, source)
     assert not right.violations

@@ -45,8 +45,8 @@ def test_the_shares_that_count_are_within_a_part_in_fifty_of_one_central_noise(r
     assert plan.mechanism.honest == 8
     central = DiscreteGaussian.calibrate(1.0, 1e-6, plan.sensitivity)
     assert math.sqrt(8 * plan.variance / central.variance) <= 1.02
-    assert plan.guarantee().protects == plan.event().unit == "record"
-    assert plan.guarantee().relation == ("add-remove" if rows == "private" else "substitution")
+    assert plan.guarantee.protects == plan.event().unit == "record"
+    assert plan.guarantee.relation == ("add-remove" if rows == "private" else "substitution")
     assert plan.mechanism.epsilon(1e-6) <= 1.0
     assert plan.mechanism.epsilon(1e-6) >= 0.999
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,14 @@ from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.ask import read_ask
+from smpc_dp.records.exact import plan_tables
 from smpc_dp.records.plan import Plan, plan_request
 from smpc_dp.records.requests.records_task import dropped_lines, records_text
-from smpc_dp.records.result import HIDDEN, NEAR_ZERO, WITHIN_NOISE, Answers, estimate_line
+from smpc_dp.records.result import HIDDEN, NEAR_ZERO, PROJECTED, WITHIN_NOISE, Answers, estimate_line
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.table import read_table
 from smpc_dp.report.sections import statistics_section
+from smpc_dp.report.table import Table
 from tests.examples import examples
 
 COLUMNS: dict[str, object] = {
@@ -77,16 +80,18 @@ def test_printed_answers_have_both_errors_and_say_what_an_interval_covers() -> N
     lines = [estimate_line(one.to_json(), exact=False) for one in answers.estimates]
     assert lines[0] == (
         f"mean(age): 50 age over 3000 values; noise: standard error {mean.standard_error:.3g}, "
-        f"in [{mean.low:.6g}, {mean.high:.6g}]; sampling: standard error 0.183"
+        f"in [{mean.low:.6g}, {mean.high:.6g}]; sampling: standard error 0.183; "
+        f"both: in [{mean.population_low:.6g}, {mean.population_high:.6g}]"
     )
     assert lines[2] == (
         f"quantile(age, 0.5): {median.value:.6g} age over {median.over:.6g} values; "
-        f"noise: in [{median.low:.6g}, {median.high:.6g}]"
+        f"noise: in [{median.low:.6g}, {median.high:.6g}]; "
+        f"both: in [{median.population_low:.6g}, {median.population_high:.6g}]"
     )
     assert lines[4].endswith(f", in [0, {empty.high:.6g}] ({HIDDEN})")
     level = (
-        "level of all intervals together: 0.95, for the noise alone: a population that the rows are a sample "
-        "of is not covered"
+        "level of all intervals together: 0.95, for the noise alone; where it says both, for the noise and "
+        "for rows that are independent draws from a population"
     )
     assert str(answers).splitlines()[: len(lines)] == lines
     assert level in str(answers).splitlines()
@@ -98,6 +103,96 @@ def test_printed_answers_have_both_errors_and_say_what_an_interval_covers() -> N
     page = str(statistics_section(answers.to_json(), exact=False))
     assert "standard error of the noise" in page
     assert "sampling error" in page
+
+
+def test_a_table_of_groups_is_printed_as_one_and_stored_in_parts() -> None:
+    """Of groups of 2,000 and 1,000 rows, one value missing in four; a third group has none."""
+    columns = {
+        "age": COLUMNS["age"],
+        "ill": {"values": ["no", "yes"], "other": "no", "missing": False},
+        "ward": {"values": ["large", "small", "empty"]},
+    }
+    known = read_schema({"columns": columns, "max_rows": 5000})
+    rows = {
+        "age": np.tile([20.0, 40.0, 60.0, np.nan], 750),
+        "ill": np.tile(["no", "no", "no", "yes", "yes"], 600).tolist(),
+        "ward": ["large"] * 2000 + ["small"] * 1000,
+    }
+    text = "table1(age, ill) by ward"
+    plan = planned(known, [text, "mean(age)"])
+    answers = estimate(plan, plan.vector(read_table(rows, known)), 3)
+    made = [re.split(r" {2,}", line.strip()) for line in str(answers).splitlines()[:9]]
+    error = answers.of("count by ward")[0].standard_error
+    assert made[:3] == [
+        [text],
+        ["ward", "large", "small", "empty"],
+        ["rows", *(f"{number} ± {error:.2g}" for number in (2000, 1000)), "- [1]"],
+    ]
+    assert [re.sub(r" ± [\d.]+", "", cell) for cell in made[3]] == [
+        "mean of age",
+        "40 (16.33)",
+        # the correction for the noise of the mean
+        "40 (16.34)",
+        "- [2]",
+    ]
+    assert [[re.sub(r" ± [\d.]+", "", cell) for cell in row] for row in made[4:7]] == [
+        ["age missing", "500 (25.0%)", "250 (25.0%)", "0"],
+        ["ill = no", "1200 (60.0%)", "600 (60.0%)", "- [1]"],
+        ["ill = yes", "800 (40.0%)", "400 (40.0%)", "- [1]"],
+    ]
+    assert str(answers).splitlines()[9:12] == [
+        f"  [1] {HIDDEN}",
+        f"  [2] {WITHIN_NOISE}",
+        estimate_line(answers.estimates[-1].to_json(), exact=False),
+    ]
+    stored = [(one["statistic"], one["part_of"]) for one in answers.to_json()["estimates"]]  # type: ignore[attr-defined]
+    kinds = ("count by ward", "mean(age) by ward", "variance(age) by ward", "missing(age) by ward")
+    assert stored == [
+        *((kind, text) for kind in kinds for _ in range(3)),
+        *([("ward x ill", text)] * 6),
+        ("mean(age)", ""),
+    ]
+    assert "count by ward,count,ward = large,2000.0" in answers.to_csv()
+    _, table, _ = statistics_section(answers.to_json(), exact=False)[0].blocks
+    assert isinstance(table, Table)
+    assert [list(row) for row in table.rows] == made[2:7]
+
+
+def test_columns_named_like_rows_of_a_table_of_groups_have_rows_of_their_own() -> None:
+    columns = {"rows": COLUMNS["age"], "mean": {"values": ["rows", "b"]}, "variance": {"values": ["c"]}}
+    known = read_schema({"columns": columns, "max_rows": 5000})
+    plan = planned(known, "table1(rows, mean, variance)")
+    rows = {"rows": [20.0, 40.0] * 1500, "mean": ["rows", "b"] * 1500, "variance": ["c"] * 3000}
+    lines = str(estimate(plan, plan.vector(read_table(rows, known)), 3)).splitlines()
+    made = [re.split(r" {2,}", re.sub(r" ± [\d.]+", "", line.strip())) for line in lines[2:10]]
+    assert made == [
+        ["rows", "3000"],
+        ["mean of rows", "30 (10)"],
+        ["rows missing", "0 (0.0%)"],
+        ["mean = rows", "1500 (50.0%)"],
+        ["mean = b", "1500 (50.0%)"],
+        ["mean missing", "0 (0.0%)"],
+        ["variance = c", "3000 (100.0%)"],
+        ["variance missing", "0 (0.0%)"],
+    ]
+
+
+def test_an_exact_table_of_groups_is_printed_without_noise() -> None:
+    columns = {
+        "ill": {"values": ["no", "yes"], "other": "no", "missing": False},
+        "ward": {"values": ["a", "b"]},
+    }
+    known = read_schema({"columns": columns, "max_rows": 100})
+    tables = plan_tables(known, "table1(ill) by ward", 5)
+    rows = {"ill": ["no"] * 30 + ["yes"] * 10, "ward": ["a"] * 20 + ["b"] * 20}
+    lines = str(tables.answers(tables.vector(read_table(rows, known)), 0.95)).splitlines()
+    assert [re.split(r" {2,}", line.strip()) for line in lines[1:5]] == [
+        ["ward", "a", "b"],
+        ["rows", "20", "20"],
+        ["ill = no", "20 (100.0%)", "10 (50.0%)"],
+        ["ill = yes", "0 (0.0%)", "10 (50.0%)"],
+    ]
+    assert "±" not in "".join(lines[1:6])
 
 
 @pytest.mark.parametrize(("upper", "near"), [(20.0, True), (2.0, False)])
@@ -167,6 +262,51 @@ def test_quantiles_of_tied_values_have_an_interval_and_no_standard_error() -> No
         inside += (median.low or 0.0) <= 20 <= (median.high or 0.0)
     # of level 0.95: fewer than 180 of 200 with a chance of 2e-3
     assert inside >= 180
+
+
+@pytest.mark.parametrize("split", ["range", "balanced"])
+def test_what_cannot_be_negative_is_cut_at_0_with_its_interval(split: Any) -> None:
+    """Noise of 1 and of 40 deviations below an empty table; only sums of both signs stay negative."""
+    columns = {
+        "age": COLUMNS["age"],
+        "debt": {"lower": -9.0, "upper": -1.0},
+        "gain": {"lower": -1, "upper": 2},
+    }
+    schema = read_schema({"columns": columns, "max_rows": 5000})
+    ask = ["count", "sum(age)", "sum(debt)", "sum(gain)"]
+    plan = plan_request(schema, ask, epsilon=1.0, delta=1e-6, parties=3, split=split, laplace=True)
+    for deviations in (1.0, 40.0):
+        down = np.full(plan.length, -round(deviations * math.sqrt(3 * plan.variance)), dtype=np.int64)
+        count, age, debt, gain = estimate(plan, down, 3).estimates
+        for one in (count, age):
+            assert (one.value, one.low, one.note) == (0.0, 0.0, PROJECTED)
+            assert (one.high or 0.0) > 0 if deviations < 2 else one.high == 0.0
+        assert (debt.value or 0.0) > -1e9
+        assert debt.high is not None
+        assert debt.high <= 0.0
+        assert (gain.value or 0.0) < 0
+        assert (gain.low or 0.0) < (gain.value or 0.0)
+        _, _, debt, _ = estimate(plan, -down, 3).estimates
+        assert debt.value is not None
+        assert debt.value <= 0.0
+
+
+@pytest.mark.parametrize("split", ["range", "balanced"])
+def test_quantiles_grow_with_their_level_whatever_the_noise(split: Any) -> None:
+    levels = [0.02, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.98]
+    ask = [f"quantile(age, {', '.join(map(str, levels))})"]
+    plan = plan_request(SCHEMA, ask, epsilon=0.5, delta=1e-6, parties=3, split=split, laplace=True)
+    assert (plan.laplace is not None) == (split == "balanced")
+    rows = {"age": [20.0] * 100 + [80.0] * 200, "ward": ["large"] * 300}
+    exact, share = plan.vector(read_table(rows, SCHEMA)), plan.mechanism.share
+    source, falling = NoiseSource.keyed(bytes(32), b"levels"), 0
+    for _ in range(20):
+        noise = share.noise(source, 3 * plan.length).reshape(3, -1).sum(axis=0)
+        values = [one.value or 0.0 for one in estimate(plan, exact + noise, 3, hide=0.0).estimates]
+        assert values == sorted(values)
+        finest = exact[: plan.blocks[0].block.cells] + noise[: plan.blocks[0].block.cells]
+        falling += bool((finest < 0).any())
+    assert falling == 20, "no count below 0, which would make ranks fall"
 
 
 @pytest.mark.parametrize(("rows", "missing"), [("public", False), ("public", True), ("private", False)])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from smpc_dp.records.ask import read_ask
 from smpc_dp.records.features import Block, product
 from smpc_dp.records.plan import round_half_up
-from smpc_dp.records.registered import statistic_of
+from smpc_dp.records.registered import terms_of
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, largest_distance, largest_norm, row_moves, sensitivity_of
 from smpc_dp.records.table import read_table
@@ -29,14 +29,23 @@ ASKS = [
     "mean(b)",
     "variance(a)",
     "covariance(a, b)",
+    "covariance(a, b) by c",
     "correlation(a, b)",
     "histogram(a, 3)",
     "quantile(b, .5)",
+    "median(b) by c",
     "a x c",
     "mean(a) by c",
     "variance(b) by c",
     "count by c x d",
     "regression(a ~ b)",
+    "regression(b ~ a * c)",
+    "missing(d) by c",
+    # the longest row of all others satisfies each condition
+    "count where a >= 1",
+    "mean(a) where c = x",
+    "covariance(a, b) where b <= 0 and c = x",
+    "variance(b) by c where a > 0",
 ]
 
 
@@ -57,7 +66,7 @@ def small(rows: str, missing: tuple[bool, bool] = (True, True), **more: object) 
 
 
 def blocks_of(schema: Schema, asked: list[str]) -> list[Block]:
-    terms = [term for one in read_ask(asked, schema) for term in statistic_of(one).terms(one, schema)]
+    terms = [term for one in read_ask(asked, schema) for term in terms_of(one, schema)]
     blocks = dict.fromkeys(block for term in terms for block in term.squares)
     return [block for block in blocks if not is_public(block, schema)]
 
@@ -117,6 +126,8 @@ def test_no_row_moves_more_coordinates_or_any_further_than_is_said(rows: str, da
         ["mean(a)", "mean(a) by c"],
         ["count by c x d"],
         ["histogram(a, 3)", "mean(a)"],
+        ["count where c = x"],
+        ["mean(a) where c = x", "count"],
     ],
     ids=str,
 )

@@ -12,7 +12,8 @@ import pytest
 
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.records.features import Block, equal_bins, product, selector
-from smpc_dp.records.requests.records_task import dropped_lines
+from smpc_dp.records.odd_values import odd_values
+from smpc_dp.records.requests.records_task import check_columns, dropped_lines
 from smpc_dp.records.schema import Number, Schema, read_schema
 from smpc_dp.records.table import Table, read_table
 
@@ -55,6 +56,24 @@ def test_values_are_clipped_and_put_on_the_grid_and_the_party_is_told() -> None:
         "ragged": 0,
         "unclosed": 0,
     }
+
+
+def test_the_owner_is_told_undeclared_values_and_codes_for_missing_ones() -> None:
+    """The most frequent ten, escaped; numbers that repeat out of bounds alone; nothing in a result."""
+    sex = ["?"] * 3 + ["\x1b[2J"] + [f"value {index:02}" for index in range(12)] + ["f"] * 14
+    given = {"age": [-9.0] * 20 + [999.0] * 2 + [130.0] * 3 + [30.0] * 5, "bmi": [35.0] * 30, "sex": sex}
+    given["ward"] = ["a"] * 29 + [""]
+    table = read_table(given, schema())
+    undeclared, codes = odd_values(given, schema())
+    assert undeclared.startswith("sex: undeclared values, with their rows: ? (3), ")
+    assert undeclared.endswith(", and 4 more")
+    assert "\x1b" not in undeclared
+    assert codes.startswith(
+        "age: numbers out of bounds that repeat, with their rows: -9 (20), 130 (3): of a code"
+    )
+    assert table.dropped.clipped == {"age": 25}
+    assert "-9" not in str(table.dropped.to_json()) + "".join(dropped_lines(table))
+    assert list(odd_values({**given, "age": [30.0] * 30, "sex": ["f"] * 30}, schema())) == []
 
 
 def test_a_missing_value_adds_nothing_to_the_sum_and_to_its_count() -> None:
@@ -338,6 +357,31 @@ def test_lines_that_are_longer_than_the_header_have_no_values(tmp_path: Path) ->
     assert table.dropped.missing == {"age": 1, "bmi": 2}
     assert (table.rows, table.dropped.ragged) == (4, 2)
     assert any("2 lines have other cells" in line for line in dropped_lines(table))
+
+
+def test_the_owner_is_told_which_values_of_a_column_count(tmp_path: Path) -> None:
+    derived = {"age": {"unit": "years", "start": "born", "end": "2026-07-01", "lower": 0, "upper": 99}}
+    columns: dict[str, Any] = {
+        "ill": {"lower": 0, "upper": 1, "step": 1},
+        "bmi": COLUMNS["bmi"],
+        "sex": {"values": ["f"]},
+    }
+    known = read_schema({"columns": columns, "derived": derived, "max_rows": 9})
+    table = read_lines(tmp_path, "born,bmi,sex,ill\n01/07/1950,22,f,2\n1.7.1950,x,,0.5\n", known)
+    told = dropped_lines(table)
+    for line in (
+        "ill: 2 values are missing, or no value 0 or 1",
+        "bmi: 1 values are missing, or no number",
+        "sex: 1 values are missing",
+        "age: 2 values are missing, or no date as 2026-01-31 (born)",
+    ):
+        assert line in told
+    with pytest.raises(ConfigError, match=r"no row has a date as 2026-01-31 \(born\) in column 'age'"):
+        check_columns(table)
+    empty = read_lines(tmp_path, "born,bmi,sex,ill\n", known)
+    assert dropped_lines(empty) == ["0 rows"]
+    with pytest.raises(ConfigError, match="table: has no rows"):
+        check_columns(empty)
 
 
 def test_headers_have_blanks_marks_and_unnamed_columns(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from smpc_dp.capabilities.pairs.kernels import Field, auc, gini_mean_difference,
 from smpc_dp.capabilities.reports.commands.reports import reported_text
 from smpc_dp.capabilities.reports.local import LocalPairwise
 from smpc_dp.capabilities.reports.local_auc import LocalAuc
-from smpc_dp.capabilities.reports.reports import FEW, ROUNDED, LocalReport, ReportRequest, lost_error
+from smpc_dp.capabilities.reports.reports import FEW, ROUNDED, LocalReport, ReportRequest, auc_error_of_lost
 from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member, Roster
@@ -150,7 +150,7 @@ def test_a_missing_party_adds_to_the_error_of_an_auc(tmp_path: Path) -> None:
             [decode(one, LocalReport, "x").report for one in reports], list(labels.values())
         ).standard_error
     )
-    lost = lost_error(labels, PARTIES[:20])
+    lost = auc_error_of_lost(labels, PARTIES[:20])
     assert lost == pytest.approx(np.sqrt(5 / (10 * 14)) / 2)
     assert part.estimate.standard_error == pytest.approx(np.hypot(plain.standard_error, lost))
     with pytest.raises(ConfigError, match="must have each party"):
@@ -172,7 +172,7 @@ def test_the_bound_on_lost_sample_holds_for_scores_that_are_far_apart() -> None:
             difference = np.asarray(scores, float)[up][:, None] - np.asarray(scores, float)[down]
             values.append(float(np.mean((difference > 0) + (difference == 0) / 2)))
         there = [f"p{number}" for number in [*range(1, 17, 2), *range(0, 30, 2)]]
-        assert np.std(values) <= lost_error(labels, there)
+        assert np.std(values) <= auc_error_of_lost(labels, there)
 
 
 def test_reports_that_do_not_count_are_named(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from smpc_dp.results import stored as first_form
 from smpc_dp.results.audit import ResultReport, audit_result, compare_results, is_result
 from smpc_dp.results.signed_total import SignedTotal
 from smpc_dp.session.session_file import load_session, roster_entry
+from smpc_dp.wire.signing import Context
 from smpc_dp_lab.vectors import signed_results
 from smpc_dp_lab.vectors.runs import ROWS
 from smpc_dp_lab.vectors.signed_results import CHECKED, KEEP, RECEIVER, SCENARIOS, SignedScenario, flip
@@ -197,11 +199,66 @@ def test_answers_of_records_follow_from_the_signed_total(protocol: str, tmp_path
     for display in ({}, {"level": 0.9, "simultaneous": True, "hide": 0.0}):
         file, session = stored(tmp_path, scenario, scenario.result(**display))
         assert both(file, session).code == 4
-        assert "estimates" in second.audit_result(file, session).unchecked
+        unchecked = second.audit_result(file, session).unchecked
+        assert "estimates" in unchecked
+        # of GOPA the second auditor plans no noise
+        assert ("operation" in unchecked) == (protocol == "gopa")
     result = scenario.result()
     result["estimates"][0]["value"] = 7.0
     file, session = stored(tmp_path, scenario, result)
     assert audit_result(file, session=session).check == Check.WRONG_RESULT
+
+
+class OtherPlan(RecordScenario):
+    """A run whose members all have another plan than the session's: `changed` returns its text."""
+
+    def changed(self, planned: str) -> str:
+        raise NotImplementedError
+
+    @functools.cached_property
+    def context(self) -> Context:
+        """The context of the changed question."""
+        right, planned = super().context, self.request_parameters.planned()
+        operation = right.operation.replace(planned, self.changed(planned))
+        return dataclasses.replace(right, operation=operation)
+
+
+class LessNoise(OtherPlan):
+    """A thousandth less variance."""
+
+    def changed(self, planned: str) -> str:
+        variance, rest = planned.split("/", 1)
+        return f"{int(variance, 16) * 999 // 1000:x}/{rest}"
+
+
+class MoreNoise(OtherPlan):
+    """A hundredth more variance."""
+
+    def changed(self, planned: str) -> str:
+        variance, rest = planned.split("/", 1)
+        return f"{int(variance, 16) * 101 // 100:x}/{rest}"
+
+
+class OtherScales(OtherPlan):
+    """Another digest of the scales."""
+
+    def changed(self, planned: str) -> str:
+        return planned[:-1] + ("0" if planned[-1] != "0" else "1")
+
+
+@pytest.mark.parametrize("kind", [LessNoise, MoreNoise, OtherScales])
+def test_both_refuse_the_question_of_another_plan(kind: type[OtherPlan], tmp_path: Path) -> None:
+    """Everything else holds: all members made up a run with other noise."""
+    scenario = kind("records", "", RECORDS, kind="statistics")
+    assert both(*stored(tmp_path, scenario, scenario.result())).check == Check.WRONG_RESULT
+
+
+@pytest.mark.parametrize(("name", "value"), [("present", 3), ("counted", 4), ("rows", 12)])
+def test_both_find_other_counts_of_shares_and_rows(name: str, value: int, tmp_path: Path) -> None:
+    scenario = RecordScenario("records", "", RECORDS, kind="statistics")
+    result = scenario.result()
+    assert result[name] != value
+    assert both(*stored(tmp_path, scenario, result | {name: value})).check == Check.WRONG_RESULT
 
 
 def test_a_sampled_certificate_is_checked(tmp_path: Path) -> None:

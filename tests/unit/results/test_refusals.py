@@ -58,7 +58,7 @@ def test_the_command_judges_evidence(tmp_path: Path) -> None:
     assert "It does not convict relay" in done.stdout
     assert smpc_dp("audit", str(file)).returncode == 3
     assert smpc_dp("audit", str(file), "--session", str(session), "--request", "1").returncode == 1
-    for cut in ("", "{", "[]"):
+    for cut in ("", "{", "[]", "[" * 100_000):
         file.write_text(cut)
         done = smpc_dp("audit", str(file), "--session", str(session))
         assert done.returncode == 1

@@ -329,6 +329,7 @@ def test_wrong_terms_are_refused(mpc: Any) -> None:
         (but(good, public_labels=(0, 1, 1)), rows),
         (but(good, kernel="variance"), rows),
         (but(good, kernel_terms="{"), rows),
+        (but(good, kernel_terms="[" * 100_000), rows),
         (but(good, noise=good.noise * 3), rows),
         (but(good, noise=(but(good.noise[0], cuts=("1", "2", "3")),)), rows),
         (but(good, partners=1), rows),

@@ -41,6 +41,7 @@ from smpc_dp.session.session_state import LostRunError, check_can_save
 from smpc_dp.session.stored_requests import Requests
 from smpc_dp.wire.abort import TEXTS
 from tests import command
+from tests.faults.saved_scene import KEY_WRITES
 from tests.faults.saved_session_schedules import without_syncs
 
 PARTIES = ("alice", "bob", "carol")
@@ -517,7 +518,7 @@ def crash_before(patch: pytest.MonkeyPatch, write: int) -> None:
 
     for kind, names in (
         (Store, ("begin", "swap", "remove", "append")),
-        (KeyRing, ("create", "propose", "commit", "remove")),
+        (KeyRing, KEY_WRITES),
         (FileCounter, ("advance", "remove")),
         (Requests, ("begin", "keep_last_results", "take_attempt", "keep_survivors")),
     ):

@@ -219,7 +219,12 @@ def test_empty_file() -> None:
         ("[parameters]", "[parametres]", "parametres", "unknown key"),
         ("length = 10", "length = 13", "parameters.length", "unlucky"),
         ("length = 10", "length = inf", "parameters.length", "inf is not a finite number"),
-        ("length = 10", "length = 2020-01-01", "parameters.length", "a date cannot be a parameter"),
+        (
+            "length = 10",
+            "length = 2020-01-01",
+            "parameters.length",
+            "a date cannot be a parameter: write",
+        ),
         ("length = 10", "length = [1, {a = nan}]", "parameters.length[1].a", "nan is not a finite number"),
         ('name = "bob"', 'nome = "bob"', "roster[2].nome", "unknown key"),
         ('name = "bob"', "", "roster[2].name", "missing"),

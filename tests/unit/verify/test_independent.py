@@ -105,6 +105,8 @@ def test_what_is_no_log(text: str, tmp_path: Path, capsys: pytest.CaptureFixture
 def test_the_command_takes_a_gibibyte_at_most(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    path = tmp_path / "log"
+    path.touch()
     before, limits = resource.getrlimit(resource.RLIMIT_AS), []
 
     def verify(*_: object) -> None:
@@ -112,9 +114,9 @@ def test_the_command_takes_a_gibibyte_at_most(
         raise MemoryError
 
     monkeypatch.setattr(command, "verify", verify)
-    assert (command.MEMORY, main([str(tmp_path), "--memory", "100000"])) == (MEMORY_MIB, 7)
+    assert (command.MEMORY, main([str(path), "--memory", "100000"])) == (MEMORY_MIB, 7)
     monkeypatch.setattr(command, "MEMORY", 200_000)
-    assert main([str(tmp_path)]) == 7
+    assert main([str(path)]) == 7
     assert (limits, resource.getrlimit(resource.RLIMIT_AS)) == ([100_000, 200_000], before)
     assert "more memory is needed than --memory allows" in capsys.readouterr().err
 
@@ -124,6 +126,18 @@ def test_memory_that_cannot_be_is_refused(memory: str, capsys: pytest.CaptureFix
     with pytest.raises(SystemExit, match="2"):
         main(["log", "--memory", memory])
     assert "--memory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["none", "."])
+def test_a_file_that_cannot_be_read_starts_no_process(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(workers: int) -> None:
+        pytest.fail(f"{workers} processes")
+
+    monkeypatch.setattr(command, "open_processes", refuse)
+    assert main([str(tmp_path / name)]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path / name}: ")
 
 
 @pytest.mark.usefixtures("room")

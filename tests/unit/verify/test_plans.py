@@ -33,6 +33,8 @@ from smpc_dp_verify.noise import MOST_BITS, Noise, _composed
 from smpc_dp_verify.record_plan import read_request
 from smpc_dp_verify.schedule import group_of, pcg64
 from smpc_dp_verify.session import Session
+from smpc_dp_verify.sum_plan import read_shares
+from smpc_dp_verify.sums import read_sums
 from smpc_dp_verify.terms import Terms, read_terms
 
 GIVEN: dict[str, Any] = {"verifiable": True, "length": 1, "lower": 0.0, "upper": 1.0}
@@ -118,10 +120,17 @@ COLUMNS: dict[str, Any] = {
     "age": {"lower": -20, "upper": 100.0, "step": 0.5, "bins": [0, 30.5, 60.0]},
     "bmi": {"lower": 10.0, "upper": 60.0, "missing": False},
     "ill": {"lower": 0, "upper": 1, "step": 1, "missing": False},
-    "sex": {"values": ["f", "m"], "other": "f"},
+    "sex": {"values": ["f", "m"], "other": "f", "reference": "m", "missing": False},
     "ward": {"kind": "category", "values": ["a"]},
 }
-WIDE = {"max_rows": 500, "columns": COLUMNS, "rows_expected": 4000}
+DERIVED: dict[str, Any] = {
+    "log_bmi": {"function": "log", "of": "bmi"},
+    "age2": {"function": "square", "of": "age", "bins": [100.0]},
+    "band": {"of": "years", "edges": [30, 60], "reference": "[18, 30)"},
+    "years": {"unit": "years", "start": "born", "end": "seen", "lower": 18, "upper": 90, "missing": False},
+    "stay": {"kind": "elapsed", "unit": "days", "start": "seen", "end": "2026-07-01", "lower": 0, "upper": 9},
+}
+WIDE: dict[str, Any] = {"max_rows": 500, "columns": COLUMNS, "derived": DERIVED, "rows_expected": 4000}
 PUBLIC = WIDE | {"rows": "public"}
 ROWS = {"public_rows": [500] * 20}
 UNIT = {"lower": -1.0, "upper": 1.0, "missing": False}
@@ -129,9 +138,11 @@ NORM: dict[str, Any] = {"columns": ["a", "b", "c"], "bound": 1}
 ASKED: dict[str, list[str]] = {
     "counts and sums": ["count", "sum(age)", "count by sex x age", "sum(bmi) by sex"],
     "means and variances": ["mean(age) by sex", "variance(bmi)", "variance(age) by sex", "mean(bmi)"],
-    "moments": ["covariance(age, bmi)", "correlation(age, bmi, ill)"],
+    "moments": ["covariance(age, bmi)", "correlation(age, bmi, ill)", "correlation(age, bmi) by sex"],
     "tables": [
+        "count",
         "sex x ward x age",
+        "ward x age",
         "histogram(bmi, 5)",
         "histogram(age, [10, 50])",
         "sex",
@@ -139,14 +150,45 @@ ASKED: dict[str, list[str]] = {
     ],
     "a regression": ["regression(bmi ~ age + ill)"],
     "survival": ["survival(age, ill) by sex", "logrank(age, ill) by sex"],
-    "heterogeneity": ["heterogeneity(bmi)", "mean(bmi)"],
-    "the median of one": ["median(ill)"],
+    "comparisons": [
+        "difference(bmi) by sex",
+        "difference(age) by sex",
+        "risk(ill) by sex",
+        "chi_square(sex, age)",
+    ],
+    "survival of strata": ["logrank(age, ill) by sex x ward", "cox(age, ill ~ sex) by ward"],
+    "heterogeneity": [
+        "heterogeneity(bmi)",
+        "mean(bmi)",
+        "missing(age)",
+        "missing(sex) by ward",
+        "missing(age) by sex where ward = a",
+    ],
+    "conditions and derived columns": [
+        "mean(log_bmi)",
+        "sum(age2) where years >= 30",
+        "band x sex",
+        "regression(bmi ~ band + stay)",
+        "count where sex = 'f' and age >= 30 and age < 60",
+        "mean(bmi) by sex where age > -20",
+        'covariance(bmi, ill) where ill = 1.0 and ward = "a"',
+        "covariance(bmi, ill)",
+        "variance(age) where bmi <= 30.01",
+        "mean(ill) where age <= 50 and ill != 0",
+    ],
+    "tables of groups": ["table1(age, ward) by sex", "table1(ward) where sex = 'f'", "table1(bmi)"],
+    "the median of one": ["median(ill)", "median(ill) by sex"],
 }
 RECORDS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
     "well hidden totals": (9, PUBLIC, {"ask": ["sum(age)"], "hidden_totals": 1000, "public_rows": [9] * 9}),
     "a sum of a row": (6, AGE, {"ask": "sum(age)"}),
     "a sum of a person": (6, AGE | PERSON, {"ask": "sum(age)"}),
     "an exchanged row": (6, AGE | {"rows": "public"}, {"public_rows": [7] * 6, "ask": "mean(age)"}),
+    "one sum of exchanged rows": (
+        6,
+        {"max_rows": 7, "rows": "public", "columns": {"bmi": COLUMNS["bmi"]}},
+        {"public_rows": [7] * 6, "ask": "mean(bmi)"},
+    ),
     "sums of a person in two parties": (
         6,
         AGE | PERSON | {"rows_per_person": 2, "parties_per_person": 2},
@@ -158,6 +200,19 @@ RECORDS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
         WIDE,
         {"ask": "count; mean(age); sex x ward", "answer_weights": {"count": 50}, "max_standard_error": 0.5},
     ),
+    **{
+        f"a balanced split, {name}": (
+            20,
+            records,
+            {
+                "ask": "count; mean(age) by sex; covariance(age, bmi, ill); mean(ill); covariance(age, bmi)",
+                "split": "balanced",
+                "answer_weights": {"count": 3.0},
+            }
+            | more,
+        )
+        for name, records, more in (("private", WIDE, {}), ("public", PUBLIC, ROWS))
+    },
     **{
         f"moments of rows clipped in L2, {name}": (
             20,
@@ -175,6 +230,15 @@ RECORDS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
         for rows, more in (("private", {}), ("public", ROWS))
     },
     "visible totals": (9, WIDE, {"ask": ["count by sex"], "hidden_totals": 0, "corrupt": 0.0, "dropout": 0}),
+    **{
+        f"a formula, {name}": (
+            20,
+            records,
+            {"ask": ["regression(bmi ~ sex * ill + ill * age)", "mean(age) by sex"], "split": "balanced"}
+            | more,
+        )
+        for name, records, more in (("persons", WIDE | PERSON, {}), ("public", PUBLIC, ROWS))
+    },
     **{f"{name}, rows private": (20, WIDE, {"ask": ask}) for name, ask in ASKED.items()},
     **{f"{name}, rows public": (20, PUBLIC, {"ask": ask} | ROWS) for name, ask in ASKED.items()},
     **{
@@ -250,6 +314,18 @@ def test_both_ask_and_answer_the_same_of_records(name: str) -> None:
                 assert error is None or error == pytest.approx(size, rel=1e-10)
 
 
+def test_both_move_a_row_that_no_longer_satisfies_a_condition_as_far() -> None:
+    more = {"ask": ["count where age > 50", "count where age <= 50"], "public_rows": [7] * 6}
+    given = BASE | more | {"records": AGE | {"rows": "public"}}
+    parameters, issues = checker_of("gopa", 4)(given, 6)
+    assert not issues
+    request = read_request(given, 6, parameters.session.honest)
+    assert f"statistics {parameters.planned()}".startswith(f"statistics {request.text} ")
+    (satisfied,) = {one.scale for one in parameters.request.blocks}
+    assert request.squared is None
+    assert request.moves == (satisfied, satisfied)
+
+
 @pytest.mark.thin(8)
 @pytest.mark.parametrize("name", without(RECORDS, "a regression, rows private"))
 def test_both_plan_the_same_of_records(name: str) -> None:
@@ -262,6 +338,56 @@ def test_both_plan_the_same_of_records(name: str) -> None:
     low, high = parameters.request.bounds
     assert terms.range == (tuple((low - low.min()).tolist()), tuple((high - low.min()).tolist()))
     assert terms.most_x_hat == parameters.greatest_published
+
+
+@pytest.mark.thin(8)
+@pytest.mark.parametrize("name", RECORDS)
+def test_both_plan_the_same_noise_of_records_in_secure_sums(name: str) -> None:
+    """The variance of a share, which is discrete, and the scales in the question."""
+    parties, records, more = RECORDS[name]
+    given = {key: value for key, value in (BASE | more).items() if key not in ("verifiable", "hidden_totals")}
+    given["records"] = records
+    checked, issues = checker_of("secagg", 3)(given, parties)
+    assert checked is not None, issues
+    session = dataclasses.replace(described(3, given, parties), protocol="secagg")
+    shares = read_shares(read_sums(session))
+    assert (shares is None) == (given.get("split") == "balanced")
+    if shares is None:
+        return
+    for label in ("", "round 7 "):
+        shares.check(f"statistics {label}{checked.planned()}")
+    assert shares.counted == checked.honest
+    variance, rest = checked.planned().split("/", 1)
+    for changed in (int(variance, 16) * 999 // 1000, int(variance, 16) * 101 // 100):
+        with pytest.raises(Refused, match="the noise of the question"):
+            shares.check(f"statistics {changed:x}/{rest}")
+    with pytest.raises(Refused, match="the scales of the question"):
+        shares.check(f"statistics {checked.planned()[:-4]}0000")
+    for other in (f"average {checked.planned()}", "statistics", f"statistics 0{checked.planned()}"):
+        with pytest.raises(Refused, match="the question"):
+            shares.check(other)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"ask": "logistic(ill ~ age)", "steps": 3},
+        {"ask": "random_effects(bmi)"},
+        {"ask": "count", "split": "balanced"},
+        {"ask": "median(bmi) by age x band x sex"},
+        {
+            "ask": f"covariance({', '.join(f'x{index}' for index in range(91))})",
+            "records": {"max_rows": 7, "columns": dict.fromkeys((f"x{index}" for index in range(91)), UNIT)},
+        },
+    ],
+)
+def test_noise_that_the_second_auditor_does_not_plan(more: dict[str, Any]) -> None:
+    given = {"epsilon": 4.0, "delta": 1e-6, "records": WIDE} | more
+    checked, issues = checker_of("secagg", 3)(given, 9)
+    assert checked is not None, issues
+    session = dataclasses.replace(described(3, given, 9), protocol="secagg")
+    assert read_shares(read_sums(session)) is None
+    assert read_shares(read_sums(described(5, given | {"ask": "count"}, 9))) is None
 
 
 OTHERS: dict[str, dict[str, Any]] = {
@@ -317,6 +443,30 @@ NONE_OF_NORMS: list[Any] = [
     {"columns": ["a", "b"], "bound": 1, "part": 1},
     [],
 ]
+DAYS = {"unit": "days", "start": "born", "end": "2026-07-01", "lower": 0, "upper": 9}
+NONE_OF_DERIVED: list[Any] = [
+    {"function": "log", "of": "age"},
+    {"function": "cube", "of": "age"},
+    {"function": "square", "of": "nothing"},
+    {"function": "square"},
+    {"of": "age", "edges": []},
+    {"of": "age", "edges": [100.0]},
+    {"of": "age", "edges": [50.0], "reference": "low"},
+    {"of": "age", "edges": [50.0], "bins": [50.0]},
+    DAYS | {"unit": "hours"},
+    DAYS | {"end": "born"},
+    DAYS | {"end": "2026-02-30"},
+    DAYS | {"end": "2026-7-1"},
+    DAYS | {"start": "2026-01-01"},
+    DAYS | {"start": "age"},
+    DAYS | {"upper": 0},
+    DAYS | {"upper": 9.5},
+    DAYS | {"upper": True},
+    DAYS | {"lower": -(1 << 24)},
+    DAYS | {"step": 1},
+    DAYS | {"kind": "function"},
+    "days",
+]
 NONE_OF_CATEGORIES = [["1", "1.0"], [".5", "0.50"], ["1e+16", "1" + "0" * 16], ["True", "true"], ["a", " a"]]
 NONE_OF_CATEGORIES += [["", "a"], ["NaT"], ["<NA>"], ["nan"]]
 NONE_OF_RECORDS: list[dict[str, Any]] = [
@@ -324,6 +474,27 @@ NONE_OF_RECORDS: list[dict[str, Any]] = [
     *({"ask": text} for text in ("histogram(age, 0)", "histogram(age, 1025)", "histogram(age, [0, 5])")),
     *({"ask": text} for text in ("quantile(age)", "quantile(age, 1)", "age x age", "histogram(age, 2.5)")),
     *({"ask": text} for text in ("covariance(age)", "survival(age, age)", "logistic(age ~ age)", "max(age)")),
+    *({"ask": f"count where {text}"} for text in ("", "age", "age <", "age < 5 and", "age < 5 or age > 7")),
+    *({"ask": f"count where {text}"} for text in ("age = 5", "age < 0", "age > 101", "age < nan", "age < x")),
+    *({"ask": f"count where {text}"} for text in ("age < 5 and age > 7", "sex = f", "age < 5 by age")),
+    *({"ask": f"count where {text}"} for text in ("age == 5", "'age' < 5", "age << 5", "age < (5)")),
+    {"ask": "heterogeneity(age) where age < 5"},
+    {"ask": "difference(age) by age where age < 50"} | column(bins=[50.0]),
+    *(
+        of(columns=AGE["columns"] | {"sex": {"values": ["f", "m"]}})
+        | {"ask": f"difference(age) by sex where sex {text}"}
+        for text in ("= f", "!= f")
+    ),
+    {"ask": "correlation(age, b) where b < 1", "answer_weights": {"correlation(age, b)": 2.0}}
+    | of(columns={"age": UNIT, "b": UNIT}),
+    *(
+        of(columns=AGE["columns"] | {"sex": {"values": ["f", "m"]}}) | {"ask": f"count where sex {text}"}
+        for text in ("< f", "= x", "= ''", "= f and sex = m")
+    ),
+    {"ask": "missing(age) by age"} | column(bins=[50.0]),
+    {"ask": "missing(age)"} | column(missing=False),
+    {"ask": "missing(age, age)"},
+    {"ask": "missing(age)", "public_rows": [7] * 6} | of(rows="public", **PERSON),
     *({"ask": text} for text in ("count by", "median(age) by age", "sum(age); sum(age)", "sum(age) count")),
     {"ask": []},
     {"ask": 1},
@@ -333,6 +504,7 @@ NONE_OF_RECORDS: list[dict[str, Any]] = [
     {"max_standard_error": {"count": 1.0}},
     {"public_rows": [7] * 6},
     {"hidden_totals": -1},
+    {"split": "alone"},
     {"hidden_totals": 1001},
     {"budget": {"epsilon": 1.0, "delta": 1e-6, "requests": 2}},
     {"length": 1},
@@ -370,6 +542,10 @@ NONE_OF_RECORDS: list[dict[str, Any]] = [
     of(columns={name: {"values": [str(number) for number in range(65)]} for name in ("a", "b")})
     | {"ask": "a x b"},
     *(of(columns=AGE["columns"] | {"c": {"values": values}}) for values in NONE_OF_CATEGORIES),
+    *(of(derived={"x": derived}) for derived in NONE_OF_DERIVED),
+    of(derived={"age": DAYS}),
+    of(derived={"a-b": DAYS}),
+    of(derived=[]),
     *(
         of(columns={"a": UNIT, "b": UNIT, "c": {"values": ["a"]}}, norm=norm) | {"ask": "sum(a)"}
         for norm in NONE_OF_NORMS
@@ -394,9 +570,12 @@ def test_the_second_refuses_many_cells_before_it_plans(monkeypatch: pytest.Monke
         read_request(of(columns=values) | {"ask": "a x b", "epsilon": 1.0, "delta": 1e-6}, 6, 4)
     monkeypatch.delattr("smpc_dp_verify.record_plan.all_terms")
     names = [f"c{number}" for number in range(91)]
-    for ask in (f"covariance({', '.join(names)})", f"regression({names[0]} ~ {' + '.join(names[1:])})"):
+    for ask, refused in (
+        (f"covariance({', '.join(names)})", "the number of cells"),
+        (f"regression({names[0]} ~ {' + '.join(names[1:])})", "coefficients"),
+    ):
         given = of(columns=dict.fromkeys(names, UNIT)) | {"ask": ask, "epsilon": 1.0, "delta": 1e-6}
-        with pytest.raises(Refused, match="the number of cells"):
+        with pytest.raises(Refused, match=refused):
             read_request(given, 6, 4)
 
 

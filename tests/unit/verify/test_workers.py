@@ -36,5 +36,7 @@ def test_a_process_that_cannot_start_says_nothing_of_the_log(
         yield
 
     monkeypatch.setattr(command, "open_processes", opened)
-    assert command.main([str(tmp_path / "log.jsonl")]) == command.NO_MEMORY
+    path = tmp_path / "log.jsonl"
+    path.touch()
+    assert command.main([str(path)]) == command.NO_MEMORY
     assert "no process can be started within --memory" in capsys.readouterr().err

@@ -214,7 +214,7 @@ def changed(draw: st.DrawFn) -> tuple[type[Any], bytes]:
     return kind, bytes(body)
 
 
-@settings(max_examples=examples(2000), deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 @given(changed())
 def test_changed_messages(case: tuple[type[Any], bytes]) -> None:
     both(case[1], case[0])
@@ -233,6 +233,13 @@ def test_changed_messages(case: tuple[type[Any], bytes]) -> None:
 )
 def test_arrays_of_anything(kind: type[Any], items: list[Any]) -> None:
     both(msgspec.msgpack.encode(items), kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_large_arrays_of_small_items_are_no_messages(kind: type[Any]) -> None:
+    """Of any number of items, that of the large field's place among them."""
+    for count in range(18):
+        both(msgspec.msgpack.encode([bytes(8)] * count), kind)
 
 
 def test_a_buffer_that_may_change_is_copied() -> None:

@@ -108,7 +108,7 @@ def test_no_message_has_room_for_a_text_but_where_it_is_public() -> None:
 def test_documents_list_exactly_the_codes() -> None:
     document = (ROOT / "protocols" / "channel" / "README.md").read_text()
     [table] = re.findall(r"\| code \| says \|\n\|---\|---\|\n((?:\|.*\n)+)", document)
-    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [str(code) for code in Code]
+    assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == [str(code) for code in Code]
     assert set(TEXTS) == set(Code)
     assert not BLAMES & LACKS
 
@@ -174,3 +174,9 @@ def test_what_is_told_of_several_is_said_of_each() -> None:
         "missing in step 'masked': ben, cem (fewer are left than are needed (3); "
         f"ben: {TEXTS[Code.OWN]}; said by hub)"
     )
+
+
+def test_what_is_told_without_a_step_names_none() -> None:
+    error = TimeoutFault({"ben"}, "", code=Code.BEGUN, number=3)
+    arrived = error_of(abort_of(error), CONTEXT)
+    assert str(arrived) == "missing: ben (the run has begun without it (request 3); said by hub)"

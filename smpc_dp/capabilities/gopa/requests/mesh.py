@@ -11,6 +11,7 @@ import asyncio
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -43,6 +44,7 @@ from smpc_dp.session.driver import Drive
 from smpc_dp.session.events import OnEvent
 from smpc_dp.session.member import Membership
 from smpc_dp.session.session_state import SessionState
+from smpc_dp.session.threads import finish_in_thread
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.interfaces import PeerChannel, PeerEndpoint, PeerListener
 from smpc_dp.transport.sockets import LONGEST_PAUSE, pauses
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """A run that is over: its request, what this party has said in it, and the survivors of its total."""
+    """Record of a party's last run: the request's number, the messages sent, and the total's survivors."""
 
     request: int = 0
     messages: Sequence[Envelope] = ()
@@ -64,7 +66,7 @@ class _Last:
 
 
 class Mesh(Connection):
-    """Connections of one party to all others. Made by `open`."""
+    """Network connections of one party to all others, over which it makes requests without an aggregator."""
 
     def __init__(self, membership: Membership, on_event: OnEvent, state: SessionState | None = None) -> None:
         outbox = OUTBOX_LIMIT + 4 * membership.parameters.plan.parties
@@ -107,7 +109,7 @@ class Mesh(Connection):
         listen_on: str | None = None,
         state: SessionState | None = None,
     ) -> Mesh:
-        """Listen, call the parties with smaller numbers, and wait for all.
+        """Listen, connect to the parties with smaller numbers, wait for all, and return the connections.
 
         The wait ends when all are connected or `connect` has passed; a saved request that is under way waits
         itself, where it has to. `listen_on`: host:port to bind, by default the party's address in the roster.
@@ -140,11 +142,11 @@ class Mesh(Connection):
         before: int = 0,  # noqa: ARG002
         label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
-        """See `Connection.run`."""
+        """Take part in one request with all parties or a group; return its outcome and ledger receipt."""
         await self._end_between()
         member = membership or self.membership
         run = self._party(member, request, operation, ring_vector)
-        run, self.resumed = await asyncio.to_thread(self.state.party_run, run, ring_vector)
+        run, self.resumed = await finish_in_thread(partial(self.state.party_run, run, ring_vector))
         # The run forgets the vector, once it has published.
         del ring_vector
         if self.state.saves and self._last.request != request - 1:
@@ -161,7 +163,7 @@ class Mesh(Connection):
         return run.result, receipt
 
     async def _to_end(self, request: int, run: Run[Outcome], charge: Charge) -> Receipt | None:
-        """Drive a role to its end; return the ledger's receipt."""
+        """Drive this party's run of a request to its end; return the ledger's receipt of the charge."""
         drive = Drive(
             request,
             run,
@@ -194,25 +196,27 @@ class Mesh(Connection):
 
     @property
     def _is_gathering(self) -> bool:
-        """Whether there are parties that this process has not met, and that may still come to a saved run."""
+        """Tell whether parties that were never connected may still join a run that is saved on disk."""
         unmet = set(self._others) - self.connections.connections.keys()
         return self.state.saves and bool(unmet) and now() < self._meets_until
 
     async def close(self) -> None:
-        """Send queued messages, and say goodbye to all; within a saved run without a goodbye."""
+        """Send queued messages and say goodbye to all parties; in a saved run leave without a goodbye."""
         try:
-            if not await asyncio.to_thread(self.state.end_session):
+            if not await finish_in_thread(self.state.end_session):
                 await self._linger()
                 await self._end_between()
                 for call in self._calls:
                     call.cancel()
                 await self.connections.close()
         finally:
-            await self._stop()
-            self.state.close()
+            try:
+                await self._stop()
+            finally:
+                self.state.close()
 
     async def _linger(self) -> None:
-        """Wait for survivors that were cut from the last saved run, and may lack what this party has said."""
+        """Wait a step's time for cut-off survivors of the last saved run, to send them what they lack."""
         pool, until = self.connections, now() + self._timeouts.step
 
         def away() -> list[str]:
@@ -224,7 +228,7 @@ class Mesh(Connection):
     # Channels
 
     async def _gather(self, *, resumed: bool = False) -> None:
-        """Wait until every party has been connected or has another session.
+        """Wait until every party is connected or was found to have another session.
 
         With a state also until as many are connected as a run needs; `resumed`: for these alone, which others
         have begun.
@@ -258,7 +262,7 @@ class Mesh(Connection):
         raise TimeoutFault(missing, "connect", detail)
 
     def _called(self, channel: PeerChannel) -> None:
-        """Add a channel that another party has opened."""
+        """Accept a channel that another party has opened, unless this party is the one that connects."""
         if channel.peer not in self._names[self._index + 1 :]:
             self._refused(
                 channel.peer, PeerFault(channel.peer, "calls a party that calls it", Check.OTHER_MEMBER)
@@ -268,14 +272,14 @@ class Mesh(Connection):
         self._welcome(channel)
 
     def _refused(self, who: str, error: SmpcError) -> None:
-        """Record a refused connection."""
+        """Report a refused connection; store the error if the other party has another session file."""
         self.connections.refused(who, error)
         if isinstance(error, ConfigError):
             self._differing[who] = error
             self._inbound.set()
 
     def _welcome(self, channel: PeerChannel) -> asyncio.Task[None]:
-        """Add a channel to the pool, over which the party at its other end is sent what it lacks."""
+        """Add a channel to the pool and resend what its party missed; return the task that reads from it."""
         reader = self.connections.welcome(channel, resumes=True).tasks[0]
         self._differing.pop(channel.peer, None)
         self._met.add(channel.peer)
@@ -288,7 +292,7 @@ class Mesh(Connection):
         return reader
 
     async def _call(self, endpoint: PeerEndpoint, name: str) -> None:
-        """Keep a channel to a party that listens: call it again after each loss, ever less often."""
+        """Connect to a party that listens, and reconnect after each loss, with growing pauses."""
         delays = pauses()
         while True:
             begun = now()
@@ -309,7 +313,7 @@ class Mesh(Connection):
             await asyncio.sleep(next(delays))
 
     async def _stop(self) -> None:
-        """Stop listening and calling."""
+        """Cut all connections at once, without a goodbye; accept no more, and call no party."""
         await self._end_between()
         for call in self._calls:
             call.cancel()
@@ -321,7 +325,7 @@ class Mesh(Connection):
     # Between requests
 
     async def _take_between(self, context: Context) -> None:
-        """Take what comes after a saved run: who was cut from it is sent what it lacks when it calls."""
+        """Between requests of saved runs keep early messages, and answer those of past requests."""
         while True:
             inbound = await self.connections.inbound.get()
             envelope = inbound.envelope
@@ -336,7 +340,7 @@ class Mesh(Connection):
                 self.connections.refuse_request(asked, inbound, Code.PAST, context.request + 1)
 
     async def _end_between(self) -> None:
-        """Leave what comes to the next request."""
+        """Stop taking messages as between two requests: the next request takes those that come now."""
         if self._between is not None:
             self._between.cancel()
             await asyncio.gather(self._between, return_exceptions=True)
@@ -347,18 +351,19 @@ class Mesh(Connection):
     def _party(
         self, membership: Membership, request: int, operation: str, ring_vector: RingVector
     ) -> Run[Outcome]:
-        """Return the party's role in a request."""
+        """Return this party's state machine for a request, with its encoded vector."""
         context = membership.context(request, operation)
         parameters = cast("DirectParameters", membership.parameters)
         make = membership.maker(direct_states.party)
         return make(context, parameters, membership.identity, ring_vector)
 
     def _declined(self, membership: Membership, request: int) -> Run[Outcome]:
+        """Return the run of a request that this party's application did not make: it contributes zeros."""
         encoding = membership.parameters.encoding
         return self._party(membership, request, "", np.zeros(encoding.ring_length, dtype=encoding.dtype))
 
     async def begin_step(self, drive: Drive) -> None:
-        """Set the time limit of the step that has begun; see `Holder.begin_step`."""
+        """Set the time limit of the protocol step that has begun."""
         if drive.run.step == HELLO:
             drive.timer.begin()
         else:
@@ -366,14 +371,14 @@ class Mesh(Connection):
         self._restored = False
 
     def _seconds(self, drive: Drive) -> float:
-        """Return the time of a step after the coordinator's wait for hellos."""
+        """Return the time limit of a step in seconds, longer in states that wait for the coordinator."""
         if not drive.run.state.patient:
             return self._timeouts.step
         wait = self._timeouts.gather if drive.run.step == START else 0.0
         return wait + PATIENCE * self._timeouts.step
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """See `Holder.event_of`."""
+        """Return the event that a message or loss is to the run; None if the run has nothing to do."""
         envelope, request = inbound.envelope, drive.request
         if envelope is None and self.connections.is_live(inbound.peer):
             await self._resend(drive, inbound.peer)
@@ -403,7 +408,7 @@ class Mesh(Connection):
         return events.Message(envelope)
 
     async def _resend(self, drive: Drive, peer: str) -> None:
-        """Send what this party has said in the request to a party that has called again, once.
+        """Send this party's messages of the request again over a new connection to a party, one time only.
 
         A party has the step's time anew when the coordinator calls again.
         """
@@ -418,11 +423,11 @@ class Mesh(Connection):
             drive.timer.step(self._seconds(drive))
 
     async def _load_last(self) -> None:
-        """Read what an earlier process of this party has said in its last run."""
-        self._last = _Last(*await asyncio.to_thread(self.state.earlier_messages))
+        """Read from disk the messages that an earlier process of this party sent in its last run."""
+        self._last = _Last(*await finish_in_thread(self.state.earlier_messages))
 
     def _repeat_last(self, peer: str, request: int) -> None:
-        """Send again what this party has said in its last run, once over each channel, if it is `request`."""
+        """Send this party's last run's messages again, once per channel, if the run was `request`."""
         channel = self.connections.connections[peer].channel
         if self._last.request == request and self._repeated.get(peer) is not channel:
             self._repeated[peer] = channel
@@ -430,7 +435,7 @@ class Mesh(Connection):
             self.connections.send(request, messages)
 
     def _answer_behind(self, drive: Drive, inbound: InboundEvent) -> None:
-        """Answer the hello of a past request: this party's own hello, and the request that can be joined."""
+        """Answer a party's hello for a past request, naming the request that the party can join."""
         begun = bool(drive.run.state.phase)
         if not begun:
             again = [envelope for envelope in drive.hello if envelope.receiver == inbound.peer]
@@ -440,19 +445,19 @@ class Mesh(Connection):
 
 
 def _signed_for_all(envelope: Envelope, membership: Membership) -> Envelope:
-    """Return a letter as its sender has signed it, once for all receivers."""
+    """Return a message to one party as its sender signed it: one signature serves for all receivers."""
     return replace(envelope, receiver=membership.aggregator)
 
 
 def _hellos_to_all(own: OwnRequest, request: int) -> Hellos:
-    """Return an empty list of the others' hellos of a request."""
+    """Return an empty collection for the hellos that other parties send for a request."""
     context = dataclasses.replace(own.context, request=request)
     return Hellos(context, own.needed, own.kind, context.aggregator)
 
 
 @dataclass(slots=True)
 class _OthersAsked:
-    """What the others ask for, as each of them says itself, while the party's own request has not begun.
+    """Requests that other parties say they are at, kept until this party's own request begins.
 
     Attributes:
         hellos: of the party's own request.
@@ -464,7 +469,7 @@ class _OthersAsked:
     claims: dict[str, int] = field(default_factory=dict)
 
     def hears_past(self, envelope: Envelope) -> bool:
-        """Tell whether a message says that its sender is at a later request; store that."""
+        """Tell whether a message says that its sender is at a later request, and store the number."""
         if envelope.step != ABORT:
             return False
         try:
@@ -479,12 +484,12 @@ class _OthersAsked:
 
     @property
     def following(self) -> int | None:
-        """The latest request that so many parties are at, or beyond, that one of them is honest; or None."""
+        """A later request that enough parties have reached that one of them is honest; or None."""
         needed = self.own.needed
         return sorted(self.claims.values())[-needed] if len(self.claims) >= needed else None
 
     def error(self, party: str, following: int, hellos: Sequence[Envelope]) -> OtherRequestError:
-        """Return the error of a party that is behind; `hellos`: of the request `following`."""
+        """Return the error that a party is behind the others, with the hellos of the later request."""
         asked = _hellos_to_all(self.own, following)
         for envelope in hellos:
             asked.add(envelope)
@@ -492,7 +497,7 @@ class _OthersAsked:
         return self.own.error(party, following, operation, following)
 
     def explain(self, party: str, error: PeerFault) -> OtherRequestError | None:
-        """Return the error of a party that has given another label than the others have signed; or None."""
+        """Return the error that a party's label differs from the label others signed; or None."""
         if (error.culprit, error.code) != (party, Code.OPERATION):
             return None
         operation = self.hellos.most if self.hellos.shown() else self.own.context.operation

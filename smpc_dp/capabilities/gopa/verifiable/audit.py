@@ -57,7 +57,7 @@ _OPENED = 5
 
 
 def check_run_id(context: Context, header: Header) -> None:
-    """Raise VerificationError unless a header's run id is that of its session, parties and nonces.
+    """Raise VerificationError unless a log header's run id follows from session, parties and nonces.
 
     It needs no plan of the session, and is called before one is made.
     """
@@ -69,7 +69,7 @@ def check_run_id(context: Context, header: Header) -> None:
 
 
 class Auditor:
-    """Auditor of one log: takes its entries with `take`, then gives its `verdict`.
+    """Auditor of a verifiable run's public log: takes its entries one by one, then gives a verdict.
 
     Args:
         context: of the run; its `names`, `aggregator` and `keys` are the roster's.
@@ -131,11 +131,11 @@ class Auditor:
         self._tally: v.Tally | None = None
 
     def check_signature(self, entry: Entry, position: Position) -> None:
-        """Check, possibly later, that an entry is signed for this run by the party that it names."""
+        """Queue the check that an entry is signed for this run by the party that the entry names."""
         self._signatures.add(position, entry)
 
     def settle(self) -> None:
-        """Wait for the checks of single entries; raise the EarlierFault of the first wrong one."""
+        """Wait for the queued checks of single entries; raise EarlierFault for the first wrong entry."""
         raise_first(self._signatures.checks, self._edges.checks)
 
     # Name of its verdict in a report; kinds of a party's entries, in order; 0: nothing is drawn again.
@@ -149,41 +149,41 @@ class Auditor:
 
     @property
     def present(self) -> PartySet:
-        """The parties that are present."""
+        """The set of parties that, by the log's header, are present in the run."""
         return self._present
 
     @property
     def doubt(self) -> str:
-        """Reason why another log of this run may exist."""
+        """The reason why a second, different log of this run may exist; "" if there is none."""
         if len(self._excluded) <= self.corrupt:
             return ""
         return f"more than c = {self.corrupt} parties signed something false"
 
     def last_run_id(self) -> str:
-        """Return the run id."""
+        """Return the id, in hex, of the run that the audited log belongs to so far."""
         return self._run_id.hex()
 
     def longest(self, kind: str) -> int:
-        """Return the greatest length in bytes of an entry's payload: longer ones need not be read."""
+        """Return the greatest length in bytes that a valid log entry of this kind may have."""
         return self._parameters.longest_entry(kind)
 
     @property
     def excluded(self) -> tuple[Excluded, ...]:
-        """Authors of false statements that were found so far, in the order of the roster."""
+        """Parties found so far to have signed something false, in the order of the roster."""
         return tuple(item for _, item in sorted(self._excluded.items()))
 
     @property
     def expected(self) -> str:
-        """Kind of the next entry, or of one that may follow instead; "" after the last one."""
+        """The kind of the next log entry, or of an alternative to it; "" after the last entry."""
         return "" if self._closed else self._order[min(self._phase, len(self._order) - 1)]
 
     @property
     def noted(self) -> tuple[str, ...]:
-        """False statements so far, with their authors; all are signed once the checks are settled."""
+        """False statements found so far, with authors; their signatures hold once checks are settled."""
         return tuple(f"{item.party}: {item.reason}" for item in self.excluded)
 
     def take(self, entry: Entry, head: bytes, position: Position) -> None:
-        """Take the next entry, at its position; `head` is the one before it."""
+        """Check the next entry of the log; `head` is the hash of the log before this entry."""
         self._index = position
         if self._closed:
             raise VerificationError(
@@ -225,7 +225,7 @@ class Auditor:
             parties.get(entry.kind, self._open)(party, entry)
 
     def _of_the_relay(self, entry: Entry, head: bytes) -> None:
-        """Take an entry of the aggregator."""
+        """Check a log entry of the aggregator, and go to the next step of the audit."""
         if entry.kind == v.TALLY:
             self._check_tally(decode(entry.payload, v.Tally, entry.party))
             return
@@ -259,7 +259,7 @@ class Auditor:
     # parties
 
     def _commit(self, party: int, entry: Entry) -> None:
-        """Take a commitment."""
+        """Check a party's log entry with commitments, and store the commitments for later steps."""
         if party not in self._present:
             raise PeerFault(entry.party, "commits, and was not present", Check.NOT_PRESENT)
         try:
@@ -273,7 +273,7 @@ class Auditor:
         self._count(1, len(message.range_proof))
 
     def _coin(self, party: int, entry: Entry) -> None:
-        """Take a coin."""
+        """Check that a party's log entry has the coin that the party committed to before."""
         coin = decode(entry.payload, v.Coin, entry.party).coin
         if party not in self._participants:
             raise PeerFault(entry.party, "opens a coin, and does not take part", Check.NOT_PRESENT)
@@ -282,7 +282,7 @@ class Auditor:
         self._coins[party] = coin
 
     def _publish(self, party: int, entry: Entry) -> None:
-        """Take a publication."""
+        """Check a party's log entry with its noisy vector, and queue its proofs for verification."""
         if party not in self._participants:
             raise PeerFault(entry.party, "publishes, and does not take part", Check.NOT_PRESENT)
         message = self._rules.read_publish(entry.payload, entry.party)
@@ -297,7 +297,7 @@ class Auditor:
         self._x_hat[party] = message.x_hat
 
     def _open(self, party: int, entry: Entry) -> None:
-        """Take an opening."""
+        """Check a party's log entry that opens its pairwise noise with excluded neighbours."""
         if party not in self._good:
             raise PeerFault(
                 self._relay, f"has an opening of {entry.party}, whose value is not counted", Check.NOT_PRESENT
@@ -312,24 +312,24 @@ class Auditor:
             self._exclude(party, entry, false)
 
     def _exclude(self, party: int, entry: Entry, false: str) -> None:
-        """Exclude the author of a false statement."""
+        """Exclude the author of a false statement from the audited total."""
         self._excluded[party] = Excluded(entry.party, entry.sequence, FALSE[false], CHECKS[false])
 
     def _count(self, proofs_more: int, size: int) -> None:
-        """Count proofs that wait, and verify them if they are enough."""
+        """Count proofs that wait to be verified, and pass them to the workers if they are enough."""
         self._batched += proofs_more
         self._batched_bytes += size
         if self._batched >= BATCH or self._batched_bytes >= BATCH_BYTES:
             self._hand_over()
 
     def _hand_over(self) -> None:
-        """Hand waiting proofs to the workers."""
+        """Pass the waiting proofs to the workers that verify proofs."""
         if self._batched:
             self._results.append(self._workers.shard("proofs of the log", failures_among, self._batch))
             self._batch, self._batched, self._batched_bytes = proofs.Statements(), 0, 0
 
     def _settle(self, kind: str) -> None:
-        """Wait for the proofs of one step, and exclude the authors of false ones."""
+        """Wait for the verification of a step's proofs, and exclude the authors of false proofs."""
         self._hand_over()
         for result in self._results:
             for tag in result():
@@ -343,7 +343,7 @@ class Auditor:
     # stages
 
     def _begin(self, certified: m.Certified, head: bytes) -> None:
-        """Take the certificate that begins the run."""
+        """End the check of commitments: exclude authors of false ones, and find the edges that count."""
         self.settle()
         for party in self._edges.malformed:
             position = self._sequences[party, v.COMMIT]
@@ -361,7 +361,7 @@ class Auditor:
         self._void = self._edges.begin(self._participants)
 
     def _commits_again(self) -> Iterator[tuple[int, v.Commit]]:
-        """Read all commitments again; raise VerificationError if they have changed."""
+        """Read all commitments from the log file again; raise VerificationError if they changed."""
         with contextlib.closing(self._again()) as entries:
             for entry, head in entries:
                 if entry.kind == m.CERTIFY_BEGIN:
@@ -377,7 +377,7 @@ class Auditor:
         raise VerificationError(CHANGED, Check.LOG_DIFFERS)
 
     def _settle_round(self) -> set[int]:
-        """Return the authors of statements shown false since the last round, or in the publications."""
+        """Return the authors newly found to have signed something false; raise if too few remain."""
         self._settle(v.PUBLISH)
         fresh = self._excluded.keys() - self._known_false
         self._known_false |= fresh
@@ -392,7 +392,7 @@ class Auditor:
         return fresh
 
     def _begin_round(self, certified: m.Certified) -> tuple[PartySet, bytes]:
-        """Begin a round of openings; return the remaining parties, and the list of those to open."""
+        """Begin to audit a round of openings; return the remaining parties, and those newly shown false."""
         fresh = self._settle_round()
         if not fresh:
             raise PeerFault(
@@ -404,21 +404,21 @@ class Auditor:
         return members, pack_list(sorted(fresh))
 
     def _combine(self) -> None:
-        """Derive the public bits from all coins."""
+        """Derive the public random bits of the noise from all parties' coins."""
         self._same(self._coins, self._participants, "opens a coin", "takes part")
         ordered = b"".join(self._coins[party] for party in self._participants)
         combined = self._rules.combine_coins(self._packed, ordered)
         self._rules = replace(self._rules, combined=combined)
 
     def _same(self, shown: Iterable[int], expected: Iterable[int], one: str, other: str) -> None:
-        """Raise PeerFault unless two sets of parties are equal: the aggregator lists them."""
+        """Raise PeerFault against the aggregator unless its set of parties equals the expected set."""
         is_shown, is_expected = (flags_of(parties, self._parties) for parties in (shown, expected))
         for party in np.flatnonzero(is_shown != is_expected).tolist():
             has, lacks = (one, other) if is_shown[party] else (other, one)
             raise PeerFault(self._relay, f"{self._name(party)} {has}, and not: {lacks}", Check.SET_DIFFERS)
 
     def _check_tally(self, tally: v.Tally) -> None:
-        """Check the tally's total and its list of parties."""
+        """Raise PeerFault unless the aggregator's total, parties and residual pairs are as recomputed."""
         if fresh := self._settle_round():
             names = ", ".join(map(self._name, sorted(fresh)))
             raise PeerFault(
@@ -446,7 +446,7 @@ class Auditor:
         self._tally = tally
 
     def verdict(self, tries: int | None) -> Verdict:
-        """Return the verdict, after the last entry; raise VerificationError if it was not the last.
+        """Return the verdict of the audit; raise VerificationError if the log has not ended.
 
         `tries`: the number of runs that a session log lists.
         """
@@ -502,7 +502,7 @@ class Auditor:
         )
 
     def _lacks(self, silent: Sequence[int]) -> str:
-        """Return the text about missing publications.
+        """Return the text that names parties whose publications or openings the log lacks.
 
         A log does not show whether a party withheld its publication, or the aggregator.
         """
@@ -512,14 +512,14 @@ class Auditor:
         )
 
     def _number(self, name: str) -> int | None:
-        """Return a party's number; None for another member."""
+        """Return the number of the party with this name; None if the member is no party."""
         try:
             return self._context.names.index(name) + 1
         except ValueError:
             return None
 
     def _name(self, party: int) -> str:
-        """Return the name of a party by its number."""
+        """Return the name of the party with this number."""
         return self._context.names[party - 1]
 
 

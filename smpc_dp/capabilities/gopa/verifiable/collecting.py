@@ -29,7 +29,7 @@ from smpc_dp.wire.signing import decode
 
 
 class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The run is the last line of the session log, which each party attests; `present` are the parties."""
+    """State of an aggregator that has added the run to the session log and collects signatures on it."""
 
     expects: ClassVar[str] = m.ATTEST_BEGIN
     present: bytes
@@ -37,14 +37,14 @@ class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectAdvertise(CollectorState, frozen=True, kw_only=True, eq=False):
-    """A quorum has attested the session log, and each party makes keys and a draw."""
+    """State of an aggregator that collects the parties' keys and commitments to drawn neighbours."""
 
     expects: ClassVar[str] = m.ADVERTISE
     log: RunLog
 
 
 class CollectReveal(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The commitments to all draws are bound, and each party opens its own."""
+    """State of an aggregator that has fixed all commitments to draws and collects their openings."""
 
     expects: ClassVar[str] = m.REVEAL
     commitments: Commitments
@@ -52,7 +52,7 @@ class CollectReveal(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectCommit(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The graph is known, each party commits to its terms. `merkle_commitment`: the digest of all draws."""
+    """State of an aggregator that has sent the graph and collects commitments to vectors and noise."""
 
     expects: ClassVar[str] = v.COMMIT
     neighbours: dict[int, tuple[int, ...]]
@@ -61,7 +61,7 @@ class CollectCommit(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectCommitments(CollectorState, frozen=True, kw_only=True, eq=False):
-    """All commitments are on the board, and each party attests that."""
+    """State of an aggregator that has logged all commitments and collects signatures on the log."""
 
     expects: ClassVar[str] = v.ATTEST_COMMITMENTS
     merkle_commitment: bytes
@@ -72,7 +72,7 @@ class CollectCommitments(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectCoin(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The commitments are certified, and each party opens its coin.
+    """State of an aggregator that has certified all commitments and collects the parties' coins.
 
     `coins` grows; a coin counts also if its party is lost in this step.
     """
@@ -85,7 +85,7 @@ class CollectCoin(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
-    """All coins are on the board, and each party attests that; `combined` follows from them."""
+    """State of an aggregator that has logged all coins and collects the parties' signatures on the log."""
 
     expects: ClassVar[str] = v.ATTEST_COINS
     agreed: Agreed
@@ -98,12 +98,12 @@ class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
 def accept_hello(
     aggregator: VerifiableAggregator, _state: CollectHello, _party: int, envelope: Envelope
 ) -> Item:
-    """Check that a hello is for this session, request and plan."""
+    """Return a party's hello; raise PeerFault if it is for another session, request or plan."""
     return key_graph.check_hello(aggregator, envelope, v.Hello)
 
 
 def finish_hello(aggregator: VerifiableAggregator, state: CollectHello) -> Transition:
-    """Begin the run of the parties present, and add it to the session log."""
+    """Begin the run with the parties present, add a line to the session log, and send both to the parties."""
     inbox = state.inbox
     known = {party: inbox.items[party].message.known for party in sorted(inbox.alive)}
     for party, number in known.items():
@@ -117,7 +117,7 @@ def finish_hello(aggregator: VerifiableAggregator, state: CollectHello) -> Trans
 
 
 def finish_begin(aggregator: VerifiableAggregator, state: CollectBegin) -> Transition:
-    """Add a quorum's signatures to the session log, and as the first entry to the board."""
+    """Write a quorum's signatures to the session log, and as the first entry to the public log of the run."""
     quorum = aggregator.parameters.plan.quorum
     certified = begin.certify_begin(aggregator, state, quorum)
     log, entry = aggregator.log_own(state, state.log, m.CERTIFY_BEGIN, certified)
@@ -127,7 +127,7 @@ def finish_begin(aggregator: VerifiableAggregator, state: CollectBegin) -> Trans
 
 
 def finish_advertise(aggregator: VerifiableAggregator, state: CollectAdvertise) -> Transition:
-    """Bind the commitments to all draws."""
+    """Send one digest that fixes all parties' commitments to their drawn neighbours."""
     commitments, messages = key_graph.bind_commitments(aggregator, state)
     after = CollectReveal(commitments=commitments, log=state.log)
     return Transition(after, messages)
@@ -136,12 +136,12 @@ def finish_advertise(aggregator: VerifiableAggregator, state: CollectAdvertise) 
 def accept_reveal(
     aggregator: VerifiableAggregator, state: CollectReveal, party: int, envelope: Envelope
 ) -> Item:
-    """Check that a party opens its commitment; store its draw."""
+    """Store a party's drawn neighbours; raise PeerFault if they do not open its commitment."""
     return key_graph.check_reveal(aggregator, state.run_id, state.commitments, party, envelope)
 
 
 def finish_reveal(aggregator: VerifiableAggregator, state: CollectReveal) -> Transition:
-    """Connect the graph."""
+    """Compute the graph of neighbours from the revealed draws, and send each party its neighbours."""
     edges, messages = key_graph.connect_graph(aggregator, state, state.commitments)
     after = CollectCommit(neighbours=edges.neighbours, merkle_commitment=edges.digest, log=state.log)
     return Transition(after, messages)
@@ -150,7 +150,7 @@ def finish_reveal(aggregator: VerifiableAggregator, state: CollectReveal) -> Tra
 def accept_commit(
     aggregator: VerifiableAggregator, state: CollectCommit, party: int, envelope: Envelope
 ) -> Item:
-    """Store a party's commit, and the reason if it is refused: a signed false statement is logged."""
+    """Take a party's commitments to vector and noise; note the reason if they are malformed."""
     checked = aggregator.rules(state.run_id).check_commit(party, envelope.body, envelope.sender)
     refused = checked if isinstance(checked, str) else ""
     return Item(refused, envelope.body, envelope.signature)
@@ -203,7 +203,7 @@ def finish_commit(aggregator: VerifiableAggregator, state: CollectCommit) -> Tra
 
 
 def finish_commitments(aggregator: VerifiableAggregator, state: CollectCommitments) -> Transition:
-    """Log the certificate of the commitments, and send it."""
+    """Write a quorum's signatures on the commitments to the log, and send them to the parties."""
     log, certificate, message = certify(aggregator, state, state.log, state.attesting)
     after = CollectCoin(
         agreed=Agreed(
@@ -217,7 +217,7 @@ def finish_commitments(aggregator: VerifiableAggregator, state: CollectCommitmen
 
 
 def accept_coin(aggregator: VerifiableAggregator, state: CollectCoin, party: int, envelope: Envelope) -> Item:
-    """Check that a party opens the coin that it committed to."""
+    """Return a party's coin; raise PeerFault if it is not the one that the party committed to."""
     rules, name = aggregator.rules(state.run_id), envelope.sender
     item = Item(None, envelope.body, envelope.signature)
     try:
@@ -233,7 +233,7 @@ def accept_coin(aggregator: VerifiableAggregator, state: CollectCoin, party: int
 
 
 def all_coins(_aggregator: VerifiableAggregator, state: CollectCoin) -> int:
-    """Return the number of parties needed for all coins.
+    """Return how many of the parties left must send coins: a coin is due of each that committed.
 
     A withheld coin would let its author choose the noise.
     """
@@ -241,7 +241,7 @@ def all_coins(_aggregator: VerifiableAggregator, state: CollectCoin) -> int:
 
 
 def finish_coin(aggregator: VerifiableAggregator, state: CollectCoin) -> Transition:
-    """Log all coins, and send them."""
+    """Write all parties' coins to the log, and send them to every party."""
     run_id, participants = state.run_id, state.agreed.participants
     items = [state.coins[party] for party in participants]
     coins = b"".join(decode(item.body, v.Coin, "").coin for item in items)
@@ -258,7 +258,7 @@ def finish_coin(aggregator: VerifiableAggregator, state: CollectCoin) -> Transit
 
 
 def finish_coins(aggregator: VerifiableAggregator, state: CollectCoins) -> Transition:
-    """Log the certificate of the coins, and send it."""
+    """Write a quorum's signatures on all coins to the log, and send them to the parties."""
     log, _, message = certify(aggregator, state, state.log, state.attesting)
     after = CollectPublish(
         agreed=state.agreed, shown_false=state.shown_false, combined=state.combined, publications={}, log=log

@@ -44,7 +44,7 @@ SIGNATURE = m.SIGNATURE_BYTES
 
 
 class Secrets(Secret, frozen=True):
-    """Values that a party has committed to, and forgets when it publishes x_hat.
+    """Secret values that a party has committed to, and discards when it sends its noisy vector.
 
     Attributes:
         vector, value_blinding: x, encoded, and the blinding of its commitment.
@@ -57,7 +57,7 @@ class Secrets(Secret, frozen=True):
 
 
 class AwaitCommitted(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has committed to all its terms; `entry` is the message.
+    """State of a party that has sent commitments to its vector and noise, not yet seen in the log.
 
     `terms` are Delta of its edges by neighbour, and `edges` the commitments to them; `neighbours` also has
     those to whom an edge is left out.
@@ -77,7 +77,7 @@ class AwaitCommitted(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitCommitmentsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested the commitments of all; `terms` are those whose commitments cancel."""
+    """State of a party that has signed the log of all commitments and waits for a quorum's signatures."""
 
     expects: ClassVar[str] = v.COMMITMENTS_CERTIFICATE
     secrets: Secrets
@@ -91,7 +91,7 @@ class AwaitCommitmentsCertificate(PartyState, frozen=True, kw_only=True, eq=Fals
 
 
 class AwaitCoins(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has opened its coin; `entry` is the message."""
+    """State of a party that has sent its coin and waits for the coins of all parties."""
 
     expects: ClassVar[str] = v.COINS
     secrets: Secrets
@@ -103,7 +103,7 @@ class AwaitCoins(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitCoinsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested the coins of all, from which `combined` follows."""
+    """State of a party that has signed the log of all coins and waits for a quorum's signatures."""
 
     expects: ClassVar[str] = v.COINS_CERTIFICATE
     releases: ClassVar[bool] = True
@@ -117,7 +117,7 @@ class AwaitCoinsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 def on_committed(member: VerifiableMember, state: AwaitCommitted, body: bytes) -> Transition:
-    """Check the neighbours' commitments and the alleged false ones; attest the board."""
+    """Check the neighbours' commitments and those that the aggregator calls false; sign the log."""
     run_id, parameters = state.run_id, member.parameters
     message = decode(body, v.Committed, member.context.aggregator)
     authors = list_of(member, message.committed)
@@ -163,7 +163,7 @@ def _check_all_false(
     participants: PartySet,
     items: Sequence[m.Advertisement],
 ) -> None:
-    """Refuse an aggregator that excludes a party for a valid commit."""
+    """Raise PeerFault if a party that the aggregator excludes has a valid commitment."""
     parties, checks, rules = [item.party for item in items], proofs.Batch(), member.rules(run_id)
     if parties != sorted({*parties}) or any(party in participants for party in parties):
         raise member.refuse("calls commits false of parties that take part, or twice", Check.FALSE_ACCUSATION)
@@ -187,7 +187,7 @@ def _check_all_false(
 def on_commitments_certificate(
     member: VerifiableMember, state: AwaitCommitmentsCertificate, body: bytes
 ) -> Transition:
-    """Open the coin, now that a quorum has signed all commitments."""
+    """Reveal this party's committed coin, now that a quorum has signed all commitments."""
     run_id, participants = state.run_id, state.participants
     log, certificate = check_head(member, state, v.ATTEST_COMMITMENTS, participants, body)
     entry = member.write(run_id, v.COIN, v.Coin(state.coin))
@@ -203,7 +203,7 @@ def on_commitments_certificate(
 
 
 def on_coins(member: VerifiableMember, state: AwaitCoins, body: bytes) -> Transition:
-    """Check all coins, and attest the board."""
+    """Check neighbours' coins by their commitments, and all parties' signatures on coins; sign the log."""
     run_id, context, participants = state.run_id, member.context, state.participation.participants
     rules, packed = member.rules(run_id), participants.packed
     message = decode(body, v.Coins, context.aggregator)
@@ -243,7 +243,7 @@ def _coin_digests(
     coins: bytes,
     signatures: bytes,
 ) -> bytes:
-    """Return the digests of all entries of coins, after checking their signatures.
+    """Check the signatures of all parties' coins; return the digests of their log entries.
 
     An honest party signs its coin only if it accepts its edges: all signatures mean that all have.
     """
@@ -260,7 +260,7 @@ def _coin_digests(
 
 
 def on_coins_certificate(member: VerifiableMember, state: AwaitCoinsCertificate, body: bytes) -> Transition:
-    """Publish x_hat, with the proof that it is the sum of the committed terms; forget the secret bits."""
+    """Send the noisy vector with a proof that it sums the committed terms; discard the secrets."""
     run_id, participants = state.run_id, state.participation.participants
     log, _ = check_head(member, state, v.ATTEST_COINS, participants, body)
     rules = member.rules(run_id, state.combined)

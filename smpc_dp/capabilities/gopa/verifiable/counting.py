@@ -34,7 +34,7 @@ Claimed = dict[int, Statement]
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
-    """Commitments, once all are on the board.
+    """All parties' commitments as the log has them, held by the aggregator of a verifiable run.
 
     Attributes:
         neighbours: of each party in the graph.
@@ -53,7 +53,7 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
     digests: bytes
 
     def about(self, party: int, false: Collection[int], counted: Collection[int]) -> list[m.Advertisement]:
-        """Return the commits that a party lacks for checking that its neighbours' statements are false.
+        """Return the commitments that a party needs to check neighbours called false, and does not have.
 
         `counted`: the parties whose edges count in the check.
         """
@@ -63,23 +63,23 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """Commitments and participants, after a quorum has signed both."""
+    """Commitments and participants that a quorum has signed, held by the aggregator."""
 
     committed: Committed
     participation: Participation
 
     @property
     def participants(self) -> PartySet:
-        """Participants."""
+        """The set of parties that take part in the total."""
         return self.participation.participants
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """Statements before a round of openings, and the edges still to be opened and counted.
+    """Data of the aggregator before a round of openings: statements so far, who was false, opened noise.
 
     Attributes:
         number: of the round, from 1; 0 before the publications are logged.
-        said: publications, and rounds of openings, as on the board.
+        claimed: publications, and rounds of openings, as on the board.
         false: the parties whose statements were just shown false.
         published: the parties that have published, and made no false statement.
         opened: opened Delta, by author and neighbour; it grows.
@@ -93,7 +93,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CollectPublish(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The coins are certified, and each party publishes x_hat.
+    """State of an aggregator that has certified the coins and collects the parties' noisy vectors.
 
     `publications` grows with those that have come: each counts, also of a party that is lost before the step
     is over.
@@ -108,7 +108,7 @@ class CollectPublish(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectExclusions(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The authors of false statements are excluded; each party attests the others, before the round."""
+    """State of an aggregator that has excluded parties and collects signatures on those that remain."""
 
     expects: ClassVar[str] = v.ATTEST_EXCLUSIONS
     agreed: Agreed
@@ -119,12 +119,12 @@ class CollectExclusions(CollectorState, frozen=True, kw_only=True, eq=False):
 
     @property
     def step(self) -> str:
-        """The step of this round."""
+        """The name of the step that is collected, with the number of the round."""
         return v.in_round(self.expects, self.round.number)
 
 
 class CollectOpen(CollectorState, frozen=True, kw_only=True, eq=False):
-    """Each party opens its edges in the round; `openings` grows, as publications do."""
+    """State of an aggregator that collects the remaining parties' openings of noise with excluded ones."""
 
     expects: ClassVar[str] = v.OPEN
     agreed: Agreed
@@ -135,12 +135,12 @@ class CollectOpen(CollectorState, frozen=True, kw_only=True, eq=False):
 
     @property
     def step(self) -> str:
-        """The step of this round."""
+        """The name of the step that is collected, with the number of the round."""
         return v.in_round(self.expects, self.round.number)
 
 
 class CollectTally(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The tally is on the board, and each party attests it; `unchecked`: the parties that do not."""
+    """State of an aggregator that has logged the total and collects the parties' signatures on it."""
 
     expects: ClassVar[str] = v.ATTEST_TALLY
     participation: Participation
@@ -154,7 +154,7 @@ class CollectTally(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class Tallied(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The aggregator has the total, and the log has its end."""
+    """Final state of the aggregator: the total is known, and the run's log is complete."""
 
     over: ClassVar[bool] = True
     shown_false: int
@@ -162,14 +162,14 @@ class Tallied(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 def least_left(aggregator: VerifiableAggregator, state: CollectTally) -> int:
-    """Return the number of parties that a step needs: fewer after exclusions."""
+    """Return the number of parties with which a step goes on: fewer after exclusions."""
     return aggregator.parameters.least_left(state.shown_false)
 
 
 def accept_publish(
     aggregator: VerifiableAggregator, state: CollectPublish, party: int, envelope: Envelope
 ) -> Item:
-    """Store a publication, and the reason if it is refused: a signed false statement is logged."""
+    """Store a party's noisy vector with proofs; note the reason if it is shown false."""
     rules = aggregator.rules(state.run_id)
     published = rules.read_publish(envelope.body, envelope.sender)
     refused = published if isinstance(published, str) else ""
@@ -181,7 +181,7 @@ def accept_publish(
 
 
 def finish_publish(aggregator: VerifiableAggregator, state: CollectPublish) -> Transition:
-    """Check all proofs, and log the publications."""
+    """Verify the proofs of all noisy vectors, and write the vectors to the log."""
     rules, committed = aggregator.rules(state.run_id, state.combined), state.agreed.committed
     publications, batch = state.publications, proofs.Batch()
     for party, item in sorted(publications.items()):
@@ -194,7 +194,7 @@ def finish_publish(aggregator: VerifiableAggregator, state: CollectPublish) -> T
 
 
 def finish_exclusions(aggregator: VerifiableAggregator, state: CollectExclusions) -> Transition:
-    """Log the certificate of the remaining parties, and send it."""
+    """Write a quorum's signatures on the remaining parties to the log, and send them to the parties."""
     log, _, message = certify(aggregator, state, state.log, state.attesting)
     answer = v.in_round(v.EXCLUSIONS_CERTIFICATE, state.round.number)
     after = CollectOpen(
@@ -204,7 +204,7 @@ def finish_exclusions(aggregator: VerifiableAggregator, state: CollectExclusions
 
 
 def accept_open(aggregator: VerifiableAggregator, state: CollectOpen, party: int, envelope: Envelope) -> Item:
-    """Store an opening, and the reason if it is refused; a right opening of no edge is no entry."""
+    """Store a party's opening of noise with excluded parties; note the reason if it is shown false."""
     edges = state.agreed.committed.canceling[party]
     owed = {peer: edges[peer] for peer in state.round.false if peer in edges}
     opened = aggregator.rules(state.run_id).check_open(party, envelope.body, envelope.sender, owed)
@@ -217,7 +217,7 @@ def accept_open(aggregator: VerifiableAggregator, state: CollectOpen, party: int
 
 
 def finish_open(aggregator: VerifiableAggregator, state: CollectOpen) -> Transition:
-    """Log the openings."""
+    """Log and send the openings of a round; exclude the authors of false ones, found when they came."""
     return _go_on(aggregator, state, state.round, state.openings, state.round.false, proofs.Batch())
 
 
@@ -229,7 +229,7 @@ def _go_on(
     counted: Collection[int],
     batch: proofs.Batch,
 ) -> Transition:
-    """Log and send the statements; begin a round of openings if one is false, else the tally.
+    """Log and send the parties' statements; begin a round of openings if one is false, else the tally.
 
     `counted`: the parties whose edges count in the check. The author of a false opening is excluded like that
     of a false publication, and its edges are opened in the next round. Each round excludes somebody,
@@ -279,7 +279,7 @@ def _tally(
     log: RunLog,
     sent: list[Envelope],
 ) -> Transition:
-    """Add up the publications minus the opened edges, and log and send the total."""
+    """Compute the total of noisy vectors without the opened pairwise noise; log and send it."""
     run_id, rules, published = state.run_id, aggregator.rules(state.run_id), last.published
     encoding, edges = aggregator.parameters.encoding, state.agreed.committed.canceling
     total, residual = encoding.zeros(), 0
@@ -313,7 +313,7 @@ def _tally(
 def _shown_of(
     aggregator: VerifiableAggregator, claimed: Claimed, published: Collection[int], *, first: bool
 ) -> v.Claimed:
-    """Return the counted parties' statements of one step, as sent to all; `first`: publications."""
+    """Return the counted parties' bodies and signatures of one step, in the form sent to all parties."""
     counted = [item for party, item in sorted(claimed.items()) if party in published]
     bodies = [narrow(aggregator.parameters, item.body) if first else item.body for item in counted]
     return v.Claimed(bodies, b"".join(item.signature for item in counted))
@@ -322,7 +322,7 @@ def _shown_of(
 def accept_tally(
     aggregator: VerifiableAggregator, state: CollectTally, party: int, envelope: Envelope
 ) -> Item:
-    """Store a party's attestation of the tally, or its message that it has not checked it."""
+    """Store a party's signature on the total, or its message that it has not checked the total."""
     if envelope.body == encode(v.NotChecked()):
         state.unchecked.append(party)
         return Item(None, b"", envelope.signature)
@@ -330,7 +330,7 @@ def accept_tally(
 
 
 def finish_tally(aggregator: VerifiableAggregator, state: CollectTally) -> Transition:
-    """End the log with the certificate of the tally."""
+    """End the log of the run with a quorum's signatures on the total."""
     parameters, published, false = aggregator.parameters, state.published, state.shown_false
     log, certificate, message = certify(aggregator, state, state.log, state.attesting, {*state.unchecked})
     outcome = outcomes.outcome(

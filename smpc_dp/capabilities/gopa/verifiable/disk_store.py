@@ -19,7 +19,7 @@ COIN_BYTES = 32
 
 
 def flags_of(members: Iterable[int], parties: int) -> NDArray[np.bool_]:
-    """Return whether each of the parties 1 to `parties` is a member; index 0 is no party's."""
+    """Return an array with True at each member's number, for parties 1 to `parties`; index 0 is unused."""
     flags = np.zeros(parties + 1, dtype=np.bool_)
     for party in members:
         flags[party] = True
@@ -27,7 +27,7 @@ def flags_of(members: Iterable[int], parties: int) -> NDArray[np.bool_]:
 
 
 class StoredBytes(MutableMapping[int, bytes]):
-    """Dictionary of `size` bytes by party, for parties 1 to `parties`. Threads may share one."""
+    """Dictionary, on disk once large, of byte strings of one size, by party; threads may share one."""
 
     def __init__(self, parties: int, size: int) -> None:
         self._records = Records(_REASON, size)
@@ -57,12 +57,12 @@ class StoredBytes(MutableMapping[int, bytes]):
         return int(np.count_nonzero(self._there))
 
     def clear(self) -> None:
-        """Remove all entries."""
+        """Remove all stored byte strings; the store can be filled anew."""
         self._there[:] = False
 
 
 class StoredCommits(MutableMapping[int, v.Commit]):
-    """Commits by party: their points and coins, without proofs and edges."""
+    """Dictionary, on disk once large, of parties' commitments: points and coins, no proofs and edges."""
 
     def __init__(self, parties: int) -> None:
         self._retained = StoredBytes(parties, 2 * POINT_BYTES + COIN_BYTES)
@@ -89,7 +89,7 @@ class StoredCommits(MutableMapping[int, v.Commit]):
 
 
 class Sequences:
-    """Number of each party's entry of each kind."""
+    """Dictionary, on disk once large, of the sequence numbers of log entries, by party and kind of entry."""
 
     def __init__(self, parties: int) -> None:
         self._parties = parties

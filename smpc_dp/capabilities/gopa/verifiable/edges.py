@@ -31,7 +31,7 @@ Edges = dict[int, dict[int, bytes]]
 
 
 class EdgeAudit:
-    """Checks each party's commitments, given to `add`; after `begin` it knows the edges that count.
+    """Checks for an auditor which pairs' commitments to pairwise noise cancel, so that their noise counts.
 
     Args:
         names: of the parties.
@@ -50,17 +50,17 @@ class EdgeAudit:
         self.checks = self._checks()
 
     def add(self, position: Position, party: int, message: v.Commit) -> None:
-        """Fold a party's commitments; their lengths are checked."""
+        """Queue a party's commitments to pairwise noise for the check that both ends of each edge cancel."""
         self._claimed[_parties(message.neighbours) - 1] = True
         claim = Claim(party, message.neighbours, message.edges, message.value + message.noise_secret)
         self.checks.add(position, claim, len(message.neighbours) + len(message.edges))
 
     def _checks(self) -> BatchVerifier[Claim]:
-        """Return checks in this process, whose workers share the fold."""
+        """Return a verifier that checks parties' commitments to pairwise noise in batches."""
         return BatchVerifier(functools.partial(self._workers.here, self._take))
 
     def _take(self, claims: Sequence[Claim]) -> list[VerificationError | None]:
-        """Fold claims; return the error of each malformed one."""
+        """Add a batch of parties' commitments to the fold, and note malformed ones; return None for each."""
         for claim, (total, fault) in zip(claims, self._fold.take(claims), strict=True):
             if fault:
                 self.malformed.add(claim.party)
@@ -69,7 +69,7 @@ class EdgeAudit:
         return [None] * len(claims)
 
     def begin(self, participants: PartySet) -> list[tuple[int, int]]:
-        """Determine the participants' edges that count, and return the void pairs, ascending.
+        """Find which edges of the participants count; return those that do not, as ascending pairs.
 
         An edge counts if both ends participate and claim it, with commitments that cancel.
         """
@@ -84,7 +84,7 @@ class EdgeAudit:
         return sorted(self._void)
 
     def _folded(self, participants: PartySet, fold: EdgeFold) -> EdgeFold:
-        """Fold the participants' commitments again."""
+        """Add the participants' commitments, read again, to a new fold, and return it."""
         self._sums.clear()
         self._fold = fold
         checks = self._checks()
@@ -96,7 +96,7 @@ class EdgeAudit:
         return fold
 
     def _search(self, apart: Sequence[int]) -> None:
-        """Find the edges between these parties that do not cancel, and subtract them from the sums."""
+        """Find edges between these parties that do not cancel, and subtract them from the parties' sums."""
         suspects = set(apart)
         for start in range(0, len(apart), HELD):
             held = set(apart[start : start + HELD])
@@ -113,23 +113,19 @@ class EdgeAudit:
                         self._take_out(pair, claims)
 
     def _take_out(self, pair: tuple[int, int], claims: Edges) -> None:
-        """Subtract an edge from the sums of its ends."""
+        """Subtract an edge's commitments from the sums of commitments of its two ends."""
         for party, peer in (pair, pair[::-1]):
             if (edge := claims[party].get(peer)) is not None:
                 self._sums[party] = commit.combine([self._sums[party]], [edge])
 
     def sum_of(self, party: int) -> bytes:
-        """Return the commitment to the sum of a party's terms that count."""
+        """Return the commitment to the sum of a party's pairwise noise, of the edges that count."""
         return self._sums[party]
 
     def around(
         self, good: Collection[int], false: Collection[int], silent: Collection[int]
     ) -> tuple[Edges, int]:
-        """Read the edges from good parties to others.
-
-        Returns those to the false parties, by good party and neighbour, and the number of those to silent
-        ones.
-        """
+        """Return counted edges from good to false parties, by both ends, and how many go to silent ones."""
         claims: Edges = {}
         gone, quiet = set(false), np.zeros(len(self._names) + 1, dtype=np.bool_)
         quiet[list(silent)] = True
@@ -154,7 +150,7 @@ class EdgeAudit:
         return {party: edges for party, edges in retained.items() if edges}, left
 
     def _counts(self, party: int, peer: int, claims: Edges) -> bool:
-        """Tell whether an edge counts."""
+        """Tell whether an edge counts: both ends have committed to its noise, and the commitments cancel."""
         return party in claims.get(peer, {}) and self._pair(party, peer) not in self._void
 
     @staticmethod
@@ -164,12 +160,12 @@ class EdgeAudit:
 
 
 def _parties(packed: bytes) -> NDArray[np.uint16]:
-    """Decode a list of parties."""
+    """Return the party numbers in a packed list as an array."""
     return np.frombuffer(packed, dtype="<u2")
 
 
 def _picked(message: v.Commit, wanted: Collection[int]) -> dict[int, bytes]:
-    """Return a party's commitments for the given neighbours."""
+    """Return a party's commitments to its edges with the given neighbours, by neighbour."""
     return {
         peer: message.edges[POINT * position : POINT * (position + 1)]
         for position, peer in enumerate(_parties(message.neighbours).tolist())

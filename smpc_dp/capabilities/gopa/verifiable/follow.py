@@ -26,16 +26,16 @@ from smpc_dp.wire.signing import Context, decode
 
 @dataclass(frozen=True, slots=True)
 class VerifiableMember(Member[VerifiableParameters]):
-    """Party of a verifiable run; `check_total`: it computes the total before it attests it."""
+    """Role of a party in a verifiable run, which may compute the total itself before it signs the total."""
 
     check_total: bool = True
 
     def rules(self, run_id: bytes, combined: bytes = b"") -> Rules:
-        """Return the public checks of a run; `combined` is derived from its coins."""
+        """Return the public checks of a run, with the random bits derived from all parties' coins."""
         return Rules(self.context, self.parameters, run_id, combined)
 
     def noise_secret(self, drawn: proofs.SecretBytes) -> proofs.NoiseSecret:
-        """Return the secret bits of drawn bytes."""
+        """Return a party's secret noise bits, unpacked from drawn random bytes."""
         return proofs.NoiseSecret(self.parameters.encoding.length, self.parameters.bits, *drawn)
 
 
@@ -47,13 +47,13 @@ Term = tuple[RingVector, bytes]
 
 
 def list_of(member: VerifiableMember, packed: bytes) -> tuple[int, ...]:
-    """Decode a list of parties."""
+    """Return the party numbers in a packed list from the aggregator; raise PeerFault if malformed."""
     context = member.context
     return context.remember(("list", packed), lambda: unpack_list(packed, member.parties, context.aggregator))
 
 
 def set_of(member: VerifiableMember, listed: bytes) -> PartySet:
-    """Return the parties of a list as a set."""
+    """Return the set of parties in a packed list from the aggregator; raise PeerFault if malformed."""
     packed = member.context.remember(
         ("set of", listed), lambda: pack_set(list_of(member, listed), member.parties)
     )
@@ -61,7 +61,7 @@ def set_of(member: VerifiableMember, listed: bytes) -> PartySet:
 
 
 def without(member: VerifiableMember, parties: PartySet, listed: bytes) -> PartySet:
-    """Return a set without the parties of an encoded list."""
+    """Return a set of parties without the parties in a packed list."""
     packed = member.context.remember(
         ("without", parties.packed, listed),
         lambda: pack_set([*{*parties} - {*list_of(member, listed)}], member.parties),
@@ -70,7 +70,7 @@ def without(member: VerifiableMember, parties: PartySet, listed: bytes) -> Party
 
 
 def _unpacked(member: VerifiableMember, packed: bytes) -> PartySet:
-    """Decode a set."""
+    """Return the set of parties in packed bits from the aggregator; raise PeerFault if malformed."""
     context = member.context
     return context.remember(
         ("set", packed), lambda: PartySet.unpack(packed, member.parties, context.aggregator)
@@ -83,7 +83,7 @@ def _unpacked(member: VerifiableMember, packed: bytes) -> PartySet:
 def follow_batch(
     context: Context, log: Followed, kind: str, authors: tuple[int, ...], digests: bytes
 ) -> tuple[Followed, Batch] | None:
-    """Return the log after one entry of each author, ascending; None if that is no such batch."""
+    """Return the followed log with one more entry per author, and the batch; None if digests do not fit."""
     if len(digests) != HEAD_BYTES * len(authors):
         return None
     # Equal for all parties that follow the board in this process.
@@ -99,7 +99,7 @@ def follow(
     digests: bytes,
     own: Envelope | None,
 ) -> tuple[Followed, Batch]:
-    """Return the log after these authors' entries; this party's `own` must be among them."""
+    """Return the followed log with these authors' entries; raise PeerFault if this party's is missing."""
     followed = follow_batch(member.context, log, kind, authors, digests)
     if followed is None:
         raise member.refuse("does not have one digest for each entry", Check.NOT_ONE_EACH)
@@ -111,7 +111,7 @@ def follow(
 def check_entry(
     member: VerifiableMember, log: Followed, batch: Batch, party: int, body: bytes, signature: bytes
 ) -> None:
-    """Raise PeerFault unless the board has this entry of a party in a batch."""
+    """Raise PeerFault unless the followed log has this signed entry of a party among a step's entries."""
     name, kind = member.name_of(party), batch.kind
     position = bisect.bisect_left(batch.authors, party)
     if position < len(batch.authors) and batch.authors[position] == party:
@@ -124,7 +124,7 @@ def check_entry(
 def follow_own(
     member: VerifiableMember, run_id: bytes, log: Followed, kind: str, payload: bytes, signature: bytes
 ) -> Followed:
-    """Return the log after an entry of the aggregator, which must have signed it."""
+    """Return the followed log with one more entry of the aggregator; raise PeerFault if not signed."""
     aggregator = member.context.aggregator
     member.context.check_detached(run_id, kind, aggregator, aggregator, payload, signature)
     return log.after(entry_digest(len(log) + 1, aggregator, kind, payload, signature))
@@ -136,27 +136,30 @@ def follow_own(
 def head_digest(
     member: VerifiableMember, run_id: bytes, step: str, log: Followed, parties: PartySet, *false: bytes
 ) -> bytes:
-    """Return the digest to sign: of the head, the remaining parties and, before a round, the `false` ones."""
+    """Return the digest that a party signs about the log: its hash, the remaining and the false parties."""
     return member.rules(run_id).attestation(step, log.head, parties.packed, *false)
 
 
 class AttestedState(Protocol):
-    """Interface of a state of a party that has `attested` the digest of a head."""
+    """Interface of a party's states in which it has signed a hash of the run's log."""
 
     @property
-    def run_id(self) -> bytes: ...
+    def run_id(self) -> bytes:
+        """The id of the run, of 32 bytes."""
 
     @property
-    def log(self) -> Followed: ...
+    def log(self) -> Followed:
+        """The log of the run, as far as this party has followed it."""
 
     @property
-    def attested(self) -> bytes: ...
+    def attested(self) -> bytes:
+        """The digest of the log's hash and the parties that this party has signed."""
 
 
 def check_head(
     member: VerifiableMember, state: AttestedState, step: str, parties: PartySet, body: bytes
 ) -> tuple[Followed, Certificate]:
-    """Check a quorum's certificate of the head attested in `step`, and follow its entry."""
+    """Check a quorum's signatures on what this party signed; return the followed log, and the certificate."""
     aggregator = member.context.aggregator
     message = decode(body, v.Certificate, aggregator)
     certified = decode(message.payload, m.Certified, aggregator)

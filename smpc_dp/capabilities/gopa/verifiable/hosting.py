@@ -25,7 +25,7 @@ from smpc_dp.wire.sets import PartySet
 
 @dataclass(frozen=True, slots=True)
 class VerifiableAggregator(LoggingAggregator[VerifiableParameters]):
-    """The aggregator of a verifiable run.
+    """Role of the aggregator in a verifiable run: it orders, logs and forwards signed messages.
 
     Attributes:
         threads: threads for the proofs.
@@ -36,19 +36,19 @@ class VerifiableAggregator(LoggingAggregator[VerifiableParameters]):
     watch: Watch | None = None
 
     def rules(self, run_id: bytes, combined: bytes = b"") -> Rules:
-        """Return the public checks of a run; `combined` is derived from its coins."""
+        """Return the public checks of a run, with the random bits derived from all parties' coins."""
         return Rules(self.context, self.parameters, run_id, combined)
 
     def log(
         self, inbox: Inbox, log: RunLog, kind: str, claimed: Mapping[int, Statement]
     ) -> tuple[RunLog, bytes]:
-        """Log messages of parties, ascending; return where the log ends, and the digests."""
+        """Write parties' messages to the run's log; return the log's new end, and the digests."""
         return append(inbox, log, kind, signed_by(self, claimed))
 
     def log_own(
         self, state: CollectorState, log: RunLog, kind: str, message: msgspec.Struct
     ) -> tuple[RunLog, Envelope]:
-        """Log an entry of the aggregator; return where the log ends, and the entry as signed."""
+        """Write a signed entry of the aggregator to the log; return the log's end, and the entry."""
         entry = self.write_own(state.run_id, kind, message)
         log, _ = append(state.inbox, log, kind, [(self.name, entry.body, entry.signature)])
         return log, entry
@@ -62,7 +62,7 @@ def ask_for(
     members: Collection[int],
     *false: bytes,
 ) -> Attesting:
-    """Return the attestation asked of `members`: the head, the members, and the `false` ones."""
+    """Return what parties are to sign: a digest of the log's hash, the remaining and the false parties."""
     among = PartySet.of(members, aggregator.parties)
     return Attesting(among, aggregator.rules(run_id).attestation(step, log.head, among.packed, *false))
 
@@ -74,9 +74,9 @@ def certify(
     attesting: Attesting,
     unchecked: Collection[int] = (),
 ) -> tuple[RunLog, Certificate, v.Certificate]:
-    """Log a quorum's signatures on the head that was attested.
+    """Write a quorum's signatures on the log's hash to the log; return the log's end and the certificate.
 
-    Returns where the log ends, the certificate as evidence, and as it is sent. `unchecked`: the parties that
+    The certificate is returned as evidence, and as it is sent. `unchecked`: the parties that
     have not added up the total.
     """
     quorum, context = aggregator.parameters.plan.quorum, aggregator.context
@@ -104,7 +104,7 @@ def exclude_false(
     claimed: Mapping[int, Statement],
     batch: proofs.Batch,
 ) -> tuple[int, ...]:
-    """Exclude the authors of refused statements and of false proofs in the batch; return them, ascending."""
+    """Exclude the authors of refused statements and of false proofs; return their numbers, ascending."""
     false = {party: item.refused for party, item in claimed.items() if item.refused}
     for tag in failures(batch, aggregator.threads):
         false.setdefault(tag[0], tag[1])
@@ -118,5 +118,5 @@ def exclude_false(
 
 
 def as_signed(party: int, item: Statement) -> m.Advertisement:
-    """Return a party's signed statement, as it is forwarded."""
+    """Return a party's signed statement as the message in which the aggregator forwards it to others."""
     return m.Advertisement(party, item.body, item.signature)

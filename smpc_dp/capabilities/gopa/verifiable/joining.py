@@ -27,7 +27,7 @@ from smpc_dp.wire.sets import pack_list
 
 
 class AwaitBegin(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has drawn its neighbours, and has sent no commitment to them yet."""
+    """State of a party that has drawn neighbours, not committed to them, and waits for the session log."""
 
     expects: ClassVar[str] = m.BEGIN
     vector: RingVector
@@ -36,7 +36,7 @@ class AwaitBegin(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitBegun(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested the session log, whose last line is the run."""
+    """State of a party that has signed the session log with this run, and waits for a quorum's signatures."""
 
     expects: ClassVar[str] = m.BEGUN
     vector: RingVector
@@ -45,7 +45,7 @@ class AwaitBegun(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitMerkleCommitment(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has committed to its draw, and follows the log of the run."""
+    """State of a party that has committed to its drawn neighbours and waits for all commitments."""
 
     expects: ClassVar[str] = m.MERKLE_COMMITMENT
     vector: RingVector
@@ -54,7 +54,7 @@ class AwaitMerkleCommitment(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has opened its draw."""
+    """State of a party that has opened its draw and waits for its list of neighbours."""
 
     expects: ClassVar[str] = m.NEIGHBOURS
     vector: RingVector
@@ -63,7 +63,7 @@ class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 def say_hello(member: VerifiableMember, state: Ready) -> Transition:
-    """Begin: send a hello with a fresh nonce, and the number of known lines of the session log."""
+    """Begin a run: send the aggregator a hello with a nonce and the number of known session log lines."""
     nonce = member.random.bytes(32)
     plain = msgspec.structs.asdict(key_graph.hello(member, nonce))
     hello = v.Hello(**plain, known=state.seen.number)
@@ -72,14 +72,14 @@ def say_hello(member: VerifiableMember, state: Ready) -> Transition:
 
 
 def on_start(member: VerifiableMember, state: AwaitStart, body: bytes) -> Transition:
-    """Draw neighbours; keys and the commitment to the draw are sent when the run has begun."""
+    """Draw neighbours when the run starts; send nothing about them until the session log has the run."""
     run_id, start = key_graph.check_start(member, state.nonce, body)
     drawn, advertise = key_graph.draw(member, run_id, start)
     return Transition(AwaitBegin(run_id=run_id, vector=state.vector, drawn=drawn, advertise=advertise))
 
 
 def on_begin(member: VerifiableMember, state: AwaitBegin, body: bytes) -> Transition:
-    """Attest the session log, and keep its head."""
+    """Check and sign the session log that the aggregator shows, and keep its hash for later checks."""
     run_id, present = state.run_id, state.drawn.start.present
     seen, attestation = begin.attest_begin(member.context, state.seen, run_id, present, body)
     after = AwaitBegun(seen=seen, vector=state.vector, drawn=state.drawn, advertise=state.advertise)
@@ -87,7 +87,7 @@ def on_begin(member: VerifiableMember, state: AwaitBegin, body: bytes) -> Transi
 
 
 def on_begun(member: VerifiableMember, state: AwaitBegun, body: bytes) -> Transition:
-    """Follow the log from its first entry on; advertise fresh keys with a commitment to the draw."""
+    """Start to follow the run's log; send fresh public keys with a commitment to the drawn neighbours."""
     run_id, quorum = state.run_id, member.parameters.plan.quorum
     message = begin.check_begun(member.context, quorum, run_id, state.seen, state.drawn.start.present, body)
     log = follow_own(
@@ -98,7 +98,7 @@ def on_begun(member: VerifiableMember, state: AwaitBegun, body: bytes) -> Transi
 
 
 def on_merkle_commitment(member: VerifiableMember, state: AwaitMerkleCommitment, body: bytes) -> Transition:
-    """Open the draw, now that all commitments are bound."""
+    """Reveal this party's drawn neighbours, now that the commitments of all parties are fixed."""
     run_id = state.run_id
     advertised, message = key_graph.open_draw(member, run_id, state.drawn, body)
     after = AwaitNeighbours(vector=state.vector, advertised=advertised, log=state.log)
@@ -106,7 +106,7 @@ def on_merkle_commitment(member: VerifiableMember, state: AwaitMerkleCommitment,
 
 
 def on_neighbours(member: VerifiableMember, state: AwaitNeighbours, body: bytes) -> Transition:
-    """Commit to x, to Delta with each neighbour, to the secret bits and to a coin."""
+    """Send commitments to the vector, to pairwise noise with each neighbour, to noise bits and a coin."""
     run_id, random, vector = state.run_id, member.random, state.vector
     parameters, rules = member.parameters, member.rules(state.run_id)
     graph, _ = key_graph.join_graph(member, run_id, state.advertised, body)
@@ -141,7 +141,7 @@ def on_neighbours(member: VerifiableMember, state: AwaitNeighbours, body: bytes)
 
 
 def _pair_terms(member: VerifiableMember, run_id: bytes, graph: Graph) -> dict[int, Term]:
-    """Return the terms of a party's edges, by neighbour, without those that are too large.
+    """Return this party's pairwise noise with each neighbour, without terms that are too large.
 
     The other end has the same term, and leaves the edge out as well. Whoever chose its key after it had seen
     this party's cannot make a value of this party exceed `greatest_published`.
@@ -153,10 +153,7 @@ def _pair_terms(member: VerifiableMember, run_id: bytes, graph: Graph) -> dict[i
 
 
 def _pair_term(parameters: VerifiableParameters, seed: bytes, sign: int) -> Term | None:
-    """Return Delta as this party adds it, and the blinding of its commitment; the peer has both negated.
-
-    None if a coordinate of Delta exceeds its bound.
-    """
+    """Return an edge's pairwise noise and its commitment's blinding; None if a coordinate is too large."""
     source, most = NoiseSource.keyed(seed, b"gopa", b"pair"), parameters.greatest_delta
     delta = discrete_gaussian(source, parameters.encoding.length, parameters.session.pair_variance)
     if np.any((delta > most) | (delta < -most)):

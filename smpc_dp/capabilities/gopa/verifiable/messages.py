@@ -72,7 +72,7 @@ PARTY_STEPS = (
 
 
 def in_round(step: str, number: int) -> str:
-    """Return the name of a step or entry in this round of openings, from 1; names of rounds are distinct.
+    """Return the name of a step or log entry in a numbered round of openings, distinct in each round.
 
     Otherwise a signature of one round could be shown in another.
     """
@@ -80,23 +80,23 @@ def in_round(step: str, number: int) -> str:
 
 
 def certifies(step: str) -> str:
-    """Return the kind of the entry that certifies the attestations of a step."""
+    """Return the kind of the log entry that holds a quorum's signatures of a step."""
     return step.replace("attest", "certify", 1)
 
 
 def is_of_the_relay(kind: str) -> bool:
-    """Tell whether the aggregator signs entries of this kind."""
+    """Tell whether the aggregator, and no party, signs log entries of this kind."""
     return kind.startswith("certify") or kind == TALLY
 
 
 class Hello(m.Hello, frozen=True):
-    """Party: a hello as in GOPA, with the number of known lines of the session log."""
+    """Message of a party that begins a run: its nonce, and its number of known lines of the session log."""
 
     known: m.Known
 
 
 class Commit(Body, frozen=True):
-    """Party, entry: commitments to x, to every Delta and to the secret noise bits, and to a coin.
+    """Message and log entry of a party: commitments to its vector, pairwise noise, noise bits and coin.
 
     `range_proof` shows that x is within the bounds, of each coordinate or of the norm; `neighbours` is a list
     of parties, `edges` has 32 bytes for each: the commitment to Delta as this party adds it.
@@ -111,7 +111,7 @@ class Commit(Body, frozen=True):
 
 
 class Committed(Body, frozen=True):
-    """Aggregator: the parties with commitments on the board (a list), and the participants (a set).
+    """Message of the aggregator to parties: whose commitments are logged, and the participants.
 
     `digests` has 32 bytes for each entry; `commits` are those of the
     receiver's neighbours that take part, and `false` those that are false, as they were signed.
@@ -125,27 +125,27 @@ class Committed(Body, frozen=True):
 
 
 class Certificate(Body, frozen=True):
-    """Aggregator: the entry with a quorum's signatures, and its own signature under the entry."""
+    """Message of the aggregator to parties: the log entry with a quorum's signatures, itself signed."""
 
     payload: bytes
     signature: Annotated[bytes, Meta(min_length=m.SIGNATURE_BYTES, max_length=m.SIGNATURE_BYTES)]
 
 
 class Coin(Body, frozen=True):
-    """Party, entry: the coin that it committed to."""
+    """Message and log entry of a party: the random coin that it committed to before."""
 
     coin: Bytes32
 
 
 class Coins(Body, frozen=True):
-    """Aggregator: the coin of each participant in roster order, and the signatures of their entries."""
+    """Message of the aggregator to parties: all participants' coins and the signatures of their entries."""
 
     coins: bytes
     signatures: bytes
 
 
 class Publish(Body, frozen=True):
-    """Party, entry: x_hat (8 bytes a coordinate), its blinding, and the noise in it with its proof."""
+    """Message and log entry of a party: its noisy vector, with the proof that its noise is as committed."""
 
     x_hat: bytes
     blinding: Bytes32
@@ -154,7 +154,7 @@ class Publish(Body, frozen=True):
 
 
 class Publications(Body, frozen=True):
-    """Aggregator: the parties that published (a list), 32 bytes for each entry, and the false ones (a list).
+    """Message of the aggregator: who published noisy vectors, the entries' digests, and false ones.
 
     `shown` are the false publications of the receiver's neighbours, as they were signed, and `commits` the
     commitments that the receiver needs for checking them and lacks: of participants that are not its
@@ -170,11 +170,11 @@ class Publications(Body, frozen=True):
 
 
 class Openings(Publications, frozen=True):
-    """Aggregator, after a round of openings: the same about the parties that opened in it."""
+    """Message of the aggregator after a round of openings: who opened, the digests, and false openings."""
 
 
 class Open(Body, frozen=True):
-    """Party: Delta as it added it, with the blinding, of each neighbour shown false before the round.
+    """Message and log entry of a party: its pairwise noise with each neighbour just shown false, opened.
 
     `parties` is a list; `deltas` has 8 bytes a coordinate and `blindings` 32 for each. An entry, unless it is
     right that there are none.
@@ -186,7 +186,7 @@ class Open(Body, frozen=True):
 
 
 class Tally(Body, frozen=True):
-    """Aggregator, entry: the parties in the total (a set), and the number of pairs that left noise in it.
+    """Log entry of the aggregator: the parties in the total, the total, and how many pairs left noise in it.
 
     `total` is the sum of their x_hat less what was opened.
     """
@@ -197,7 +197,7 @@ class Tally(Body, frozen=True):
 
 
 class Claimed(Body, frozen=True):
-    """Statements of the counted parties in one step, ascending: payloads, and 64 bytes of signature for each.
+    """Signed statements of the counted parties in one step, forwarded to all: bodies and signatures.
 
     Of a publication's x_hat each coordinate has only the bytes that its bound needs, two's complement.
     """
@@ -207,7 +207,7 @@ class Claimed(Body, frozen=True):
 
 
 class Tallied(Body, frozen=True):
-    """Aggregator: its tally, its signature under the entry, and the summands of the total.
+    """Message of the aggregator to parties: its signed tally, and the statements that the total sums.
 
     `claimed` is of the publications, and then of each round of openings.
     """
@@ -218,4 +218,4 @@ class Tallied(Body, frozen=True):
 
 
 class NotChecked(Body, frozen=True):
-    """Party, in place of its attestation of the tally: it has not computed the total."""
+    """Message of a party in place of its signature on the tally: it has not computed the total."""

@@ -19,14 +19,14 @@ from smpc_dp.encoding import RingVector
 
 
 class Left(NamedTuple):
-    """Remaining correction of the total: Delta to subtract, and pairs whose Delta is unknown."""
+    """Correction of the total after openings: noise to subtract, and pairs whose noise stays unknown."""
 
     opened: RingVector
     unopened: list[tuple[int, int]]
 
 
 class OpeningAudit:
-    """Checks the openings of each round; `number` is that of the last round, 0 before the first.
+    """Checks, for all rounds, the parties' openings of pairwise noise with excluded parties.
 
     Vectors have `ring_vector` ring elements, and the run `parties` parties.
     """
@@ -42,17 +42,17 @@ class OpeningAudit:
 
     @property
     def kinds(self) -> tuple[str, str]:
-        """Kinds of the two entries of the next round: the aggregator's, which begins it, and the parties'."""
+        """Kinds of the next round's two log entries: the aggregator's, which begins it, and the parties'."""
         return v.in_round(v.CERTIFY_EXCLUSIONS, self.number + 1), v.in_round(v.OPEN, self.number + 1)
 
     def begin(self, good: Collection[int], false: Collection[int]) -> None:
-        """Begin a round in which the good parties open their edges to those just shown false."""
+        """Begin a round in which good parties open their pairwise noise with those just shown false."""
         self.number += 1
         self._owed, _ = self._edges.around(good, false, ())
         self._expected |= {(party, peer) for party, own in self._owed.items() for peer in own}
 
     def take(self, party: int, body: bytes, name: str) -> str:
-        """Take a party's opening; return its code in `FALSE`, or "" if it is right.
+        """Check a party's opening of pairwise noise; return "" if right, else the code of what is false.
 
         Raises:
             ValueError: it is right, of nothing, and so no entry of a board.
@@ -67,7 +67,7 @@ class OpeningAudit:
         return ""
 
     def left(self, good: Collection[int]) -> Left:
-        """Return the correction of the total after all rounds, for the parties that are good in the end."""
+        """Return the noise to subtract from the total after all rounds, for the finally good parties."""
         total = np.zeros(self._ring_vector, dtype=np.uint64)
         for party in good:
             total += self._sum_of(party)
@@ -75,7 +75,7 @@ class OpeningAudit:
         return Left(total, [pair for pair in expected if pair not in self._opened])
 
     def _sum_of(self, party: int) -> RingVector:
-        """Return the sum of a party's opened Delta."""
+        """Return the sum of the pairwise noise that a party has opened."""
         retained = self._sums.get(party)
         return (
             np.zeros(self._ring_vector, dtype=np.uint64)

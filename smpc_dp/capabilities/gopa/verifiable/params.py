@@ -59,7 +59,7 @@ MAX_PARTIES = 10_000
 
 
 class Apart(NamedTuple):
-    """How far two neighbouring vectors are apart, in grid steps.
+    """Distance of two neighbouring vectors in grid steps, used to plan noise.
 
     `length` coordinates differ, each by `steps`, one number for all or one for each; or the squares of the
     differences sum to at most four times `bound_squared`.
@@ -71,13 +71,13 @@ class Apart(NamedTuple):
 
     @classmethod
     def of(cls, encoding: Encoding) -> Apart:
-        """Return the distance of any two vectors of an encoding."""
+        """Return the greatest distance of any two vectors of an encoding, in grid steps."""
         squared = bound_squared_of(encoding)
         return cls(encoding.length, None if squared is not None else steps_of(encoding), squared)
 
 
 class VerifiableParameters(GopaParameters, frozen=True):
-    """Checked parameters: `bits` coin flips are the noise of each party and coordinate.
+    """Checked parameters of verifiable GOPA: each coordinate's noise is a number of coin flips.
 
     `box`: the least and greatest values of each coordinate on the grid, if they have bounds of their own.
     """
@@ -88,22 +88,22 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def view(self) -> str:
-        """Key of `report.roles.VIEWS`."""
+        """The key of the report page for this protocol, in `report.roles.VIEWS`."""
         return "verifiable"
 
     @property
     def total_note(self) -> str:
-        """Who checks the total."""
+        """The sentence that says who checks that the total is right."""
         return "each party adds up what all have published with proofs, and so does an audit of the log"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Who checks the total, and whether a quorum is left without parties that signed something false."""
+        """Sentences for reports: who checks the total, and if exclusions may leave no quorum."""
         return (*super().notes, *self._quorum_notes)
 
     @property
     def _quorum_notes(self) -> tuple[str, ...]:
-        """The fewest exclusions that leave no quorum beside the planned losses; empty where c is less."""
+        """Sentence on how many exclusions leave no quorum; empty if that many are not tolerated."""
         plan = self.plan
         excluded = plan.parties - plan.max_dropouts - plan.quorum + 1
         if excluded > max(plan.max_corrupt, 1):
@@ -117,22 +117,22 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def party_steps(self) -> tuple[str, ...]:
-        """The steps of a party, in order."""
+        """The names of a party's steps, in their order in a run."""
         return v.PARTY_STEPS
 
     @property
     def bounds(self) -> tuple[int, int] | tuple[tuple[int, ...], tuple[int, ...]]:
-        """Bounds of a coordinate on the grid, both included; or the bounds of each."""
+        """Least and greatest grid value of a coordinate, one for all or one for each."""
         return self.box or (0, self.highest)
 
     @property
     def apart(self) -> Apart:
-        """How far two neighbouring vectors are apart."""
+        """Distance of two neighbouring vectors in grid steps, for which the noise is planned."""
         return Apart.of(self.encoding)
 
     @property
     def highest(self) -> int:
-        """Greatest value of any coordinate on the grid."""
+        """Greatest value that any coordinate of a vector may have on the grid."""
         return self.encoding.highest - self.encoding.lowest
 
     @property
@@ -142,7 +142,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def centre(self) -> int:
-        """Difference of a coordinate of x_hat and the committed value, in steps.
+        """Offset between a published noisy coordinate and the committed value, in steps.
 
         A bound on the norm is about the values themselves; ring elements count from the lowest one.
         """
@@ -150,7 +150,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def value_proof_bytes(self) -> int:
-        """Bytes of the proof that a vector is within the bounds."""
+        """Size in bytes of the proof that a committed vector is within the bounds."""
         length, bound = self.encoding.length, self.bound_squared
         if bound is not None:
             return proofs.norm_proof_bytes(length, bound)
@@ -158,7 +158,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def greatest_delta(self) -> int:
-        """Bound on the pairwise terms of edges that count, in steps.
+        """Bound on the pairwise noise of an edge whose noise counts, in steps.
 
         Both ends leave out an edge with a larger one. A random term is larger with probability below 2^-1000,
         so no search for keys finds one.
@@ -167,23 +167,23 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def greatest_published(self) -> int:
-        """Bound on any x_hat of an honest party, in steps, whatever keys its neighbours chose."""
+        """Bound on an honest party's noisy coordinate, in steps, for any keys of neighbours."""
         return self.highest + self.bits + (self.encoding.parties - 1) * self.greatest_delta
 
     @property
     def greatest_published_before(self) -> int:
-        """Bound of version 2 on x_hat, in steps: an honest party may exceed it where others chose keys."""
+        """Bound on noisy coordinates in protocol version 2, which honest parties may exceed."""
         pairs = self.encoding.parties * self.session.pair_variance
         return self.highest + self.bits + TAIL * (1 + math.isqrt(pairs))
 
     @property
     def published_bytes(self) -> int:
-        """Bytes of one coordinate of x_hat that is within its bound, in two's complement."""
+        """Bytes of one published noisy coordinate within its bound, in two's complement."""
         return (self.greatest_published.bit_length() + 8) // 8
 
     @property
     def traffic(self) -> tuple[int, int]:
-        """Expected bytes that one party sends and receives: neighbours see each other's proofs and x_hat."""
+        """Expected bytes that one party sends and receives in a run, with neighbours' proofs."""
         sent, received = super().traffic
         vector = self.encoding.ring_length * self.encoding.element_bytes
         length, neighbours = self.encoding.length, mask_degree(self.plan.parties, self.plan.degree)
@@ -196,7 +196,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return sent - vector + proven + more * ENVELOPE, received + seen + certificates
 
     def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
-        """Return the noisy sum on the grid, to be read later, and the number of contributors.
+        """Return the noisy sum on the grid, and the number of parties that contributed to it.
 
         Where pairwise terms are left in it no bound holds but that of what was published: corrupt parties can
         choose large terms, and fall silent.
@@ -220,7 +220,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def most_neighbours(self) -> int:
-        """Greatest number of neighbours: a party with more refuses its neighbourhood."""
+        """The greatest number of neighbours that a party accepts; given more, it stops."""
         return min(self.plan.degree + self.session.neighbourhood.most_drawn_by, self.plan.parties - 1)
 
     def least_left(self, false: int) -> int:
@@ -233,17 +233,17 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def lost_draws(self) -> int:
-        """Number of a party's own draws that may be lost."""
+        """Number of parties that a party drew as neighbours and that may be lost."""
         return self.plan.degree - self.session.neighbourhood.least_own
 
     @property
     def most_false(self) -> int:
-        """Greatest number of parties excluded for false statements; also of rounds of openings."""
+        """Greatest number of parties excluded for false statements, and of rounds of openings."""
         return self.plan.max_dropouts + max(self.plan.max_corrupt, 1)
 
     @property
     def longest_bytes(self) -> int:
-        """Bound on the payload of any valid entry of a party, in bytes."""
+        """Bound in bytes on the body of any valid log entry of a party."""
         length, neighbours = self.encoding.length, self.most_neighbours
         publication = 8 * length + proofs.noise_proof_bytes(length, self.bits)
         # Edges are opened to parties shown false, of which there are not more.
@@ -253,11 +253,11 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def most_heard_bytes(self) -> int:
-        """Bytes of the longest accepted message of a party; it fits into a line of the log."""
+        """Size in bytes of the longest message that is accepted from a party and fits the log."""
         return min((1 << 14) + 2 * self.longest_bytes, MAX_PAYLOAD_BYTES)
 
     def longest_entry(self, kind: str) -> int:
-        """Return the greatest length in bytes of an entry's payload, by its kind."""
+        """Return the greatest length, in bytes, that a log entry of this kind may have."""
         if not v.is_of_the_relay(kind):
             return self.most_heard_bytes
         if kind == v.TALLY:
@@ -266,7 +266,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def extra_bytes(self) -> int:
-        """Bytes of the aggregator's messages beyond a vector: digests, coins, false statements."""
+        """Bytes of the aggregator's messages besides a vector: digests, coins, false statements."""
         length, neighbours = self.encoding.length, self.most_neighbours
         proven = self.value_proof_bytes + proofs.noise_proof_bytes(length, self.bits)
         claimed = self.plan.parties * (512 + proven + 8 * length)
@@ -276,7 +276,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return claimed + max(commits, opened) + self.most_false * (128 + self.most_heard_bytes)
 
     def check_counted_edges(self, party: str, own: int) -> None:
-        """Raise PrivacyError unless enough of the parties that it drew share an edge with a counted party.
+        """Raise PrivacyError unless enough neighbours that a party drew share counted edges.
 
         On the complete graph an edge that does not count has an end that deviates, and nothing hangs on it.
         """
@@ -289,7 +289,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
             )
 
     def check_sizes(self) -> None:
-        """Raise ConfigError if a term, a sum of what parties publish, or a message may be too large."""
+        """Raise ConfigError if noise, a published vector's sum, or a message may be too large."""
         # What is published counts from the lowest value, the total from 0.
         farthest = max(abs(self.encoding.lowest), abs(self.encoding.highest))
         widest = self.encoding.parties * (self.greatest_published + farthest)
@@ -306,32 +306,37 @@ class VerifiableParameters(GopaParameters, frozen=True):
             )
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:  # noqa: ARG002
-        """Raise: this noise comes from committed bits and public coins, and the role adds it."""
+        """Raise an error: verifiable noise comes from committed bits and coins, added elsewhere."""
         raise LocalError("the noise of verifiable GOPA is not drawn by one party")
 
     @property
     def own_distribution(self) -> BinomialDistribution:
-        """The distribution of one party's coin flips, centred, in grid steps."""
+        """The centred binomial distribution of a party's noise per coordinate, in steps."""
         return BinomialDistribution(self.bits)
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
-        """Return `count` draws of the distribution of one party's coin flips, centred, in grid steps."""
+        """Return `count` draws of one party's centred binomial noise, in grid steps."""
         return self.own_distribution.draw(source, count)
 
     def event(self) -> Event:
-        """Return the privacy event of one request: the binomial of the honest total, and the rest."""
+        """Return the privacy event of one request: binomial noise of the honest parties' total."""
         return self._noise_of(self.session.honest).release()
 
     def event_without(self, excluded: int) -> Event:
-        """Return the privacy event of a request in which so many parties were shown to be corrupt."""
+        """Return the privacy event of a request with `excluded` corrupt parties.
+
+        Up to the planned number it is `event()`. It is that of an exact release where too few parties are
+        left whose noise could count.
+        """
         from smpc_dp.privacy.accountant.events import exact_release
 
         if not math.isfinite(self.epsilon_without(excluded)):
             return exact_release("GOPA with too little honest noise", "substitution")
-        return self._noise_of(self.session.honest - (excluded - self.plan.max_corrupt)).release()
+        more = max(0, excluded - self.plan.max_corrupt)
+        return self._noise_of(self.session.honest - more).release()
 
     def _noise_of(self, honest: int) -> VerifiablePlan:
-        """Return the plan of this noise if only `honest` parties' noise counts."""
+        """Return the privacy that the noise gives if only `honest` parties' noise counts."""
         from smpc_dp.privacy.gopa.verifiable import plan_verifiable
 
         return plan_verifiable(
@@ -349,7 +354,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         )
 
     def noise(self, survivors: int, residual_pairs: int, excluded: int = 0, tries: int = 0) -> Noise:
-        """Return the noise in the sum, and the bias that corrupt parties can cause.
+        """Return the noise in the sum, and the bias that corrupt parties can add to it.
 
         They see their own noise first. The bias is of c parties, or of the excluded ones if they are more;
         `tries` 0: the assumed number.
@@ -360,7 +365,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return dataclasses.replace(super().noise(survivors, residual_pairs), bias=steps * self.encoding.step)
 
     def epsilon_without(self, excluded: int) -> float:
-        """Return epsilon, at the planned delta, after so many exclusions; or infinity.
+        """Return epsilon at the planned delta if `excluded` parties' noise is missing; or infinity.
 
         The plan counts on the noise of n - D - max(c, 1) parties; it differs only where more were corrupt. If
         c = 0 one party may be curious, and an excluded party may be another one.
@@ -384,7 +389,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
             return math.inf
 
     def claim(self, survivors: int, excluded: int = 0) -> Claim:
-        """Return the claim: that of GOPA with this noise, and what the board of a run reveals."""
+        """Return the privacy claim of a run over this many survivors, with its public log."""
         plain = super().claim(survivors)
         guarantee, session = plain.guarantee, self.session
         if guarantee is None:
@@ -421,7 +426,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         )
 
     def privacy(self, survivors: int, excluded: int = 0) -> Privacy:
-        """Return the claim as a reader sees it, after so many exclusions."""
+        """Return the privacy guarantee of a run to show to readers, after this many exclusions."""
         return self.claim(survivors, excluded).privacy()
 
     def audited_answers(
@@ -430,14 +435,14 @@ class VerifiableParameters(GopaParameters, frozen=True):
         numbers: Sequence[int],  # noqa: ARG002
         residual_pairs: int,  # noqa: ARG002
     ) -> dict[str, Any] | None:
-        """Return what an auditor says of a total over these parties, as JSON data, beside the average."""
+        """Return JSON data that an auditor derives from a total besides the average, or None."""
         return None
 
 
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table with `verifiable = true`; return every fault found.
+    """Check `[parameters]` of verifiable GOPA, plan the noise; return the parameters or every fault.
 
     Keys: as of GOPA, with `on_dropout` "keep". The default `precision` is coarse: as fine as about
     `precision.DEFAULT_BITS` coin flips for each coordinate allow.
@@ -448,7 +453,7 @@ def check_parameters(
 def plan_session_noise(
     base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout
 ) -> VerifiableParameters:
-    """Return the parameters with the least noise of a session, and with the fewest neighbours.
+    """Return verifiable parameters with the fewest neighbours, and a session's least noise on that graph.
 
     Raises:
         ConfigError: naming the parameter that asks for too much, or leaves too few honest parties.
@@ -480,7 +485,7 @@ def plan_flips(
     delta: float,
     hiding: float = 0.0,
 ) -> tuple[SecAggPlan, SessionNoise, int]:
-    """Return the graph, the least noise on it, and the coin flips of each party and coordinate.
+    """Return the plan of the graph, the noise on it, and the coin flips of each party and coordinate.
 
     `hiding`: the least deviation of a pairwise term, in steps.
 

@@ -28,7 +28,7 @@ def planned_noise(
     lost: int,
     corrupt: int,
 ) -> VerifiablePlan:
-    """Return the plan with the fewest bits divisible by 4."""
+    """Return the noise plan with the fewest coin flips per party and coordinate, a multiple of 4."""
     from smpc_dp.privacy.gopa.verifiable import plan_verifiable
 
     plan = functools.partial(

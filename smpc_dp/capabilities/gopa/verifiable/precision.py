@@ -16,7 +16,7 @@ DEFAULT_BITS = 256
 
 
 def with_precision(parameters: Mapping[str, object], parties: int) -> dict[str, object]:
-    """Return a `[parameters]` table with a `precision`, if it lacks one that can be derived."""
+    """Return the `[parameters]` table with a default `precision`, where one can be derived."""
     given = dict(parameters)
     if "precision" in given or given.get("kind", "real") != "real":
         return given
@@ -42,13 +42,13 @@ def with_precision(parameters: Mapping[str, object], parties: int) -> dict[str, 
 
 
 def box_of(encoding: Encoding) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the bounds of each coordinate on the grid, where each has its own."""
+    """Return the least and greatest grid value of each coordinate; None if all have one range."""
     lows, highs = encoding.sides
     return None if encoding.box is None else (tuple(lows), tuple(highs))
 
 
 def steps_of(encoding: Encoding) -> int | tuple[int, ...]:
-    """Return the range of all coordinates, or of each, in grid steps."""
+    """Return the width of the range of all coordinates, or of each coordinate, in grid steps."""
     widths = encoding.widths
     return widths[0] if encoding.box is None else tuple(widths)
 
@@ -61,7 +61,7 @@ def bound_squared_of(encoding: Encoding) -> int | None:
 
 
 def _widths(parameters: Mapping[str, object]) -> list[float] | None:
-    """Return the width of the range of all coordinates, or of each, or of the ball; None if unknown."""
+    """Return the range's width for all coordinates or each, or the ball's diameter; None if unknown."""
     if "l2_bound" in parameters:
         bound = parameters["l2_bound"]
         return [2 * bound] if _is_number(bound) else None
@@ -81,5 +81,6 @@ def _widths(parameters: Mapping[str, object]) -> list[float] | None:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a number (not a bool) whose size fits a float."""
     # Integers may be beyond every float.
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1 << 1000

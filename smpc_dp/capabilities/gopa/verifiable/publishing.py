@@ -43,7 +43,7 @@ IsRight = Callable[[int, str, bytes, Mapping[int, bytes]], bool]
 
 
 class Neighbourhood(msgspec.Struct, frozen=True):
-    """Commitments that a party knows.
+    """Commitments of a party's neighbours that the party keeps to check their later statements.
 
     Attributes:
         edges: its own, by neighbour.
@@ -59,7 +59,7 @@ class Neighbourhood(msgspec.Struct, frozen=True):
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """State of a party before a round of openings.
+    """Data of a party before a round of openings: statements so far, and who was shown false.
 
     Attributes:
         number: of the round, from 1; 0 before the publications.
@@ -75,7 +75,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AwaitPublications(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has published x_hat; `entry` is the message, and `terms` are the Delta in x_hat."""
+    """State of a party that has sent its noisy vector and waits to see all vectors' log entries."""
 
     expects: ClassVar[str] = v.PUBLICATIONS
     terms: dict[int, Term]
@@ -87,7 +87,7 @@ class AwaitPublications(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitExclusionsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested the parties that are left, before the round.
+    """State of a party that has signed who remains, and waits for a quorum before openings.
 
     `opening` is Delta with its neighbours among the false ones, and `terms` Delta with the others.
     """
@@ -103,12 +103,12 @@ class AwaitExclusionsCertificate(PartyState, frozen=True, kw_only=True, eq=False
 
     @property
     def step(self) -> str:
-        """The step of this round."""
+        """The name of the step that is awaited, with the number of the round."""
         return v.in_round(self.expects, self.round.number)
 
 
 class AwaitOpenings(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has opened its edges in the round; `entry` is the message, None if it has none."""
+    """State of a party that has opened its noise with excluded parties and waits for others' openings."""
 
     expects: ClassVar[str] = v.OPENINGS
     round: Round
@@ -120,19 +120,19 @@ class AwaitOpenings(PartyState, frozen=True, kw_only=True, eq=False):
 
     @property
     def step(self) -> str:
-        """The step of this round."""
+        """The name of the step that is awaited, with the number of the round."""
         return v.in_round(self.expects, self.round.number)
 
 
 class Refused(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party goes no further, though it has seen false statements of `false_count` others."""
+    """Final state of a party that stops: too few others are left, or it is itself said to be false."""
 
     over: ClassVar[bool] = True
     error: SmpcError
 
 
 def on_publications(member: VerifiableMember, state: AwaitPublications, body: bytes) -> Transition:
-    """Follow the publications; check those of neighbours that the aggregator calls false."""
+    """Follow the log entries of all noisy vectors; check neighbours' ones that are called false."""
     message = decode(body, v.Publications, member.context.aggregator)
     good, participants = set_of(member, message.authors), state.participation.participants
     if not good <= participants:
@@ -150,7 +150,7 @@ def on_publications(member: VerifiableMember, state: AwaitPublications, body: by
 def on_exclusions_certificate(
     member: VerifiableMember, state: AwaitExclusionsCertificate, body: bytes
 ) -> Transition:
-    """Open the edges to the parties that were shown false, now that a quorum has agreed on them."""
+    """Open this party's pairwise noise with parties shown false, after a quorum's signatures."""
     run_id, opening, good = state.run_id, state.opening, state.round.good
     attest, step = (v.in_round(name, state.round.number) for name in (v.ATTEST_EXCLUSIONS, v.OPEN))
     log, _ = check_head(member, state, attest, good, body)
@@ -170,7 +170,7 @@ def on_exclusions_certificate(
 
 
 def on_openings(member: VerifiableMember, state: AwaitOpenings, body: bytes) -> Transition:
-    """Follow the openings; check those of neighbours that the aggregator calls false."""
+    """Follow the log entries of openings; check those of neighbours that the aggregator calls false."""
     message = decode(body, v.Openings, member.context.aggregator)
     if not set_of(member, message.authors) <= state.round.good:
         raise member.refuse("has openings of parties that are out", Check.NOT_PRESENT)
@@ -190,7 +190,7 @@ def _go_on(
     counts: Collection[int],
     is_right: IsRight,
 ) -> Transition:
-    """Follow the statements; if the aggregator calls any false, check that; attest the remaining parties.
+    """Follow the parties' log entries, check those that are called false, and sign who remains.
 
     `counts`: the parties whose edges count in the check of a statement.
     """
@@ -256,7 +256,7 @@ def _known_edges(
     log: Followed,
     message: v.Publications,
 ) -> dict[int, dict[int, bytes]]:
-    """Return the edges of neighbours, and of parties whose commits came as evidence."""
+    """Return the known commitments to edges: of neighbours, and of parties shown as evidence."""
     around, rules = state.around, member.rules(state.run_id)
     edges = {
         peer: rules.edges_of(peer, commits, member.name_of(peer)) for peer, commits in around.commits.items()
@@ -283,7 +283,7 @@ def _counted_edges(
     known: Mapping[int, Mapping[int, bytes]],
     counts: Collection[int],
 ) -> dict[int, bytes]:
-    """Return the edges of a party that count in the check of its statement."""
+    """Return a party's commitments to the edges whose noise its published vector should contain."""
     around = [party, *(peer for peer in known[party] if peer in counts)]
     if not all(peer in known for peer in around):
         name = member.name_of(party)
@@ -296,7 +296,7 @@ def _counted_edges(
 def check_commit(
     member: VerifiableMember, run_id: bytes, log: Followed, batch: Batch, item: m.Advertisement
 ) -> str:
-    """Check a forwarded commit, signed and in a batch of the board; return its author."""
+    """Check that a forwarded commitment is signed and in the log; return its author's name."""
     if not 1 <= item.party <= member.parties:
         raise member.refuse(
             f"forwarded a commit of party {item.party}, which there is not", Check.NOT_PRESENT
@@ -309,7 +309,7 @@ def check_commit(
 def commit_of(
     member: VerifiableMember, run_id: bytes, log: Followed, batch: Batch, item: m.Advertisement
 ) -> tuple[v.Commit, dict[int, bytes]]:
-    """Return a party's commitments, and its edges, as in a batch of the board."""
+    """Return a forwarded party's commitments and those to its edges, after checks against the log."""
     name, rules = check_commit(member, run_id, log, batch, item), member.rules(run_id)
 
     def decoded() -> tuple[v.Commit, dict[int, bytes]]:

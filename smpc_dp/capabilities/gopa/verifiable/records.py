@@ -62,22 +62,22 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
 
     @property
     def view(self) -> str:
-        """Key of `report.roles.VIEWS`."""
+        """The key of the report page for this protocol, in `report.roles.VIEWS`."""
         return "verifiable-records"
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What one loss costs, and whether parties check the total."""
+        """Sentences for reports: the cost of one lost party, and who checks the total."""
         return (*self.loss_notes, *super().notes)
 
     @property
     def apart(self) -> Apart:
-        """How far the vectors of neighbouring tables are apart."""
+        """Distance, in grid steps, of the vectors of two tables that differ in a row or person."""
         return row_apart(self.request)
 
     @property
     def hidden_deviation(self) -> float:
-        """The least standard error of what all but the sum says of one number of a party, in steps.
+        """Least standard error with which one number of a party is seen, besides what the sum says.
 
         Given the sum, a party's number that is greater by a shows as a terms between two parties do
         (docs/proofs/verifiable-plan.md, part 2), of effective resistance 2/h on the complete graph.
@@ -87,24 +87,24 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
     def audited_answers(
         self, grid: NDArray[np.int64], numbers: Sequence[int], residual_pairs: int
     ) -> dict[str, Any]:
-        """Return the answers that a total over these parties gives, as JSON data."""
+        """Return, as JSON data, the answers about records that an auditor derives from a total."""
         parameters = self.leaving(residual_pairs)
         return parameters.answers(grid, numbers, level=AUDIT_LEVEL, simultaneous=False).to_json()
 
     def planned(self) -> str:
-        """Return the bounds and moves of all coordinates, a digest of the scales, and both variances."""
+        """Return, as text, coordinates' bounds and moves, a digest of scales, and variances."""
         return f"{bounds_text(self.request)} {self.scales_digest()} {super().planned()}"
 
     def event(self) -> Event:
-        """Return what one request is to a ledger: the binomial of the honest total, and the rest."""
+        """Return the privacy event of one request for a ledger: binomial noise, unit a row or person."""
         return self.of_unit(super().event())
 
     def event_without(self, excluded: int) -> Event:
-        """Return the privacy event of a request in which so many parties were shown to be corrupt."""
+        """Return the privacy event per row or person, with `excluded` corrupt parties."""
         return self.of_unit(super().event_without(excluded))
 
     def claim(self, survivors: int, excluded: int = 0) -> Claim:
-        """Return the claim: (epsilon, delta) of one unit in all that is seen, and what is proven."""
+        """Return the privacy claim of a run: epsilon and delta of a row or person, and what is proven."""
         claimed = super().claim(survivors, excluded)
         # What nobody proves in other forms, in the words about vectors, or else about records.
         unproven = "any_value"
@@ -123,7 +123,7 @@ class VerifiableRecordParameters(VerifiableParameters, GopaRecords, frozen=True,
 
 
 def row_apart(request: Plan) -> Apart:
-    """Return how far the vectors of neighbouring tables are apart, on the grid of a request.
+    """Return the distance of the vectors of two tables that differ in a row or person, in grid steps.
 
     The moves of the coordinates that a row can change are composed where that is not much worse than the
     bound on their norm.
@@ -139,7 +139,7 @@ def row_apart(request: Plan) -> Apart:
 
 
 def bounds_text(request: Plan) -> str:
-    """Return the least and the greatest value of each coordinate, and how far a row moves which.
+    """Return a text of each coordinate's least and greatest value, and how far a row can move it.
 
     In hexadecimal, "COUNTxLOW:HIGH" for each run of coordinates with the same bounds, then the moves in the
     same way, or "s" and the bound on a quarter of their squares. An auditor without a plan reads them.
@@ -155,6 +155,7 @@ def bounds_text(request: Plan) -> str:
 
 
 def _runs(values: Iterable[Any]) -> Iterator[tuple[Any, int]]:
+    """Yield each run of equal neighbouring values as (value, length)."""
     for value, group in itertools.groupby(values):
         yield value, sum(1 for _ in group)
 
@@ -162,7 +163,7 @@ def _runs(values: Iterable[Any]) -> Iterator[tuple[Any, int]]:
 def plan_verifiable_records(
     plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]
 ) -> VerifiableRecordParameters:
-    """Return the parameters on the coarsest grid whose errors are near those of a fine one.
+    """Return parameters on the coarsest grid whose errors are still near those of a fine grid.
 
     Where that takes too many coin flips the grid is as fine as they allow.
 
@@ -197,23 +198,22 @@ def plan_verifiable_records(
 
 
 def _box(request: Plan) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the bounds of each coordinate, from the lowest of all; None of one alone."""
+    """Return each coordinate's least and greatest grid value; None if there is only one coordinate."""
     low, high = request.bounds
     lowest = int(low.min())
     return None if request.length == 1 else (tuple((low - lowest).tolist()), tuple((high - lowest).tolist()))
 
 
 def _coarsest(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> Plan:
-    """Return the request on its grid, with shares of Gaussian noise, which coin flips are near."""
-    weights = good["answer_weights"] or {}
-    fine = records.plan_records(plan, schema, good, replaced=True).worst(weights)
+    """Return the request on the coarsest grid of small errors, else the finest with few coin flips."""
+    fine = records.plan_records(plan, schema, good, replaced=True).worst()
     coarsest: Plan | None = None
     for step in range(round((FINEST - COARSEST) / STEP) + 1):
         request = records.plan_records(plan, schema, good, COARSEST + step * STEP, replaced=True)
         if 4 * FLIPS_OVER * float(request.variance) * request.length > MOST_FLIPS:
             break
         coarsest = request
-        if request.worst(weights) <= (1 + WORTH) * fine:
+        if request.worst() <= (1 + WORTH) * fine:
             break
     if coarsest is None:
         reason = (

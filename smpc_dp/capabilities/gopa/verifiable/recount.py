@@ -27,7 +27,7 @@ SIGNATURE = m.SIGNATURE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Followed entries of one step: the number of the first, and the authors, ascending."""
+    """Consecutive log entries of one step: the first's number, and the authors in ascending order."""
 
     kind: str
     first: int
@@ -36,14 +36,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Recount:
-    """Adds up the entries of one run; `batches` are the publications, then each round of openings."""
+    """Recomputes a run's total from signed log entries: noisy vectors minus opened pairwise noise."""
 
     rules: Rules
     log: Followed
     batches: Sequence[Batch]
 
     def total(self, counted: Collection[int], claimed: Sequence[v.Claimed]) -> RingVector:
-        """Return the sum of the counted parties' publications minus the edges that they opened.
+        """Return the sum of the counted parties' noisy vectors minus the pairwise noise they opened.
 
         Raises PeerFault, of the aggregator, if an entry is not on the board, or not signed by its author.
         """
@@ -55,7 +55,7 @@ class Recount:
             raise PeerFault(relay, f"does not show what is in its total: {error}", Check.NOT_SHOWN) from None
 
     def _total(self, counted: Collection[int], claimed: Sequence[v.Claimed]) -> RingVector:
-        """Return the sum; raise PeerFault naming the author of a malformed entry."""
+        """Return the recomputed total; raise if an entry is malformed, not in the log, or not signed."""
         total = np.zeros(self.rules.parameters.encoding.ring_length, dtype=np.uint64)
         for batch, shown in zip(self.batches, claimed, strict=True):
             authors = [(at, party) for at, party in enumerate(batch.authors) if party in counted]
@@ -71,7 +71,7 @@ class Recount:
     def _add(
         self, total: RingVector, kind: str, number: int, name: str, body: bytes, signature: bytes
     ) -> None:
-        """Add one entry to the total, in place."""
+        """Verify a log entry; add its noisy vector to the total in place, or subtract the noise it opens."""
         publishes = kind == v.PUBLISH
         if publishes:
             body = widen(self.rules.parameters, body)
@@ -93,14 +93,14 @@ class Recount:
 
 
 def narrow(parameters: VerifiableParameters, body: bytes) -> bytes:
-    """Encode a publication for the parties: x_hat with no more bytes than its bound needs."""
+    """Return a party's published noisy vector re-encoded with as few bytes as its bounds need."""
     message = decode(body, v.Publish, "")
     ring_vector = np.frombuffer(message.x_hat, dtype=np.uint8).reshape(-1, 8)
     return encode(replace(message, x_hat=ring_vector[:, : parameters.published_bytes].tobytes()))
 
 
 def widen(parameters: VerifiableParameters, body: bytes) -> bytes:
-    """Decode a publication of `narrow`; raise ValueError or PeerFault if it is malformed."""
+    """Return the full encoding of a published vector from its short one; raise if malformed."""
     message, size = decode(body, v.Publish, ""), parameters.published_bytes
     short = np.frombuffer(message.x_hat, dtype=np.uint8).reshape(-1, size)
     ring_vector = np.where(short[:, -1:] >= 0x80, 0xFF, 0).astype(np.uint8).repeat(8, axis=1)

@@ -17,7 +17,7 @@ _HELD_BYTES = 256
 
 
 class _Signed(NamedTuple):
-    """Signature of an entry, to be checked."""
+    """A log entry's statement with key and signature, queued to be verified."""
 
     party: str
     kind: str
@@ -27,7 +27,7 @@ class _Signed(NamedTuple):
 
 
 class SignatureAudit:
-    """Checks that the parties named in entries have signed them, for one run."""
+    """Queue that verifies, for an auditor, that parties have signed the log entries that name them."""
 
     def __init__(self, context: Context, run_id: bytes, workers: Workers) -> None:
         self._context, self._run_id = context, run_id
@@ -36,7 +36,7 @@ class SignatureAudit:
         )
 
     def add(self, position: Position, entry: Entry) -> None:
-        """Add an entry to be checked; raise VerificationError if its party is not in the roster."""
+        """Queue a log entry's signature check; raise VerificationError if its party is unknown."""
         key = self._context.keys.get(entry.party)
         if key is None:
             raise VerificationError(
@@ -51,11 +51,12 @@ class SignatureAudit:
 
 
 def _faults(verify: Verifier, statements: Sequence[_Signed]) -> list[VerificationError | None]:
-    """Return the error of each wrong signature, None of a right one."""
+    """Verify a batch of signatures; return an error for each wrong one and None for each right one."""
     return [_fault(verify, signed) for signed in statements]
 
 
 def _fault(verify: Verifier, signed: _Signed) -> VerificationError | None:
+    """Verify one signature; return the error if it is wrong, or None."""
     try:
         verify(signed.key, signed.statement, signed.signature)
     except VerificationError:

@@ -57,7 +57,7 @@ CHECKS = {
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Public checks of one run.
+    """Checks of a verifiable run's public messages, shared by parties, aggregator and auditors.
 
     `combined` is empty until all coins are open. Every `add_...` puts proofs in a batch under the tag (party,
     which), which a `ProofFailure` then names.
@@ -70,7 +70,7 @@ class Rules:
 
     @property
     def length(self) -> int:
-        """Number of coordinates of a vector."""
+        """The number of coordinates of a party's vector."""
         return self.parameters.encoding.length
 
     # coins
@@ -80,11 +80,11 @@ class Rules:
         return self._digest(Label.COIN_COMMITMENT, name.encode(), coin)
 
     def combine_coins(self, participants: bytes, coins: bytes) -> bytes:
-        """Return `combined`, the hash of all coins in roster order."""
+        """Return the hash of all parties' coins in roster order, from which public noise bits derive."""
         return self._digest(Label.COINS, participants, coins)
 
     def bits_of(self, name: str) -> bytes:
-        """Return a party's public bits, those of its coordinates in order."""
+        """Return the public random bits of all coordinates of a party's vector, in their order."""
         length, bits = self.length, self.parameters.bits
         seed = self._digest(Label.COIN_BITS, self.combined, name.encode())
         size = proofs.coin_bytes(length, bits)
@@ -97,17 +97,17 @@ class Rules:
     # statements
 
     def proof_context(self, name: str) -> bytes:
-        """Return the context of every proof of a party."""
+        """Return the bytes (run and name) to which all zero-knowledge proofs of a party are bound."""
         return proofs.context(self.run_id, name)
 
     def edges_of(self, party: int, message: v.Commit, sender: str) -> dict[int, bytes]:
-        """Return a party's commitments to Delta by neighbour; raise PeerFault if they are malformed."""
+        """Return a party's commitments to pairwise noise, by neighbour; raise PeerFault if malformed."""
         neighbours = self.neighbours_of(party, message, sender)
         size = commit.POINT_BYTES
         return {peer: message.edges[size * i : size * (i + 1)] for i, peer in enumerate(neighbours)}
 
     def neighbours_of(self, party: int, message: v.Commit, sender: str) -> tuple[int, ...]:
-        """Return the neighbours in a party's commit; raise PeerFault if they are malformed."""
+        """Return the neighbours listed in a party's commitments; raise PeerFault if malformed."""
         neighbours = unpack_list(message.neighbours, len(self.context.names), sender)
         if party in neighbours:
             raise PeerFault(sender, "is its own neighbour", Check.BAD_DRAW)
@@ -120,7 +120,7 @@ class Rules:
         return neighbours
 
     def check_commit(self, party: int, body: bytes, sender: str) -> v.Commit | str:
-        """Decode a commit with its points; or return its code in `FALSE`: malformed."""
+        """Return a party's decoded commitments, or the code in `FALSE` that says why they are false."""
         try:
             message = self.read_commit(party, body, sender)
             commit.check_commitments(message.value + message.noise_secret + message.edges)
@@ -129,7 +129,7 @@ class Rules:
         return message
 
     def read_commit(self, party: int, body: bytes, sender: str) -> v.Commit:
-        """Decode a commit, without checking its points; raise PeerFault if it is malformed."""
+        """Decode a party's commitments without checking curve points; raise PeerFault if malformed."""
         message = decode(body, v.Commit, sender)
         self.neighbours_of(party, message, sender)
         expected = self.parameters.value_proof_bytes
@@ -143,7 +143,7 @@ class Rules:
         return message
 
     def read_publish(self, body: bytes, sender: str) -> v.Publish | str:
-        """Decode a publication; or return its code in `FALSE`: malformed, or x_hat out of bounds."""
+        """Return a party's decoded noisy vector, or a code in `FALSE` if malformed or out of bounds."""
         try:
             message = self._decode_publish(body, sender)
         except PeerFault:
@@ -155,7 +155,7 @@ class Rules:
         return message
 
     def _decode_publish(self, body: bytes, sender: str) -> v.Publish:
-        """Decode a publication; raise PeerFault if it is malformed."""
+        """Return a party's decoded noisy vector and proofs; raise PeerFault if malformed."""
         message = decode(body, v.Publish, sender)
         self.ring_vector(message.x_hat, sender)
         if len(message.noise_proof) != proofs.noise_proof_bytes(self.length, self.parameters.bits):
@@ -170,7 +170,7 @@ class Rules:
     def check_open(
         self, party: int, body: bytes, sender: str, owed: Mapping[int, bytes]
     ) -> dict[int, RingVector] | str:
-        """Return Delta by neighbour of a signed opening; or return its code in `FALSE`.
+        """Return a party's opened pairwise noise by neighbour, or a code in `FALSE` if it is wrong.
 
         `owed` are the party's commitments to Delta with each neighbour to which it must open the edge: a
         right opening is of all these and no others.
@@ -210,14 +210,14 @@ class Rules:
         return signed(self.ring_vector(packed, sender))
 
     def values_of(self, ring_vector: RingVector) -> list[int]:
-        """Return the committed values of a vector of ring elements."""
+        """Return, as integers, the values that a party commits to for a vector of ring elements."""
         centre = self.parameters.centre
         return [value - centre for value in signed(ring_vector)]
 
     def prove_values(
         self, name: str, ring_vector: RingVector, blinding: bytes, randomness: Randomness
     ) -> bytes:
-        """Prove that a vector is within the bounds: each coordinate, or its norm."""
+        """Return the zero-knowledge proof that a vector's coordinates, or its norm, are within bounds."""
         context, values = self.proof_context(name), self.values_of(ring_vector)
         bound = self.parameters.bound_squared
         if bound is None:
@@ -228,7 +228,7 @@ class Rules:
     def add_commit(
         self, batch: proofs.Batch | proofs.Statements, party: int, name: str, message: v.Commit
     ) -> None:
-        """Add the proof that x is within the bounds to a batch [Bellet 2021, (4.7)]."""
+        """Add to a batch the proof that a party's vector is within the bounds [Bellet 2021, (4.7)]."""
         context, bound = self.proof_context(name), self.parameters.bound_squared
         value, proof = message.value, message.range_proof
         if bound is None:
@@ -246,7 +246,7 @@ class Rules:
         committed: v.Commit,
         edges: Iterable[bytes],
     ) -> None:
-        """Add the proofs of noise and sum to a batch; `edges` are those that count.
+        """Add to a batch the proofs that a noisy vector's noise and sum are as committed.
 
         [Bellet 2021, (4.4) and (4.6)]
         """
@@ -267,7 +267,7 @@ class Rules:
     def is_right(
         self, party: int, name: str, body: bytes, committed: v.Commit, edges: Iterable[bytes]
     ) -> bool:
-        """Tell whether a publication is valid; arguments as of `add_publish`."""
+        """Tell whether a party's published noisy vector is valid, given its commitments and edges."""
         message, batch = self.read_publish(body, name), proofs.Batch()
         if isinstance(message, str):
             return False
@@ -275,7 +275,7 @@ class Rules:
         return not failures(batch)
 
     def attestation(self, phase: str, head: bytes, members: bytes, *false: bytes) -> bytes:
-        """Return the digest that parties sign about a head: of run, step, head and remaining parties.
+        """Return the digest that parties sign in a step: of run, log hash and remaining parties.
 
         Before a round of openings also a list of the parties whose edges are to be opened: nobody sees all
         entries, and the parties that go on do not tell whether another was false or silent.
@@ -283,12 +283,12 @@ class Rules:
         return self._digest(Label.BOARD_ATTESTATION, phase.encode(), head, members, *false)
 
     def _digest(self, label: Label, *parts: bytes) -> bytes:
-        """Return a digest bound to the run."""
+        """Return the hash of the parts, bound to this run and to a label."""
         return digest(label, *self.context.bound, self.run_id, *parts)
 
 
 def agreements(edges: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, bytes]]:
-    """Return the edges that count, of each party in `edges` by neighbour: those whose two commitments cancel.
+    """Return, for each party, the edges whose two commitments cancel: only their noise counts.
 
     An edge that only one side claims, or that does not cancel, is void for both: two honest parties always
     agree, so nobody's privacy counted on it. [Bellet 2021, (4.5)]
@@ -302,7 +302,7 @@ def agreements(edges: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, 
 
 
 def cancel(first: bytes, second: bytes) -> bool:
-    """Tell whether two commitments are valid and add up to the identity."""
+    """Tell whether two commitments to pairwise noise are valid points that add up to the identity."""
     try:
         return commit.combine([], [first]) == second
     except VerificationError:
@@ -315,12 +315,12 @@ def signed(ring_vector: RingVector) -> list[int]:
 
 
 def failures_among(statements: proofs.Statements) -> Sequence[tuple[Any, ...]]:
-    """Verify stored statements and return the tags of the false ones."""
+    """Verify stored proofs and return the tags of those that are false."""
     return failures(statements.batch())
 
 
 def failures(batch: proofs.Batch, threads: int = 1) -> Sequence[tuple[Any, ...]]:
-    """Verify a batch and return the tags of its false statements."""
+    """Verify a batch of zero-knowledge proofs; return the tags of those that are false."""
     try:
         batch.verify(threads)
     except proofs.ProofFailure as failure:

@@ -189,7 +189,7 @@ def party(
     last: HeldResult | None = None,  # noqa: ARG001 - of runs without a log
     check_total: bool = True,
 ) -> Run[Outcome]:
-    """Return the run of one party.
+    """Return the state machine of a party in a run of verifiable GOPA, with its encoded vector.
 
     Args:
         context, parameters, identity, ring elements, randomness: as of
@@ -206,7 +206,7 @@ def party(
 
 
 def _rounds(aggregator: VerifiableAggregator) -> int:
-    """Return the greatest number of rounds of openings: each excludes at least one party."""
+    """Return the greatest number of rounds of openings in a run: each excludes at least one party."""
     return aggregator.parameters.most_false
 
 
@@ -340,7 +340,7 @@ def aggregator(
     fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
     last: SentResults | None = None,  # noqa: ARG001 - of runs without a log
 ) -> Run[Outcome]:
-    """Return the run of the aggregator.
+    """Return the state machine of the aggregator in verifiable GOPA, which verifies proofs in `threads`.
 
     Args:
         context, parameters, identity: as of `smpc_dp.secagg.states.aggregator`.

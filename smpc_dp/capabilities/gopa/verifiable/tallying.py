@@ -25,7 +25,7 @@ from smpc_dp.wire.signing import decode
 
 
 class AwaitTallied(PartyState, frozen=True, kw_only=True, eq=False):
-    """All statements are right, or their authors are excluded; no edge is opened any more.
+    """State of a party that waits for the aggregator's total: no statement left is false.
 
     Attributes:
         agreed: the neighbours whose Delta was not opened.
@@ -42,9 +42,9 @@ class AwaitTallied(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitClosed(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested the total, or sent that it has not computed it.
+    """State of a party that has signed the total, or said that it is unchecked, and waits for the log's end.
 
-    `checked`: whether it has; `entry`: the number of its own publication in the log.
+    `checked`: whether it has checked it; `entry`: the number of its own publication in the log.
     """
 
     expects: ClassVar[str] = v.CLOSED
@@ -59,7 +59,7 @@ class AwaitClosed(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class Finished(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has the result, and has followed the log to its end."""
+    """Final state of a party that has the result and has followed the log to its end."""
 
     over: ClassVar[bool] = True
     outcome: Outcome
@@ -67,7 +67,7 @@ class Finished(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Transition:
-    """Compute the total of the counted parties' publications, and attest it."""
+    """Check the aggregator's total by the parties' noisy vectors, and sign, or send that it is unchecked."""
     run_id, context, parameters = state.run_id, member.context, member.parameters
     aggregator, participants = context.aggregator, state.participation.participants
     rules = member.rules(run_id)
@@ -107,12 +107,12 @@ def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Tr
 
 
 def _own_entry(publications: Batch, party: int) -> int:
-    """Return the number of a party's publication in the log; who is counted has one."""
+    """Return the number of the log entry that holds a counted party's noisy vector."""
     return publications.first + publications.authors.index(party)
 
 
 def on_closed(member: VerifiableMember, state: AwaitClosed, body: bytes) -> Transition:
-    """Take the total, now that a quorum has attested it, and keep the log's last head."""
+    """Decode the total, now that a quorum has signed it, and keep the log's last hash."""
     run_id, parameters, participants = state.run_id, member.parameters, state.participation.participants
     log, certificate = check_head(member, state, v.ATTEST_TALLY, participants, body)
     count, residual, false = len(state.counted), state.residual, state.false_count

@@ -12,7 +12,7 @@ from smpc_dp.logs.opinion import CONVOLVED, ROUNDED, Findings, Opinion, differin
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdict of an audit.
+    """Result of the audit of one log: the total, who is counted, and who signed something false.
 
     Attributes:
         counted: the parties whose values are in the average.
@@ -53,7 +53,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """What is averaged, as a part of a sentence."""
+        """Whose vectors the average counts, and who is excluded, as a part of a sentence."""
         subject = "average is that" if self.answers is None else "answers are those"
         who = f"the {subject} of {len(self.counted)} parties whose every statement is true"
         if excluded := ", ".join(item.party for item in self.excluded):
@@ -63,7 +63,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return who
 
     def limits(self, corrupt: int) -> str:
-        """Return the sentences about what the verdict does not show, where so many parties may be corrupt."""
+        """Return sentences on what the audit does not show if this many parties are corrupt."""
         listed = "as many as the session log lists runs" if self.tries_listed else "which is an assumption"
         subject = "inputs within the bounds"
         if self.answers is not None:
@@ -79,7 +79,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def compared(self, opinion: Opinion) -> Findings:
-        """Return what both auditors found in the run; figures of each only where they are not near."""
+        """Return what two auditors found in a run, for comparison; figures only where they differ."""
         computed = {
             "standard error": (self.standard_error, opinion.standard_error, ROUNDED),
             "bias": (self.bias, opinion.bias, ROUNDED),

@@ -28,12 +28,11 @@ def report_learned(
     as_json: bool,
     out: Path | None = None,
 ) -> bool:
-    """Print what each party has learned, and the parties that failed; write the model to `out`.
+    """Print what each party has learned and which failed; return False if `out` cannot be written.
 
     `planned`: lines on the plan, above them.
 
-    Returns False if the model could not be written. Exits with 1 if the aggregator failed, or all did, or
-    nobody completed a step: then nothing was learned.
+    Exits with 1 if the aggregator failed, or all did, or nobody completed a step: then nothing was learned.
     """
     for name, outcome in outcomes.items():
         if not outcome.ok:
@@ -54,7 +53,7 @@ def report_learned(
 
 
 def learned_text(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Format the learned results of all parties as text."""
+    """Return the learned results of all parties as text."""
     values = np.array([result["values"][0] for result in results.values()])
     some = next(iter(results.values()))
     lines = [f"{some['learner']}: {len(results)} parties"]
@@ -77,13 +76,13 @@ def learned_text(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _weakest(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the guarantee that holds for every party: that of the largest epsilon, None if one has none."""
+    """Return the guarantee with the largest epsilon of all parties; None if any party has no guarantee."""
     given = [result["guarantee"] for result in results.values()]
     return None if None in given else max(given, key=lambda guarantee: float(guarantee["epsilon"]))
 
 
 def model_file(results: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return what all parties have learned as one object, as in docs/reference/results.md."""
+    """Return the content of a model file (JSON): the mean model and what each party has learned."""
     values = np.array([result["values"][0] for result in results.values()])
     some = next(iter(results.values()))
     of_party = ("values", "steps", "done")

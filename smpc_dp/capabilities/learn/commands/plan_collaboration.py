@@ -51,7 +51,7 @@ def collaboration(
 
 
 def numbers(name: str, text: str, kind: type[int] | type[float]) -> list[float]:
-    """Parse numbers separated by commas; raise ConfigError."""
+    """Return the numbers in a text separated by commas; raise ConfigError naming `name` if one is wrong."""
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:

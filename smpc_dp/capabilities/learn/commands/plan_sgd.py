@@ -21,7 +21,7 @@ def sgd(
 ) -> None:
     """Plan DP-SGD in three settings: local, central, network.
 
-    Once by the formulas of the paper's script, once under one relation and one kind of accounting.
+    Compares by the formulas of the paper's script, and under one relation and one kind of accounting.
     """
     from smpc_dp.privacy.dp_sgd import plan_sgd
 

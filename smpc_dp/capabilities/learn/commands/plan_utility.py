@@ -96,7 +96,7 @@ def boosting(
 
 
 def _vacuous(name: str, bound: float, start: float) -> list[str]:
-    """Return a line about a bound that is no less than what is known of the start; none about others."""
+    """Return a line that says that a bound is useless, if it is at least the start's value; else no line."""
     return [f"{name} says nothing: the start has {start:.2g} at most"] if bound >= start else []
 
 

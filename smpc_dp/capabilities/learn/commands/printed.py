@@ -8,21 +8,21 @@ from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
 
 class PrintedMetric(TypedDict):
-    """The metric of models after a step."""
+    """JSON output: a step's number and the value of the models' metric after that step."""
 
     step: int
     value: float
 
 
 class PrintedAverages(TypedDict):
-    """Averages that a party took, and of how many it checked the total."""
+    """JSON output: the number of averages that a party took, and of those whose total was checked."""
 
     averages: int
     checked: int
 
 
 class PrintedLearned(TypedDict):
-    """What a party has learned: a row of `values` for each party whose models are known."""
+    """JSON output: what a party has learned, a row of `values` for each party with known model."""
 
     learner: str
     values: list[list[float]]
@@ -40,13 +40,13 @@ class PrintedLearned(TypedDict):
 
 
 class PrintedOfParty(PrintedLearned):
-    """What one party of a run has learned, with the schema of that."""
+    """JSON output: what one party has learned, with the name of this output's schema."""
 
     schema: Literal["learned"]
     schema_version: int
 
 
 class PrintedByParty(TypedDict):
-    """What each party of a run has learned, by name."""
+    """JSON output: what each party has learned, by the party's name."""
 
     parties: dict[str, PrintedOfParty]

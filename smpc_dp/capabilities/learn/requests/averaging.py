@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -23,6 +22,7 @@ from smpc_dp.session.member import Membership
 from smpc_dp.session.progress import Progress
 from smpc_dp.session.requests import Counter, EverybodyLeftError, ServerLostError, ends_session
 from smpc_dp.session.session_state import LostRunError
+from smpc_dp.session.threads import finish_in_thread
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class LearnerRequests:
-    """Requests of a learner's averages and messages, as an aggregator or a server serves them.
+    """Serves a learner's requests for averages and messages, at an aggregator or a server.
 
     Attributes:
         failures: by request number, the errors of groups that failed.
@@ -54,7 +54,7 @@ class LearnerRequests:
         self._request, self._server = request, server
 
     async def serve(self, number: int, parameters: Any, names: tuple[str, ...]) -> None:
-        """Serve a request of these parties; the errors of one request are recorded in `failures`.
+        """Serve a request of the named parties; store its error in `failures`, not raise it.
 
         Raises:
             EverybodyLeftError: no party is connected any more. ServerLostError: a server is gone or at fault.
@@ -71,11 +71,11 @@ class LearnerRequests:
             raise ServerLostError(f"request {number}: {ended}") from cast("SmpcError", ended)
         if isinstance(ended, SmpcError):
             self.failures[number] = str(ended)
-            await asyncio.to_thread(self._progress.add, number, self.failures[number].encode())
+            await finish_in_thread(partial(self._progress.add, number, self.failures[number].encode()))
 
 
 class _Requests:
-    """Common part of the averagers: the parties, the parameters and the number of each request."""
+    """Base of a learner's averagers in sessions: parties, parameters and numbers of requests."""
 
     def __init__(self, membership: Membership, averaging: PlannedAverages, counter: Counter) -> None:
         self._membership = membership
@@ -85,7 +85,7 @@ class _Requests:
 
     @property
     def parties(self) -> int:
-        """n, the number of parties in the roster."""
+        """The number n of parties in the roster."""
         return len(self._names)
 
     @property
@@ -94,18 +94,18 @@ class _Requests:
         return self._membership.claim(self._averaging.claim)
 
     def _number(self, group: Groups) -> dict[int, int]:
-        """Return the request number of each group, by its label."""
+        """Return, for each group's label, the number of the request that averages the group."""
         labels = np.unique(group[group >= 0])
         first = self._counter.take(len(labels))
         return {int(label): first + index for index, label in enumerate(labels)}
 
     def _members(self, group: Groups, label: int) -> tuple[str, ...]:
-        """Return the names of a group's parties."""
+        """Return the names of the parties in the group with this label."""
         return tuple(self._names[party] for party in np.flatnonzero(group == label))
 
 
 class PartyAverager(_Requests):
-    """Averager of one party; its one row is the party's own.
+    """Averager of one party's learner in a session: averages its vector by requests to the others.
 
     Attributes:
         evidence: of its averages so far.
@@ -136,29 +136,29 @@ class PartyAverager(_Requests):
 
     @property
     def tally(self) -> Tally:
-        """What it has counted so far."""
+        """The counts so far: requests, the number of the last one, averages, and totals that were checked."""
         return Tally(self._taken, self._last, self.evidence.averages, self.evidence.checked)
 
     def restore(self, tally: Tally) -> None:
-        """Count on from what an earlier process has counted."""
+        """Continue the counts of requests that an earlier process of the party has saved."""
         self._count(tally.participations)
         self._last, self.evidence = tally.last, AverageEvidence(tally.averages, tally.checked)
 
     def _count(self, times: int = 1) -> None:
-        """Count requests of the party; raise PrivacyError beyond the plan."""
+        """Count requests of the party; raise PrivacyError beyond the planned number."""
         for _ in range(times):
             self._participations.count(self.here)
         self._taken += times
 
     @property
     def here(self) -> Parties:
-        """The party's own number."""
+        """The number of the party that this process runs."""
         return np.array([self._names.index(self._name)])
 
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
-        """Return the average of the survivors of the party's group; see `Averager.average`.
+        """Return the average over the surviving parties of this party's group, by one request of the session.
 
         The result is that of an earlier process, where there is one.
 
@@ -190,9 +190,9 @@ class PartyAverager(_Requests):
         return averaged
 
     async def _keep(self, number: int, stored: Callable[[], bytes]) -> None:
-        """Keep the result of a request until the learner has kept what follows from it."""
+        """Save the result of a request until the learner has saved its own state after the result."""
         if self._state.saves:
-            await asyncio.to_thread(self._state.progress.add, number, stored())
+            await finish_in_thread(partial(self._state.progress.add, number, stored()))
 
     async def _ask(
         self,
@@ -202,7 +202,7 @@ class PartyAverager(_Requests):
         weight: NDArray[np.float64],
         before: int,
     ) -> Outcome:
-        """Average the party's own row with these parties; `before`: requests that others may still be at."""
+        """Average the party's row with these parties in one request, and return the outcome."""
         state, parameters = self._state, self._averaging.parameters(len(names))
         membership = self._connection.membership.of_group(parameters, names)
         scope = membership.context(number).scope
@@ -213,14 +213,14 @@ class PartyAverager(_Requests):
             ring_vector, _ = membership.encoding.encode(sent[0], party=self._name)
         except SmpcError as error:
             # The others must not wait for this vector.
-            if not await asyncio.to_thread(state.is_open, number, scope):
+            if not await finish_in_thread(partial(state.is_open, number, scope)):
                 await self._connection.decline(number, error, membership)
             raise
         operation = " ".join(part for part in (self._requested, parameters.planned()) if part)
         charge = partial(charge_run, self._charged, membership.parameters.event, number)
         state.charge_to(self._charged, membership.parameters.event)
         begin = partial(state.begin_call, number, operation, chosen=True, scope=scope)
-        await asyncio.to_thread(begin)
+        await finish_in_thread(begin)
         try:
             outcome, _ = await self._connection.run(
                 number, operation, ring_vector, charge, membership, before
@@ -239,7 +239,7 @@ class PartyAverager(_Requests):
 
 
 class ServingAverager(_Requests):
-    """Averager of an aggregator or a server, which serves the averages and has no row of its own."""
+    """Averager of an aggregator or server, which serves parties' averages and has no vector itself."""
 
     def __init__(self, served: LearnerRequests, averaging: PlannedAverages, counter: Counter) -> None:
         super().__init__(served.membership, averaging, counter)
@@ -247,13 +247,13 @@ class ServingAverager(_Requests):
 
     @property
     def here(self) -> Parties:
-        """No party."""
+        """The parties that this process runs: none, since it is an aggregator or server."""
         return np.zeros(0, dtype=np.intp)
 
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
-        """Serve every group of the call in turn; raises the errors of `LearnerRequests.serve`."""
+        """Serve the averages of all groups in turn, and return no rows."""
         vector, weight, group = check_average(self, vector, weight, group)
         for label, number in self._number(group).items():
             names = self._members(group, label)

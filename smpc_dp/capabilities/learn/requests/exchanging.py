@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from smpc_dp.session.charging import Raised, charge_run
 from smpc_dp.session.connection import Connection
 from smpc_dp.session.member import Membership
 from smpc_dp.session.requests import Counter
+from smpc_dp.session.threads import finish_in_thread
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class _Exchanges:
-    """Common part of both sides: the parties of a request, and the senders and receivers in it."""
+    """Base of both sides of a learner's messages in a session: a request's parties and its edges."""
 
     def __init__(self, membership: Membership, exchanging: PlannedMessages, counter: Counter) -> None:
         self._membership = membership
@@ -53,26 +53,26 @@ class _Exchanges:
 
     @property
     def parties(self) -> int:
-        """n, the number of parties in the roster."""
+        """The number n of parties in the roster."""
         return len(self._names)
 
     @property
     def claim(self) -> str:
-        """Privacy claim of the messages, and the adversaries for which it holds."""
+        """The privacy claim of the exchanged messages, in words, with its adversaries."""
         return self._membership.claim(self._exchanging.claim)
 
     def name_of(self, party: int) -> str:
-        """Return the name of a party by its roster index, from 0."""
+        """Return the name of the party with this index in the roster, from 0."""
         return self._names[party]
 
     def _of(self, edges: Recipients | None) -> Membership:
-        """Return the membership of a request along these edges; None: from all to all."""
+        """Return the members of a request whose messages go along these edges; None means all to all."""
         parameters, involved = request_of(self._exchanging.parameters, edges)
         return self._membership.of_group(parameters, tuple(self._names[party] for party in involved))
 
 
 class PartyExchange(_Exchanges, ExchangeOfProcess):
-    """One party's exchanges over its connection; a `PeerExchange` whose one row is its own.
+    """Exchange of one party's learner in a session: by requests it exchanges vectors with its neighbours.
 
     `charged`: the ledger, if there is one. It is charged once for each vector that is sent, whatever its
     receivers; or for `whole`, the release of all vectors, before the first. `requested`: the operation of
@@ -101,27 +101,27 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
 
     @property
     def tally(self) -> Tally:
-        """What it has counted so far."""
+        """The counts so far: vectors sent, and the number of the last request."""
         return Tally(self._taken, self._last, 0, 0)
 
     def restore(self, tally: Tally) -> None:
-        """Count on from what an earlier process has counted."""
+        """Continue the counts of messages that an earlier process of the party has saved."""
         self._count(tally.participations)
         self._last = tally.last
 
     def _count(self, times: int = 1) -> None:
-        """Count vectors that the party sends; raise PrivacyError beyond the plan."""
+        """Count vectors that the party sends; raise PrivacyError beyond the planned number."""
         for _ in range(times):
             self._participations.count(self.here)
         self._taken += times
 
     @property
     def here(self) -> Parties:
-        """The party's own number."""
+        """The number of the party that this process runs."""
         return np.array([self._own])
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
-        """Take part in one request; see `ExchangeOfProcess.meet`.
+        """Send vectors to the party's neighbours in one request, and return the received ones by sender.
 
         Raises TimeoutFault naming the missing parties that are needed.
         """
@@ -143,14 +143,14 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
         try:
             rows = [parameters.encoding.encode(vector, party=name)[0] for vector in vectors]
         except SmpcError as error:
-            if not await asyncio.to_thread(state.is_open, number, scope):
+            if not await finish_in_thread(partial(state.is_open, number, scope)):
                 # The others must not wait for this vector.
                 await self._connection.decline(number, error, membership)
             raise
         ring_vector = np.stack(rows).reshape(parameters.shape)
         ledger = self._ledger if sends else None
         operation = f"{self._requested} {parameters.planned()}"
-        await asyncio.to_thread(partial(state.begin_call, number, operation, chosen=True, scope=scope))
+        await finish_in_thread(partial(state.begin_call, number, operation, chosen=True, scope=scope))
         once = self._whole is not None
         state.charge_to(ledger, lambda: self._whole or parameters.event(), counts=False, once=once)
 
@@ -171,7 +171,7 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
 
 
 class AggregatorExchange(_Exchanges):
-    """Aggregator of the exchanges: it forwards boxes that it cannot open."""
+    """Aggregator's side of a learner's messages: forwards encrypted messages that it cannot read."""
 
     def __init__(self, served: LearnerRequests, exchanging: PlannedMessages, counter: Counter) -> None:
         super().__init__(served.membership, exchanging, counter)
@@ -179,29 +179,29 @@ class AggregatorExchange(_Exchanges):
 
     @property
     def here(self) -> Parties:
-        """No party."""
+        """The parties that this process runs: none, since the aggregator only forwards."""
         return np.zeros(0, dtype=np.intp)
 
     async def exchange(self, vector: Rows, partner: Parties) -> Rows:
-        """Serve one exchange; see `PeerExchange.exchange`."""
+        """Forward the messages of one exchange between partners; return no rows."""
         vector, partner = check_rows(self, vector), check_partners(self.parties, partner)
         await self._serve(partner_edges(partner))
         return vector
 
     async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
-        """Serve one round of messages; see `PeerExchange.mix`."""
+        """Forward the messages of one round between neighbours; return no rows."""
         vector, weights = check_rows(self, vector), check_mixing(self.parties, weights)
         await self._serve(weight_edges(weights))
         return vector
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
-        """Serve one round of messages from all parties to all; see `PeerExchange.all_to_all`."""
+        """Forward the messages of one round from all parties to all; return no rows."""
         vectors = check_boxes(self, vectors)
         await self._serve(None)
         return vectors
 
     async def _serve(self, edges: Recipients | None) -> None:
-        """Serve one request."""
+        """Forward the parties' messages of one request along these edges."""
         number = self._counter.take(1)
         if edges is not None and not edges:
             return

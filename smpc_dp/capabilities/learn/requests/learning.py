@@ -11,6 +11,7 @@ import asyncio
 import os
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from smpc_dp.capabilities.learn.methods import PlannedAverages
@@ -31,12 +32,13 @@ from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.session.aggregator import log_folder, open_aggregator
 from smpc_dp.session.charging import open_ledger
 from smpc_dp.session.events import Event, OnEvent, ignore, with_logging
-from smpc_dp.session.member import Membership, aggregator_name
+from smpc_dp.session.member import Membership
 from smpc_dp.session.opening import open_connection, open_state
 from smpc_dp.session.party_requests import PartyRequests
 from smpc_dp.session.requests import Counter, EverybodyLeftError
 from smpc_dp.session.session_file import load_session
 from smpc_dp.session.tasks import checked_for
+from smpc_dp.session.threads import finish_in_thread
 
 if TYPE_CHECKING:
     from smpc_dp.capabilities.learn.own import LocalFunction, Metric, OwnModel
@@ -50,7 +52,7 @@ __all__ = ["learn", "serve_learning"]
 
 
 def learn_parameters(membership: Membership) -> LearnParameters:
-    """Return the parameters of a learning session; raise ConfigError for another."""
+    """Return the parameters of a learning session; raise ConfigError for a session of another kind."""
     return cast("LearnParameters", checked_for(membership.session, "learner"))
 
 
@@ -66,7 +68,7 @@ async def learn(
     state: StateFolder | None = None,
     counter: str | os.PathLike[str] | None = None,
 ) -> Learned:
-    """Run one party of a session that learns, with the points in the file `data`.
+    """Run one party of a learning session on the table in the file `data`, and return its result.
 
     Args:
         session: path of a session file with protocol "learn".
@@ -111,7 +113,7 @@ async def learn_once(
     weight: float | None,
     on_step: OnStep | None,
 ) -> Learned:
-    """Run the learner of a party's open session; see `Session.learn`."""
+    """Run the learner of a party whose session is open, and return what it has learned."""
     membership, party = requests.membership, requests.party
     parameters = learn_parameters(membership)
     if requests.number and not requests.state.saves:
@@ -128,7 +130,7 @@ async def learn_once(
 
 
 async def check_ledger(ledger: Ledger | None, membership: Membership, state: SessionState) -> None:
-    """Raise PrivacyError unless the ledger, if there is one, affords all that is planned for the party.
+    """Raise PrivacyError if the party has a ledger with too little budget for all planned requests.
 
     A run that goes on was checked when it began, and a part of it is charged.
     """
@@ -137,7 +139,7 @@ async def check_ledger(ledger: Ledger | None, membership: Membership, state: Ses
 
 
 def _index(membership: Membership) -> int:
-    """Return the party's number, from 0, in the roster's order."""
+    """Return the number, from 0, of the local party in the roster."""
     return membership.session.roster.party_names.index(membership.name)
 
 
@@ -149,7 +151,7 @@ async def run_learner(
     own: OwnModel | None = None,
     on_step: OnStep = ignore_step,
 ) -> Learned:
-    """Run the learner of a session for a connected party, with its checked data.
+    """Run the session's learner for a connected party on its checked rows, and return its result.
 
     Whatever ends it, the others are told that this party has left, unless the run is saved: then the same
     call goes on with it. Errors as of `learn`.
@@ -196,7 +198,7 @@ async def run_learner(
         if state.saves:
             tallied: list[Tallied] = [*averagers, *([] if exchange is None else [exchange])]
             named = membership.name, state.progress, of_model.strip()
-            saved = await asyncio.to_thread(SavedSteps, *named, counter, tallied)
+            saved = await finish_in_thread(partial(SavedSteps, *named, counter, tallied))
             context = replace(context, progress=saved)
         learned = await parameters.learner.run(context, data)
         left = None
@@ -214,12 +216,12 @@ async def run_learner(
 
 
 def _event(name: str, counter: Counter, step: Step) -> Event:
-    """Return the event of a step of the learner."""
+    """Return the event that reports a step of the learner to the caller."""
     return Event(name, "step", counter.taken, str(step), absent=step.absent)
 
 
 def check_budget(ledger: Ledger, parameters: LearnParameters, party: int) -> None:
-    """Raise PrivacyError unless the ledger affords all planned averages and messages of the party."""
+    """Raise PrivacyError if the ledger has too little budget for all of the party's planned requests."""
     requirements = parameters.learner.requirements(parameters.parties)
     planned: list[ReleaseEvent] = []
     averages = ((requirements.average, parameters.average), (requirements.metric, parameters.metric))
@@ -241,7 +243,7 @@ def check_budget(ledger: Ledger, parameters: LearnParameters, party: int) -> Non
 
 
 def own_release(parameters: LearnParameters, party: int) -> ReleaseEvent | None:
-    """Return the release that a party's ledger is charged for a whole run; None where each message is.
+    """Return the one release charged to a party's ledger for a whole run; None if steps are charged singly.
 
     Messages without protection are an exact release, which a budget refuses.
     """
@@ -270,7 +272,7 @@ async def serve_learning(
     state: StateFolder | None = None,
     counter: str | os.PathLike[str] | None = None,
 ) -> dict[int, str]:
-    """Run the aggregator of a session that learns, or one of its servers, to the end of its schedule.
+    """Run the aggregator, or a computing server, of a learning session until its schedule ends.
 
     Arguments as of `serve`; a server is named, and has no board. It begins when `begin_with` parties (None:
     all) have connected, or `connect` seconds have passed. A party that connects later takes part in its
@@ -280,7 +282,7 @@ async def serve_learning(
     """
     on_event = with_logging(on_event)
     role = "server" if name is not None and load_session(session).roster.servers else "aggregator"
-    membership = Membership.load(session, name or aggregator_name(session), key, role, web=web)
+    membership = Membership.load(session, name, key, role, web=web)
     await membership.load_generators()
     opened = await open_state(membership, state, counter, on_event)
     try:
@@ -302,7 +304,7 @@ async def serve_steps(
     on_event: OnEvent = ignore,
     begin_with: int | None = None,
 ) -> dict[int, str]:
-    """Serve all steps of a learner by the server that `opening` opens; results as of `serve_learning`."""
+    """Serve all steps at the aggregator or server that `opening` opens; return errors by request number."""
     parameters, counter = learn_parameters(membership), Counter()
     async with opening as server:
         goes_on = None if parameters.on_shares is not None else server

@@ -22,7 +22,7 @@ MOST_INDICES = 1 << 22
 
 
 def check_schedule(parameters: Mapping[str, object], members: int) -> None:
-    """Raise VerificationError for a learning session whose groups have no logs, or are too many to draw.
+    """Raise VerificationError for a learning session whose groups have no logs, or are too many.
 
     It is called before the parameters are planned: a stranger's session must not exhaust the memory.
     """
@@ -40,7 +40,7 @@ def check_schedule(parameters: Mapping[str, object], members: int) -> None:
 
 
 def is_group(session: SessionFile, scope: str) -> bool:
-    """Tell whether a session has a session log of this scope, in hex, of one of its groups."""
+    """Tell whether a hash in hex is that of a group of the session's learner."""
     groups = cast("LearnParameters", session.checked_parameters).groups
     if groups is None:
         return False
@@ -54,7 +54,7 @@ def is_group(session: SessionFile, scope: str) -> bool:
 def group_of(
     session: LogSession, planned: LearnParameters, request: int, operation: str
 ) -> tuple[tuple[str, ...], SumParameters]:
-    """Return the group that averages gradients in a request of a learning session, and its parameters.
+    """Return the names of the group whose gradients a request averages, and the average's parameters.
 
     `planned` are the session's parameters. Raises VerificationError for a request that is no verifiable
     average of the learner.

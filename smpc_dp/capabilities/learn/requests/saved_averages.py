@@ -19,19 +19,19 @@ T = TypeVar("T")
 
 
 class StoredRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Rows as plain data: float64, the least significant byte first."""
+    """Array of rows of numbers in a form that can be saved: float64, least significant byte first."""
 
     shape: tuple[int, int]
     content: bytes
 
     @classmethod
     def of(cls, rows: Rows) -> StoredRows:
-        """Return rows as plain data."""
+        """Return rows of numbers as plain data, which can be stored."""
         return cls((rows.shape[0], rows.shape[1]), np.asarray(rows, "<f8").tobytes())
 
     @property
     def rows(self) -> Rows:
-        """The rows; raises LocalError for content of another shape."""
+        """The stored rows as an array; raise LocalError if their shape is damaged."""
         try:
             return np.frombuffer(self.content, "<f8").astype(np.float64).reshape(self.shape)
         except ValueError:
@@ -39,7 +39,7 @@ class StoredRows(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class Tally(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What an averager has counted: requests of its party, the number of the last one, and evidence."""
+    """Counts that an averager saves: requests of its party, the last one's number, and checked totals."""
 
     participations: int
     last: int
@@ -48,7 +48,7 @@ class Tally(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class StoredAverage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Result of a request of the step under way, or its error."""
+    """Saved result, or error, of a request of the learner's current step, for a restarted process."""
 
     values: StoredRows | None = None
     weights: tuple[float, ...] = ()
@@ -58,24 +58,24 @@ class StoredAverage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
     @classmethod
     def of(cls, averaged: Averaged, *, checked: bool) -> bytes:
-        """Return an average as bytes; `checked`: whether the party has checked its total."""
+        """Return an average as bytes to save, with whether the party checked its total."""
         values = StoredRows.of(averaged.values)
         weights = tuple(averaged.weights.tolist())
         return msgspec.msgpack.encode(cls(values, weights, averaged.absent, checked))
 
     @classmethod
     def of_error(cls, error: SmpcError) -> bytes:
-        """Return the error of an average as bytes."""
+        """Return the error with which an average ended as bytes to save."""
         return msgspec.msgpack.encode(cls(error=SavedError.of(error)))
 
     @classmethod
     def decode(cls, content: bytes) -> StoredAverage:
-        """Decode an average or an error; raise LocalError for anything else."""
+        """Return the saved average or error in the bytes; raise LocalError for anything else."""
         return decoded(content, cls)
 
     @property
     def averaged(self) -> Averaged:
-        """The average; raises its error."""
+        """The saved average; raises the saved error if the average failed."""
         if self.error is not None:
             raise self.error.error()
         if self.values is None:
@@ -84,7 +84,7 @@ class StoredAverage(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 
 def decoded(content: bytes, kind: type[T]) -> T:
-    """Decode what was kept of a learner; raise LocalError for anything else."""
+    """Return a learner's saved content as an object of type `kind`; raise LocalError if it is damaged."""
     try:
         return decode_msgpack(content, kind)
     except msgspec.DecodeError:
@@ -92,5 +92,5 @@ def decoded(content: bytes, kind: type[T]) -> T:
 
 
 def damaged() -> LocalError:
-    """Return the error of a progress that is not what a learner keeps."""
+    """Return the error that saved progress is damaged, or was written by another release."""
     return LocalError("the progress of a learner is damaged, or of another release")

@@ -5,8 +5,8 @@ Specification: protocols/saved-states/sessions.md, "Learners".
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -18,19 +18,24 @@ from smpc_dp.capabilities.learn.step_progress import TakenSteps
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.session.progress import Progress
 from smpc_dp.session.requests import Counter
+from smpc_dp.session.threads import finish_in_thread
 
 
 class Tallied(Protocol):
-    """Interface of what makes requests of a learner's party."""
+    """Interface of an averager or exchange whose counts of requests and messages can be saved."""
 
     @property
-    def tally(self) -> Tally: ...
+    def tally(self) -> Tally:
+        """The numbers of requests and checked averages that this object has counted so far."""
+        ...
 
-    def restore(self, tally: Tally) -> None: ...
+    def restore(self, tally: Tally) -> None:
+        """Continue counting from the numbers that an earlier process has saved."""
+        ...
 
 
 class _Stored(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """State of a learner between two steps. `taken`: requests so far; `tallies`: of each averager."""
+    """Saved state of a learner between two steps: its steps, requests so far, and averagers' counts."""
 
     number: int
     models: StoredRows
@@ -43,7 +48,7 @@ class _Stored(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class SavedSteps:
-    """Keeps the steps of a party's learner in the progress of its session.
+    """Saves a learner's steps to disk after each, and returns them to a restarted process.
 
     Attributes:
         resumed: whether an earlier call has begun to learn.
@@ -62,7 +67,7 @@ class SavedSteps:
             raise ConfigError.at("model", reason, ConfigCheck.CONFLICT)
 
     async def restore(self) -> TakenSteps | None:
-        """See `StepProgress.restore`; requests are counted on from there."""
+        """Return the steps that earlier processes took, or None; continue counts from there."""
         if not self._progress.state:
             return None
         stored = decoded(self._progress.state, _Stored)
@@ -81,7 +86,7 @@ class SavedSteps:
         )
 
     async def keep(self, steps: TakenSteps) -> None:
-        """See `StepProgress.keep`; the averages of the step follow from it, and are dropped."""
+        """Save the steps so far to disk, and drop the last step's averages, which the steps contain."""
         stored = _Stored(
             steps.number,
             StoredRows.of(steps.models),
@@ -92,8 +97,9 @@ class SavedSteps:
             self._counter.taken,
             tuple(averager.tally for averager in self._averagers),
         )
-        await asyncio.to_thread(self._progress.keep, msgspec.msgpack.encode(stored))
+        await finish_in_thread(partial(self._progress.keep, msgspec.msgpack.encode(stored)))
 
 
 def _counts(given: tuple[int, ...]) -> NDArray[np.intp]:
+    """Return saved counts as an integer array."""
     return np.array(given, np.intp)

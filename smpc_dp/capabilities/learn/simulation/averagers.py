@@ -47,7 +47,7 @@ _NEAR = 1e-7
 
 
 class _Simulated(AllLocal):
-    """Base of both averagers of a simulation."""
+    """Base of averagers of a simulation: plans of averages, counts of participations, and claims."""
 
     def __init__(self, parties: int, averaging: PlannedAverages) -> None:
         super().__init__(parties)
@@ -55,12 +55,12 @@ class _Simulated(AllLocal):
         self._participations = averaging.participation_counter(parties)
 
     def _claim(self, how: str) -> str:
-        """Return the privacy of an average in a real run, and how it was simulated, in words."""
+        """Return the claim of an average in a real run, with the words that it is only simulated."""
         return f"a simulation{how} of: {self._averaging.claim}"
 
 
 class IdealAverager(_Simulated):
-    """Averager with the protocol's distribution, without its cryptography: for many parties and steps.
+    """Simulated averager that adds the protocol's noise without its cryptography, for many parties.
 
     `source` gives the noise, and `coins` that of servers; seeded ones (`NoiseSource.keyed`) make the run
     reproducible and insecure.
@@ -79,13 +79,13 @@ class IdealAverager(_Simulated):
 
     @property
     def claim(self) -> str:
-        """The privacy of an average in a real run, in words."""
+        """The privacy claim of an average in a real run, and that here it is only simulated."""
         return self._claim(" without cryptography")
 
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
-        """Return each group's average with the noise of its members; see `Averager.average`."""
+        """Return the average of each group, with the noise that its members would add."""
         vector, weight, group = check_average(self, vector, weight, group)
         sent = self._averaging.encode_vectors(vector, weight)
         self._participations.count(np.flatnonzero(group >= 0))
@@ -103,7 +103,7 @@ class IdealAverager(_Simulated):
         return Averaged(values, weights, self._averaging.single)
 
     def _groups(self, size: int, vectors: NDArray[np.float64]) -> Rows:
-        """Return the averages of groups of one size, from shape (groups, size, length)."""
+        """Return the noisy averages of groups of equal size, from shape (groups, size, length)."""
         groups, _, length = vectors.shape
         encoding = self._averaging.encoding(size)
         grid = grid_rows(encoding, vectors.reshape(groups * size, length)).reshape(vectors.shape)
@@ -122,7 +122,7 @@ class IdealAverager(_Simulated):
 
 
 class SharesAverager(_Simulated):
-    """Averager by servers: runs the roles of every group and its servers, which compute on shares.
+    """Simulated averager by servers: runs the whole protocol of each group with its servers.
 
     `seed_for_simulation` makes the run reproducible and thereby insecure; `executor` runs the groups of a
     step, whose vectors are sent to it.
@@ -141,13 +141,13 @@ class SharesAverager(_Simulated):
 
     @property
     def claim(self) -> str:
-        """The privacy of an average in a real run, in words."""
+        """The privacy claim of an average in a real run, and that here it is only simulated."""
         return self._claim("")
 
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
-        """Return each group's average; see `Averager.average`."""
+        """Return each group's average as its servers compute it on secret shares."""
         vector, weight, group = check_average(self, vector, weight, group)
         sent = self._averaging.encode_vectors(vector, weight)
         self._participations.count(np.flatnonzero(group >= 0))
@@ -163,13 +163,13 @@ class SharesAverager(_Simulated):
     def average_group(
         averaging: PlannedAverages, vectors: Rows, request: int, seed: int | None
     ) -> tuple[Rows, int]:
-        """Return the average of one group, shape (length,), and the number of its survivors."""
+        """Return the average of one group, shape (length,), and how many members survived."""
         simulate = cast("OnShares", averaging.on_shares).simulate
         planned = averaging.plan_shared(len(vectors))
         return simulate(planned, vectors, request=request, seed_for_simulation=seed)
 
     def _calls(self, groups: list[Rows]) -> Iterator[tuple[PlannedAverages, Rows, int, int | None]]:
-        """Yield plan, vectors, number and seed of the request of each group."""
+        """Yield, for each group, the plan, vectors, request number and seed of its average."""
         for vectors in groups:
             self._requests += 1
             seed = None if self._seed is None else self._seed + (self._requests << 32)
@@ -177,7 +177,7 @@ class SharesAverager(_Simulated):
 
 
 class IdealExchange(AllLocal):
-    """Exchange with the grid and noise distribution of processes, without cryptography.
+    """Simulated exchange of messages with the real grid and noise, without cryptography.
 
     `source` as of `IdealAverager`.
     """
@@ -190,15 +190,15 @@ class IdealExchange(AllLocal):
 
     @property
     def claim(self) -> str:
-        """The privacy of a message in a real run, in words."""
+        """The privacy claim of a message in a real run, in words."""
         return f"a simulation without cryptography of: {self._exchanging.claim}"
 
     def name_of(self, party: int) -> str:
-        """Return the name of a party; see `PeerExchange.name_of`."""
+        """Return the name of a simulated party by its number, for error messages."""
         return f"party {party}"
 
     async def exchange(self, vector: Rows, partner: Parties) -> Rows:
-        """Return the partners' vectors with their noise; see `PeerExchange.exchange`."""
+        """Return, for each party, its partner's vector on the grid, with noise if it is planned."""
         vector, partner = check_rows(self, vector), check_partners(self.parties, partner)
         paired = np.flatnonzero(partner != self._here)
         received = vector.copy()
@@ -206,7 +206,7 @@ class IdealExchange(AllLocal):
         return received
 
     async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
-        """Return the weighted sums, each of others' vectors with noise; see `PeerExchange.mix`."""
+        """Return weighted sums of vectors, where others' vectors have the noise of their messages."""
         from scipy import sparse
 
         vector, weights = check_rows(self, vector), check_mixing(self.parties, weights)
@@ -220,14 +220,14 @@ class IdealExchange(AllLocal):
         return np.asarray(own[:, None] * vector + others @ sent)
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
-        """Return the vectors that each party was sent, on the grid; see `PeerExchange.all_to_all`."""
+        """Return, for each party, the vectors that all parties addressed to it, on the grid."""
         vectors = check_boxes(self, vectors)
         parameters = self._exchanging.parameters.to_each()
         grid = grid_rows(parameters.encoding, vectors.reshape(-1, vectors.shape[2]))
         return parameters.encoding.real(grid).reshape(vectors.shape).transpose(1, 0, 2)
 
     def _sent(self, vector: Rows, senders: Parties) -> Rows:
-        """Return the vectors of these parties as they are sent: on the grid, with noise."""
+        """Return these parties' vectors in the form sent: on the grid, with noise if planned."""
         parameters = self._exchanging.parameters
         self._participations.count(senders)
         grid = grid_rows(parameters.encoding, vector[senders])
@@ -236,7 +236,7 @@ class IdealExchange(AllLocal):
 
 
 def grid_rows(encoding: Encoding, vectors: Rows) -> NDArray[np.int64]:
-    """Return vectors, shape (rows, length), on the grid as `Encoding.encode` rounds them.
+    """Return vectors, shape (rows, length), as integers on the grid of an encoding.
 
     Raises PrivacyError, ConfigError as it does.
     """

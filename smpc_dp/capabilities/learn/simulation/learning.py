@@ -47,7 +47,7 @@ def learn(
     seed_for_simulation: int | None = None,
     executor: Executor | None = None,
 ) -> Learned:
-    """Run a learner over all parties in one process.
+    """Run a learner over the data of all parties in one process, and return its result.
 
     Args:
         parameters: the `[parameters]` of a session with protocol "learn", or what `check_learn` made of them.
@@ -116,7 +116,7 @@ def learn(
 
 
 def _checked(parameters: Mapping[str, object] | LearnParameters, parties: int) -> LearnParameters:
-    """Return the parameters for so many parties; raise ConfigError if they are refused or for others."""
+    """Return checked parameters; raise ConfigError if refused, or planned for another number of parties."""
     checked: LearnParameters | None
     if isinstance(parameters, Mapping):
         checked, issues = check_learn(parameters, parties)
@@ -139,7 +139,7 @@ def _run_sessions(
     on_step: OnStep,
     seed: int | None,
 ) -> Learned:
-    """Run the sessions of all parties, and return their joint result; raise the first error of a party."""
+    """Simulate real sessions of all parties; return the joint result or raise a party's first error."""
     simulated = simulated_session(LEARN, parameters.declared, parameters.parties, seed_for_simulation=seed)
     # Those of the caller may be others than a session plans.
     simulated = replace(simulated, session=replace(simulated.session, checked_parameters=parameters))
@@ -178,7 +178,7 @@ def _run_sessions(
 
 
 def _joint(learned: Sequence[Learned]) -> Learned:
-    """Return the result of all parties, from that of each."""
+    """Return the results of all single parties combined into one result."""
     graphs = [one.graph for one in learned if one.graph is not None]
     return replace(
         learned[0],

@@ -40,7 +40,7 @@ _SBOX_BOTTOM = """
 
 
 def _parse(program: str) -> tuple[tuple[str, str, str, str], ...]:
-    """Split each step into result, left operand, operator and right operand."""
+    """Split a straight-line program into steps (result, left operand, operator, right operand)."""
     steps = []
     for step in program.split():
         result, value = step.split("=")
@@ -54,7 +54,7 @@ _SBOX = _parse(_SBOX_TOP + _SBOX_MIDDLE + _SBOX_BOTTOM)
 
 
 def sbox(builder: Builder, byte: Sequence[Bit]) -> Bits:
-    """Apply the S-box to 8 bits, the least significant first: 32 AND."""
+    """Add gates that apply the AES S-box to 8 bits, the least significant first, with 32 AND gates."""
     named = {f"x{index}": bit for index, bit in enumerate(reversed(byte))}
     for result, left, operator, right in _SBOX:
         a, b = named[left], named[right]
@@ -67,7 +67,7 @@ def sbox(builder: Builder, byte: Sequence[Bit]) -> Bits:
 
 
 def encrypt(builder: Builder, key: Sequence[Bit], block: Sequence[Bit]) -> Bits:
-    """Encrypt a block of 128 bits under a key of 128 bits: 6,400 AND, key schedule included.
+    """Add gates that encrypt a block with AES-128, key schedule included, and return the output bits.
 
     Block and key are the integers that their bytes are in big-endian order, least significant bit first.
     """
@@ -88,18 +88,18 @@ def encrypt(builder: Builder, key: Sequence[Bit], block: Sequence[Bit]) -> Bits:
 
 
 def meaning(key: int, block: int) -> tuple[int]:
-    """Encrypt one block in the clear, with the library `cryptography`."""
+    """Return the AES encryption of one block, computed by the library `cryptography` without a circuit."""
     cipher = Cipher(algorithms.AES(key.to_bytes(BLOCK_BYTES, "big")), modes.ECB())  # noqa: S305  # one block
     return (int.from_bytes(cipher.encryptor().update(block.to_bytes(BLOCK_BYTES, "big")), "big"),)
 
 
 def _split(value: Sequence[Bit]) -> list[Bits]:
-    """Return the bytes of a big-endian integer, the first one first."""
+    """Return the bytes of a big-endian integer given as bits, the most significant byte first."""
     return [tuple(value[8 * index : 8 * index + 8]) for index in range(BLOCK_BYTES - 1, -1, -1)]
 
 
 def _next_key(builder: Builder, key: list[Bits], constant: int) -> list[Bits]:
-    """Return the next round key: one step of the key schedule [FIPS 197, section 5.2]."""
+    """Add gates for one step of the AES-128 key schedule, and return the next round key's bytes."""
     turned = [sbox(builder, byte) for byte in (*key[13:16], key[12])]
     turned[0] = bitwise_xor(builder, turned[0], builder.constant(constant, 8))
     result: list[Bits] = []
@@ -110,7 +110,7 @@ def _next_key(builder: Builder, key: list[Bits], constant: int) -> list[Bits]:
 
 
 def _mix_column(builder: Builder, column: Sequence[Bits]) -> list[Bits]:
-    """Apply MixColumns to one column.
+    """Add gates for AES MixColumns on one column of four bytes, and return the new column.
 
     2 a + 3 b + c + d = 2 (a + b) + b + (c + d).
     """
@@ -126,7 +126,7 @@ def _mix_column(builder: Builder, column: Sequence[Bits]) -> list[Bits]:
 
 
 def _double(builder: Builder, byte: Bits) -> Bits:
-    """Multiply by x modulo x^8 + x^4 + x^3 + x + 1."""
+    """Add gates that multiply a byte by x in the AES field GF(2^8), and return the product's bits."""
     top = byte[7]
     shifted = (top, *byte[:7])
     return tuple(builder.xor(bit, top) if index in (1, 3, 4) else bit for index, bit in enumerate(shifted))

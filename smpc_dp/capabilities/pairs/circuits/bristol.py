@@ -42,7 +42,7 @@ _UNARY = {b"INV": Op.INV, b"EQW": Op.EQW, b"EQ": Op.EQ}
 
 
 def read_bristol(path: Path) -> Circuit:
-    """Read a circuit from a file.
+    """Read a circuit from a file in Bristol Fashion.
 
     Raises ConfigError that names file and line for anything but a valid circuit within the limits of
     `Circuit` and MAX_LINE_BYTES bytes a line; LocalError when the file cannot be read.
@@ -60,7 +60,7 @@ def parse_bristol(text: bytes, name: str = "circuit") -> Circuit:
 
 
 def format_bristol(circuit: Circuit) -> bytes:
-    """Write a circuit: one text for one circuit, which `parse_bristol` reads back as the same circuit."""
+    """Return a circuit as the canonical bytes of its Bristol file, which `parse_bristol` reads back."""
     lines = [
         f"{circuit.n_gates} {circuit.n_wires}",
         " ".join(map(str, (len(circuit.inputs), *circuit.inputs))),
@@ -74,7 +74,7 @@ def format_bristol(circuit: Circuit) -> bytes:
 
 
 class _Reader:
-    """Reader of one file.
+    """Parser of a circuit file in Bristol Fashion, which reads one file and reports faults by line.
 
     Memory is bounded by the file's content: a header that claims many wires costs at most one byte per wire.
     """
@@ -88,7 +88,7 @@ class _Reader:
         self._given = bytearray()
 
     def circuit(self) -> Circuit:
-        """Read the file and return its circuit."""
+        """Parse the whole file, and return its circuit."""
         lines = self._lines()
         gates, self._wires = self._sizes(lines)
         size_line = self._line
@@ -120,7 +120,7 @@ class _Reader:
         return Circuit(inputs, outputs, self._wires, np.array(op, dtype=np.uint8), *arrays)
 
     def _lines(self) -> Iterator[list[bytes]]:
-        """Yield the words of each line that has any, and count lines from 1."""
+        """Yield the words of each line that is not blank, and count lines; raise ConfigError for comments."""
         while line := self._stream.readline(MAX_LINE_BYTES + 1):
             self._line += 1
             if len(line) > MAX_LINE_BYTES:
@@ -140,7 +140,7 @@ class _Reader:
         return words
 
     def _sizes(self, lines: Iterator[list[bytes]]) -> tuple[int, int]:
-        """Read the numbers of gates and wires."""
+        """Parse the first line of the file: return the numbers of gates and of wires."""
         words = self._next(lines, "its header")
         if len(words) != 2:
             self._fail(f"{len(words)} words, not the 2 numbers of gates and wires")
@@ -152,7 +152,7 @@ class _Reader:
         return gates, wires
 
     def _widths(self, lines: Iterator[list[bytes]], kind: str) -> tuple[int, ...]:
-        """Read the widths of the inputs or outputs."""
+        """Parse the line that lists how many bits each input, or each output, has."""
         words = self._next(lines, f"the widths of the {kind}s")
         count, *widths = (self._number(word) for word in words)
         if count > MAX_VALUES:
@@ -166,23 +166,23 @@ class _Reader:
         return tuple(widths)
 
     def _gate(self, words: list[bytes]) -> None:
-        """Read a line with a gate."""
+        """Parse a line that describes a gate, and add the gate to the circuit."""
         kind = words[-1]
         if kind in _BINARY:
             self._expect(words, 2, 1)
-            a, b, out = self._used(words[2]), self._used(words[3]), self._gives(words[4])
+            a, b, out = self._input_wire(words[2]), self._input_wire(words[3]), self._output_wire(words[4])
             self._append(_BINARY[kind], a, b, out)
         elif kind in _UNARY:
             self._expect(words, 1, 1)
-            a = self._constant(words[2]) if kind == b"EQ" else self._used(words[2])
-            self._append(_UNARY[kind], a, 0, self._gives(words[3]))
+            a = self._constant(words[2]) if kind == b"EQ" else self._input_wire(words[2])
+            self._append(_UNARY[kind], a, 0, self._output_wire(words[3]))
         elif kind == b"MAND":
             count = self._number(words[1]) if len(words) > 2 else 0
             if count < 1:
                 self._fail("a MAND gives at least one wire")
             self._expect(words, 2 * count, count)
-            operands = [self._used(word) for word in words[2 : 2 + 2 * count]]
-            outs = [self._gives(word) for word in words[2 + 2 * count : -1]]
+            operands = [self._input_wire(word) for word in words[2 : 2 + 2 * count]]
+            outs = [self._output_wire(word) for word in words[2 + 2 * count : -1]]
             left, right = operands[:count], operands[count:]
             for a, b, out in zip(left, right, outs, strict=True):
                 self._append(Op.AND, a, b, out)
@@ -190,12 +190,12 @@ class _Reader:
             self._fail(f"'{_shown(kind)}' is not a gate: XOR, AND, INV, EQ, EQW or MAND")
 
     def _append(self, *gate: int) -> None:
-        """Append a gate to the columns."""
+        """Append a gate (type, two input wires, output wire) to the circuit read so far."""
         for column, number in zip(self._columns, gate, strict=True):
             column.append(number)
 
     def _expect(self, words: list[bytes], operands: int, outs: int) -> None:
-        """Check the two counts of a gate, and with them the length of its line."""
+        """Raise ConfigError unless a gate's line states these operand counts and has the fitting length."""
         kind = _shown(words[-1])
         if len(words) < 3 or [self._number(word) for word in words[:2]] != [operands, outs]:
             self._fail(f"{kind} takes {operands} and gives {outs}, so its line begins '{operands} {outs}'")
@@ -204,27 +204,27 @@ class _Reader:
             self._fail(f"{len(words)} words, not the {wanted} of this {kind}")
 
     def _number(self, word: bytes) -> int:
-        """Parse a decimal number."""
+        """Parse a word as a decimal number; raise ConfigError for other words."""
         if not _NUMBER.fullmatch(word):
             self._fail(f"'{_shown(word)}' is not a decimal number of at most 10 digits")
         return int(word)
 
     def _wire(self, word: bytes) -> int:
-        """Parse the number of a wire."""
+        """Parse a word as the number of one of the circuit's wires; raise ConfigError for other words."""
         wire = self._number(word)
         if wire >= self._wires:
             self._fail(f"wire {wire}, but there are {self._wires}")
         return wire
 
-    def _used(self, word: bytes) -> int:
-        """Parse the number of a wire that a gate reads; raise ConfigError if no gate has given it."""
+    def _input_wire(self, word: bytes) -> int:
+        """Parse the number of a wire that a gate reads; raise ConfigError if the wire has no value yet."""
         wire = self._wire(word)
         if not self._given[wire]:
             self._fail(f"wire {wire} is used before it is given")
         return wire
 
-    def _gives(self, word: bytes) -> int:
-        """Parse the number of a wire that a gate gives; raise ConfigError if it is given twice."""
+    def _output_wire(self, word: bytes) -> int:
+        """Parse the number of a wire that a gate sets; raise ConfigError if it has a value already."""
         wire = self._wire(word)
         if self._given[wire]:
             self._fail(f"wire {wire} is given twice")
@@ -232,17 +232,17 @@ class _Reader:
         return wire
 
     def _constant(self, word: bytes) -> int:
-        """Parse a constant, 0 or 1."""
+        """Parse a word as the constant 0 or 1; raise ConfigError for other words."""
         value = self._number(word)
         if value > 1:
             self._fail(f"constant {value}, not 0 or 1")
         return value
 
     def _fail(self, reason: str, line: int | None = None) -> NoReturn:
-        """Raise ConfigError that names file and line."""
+        """Raise ConfigError with this reason, naming the file and the line."""
         raise ConfigError.at(f"{self._name}:{line or self._line}", reason, ConfigCheck.FORMAT)
 
 
 def _shown(word: bytes) -> str:
-    """Return the beginning of a word, for messages."""
+    """Return the beginning of a word of a file as text, short enough for error messages."""
     return word[:20].decode("ascii", "replace")

@@ -28,7 +28,7 @@ _INPUT = (-1, 0, 0)
 
 
 class Builder:
-    """Collects the gates of one circuit; bits of one builder are not valid in another."""
+    """Builder of a Boolean circuit: collects inputs, gates and outputs; its bits fit no other builder."""
 
     def __init__(self, most: int = MAX_GATES) -> None:
         """`most`: gates, with those that no output needs."""
@@ -39,7 +39,7 @@ class Builder:
         self._outputs: list[Bits] = []
 
     def input(self, width: int) -> Bits:
-        """Add an input value of `width` bits.
+        """Add an input value of `width` bits to the circuit, and return its bits.
 
         Raises ConfigError for a width under 1 or after the first gate.
         """
@@ -58,17 +58,17 @@ class Builder:
         return tuple(Bit(value >> bit & 1) for bit in range(width))
 
     def output(self, value: Sequence[Bit]) -> None:
-        """Add an output value. Raises ConfigError for one without bits."""
+        """Declare these bits as the circuit's next output value; raise ConfigError for no bits."""
         if not value:
             raise ConfigError.at("output", "no bits", ConfigCheck.MISSING)
         self._outputs.append(tuple(value))
 
     def not_(self, x: Bit) -> Bit:
-        """Return NOT x: never a gate by itself."""
+        """Return NOT x; adds no gate, since negation is stored as a flag of the bit."""
         return Bit(x ^ 1)
 
     def xor(self, x: Bit, y: Bit) -> Bit:
-        """Return x XOR y: free when garbled."""
+        """Return x XOR y, adding a gate that costs nothing when the circuit is garbled."""
         colour = (x ^ y) & 1
         low, high = sorted((x & ~1, y & ~1))
         if low == high:
@@ -82,7 +82,7 @@ class Builder:
         return Bit(self._gate(Op.XOR, low, high) ^ colour)
 
     def and_(self, x: Bit, y: Bit) -> Bit:
-        """Return x AND y: the gate that costs."""
+        """Return x AND y, adding the only kind of gate that costs ciphertexts when garbled."""
         low, high = sorted((x, y))
         if low == ZERO:
             return ZERO
@@ -102,11 +102,11 @@ class Builder:
         return self._gate(Op.AND, low, high)
 
     def or_(self, x: Bit, y: Bit) -> Bit:
-        """Return x OR y: one AND."""
+        """Return x OR y, at the price of one AND gate."""
         return self.not_(self.and_(self.not_(x), self.not_(y)))
 
     def insert(self, circuit: Circuit, inputs: Sequence[Sequence[Bit]]) -> list[Bits]:
-        """Add the gates of a circuit, with these values as inputs; return its outputs.
+        """Copy all gates of another circuit, fed with these input bits; return its output bits.
 
         Raises ConfigError for a wrong number of inputs, or of other widths.
         """
@@ -129,7 +129,7 @@ class Builder:
         return [tuple(value) for value in circuit.output_values(wires)]
 
     def _gate(self, op: Op, low: int, high: int) -> Bit:
-        """Add a gate, or find the same one added before; return its bit."""
+        """Return the bit of a gate, added unless an equal gate exists already."""
         key = (int(op), low, high)
         known = self._known.get(key)
         if known is None:
@@ -141,7 +141,7 @@ class Builder:
         return known
 
     def build(self) -> Circuit:
-        """Return the circuit of the outputs so far, without gates that no output needs.
+        """Return the finished circuit for the declared outputs, without gates that no output needs.
 
         Raises ConfigError when there is no output or a limit of `Circuit` is passed.
         """
@@ -179,7 +179,7 @@ class Builder:
         )
 
     def _symbolic_gates(self) -> list[tuple[Op, int, int, int]]:
-        """List the gates that the outputs need, in an order of evaluation, with bits for wires."""
+        """Return the gates that the outputs need, in evaluation order, with bits in place of wires."""
         results = [bit for value in self._outputs for bit in value]
         needed = {bit >> 1 for bit in results}
         for node in range(len(self._nodes) - 1, 0, -1):
@@ -190,7 +190,7 @@ class Builder:
         inverted: set[int] = set()
 
         def invert(bit: int) -> None:
-            """Add a NOT gate for this bit, unless there is one."""
+            """Add a NOT gate for this bit if it is a negation, unless there is one."""
             if bit & 1 and bit != ONE and bit not in inverted:
                 inverted.add(bit)
                 gates.append((Op.INV, bit ^ 1, 0, bit))

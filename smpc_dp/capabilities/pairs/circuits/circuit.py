@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Op(IntEnum):
-    """Kinds of gates in Bristol Fashion, except MAND, which is many AND."""
+    """Kinds of gates of a circuit in Bristol Fashion; its MAND counts as many AND gates."""
 
     XOR = 0
     AND = 1
@@ -43,7 +43,7 @@ class Op(IntEnum):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Circuit:
-    """A checked circuit: every wire is an input or given by one gate, before it is used.
+    """A checked, immutable Boolean circuit: widths of inputs and outputs, and gates in evaluation order.
 
     `inputs` and `outputs` are the widths of the values in bits. Gate i computes `op[i]` (see `Op`) of the
     wires `a[i]` and `b[i]` into the wire `out[i]`. INV and EQW read `a` alone; EQ reads no wire, its `a`
@@ -76,7 +76,7 @@ class Circuit:
         self._check_gates()
 
     def _check_gates(self) -> None:
-        """Raise ConfigError, naming the gate, unless all gates are valid."""
+        """Raise ConfigError that names the gate unless every gate reads and sets valid wires."""
         unary = (self.op == Op.INV) | (self.op == Op.EQW)
         binary = (self.op == Op.XOR) | (self.op == Op.AND)
         constant = self.op == Op.EQ
@@ -97,12 +97,12 @@ class Circuit:
 
     @property
     def n_inputs(self) -> int:
-        """The number of input wires, over all values."""
+        """The number of input wires, over all input values together."""
         return sum(self.inputs)
 
     @property
     def n_outputs(self) -> int:
-        """The number of output wires, over all values."""
+        """The number of output wires, over all output values together."""
         return sum(self.outputs)
 
     @property
@@ -111,22 +111,22 @@ class Circuit:
         return int(self.op.size)
 
     def count(self, op: Op) -> int:
-        """Return the number of gates of kind `op`."""
+        """Return how many gates of the circuit are of the kind `op`."""
         return int(np.count_nonzero(self.op == op))
 
     @property
     def and_count(self) -> int:
-        """The number of AND gates, the cost of garbling."""
+        """The number of AND gates, the only gates that cost tables when the circuit is garbled."""
         return self.count(Op.AND)
 
     @property
     def xor_count(self) -> int:
-        """The number of XOR gates, which are free of tables."""
+        """The number of XOR gates, which need no tables when the circuit is garbled."""
         return self.count(Op.XOR)
 
     @cached_property
     def and_depth(self) -> int:
-        """The greatest number of AND gates on any path."""
+        """The greatest number of AND gates on any path through the circuit."""
         depth = [0] * self.n_wires
         for op, a, b, out in self.gates():
             if op == Op.AND:
@@ -139,7 +139,7 @@ class Circuit:
 
     @cached_property
     def digest(self) -> bytes:
-        """A digest of 32 bytes of widths, wires, and every gate in its order."""
+        """Hash of 32 bytes that identifies the circuit: widths, wires, and all gates in order."""
         return digest(
             Label.CIRCUIT,
             _encode(self.inputs),
@@ -162,7 +162,7 @@ class Circuit:
         )
 
     def evaluate(self, inputs: Sequence[int]) -> list[int]:
-        """Evaluate in the clear, on one unsigned integer for each input value.
+        """Evaluate the circuit on plain integers, one for each input value; return the outputs.
 
         Raises ConfigError, naming the value and its width, for a wrong number of values or one that is
         negative or too wide.
@@ -185,7 +185,7 @@ class Circuit:
         return [sum(bit << i for i, bit in enumerate(value)) for value in self.output_values(wires)]
 
     def evaluate_many(self, inputs: Sequence[NDArray[np.uint64]]) -> list[NDArray[np.uint64]]:
-        """Evaluate in the clear on many instances at once, 64 to a word.
+        """Evaluate the circuit on plain inputs of many instances at once, packed 64 to a word.
 
         `inputs` has one array for each input value, of shape (width, words): bit j of word w of row i is
         bit i of the value in instance 64 w + j. The results are laid out in the same way; see `pack` and
@@ -229,7 +229,7 @@ class Circuit:
 
     @cached_property
     def _last_use(self) -> NDArray[np.int64]:
-        """Return, for each wire, the last gate that reads it, or -1 where it must be kept."""
+        """Return, for each wire, the last gate that reads it, or -1 for outputs, which stay stored."""
         last = np.full(self.n_wires, -1, dtype=np.int64)
         order = np.arange(self.n_gates, dtype=np.int64)
         reads = self.op != Op.EQ
@@ -244,21 +244,18 @@ class Circuit:
         return zip(self.op.tolist(), self.a.tolist(), self.b.tolist(), self.out.tolist(), strict=True)
 
     def output_values(self, wires: Sequence[T]) -> list[Sequence[T]]:
-        """Group objects that stand for wires by output value, the least significant bit first."""
+        """Group items that stand for the circuit's wires into one sequence for each output value."""
         ends = [*itertools.accumulate(self.outputs, initial=self.n_wires - self.n_outputs)]
         return [wires[start:end] for start, end in itertools.pairwise(ends)]
 
     def _check_number(self, given: int) -> None:
-        """Raise ConfigError unless this many input values are given."""
+        """Raise ConfigError unless `given`, a number of input values, is the circuit's own."""
         if given != len(self.inputs):
             raise ConfigError.at("inputs", f"{given} values, not {len(self.inputs)}", ConfigCheck.SHAPE)
 
 
 def check_shape(inputs: Sequence[int], outputs: Sequence[int], gates: int, wires: int, where: str) -> None:
-    """Check the sizes of a circuit against each other and the limits; `where` is named in the errors.
-
-    Raises ConfigError.
-    """
+    """Raise ConfigError unless a circuit's sizes fit each other and the limits; `where` is named."""
     for name, widths in (("input", inputs), ("output", outputs)):
         if len(widths) > MAX_VALUES:
             raise ConfigError.at(
@@ -304,7 +301,7 @@ def pack(values: Sequence[int], width: int) -> NDArray[np.uint64]:
 
 
 def pack_bytes(values: NDArray[np.uint8], width: int) -> NDArray[np.uint64]:
-    """Pack values given as little-endian bytes, shape (instances, bytes), as `pack` does.
+    """Transpose values given as little-endian bytes into rows of bits, 64 instances to a word.
 
     Bits from `width` on are ignored.
     """
@@ -316,7 +313,7 @@ def pack_bytes(values: NDArray[np.uint8], width: int) -> NDArray[np.uint64]:
 
 
 def unpack(rows: NDArray[np.uint64], count: int) -> list[int]:
-    """Return the values of the first `count` instances of packed rows."""
+    """Return, as integers, the values of the first `count` instances of bit-packed rows."""
     return [int.from_bytes(value.tobytes(), "little") for value in unpack_bytes(rows, count)]
 
 
@@ -328,7 +325,7 @@ def unpack_bytes(rows: NDArray[np.uint64], count: int) -> NDArray[np.uint8]:
 
 
 def _row(rows: list[NDArray[np.uint64] | None], wire: int) -> NDArray[np.uint64]:
-    """Return the row of a wire that is still stored."""
+    """Return the stored values of a wire; raise RuntimeError if they have been freed."""
     row = rows[wire]
     if row is None:
         raise RuntimeError(f"wire {wire} was let go before its last use")
@@ -336,11 +333,11 @@ def _row(rows: list[NDArray[np.uint64] | None], wire: int) -> NDArray[np.uint64]
 
 
 def _encode(widths: Iterable[int]) -> bytes:
-    """Encode widths for the digest."""
+    """Return widths of inputs or outputs as bytes, for hashing."""
     return b"".join(encode_uint(width) for width in widths)
 
 
 def _refuse(bad: NDArray[np.bool_], field: str, reason: str) -> None:
-    """Raise ConfigError, naming the first gate that is bad, if there is one."""
+    """Raise ConfigError that names the first gate flagged in `bad`; do nothing if none is."""
     if bad.any():
         raise ConfigError.at(f"gate {int(bad.argmax())}", f"{field}: {reason}", ConfigCheck.RANGE)

@@ -2,8 +2,8 @@
 
 A value is a tuple of bits, the least significant first; arithmetic is modulo 2**n for n bits, signed
 values are in two's complement. Each docstring states the AND gates of the gadget for inputs that are
-neither constant nor related; constants and repeated gates make it cheaper. All functions raise ConfigError
-for operands of different or no width.
+neither constant nor related; constants and repeated gates make it cheaper. All functions but
+`bitwise_not` and `conjunction` raise ConfigError for operands of different or no width.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ __all__ = [
 
 
 def bitwise_xor(builder: Builder, x: Sequence[Bit], y: Sequence[Bit]) -> Bits:
-    """XOR two values bit by bit: no AND."""
+    """Add gates that XOR two values bit by bit, without AND gates; return the bits."""
     _same_width(x, y)
     return tuple(builder.xor(a, b) for a, b in zip(x, y, strict=True))
 
 
 def bitwise_not(builder: Builder, x: Sequence[Bit]) -> Bits:
-    """Negate every bit: no AND."""
+    """Return a value with every bit negated, without AND gates."""
     return tuple(builder.not_(bit) for bit in x)
 
 
 def add(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], carry: Bit = ZERO) -> Bits:
-    """Add two values and a carry modulo 2**n: n - 1 AND."""
+    """Add gates for x + y + carry modulo 2**n, with n - 1 AND gates; return the sum's bits."""
     return _add(builder, x, y, carry)[:-1]
 
 
 def add_with_carry(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], carry: Bit = ZERO) -> Bits:
-    """Add two values of n bits and a carry into n + 1 bits: n AND."""
+    """Add gates for x + y + carry of n-bit values, as n + 1 bits, with n AND gates."""
     return _add(builder, x, y, carry)
 
 
 def subtract(builder: Builder, x: Sequence[Bit], y: Sequence[Bit]) -> Bits:
-    """Return x - y modulo 2**n: n - 1 AND."""
+    """Add gates for x - y modulo 2**n, with n - 1 AND gates; return the difference's bits."""
     # x - y = ~(~x + y), and no carry comes in.
     return bitwise_not(builder, add(builder, bitwise_not(builder, x), y))
 
 
 def negate(builder: Builder, x: Sequence[Bit]) -> Bits:
-    """Return -x modulo 2**n: n - 2 AND (0 for n = 1)."""
+    """Add gates for -x modulo 2**n, with n - 2 AND gates (0 for n = 1); return its bits."""
     _same_width(x, x)
     result = [x[0]]
     any_below = x[0]
@@ -73,7 +73,7 @@ def negate(builder: Builder, x: Sequence[Bit]) -> Bits:
 
 
 def absolute(builder: Builder, x: Sequence[Bit]) -> Bits:
-    """Return |x| of a signed value, as an unsigned value of n bits, so that |-2**(n-1)| fits: n - 1 AND."""
+    """Add gates for |x| of a signed value, as unsigned n bits so that |-2**(n-1)| fits; n - 1 AND gates."""
     _same_width(x, x)
     sign = x[-1]
     carry = sign
@@ -86,7 +86,7 @@ def absolute(builder: Builder, x: Sequence[Bit]) -> Bits:
 
 
 def less_than(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], *, signed: bool = False) -> Bit:
-    """Return whether x < y: n AND.
+    """Add gates that compare two values, with n AND gates; return the bit of x < y.
 
     With a public constant c in place of y: n - 1 - z AND, where c (signed: c + 2**(n-1)) ends in z zeros.
     """
@@ -102,7 +102,7 @@ def less_than(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], *, signed: b
 
 
 def less_than_constant(builder: Builder, x: Sequence[Bit], constant: int, *, signed: bool = False) -> Bit:
-    """Return whether x < constant, a public one of n bits, signed if x is.
+    """Add gates that compare x with a public constant; return the bit of x < constant.
 
     `less_than` states the cost. Raises ConfigError for a constant out of the range of n bits.
     """
@@ -110,17 +110,17 @@ def less_than_constant(builder: Builder, x: Sequence[Bit], constant: int, *, sig
 
 
 def equal(builder: Builder, x: Sequence[Bit], y: Sequence[Bit]) -> Bit:
-    """Return whether x = y: n - 1 AND, in depth ceil(log2(n))."""
+    """Add gates for x = y, with n - 1 AND gates in depth ceil(log2(n)); return the bit of equality."""
     return conjunction(builder, bitwise_not(builder, bitwise_xor(builder, x, y)))
 
 
 def equal_constant(builder: Builder, x: Sequence[Bit], constant: int, *, signed: bool = False) -> Bit:
-    """Return whether x = constant, a public one of n bits: n - 1 AND. Raises ConfigError as above."""
+    """Add gates that compare x with a public constant, n - 1 AND gates; return the bit of equality."""
     return equal(builder, x, _constant(builder, constant, len(x), signed))
 
 
 def conjunction(builder: Builder, bits: Sequence[Bit]) -> Bit:
-    """Return the AND of n bits: n - 1 AND, in depth ceil(log2(n)); of no bits, 1."""
+    """Return the AND of n bits, by a tree of n - 1 AND gates in depth ceil(log2(n)); of no bits, 1."""
     level = list(bits)
     while len(level) > 1:
         pairs = [builder.and_(a, b) for a, b in zip(level[::2], level[1::2], strict=False)]
@@ -129,7 +129,7 @@ def conjunction(builder: Builder, bits: Sequence[Bit]) -> Bit:
 
 
 def multiplex(builder: Builder, choice: Bit, if_zero: Sequence[Bit], if_one: Sequence[Bit]) -> Bits:
-    """Return `if_one` where `choice` is 1, else `if_zero`: n AND."""
+    """Add gates that return `if_one` where the bit `choice` is 1, else `if_zero`; n AND gates."""
     _same_width(if_zero, if_one)
     return tuple(
         builder.xor(a, builder.and_(choice, builder.xor(a, b))) for a, b in zip(if_zero, if_one, strict=True)
@@ -137,7 +137,7 @@ def multiplex(builder: Builder, choice: Bit, if_zero: Sequence[Bit], if_one: Seq
 
 
 def select(builder: Builder, index: Sequence[Bit], values: Sequence[Sequence[Bit]]) -> Bits:
-    """Return values[index] of 2**k values for an index of k bits: n (2**k - 1) AND, in depth k.
+    """Add gates that look up values[index], the index of k bits being secret; n (2**k - 1) AND gates.
 
     Raises ConfigError for another number of values.
     """
@@ -150,7 +150,7 @@ def select(builder: Builder, index: Sequence[Bit], values: Sequence[Sequence[Bit
 
 
 def multiply(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], width: int | None = None) -> Bits:
-    """Return x y modulo 2**width, for unsigned x and y of n bits and n <= width <= 2 n (n if not given).
+    """Add gates for x y modulo 2**width, of unsigned n-bit x and y; n <= width <= 2 n, by default n.
 
     n**2 - n + 1 AND for width = n, which serves signed values as well; 2 n**2 - n for width = 2 n.
     Raises ConfigError for another width.
@@ -173,7 +173,7 @@ def multiply(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], width: int | 
 
 
 def popcount(builder: Builder, bits: Sequence[Bit]) -> Bits:
-    """Count the ones among n bits, into n.bit_length() bits: n - h AND, where n has h ones in binary.
+    """Add gates that count the ones among n bits, with n - h AND gates where n has h ones in binary.
 
     No circuit has fewer [Boyar and Peralta 2008, The exact multiplicative complexity of the Hamming
     weight function].
@@ -198,14 +198,14 @@ def popcount(builder: Builder, bits: Sequence[Bit]) -> Bits:
 
 
 def _full_add(builder: Builder, a: Bit, b: Bit, c: Bit) -> tuple[Bit, Bit]:
-    """Add three bits into sum and carry: one AND [Boyar, Peralta, Pochuev 2000]."""
+    """Return (sum, carry) of three bits, with one AND gate [Boyar, Peralta, Pochuev 2000]."""
     from_a = builder.xor(a, c)
     from_b = builder.xor(b, c)
     return builder.xor(from_a, b), builder.xor(c, builder.and_(from_a, from_b))
 
 
 def _add(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], carry: Bit) -> Bits:
-    """Return the n bits of a sum, and its carry."""
+    """Add gates for x + y + carry of n-bit values; return the n sum bits and the last carry."""
     _same_width(x, y)
     result = []
     for a, b in zip(x, y, strict=True):
@@ -215,7 +215,7 @@ def _add(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], carry: Bit) -> Bi
 
 
 def _constant(builder: Builder, value: int, width: int, signed: bool) -> Bits:
-    """Return the bits of a public constant; raise ConfigError if it is out of range."""
+    """Return the bits of a public constant; raise ConfigError if the width cannot hold it."""
     low, high = (-(1 << width >> 1), (1 << width >> 1) - 1) if signed else (0, (1 << width) - 1)
     if not low <= value <= high:
         raise ConfigError.at("constant", f"{value}, not {low} to {high}", ConfigCheck.RANGE)
@@ -223,7 +223,7 @@ def _constant(builder: Builder, value: int, width: int, signed: bool) -> Bits:
 
 
 def _same_width(x: Sequence[Bit], y: Sequence[Bit]) -> None:
-    """Raise ConfigError unless both values have the same width above 0."""
+    """Raise ConfigError unless both values have an equal number of bits, at least 1."""
     if len(x) != len(y) or not x:
         raise ConfigError.at(
             "width", f"{len(x)} and {len(y)} bits, not the same and at least 1", ConfigCheck.SHAPE

@@ -24,7 +24,7 @@ Factors = NDArray[np.object_]
 
 
 class Product(NamedTuple):
-    """A product left * (offset + scale * plus - minus) of nodes; without `minus` where that is -1."""
+    """Multiplication left * (offset + scale * plus - minus), whose names are circuit nodes or constants."""
 
     left: int
     offset: int
@@ -34,7 +34,7 @@ class Product(NamedTuple):
 
 
 class Combination(NamedTuple):
-    """The output of a gate: constant + sum of factors times nodes + factor times a product."""
+    """A gate as integer arithmetic: a constant, plus factors times nodes, plus factor times a product."""
 
     product: Product
     factor: int
@@ -45,7 +45,7 @@ class Combination(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """One multiplication of rows, and the sums that follow it. Rows are those of the layer before.
+    """Arrays that describe one parallel multiplication of a circuit, and the linear sums after it.
 
     `left` * (`offset` + `scale` * `plus` - `minus`) are the products, `minus` being of the last ones; rows
     afterwards are `retained`, and then `constant` + `by_first` * `first` + `by_second` * `second` +
@@ -69,7 +69,7 @@ class Layer:
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """A circuit as layers; `rows`, `signs` and `constants` map the last layer's rows to the outputs."""
+    """A Boolean circuit as rounds of parallel multiplications and sums, to evaluate on secret shares."""
 
     inputs: int
     layers: tuple[Layer, ...]
@@ -79,21 +79,21 @@ class Layers:
 
     @cached_property
     def products(self) -> int:
-        """The number of products per evaluation."""
+        """The number of multiplications that one evaluation makes."""
         return sum(len(layer.left) for layer in self.layers)
 
     @property
     def depth(self) -> int:
-        """The number of rounds: multiplications one after another."""
+        """The number of rounds of multiplication, each of which depends on the one before."""
         return len(self.layers)
 
     @property
     def widest(self) -> int:
-        """The greatest number of rows in memory at once."""
+        """The greatest number of rows (bits of the circuit) that are in memory at once."""
         return max((len(each.retained) + 3 * len(each.left) for each in self.layers), default=self.inputs)
 
     def evaluate(self, bits: Any) -> Any:
-        """Return the outputs' bits, shape (outputs, n), from the inputs', shape (inputs, n).
+        """Evaluate the circuit on bits or shares, shape (inputs, n); return the outputs, shape (outputs, n).
 
         Both are arrays of numpy's kind that hold 0 and 1: integers, or shares of them.
         """
@@ -112,7 +112,7 @@ class Layers:
 
 
 def layers_of(circuit: Circuit) -> Layers:
-    """Return a circuit as layers, each gate in the first one in which its operands are available."""
+    """Return a circuit as rounds of multiplications, each gate in the first round that can compute it."""
     return _Compiler(circuit).layers()
 
 
@@ -122,7 +122,7 @@ _ZERO = -1
 
 @dataclass
 class _Compiler:
-    """Compiler of a circuit to layers."""
+    """Converter of a Boolean circuit to rounds of parallel multiplications and linear sums."""
 
     circuit: Circuit
     wires: list[tuple[int, bool]] = field(default_factory=list)
@@ -141,7 +141,7 @@ class _Compiler:
                 self._binary(Op(op), self.wires[a], self.wires[b], out)
 
     def _binary(self, op: Op, x: tuple[int, bool], y: tuple[int, bool], out: int) -> None:
-        """Add an XOR or AND gate, simplified where an operand is constant or both are the same."""
+        """Record an XOR or AND gate, simplified where an operand is constant or both are equal."""
         if y[0] == _ZERO or (x[0] != _ZERO and y[0] < x[0]):
             x, y = y, x
         if x[0] == _ZERO:
@@ -163,7 +163,7 @@ class _Compiler:
             self.gates[out] = (op, x, y)
 
     def layers(self) -> Layers:
-        """Return the layers."""
+        """Convert the circuit, and return it as rounds of multiplications and sums."""
         first_output = self.circuit.n_wires - self.circuit.n_outputs
         outputs = self.wires[first_output:]
         made = self._needed([node for node, _ in outputs if node != _ZERO])
@@ -199,7 +199,7 @@ class _Compiler:
         )
 
     def _needed(self, wanted: Sequence[int]) -> dict[int, Combination]:
-        """Return the gates that the wanted nodes need; a choice counts as one gate."""
+        """Return the arithmetic form of each gate that the wanted nodes depend on."""
         needed, made = set(wanted), {}
         for node in reversed(self.gates):
             if node in needed:
@@ -208,7 +208,7 @@ class _Compiler:
         return made
 
     def _combine(self, node: int) -> Combination:
-        """Return the combination of a gate, or of the choice that it ends."""
+        """Return a gate as a linear combination with one product; a selection counts as one gate."""
         op, (x, x_not), (y, y_not) = self.gates[node]
         if op == Op.XOR:
             for u, t in ((x, y), (y, x)):
@@ -220,7 +220,7 @@ class _Compiler:
         return Combination(Product(x, 0, 1, y), d * f, c * e, (x, d * e), (y, c * f))
 
     def _choice(self, u: int, t: int) -> Combination | None:
-        """Return u XOR t as a choice, if t is s AND (u XOR v)."""
+        """Return u XOR t as one selection if t is s AND (u XOR v), else None."""
         op, *operands = self.gates.get(t, (Op.XOR, (0, False), (0, False)))
         if op != Op.AND:
             return None
@@ -239,14 +239,14 @@ class _Compiler:
 
 
 def _reads(gate: Combination) -> tuple[int, ...]:
-    """Return the nodes that a combination reads."""
+    """Return the numbers of the nodes whose values a gate's combination reads."""
     product = gate.product
     read = (product.left, product.plus, gate.first[0], gate.second[0])
     return read if product.minus < 0 else (*read, product.minus)
 
 
 def _layer(gates: Sequence[Combination], index: dict[int, int], retained: Sequence[int]) -> Layer:
-    """Return the layer of these gates: each distinct product once, and their linear combinations.
+    """Return one round of multiplications for these gates, each distinct product once, with linear sums.
 
     `index`: the row of each wire; `retained`: the wires that later layers read.
     """
@@ -275,15 +275,15 @@ def _layer(gates: Sequence[Combination], index: dict[int, int], retained: Sequen
 
 
 def _times(rows: Any, factors: Factors) -> Any:
-    """Return rows times factors; skip factors of 1, since shares are large integers."""
+    """Return rows multiplied by factors; without work where all are 1, since shares are large integers."""
     return rows if (factors == 1).all() else rows * factors
 
 
 def _plus(rows: Any, constants: Factors) -> Any:
-    """Return rows plus constants; skip constants that are all 0."""
+    """Return rows plus constants, or the rows themselves if all constants are 0."""
     return rows + constants if constants.any() else rows
 
 
 def _factors(values: Sequence[int]) -> Factors:
-    """Return values as a column of Python integers."""
+    """Return integers as a column array of Python integers, which multiplies rows of shares."""
     return np.array(values, dtype=object).reshape(-1, 1)

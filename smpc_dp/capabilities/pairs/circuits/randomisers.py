@@ -1,7 +1,7 @@
 """Randomisers: noise inside a circuit, made from bits that both parties have drawn.
 
-Each takes `joint` bits, every one the XOR of a bit of either party: fair and unknown to both as long as one
-of them drew it so. The numbers (thresholds, cuts) come from `privacy.circuit_noise`, which has the
+Each takes `joint` bits, every one the XOR of a bit of either party: fair if one of them drew its bit fairly,
+and then unknown to the other. The numbers (thresholds, cuts) come from `privacy.circuit_noise`, which has the
 distributions.
 """
 
@@ -29,7 +29,7 @@ def randomise(
     coins: Sequence[tuple[int, int]],
     bits: int,
 ) -> Bits:
-    """Return the randomised integer of a `Randomiser`: its kind, coins (threshold, bits) and bits.
+    """Add gates that randomise an integer by noise of the named kind, drawn from both parties' coins.
 
     Raises ConfigError for an unknown kind or invalid coins.
     """
@@ -45,14 +45,14 @@ def randomise(
 
 
 def biased_coin(builder: Builder, joint: Sequence[Bit], threshold: int) -> Bit:
-    """Return 1 with probability threshold / 2**n for n joint bits: n - 1 AND for an odd threshold."""
+    """Add gates that toss a coin from n random bits: the result is 1 with probability threshold / 2**n."""
     return less_than_constant(builder, joint, threshold)
 
 
 def add_cyclic_laplace(
     builder: Builder, integer: Sequence[Bit], joint: Sequence[Bit], coins: Sequence[tuple[int, int]]
 ) -> Bits:
-    """Return integer + noise modulo 2**n for n coins (threshold, bits), as of `CyclicLaplace`.
+    """Add gates that add two-sided geometric noise modulo 2**n, drawn from random joint bits.
 
     AND: the coins', and n - 1 for the sum. Raises ConfigError for an integer of more than n bits, or another
     number of joint bits than the coins have.
@@ -74,7 +74,7 @@ def randomised_response(
     exchange: tuple[int, int],
     cuts: Sequence[int],
 ) -> Bits:
-    """Return the integer, or with the probability of the coin `exchange` a random one.
+    """Add gates that replace the integer by a random one with the coin's probability `exchange`.
 
     The random one is the number of `cuts` that the number in the remaining joint bits reaches. AND: the
     comparisons', the count's, and one for each bit of the integer.
@@ -87,7 +87,7 @@ def randomised_response(
 def add_table_gaussian(
     builder: Builder, integer: Sequence[Bit], joint: Sequence[Bit], cuts: Sequence[int], width: int
 ) -> Bits:
-    """Return integer + noise + len(cuts), of `width` bits, as of `TableGaussian`.
+    """Add gates that add Gaussian noise by table lookup; return integer + noise + len(cuts).
 
     The last joint bit is the sign's, the others make the number that is looked up. AND: one comparison for
     each cut, their count, and 2 (width - 1).
@@ -100,17 +100,17 @@ def add_table_gaussian(
 
 
 def joint_bits(builder: Builder, first: Sequence[Bit], second: Sequence[Bit]) -> Bits:
-    """XOR the bits of both parties: no AND."""
+    """XOR the random bits of both parties, so that neither of them alone determines the result."""
     return bitwise_xor(builder, first, second)
 
 
 def zero_extend(value: Sequence[Bit], width: int) -> Bits:
-    """Return an unsigned value with zeros above."""
+    """Return an unsigned value extended to `width` bits by constant zeros."""
     return (*value, *[ZERO] * (width - len(value)))
 
 
 def _coins(builder: Builder, joint: Sequence[Bit], coins: Sequence[tuple[int, int]]) -> list[Bit]:
-    """Return the tosses of coins from consecutive joint bits."""
+    """Toss each biased coin (threshold, bits) from the next of the joint random bits; return the results."""
     if len(joint) != sum(bits for _, bits in coins):
         raise ConfigError.at(
             "joint", f"{len(joint)} bits, the coins take {sum(b for _, b in coins)}", ConfigCheck.SHAPE
@@ -123,7 +123,7 @@ def _coins(builder: Builder, joint: Sequence[Bit], coins: Sequence[tuple[int, in
 
 
 def _rank(builder: Builder, number: Sequence[Bit], cuts: Sequence[int]) -> Bits:
-    """Return the number of `cuts` that a number reaches."""
+    """Return, as bits, how many of the public thresholds `cuts` a secret number reaches."""
     if len(cuts) + 1 == 1 << len(number):
         return tuple(number)
     reached = [bitwise_not(builder, [less_than_constant(builder, number, cut)])[0] for cut in cuts]

@@ -20,7 +20,7 @@ ONE_BLOCK_BYTES = 55
 
 
 def _primes(count: int) -> list[int]:
-    """Return the first `count` primes."""
+    """Return the first `count` prime numbers."""
     result: list[int] = []
     candidate = 2
     while len(result) < count:
@@ -31,7 +31,7 @@ def _primes(count: int) -> list[int]:
 
 
 def _root_fraction(n: int, degree: int) -> int:
-    """Return the first 32 bits of the fractional part of the root of n of this degree, exactly."""
+    """Return the first 32 bits of the fraction of the root of n, for the constants of SHA-256."""
     target = n << WORD_BITS * degree
     low, high = 0, target
     while low < high:
@@ -45,7 +45,7 @@ INITIAL_STATE = tuple(_root_fraction(prime, 2) for prime in _primes(8))
 
 
 def compress(builder: Builder, message: Sequence[Bit], state: Sequence[Bit]) -> Bits:
-    """Compress a block of 512 bits into a state of 256 bits.
+    """Add gates of the SHA-256 compression of a 512-bit block into a 256-bit state; return the new state.
 
     Both are the integers that their bytes are in big-endian order, least significant bit first.
     """
@@ -68,7 +68,7 @@ def compress(builder: Builder, message: Sequence[Bit], state: Sequence[Bit]) -> 
 
 
 def meaning(message: int, state: int) -> tuple[int]:
-    """Compress one block in the clear."""
+    """Return the SHA-256 compression of one block, computed without a circuit."""
     (result,) = meaning_many(
         [
             np.frombuffer(value.to_bytes(bits // 8, "little"), dtype=np.uint8).reshape(1, -1)
@@ -79,7 +79,7 @@ def meaning(message: int, state: int) -> tuple[int]:
 
 
 def meaning_many(inputs: Sequence[NDArray[np.uint8]]) -> list[NDArray[np.uint8]]:
-    """Compress many blocks in the clear.
+    """Return the SHA-256 compressions of many blocks and states, in plain numpy without a circuit.
 
     Message and state are little-endian bytes of shape (instances, 64) and (instances, 32).
     """
@@ -103,7 +103,7 @@ def meaning_many(inputs: Sequence[NDArray[np.uint8]]) -> list[NDArray[np.uint8]]
 
 
 def known_answers() -> Iterator[tuple[tuple[int, int], tuple[int]]]:
-    """Yield inputs and outputs from `hashlib`: one message of each length that fits into one block."""
+    """Yield test inputs and outputs from `hashlib`: one message of each length that fits a block."""
     initial = int.from_bytes(b"".join(word.to_bytes(4, "big") for word in INITIAL_STATE), "big")
     for length in range(ONE_BLOCK_BYTES + 1):
         message = hashlib.sha512(bytes([length])).digest()[:length]
@@ -113,12 +113,12 @@ def known_answers() -> Iterator[tuple[tuple[int, int], tuple[int]]]:
 
 
 def _split(value: Sequence[Bit]) -> list[Bits]:
-    """Return the words of a big-endian integer, the first one first."""
+    """Return the 32-bit words of a big-endian integer given as bits, the first word first."""
     return [tuple(value[low : low + WORD_BITS]) for low in range(len(value) - WORD_BITS, -1, -WORD_BITS)]
 
 
 def _sigma(builder: Builder, word: Bits, rotations: tuple[int, ...], shift: int | None = None) -> Bits:
-    """Return the XOR of right rotations, and of a right shift if there is one."""
+    """Return the XOR of a word rotated right by several amounts, and shifted right if `shift` is given."""
     parts = [(*word[amount:], *word[:amount]) for amount in rotations]
     if shift is not None:
         parts.append((*word[shift:], *builder.constant(0, shift)))
@@ -129,12 +129,12 @@ def _sigma(builder: Builder, word: Bits, rotations: tuple[int, ...], shift: int 
 
 
 def _choose(builder: Builder, e: Bits, f: Bits, g: Bits) -> Bits:
-    """Return f where e is 1, else g."""
+    """Return f where e is 1, else g, bit by bit on 32-bit words."""
     return tuple(multiplex(builder, bit, (zero,), (one,))[0] for bit, one, zero in zip(e, f, g, strict=True))
 
 
 def _majority(builder: Builder, a: Bits, b: Bits, c: Bits) -> Bits:
-    """Return the majority of three bits, in one AND.
+    """Return the bitwise majority of three words, with one AND gate for each bit.
 
     Where a differs from c, b decides, otherwise c.
     """
@@ -145,5 +145,5 @@ def _majority(builder: Builder, a: Bits, b: Bits, c: Bits) -> Bits:
 
 
 def _rotate(words: NDArray[np.uint32], count: int) -> NDArray[np.uint32]:
-    """Rotate words to the right."""
+    """Return 32-bit words of a numpy array rotated to the right by `count` bits."""
     return words >> np.uint32(count) | words << np.uint32(WORD_BITS - count)

@@ -28,6 +28,7 @@ circuits_run.register(app)
 
 @app.callback()
 def _group() -> None:
+    """Do nothing: this callback only makes a group of the commands about circuits."""
     pass
 
 
@@ -69,7 +70,7 @@ def check(
     ] = RANDOM_INPUTS,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Prove that the published files are what the builder makes and compute what they say; exit 0 or 1."""
+    """Check that the published files are what the builder makes and compute what they say; exit 0 or 1."""
     findings = [check_folder(folder)]
     with Progress(
         TextColumn("{task.description}"),
@@ -98,7 +99,7 @@ def check(
 
 
 def _summary(entry: Published) -> PrintedCircuit:
-    """Return the listed data of a circuit."""
+    """Return the row of `smpc-dp circuits list` for a published circuit: sizes, gates and summary."""
     circuit = entry.build()
     return {
         "name": entry.name,
@@ -112,17 +113,17 @@ def _summary(entry: Published) -> PrintedCircuit:
 
 
 def _cell(value: object) -> str:
-    """Format a value for a table."""
+    """Return a value as the text of a table cell; lists are joined by spaces."""
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _as_dict(finding: Finding) -> PrintedFinding:
-    """Return a finding as plain JSON data."""
+    """Return what a check found about a published circuit, as plain JSON data."""
     return {"name": finding.name, "inputs_tried": finding.inputs_tried, "faults": list(finding.faults)}
 
 
 def _print(findings: list[Finding]) -> None:
-    """Print the findings as a table."""
+    """Print the result of each check of published circuits on a line, and its faults below."""
     for finding in findings:
         tried = f", {finding.inputs_tried} inputs" if finding.inputs_tried else ""
         console().print(f"{finding.name}: {'WRONG' if finding.faults else f'right{tried}'}")

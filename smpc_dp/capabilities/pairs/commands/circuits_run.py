@@ -14,7 +14,7 @@ import typer
 from smpc_dp.capabilities.pairs.circuits.bristol import format_bristol
 from smpc_dp.capabilities.pairs.circuits.circuit import Circuit, check_value, pack, unpack
 from smpc_dp.capabilities.pairs.garbled.evaluation import resolve
-from smpc_dp.capabilities.pairs.garbled.params import Mode, Output
+from smpc_dp.capabilities.pairs.garbled.params import Mode, Output, Security
 from smpc_dp.capabilities.pairs.garbled.participant import Participant
 from smpc_dp.capabilities.pairs.requests.pairwise import (
     AGGREGATOR,
@@ -35,7 +35,7 @@ _CIRCUIT = "circuit.txt"
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands to `app`."""
+    """Add the commands that evaluate a circuit, `run` and the hidden `join`, to `app`."""
     app.command()(run)
     app.command(hidden=True)(join)
 
@@ -50,8 +50,11 @@ def run(
     ] = None,
     output: Annotated[Output, typer.Option(help="Who learns the output.")] = "both",
     mode: Annotated[
-        Mode, typer.Option(help="Garbling keys: shared by a tile of instances, or unique.")
-    ] = "tile",
+        Mode | None, typer.Option(help="Garbling keys: shared by a tile of instances (default), or unique.")
+    ] = None,
+    security: Annotated[
+        Security, typer.Option(help="Garbler that it is secure against; the evaluator may be malicious.")
+    ] = "semi-honest",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Garble and evaluate a circuit between two local processes, and print each output in hex."""
@@ -61,13 +64,15 @@ def run(
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
         folder = Path(scratch)
         _write(folder / _CIRCUIT, format_bristol(circuit))
-        parameters = {
+        parameters: dict[str, object] = {
             "circuit": _CIRCUIT,
             "digest": circuit.digest.hex(),
             "evaluator_inputs": theirs,
             "output": output,
-            "mode": mode,
+            "security": security,
         }
+        if mode is not None:
+            parameters["mode"] = mode
         session = create_pairwise_session(folder, parameters)
         given = {
             GARBLER: [value for index, value in enumerate(values) if index not in theirs],
@@ -130,7 +135,7 @@ def join(
 
 
 def _to_json(member: PairwiseMember, report: Report) -> dict[str, object]:
-    """Return a member's report as plain JSON data."""
+    """Return one member's outputs and evidence of a two-party evaluation, as plain JSON data."""
     evaluated, widths = report.evaluated, member.plan.circuit.outputs
     rows = evaluated.outputs
     return {
@@ -147,7 +152,7 @@ def _to_json(member: PairwiseMember, report: Report) -> dict[str, object]:
 
 
 def _values(circuit: Circuit, text: str) -> list[int]:
-    """Parse the input values in hex; raise ConfigError unless they fit the circuit."""
+    """Parse comma-separated hex values of the inputs; raise ConfigError unless they fit the circuit."""
     words = text.split(",") if text else []
     if len(words) != len(circuit.inputs):
         reason = f"{len(words)} values, the circuit has {len(circuit.inputs)} inputs"
@@ -163,7 +168,7 @@ def _values(circuit: Circuit, text: str) -> list[int]:
 
 
 def _indices(circuit: Circuit, text: str | None) -> list[int]:
-    """Parse the indexes of the evaluator's inputs; raise ConfigError for invalid ones."""
+    """Parse which inputs are the evaluator's, by default all but the first; raise ConfigError if invalid."""
     if text is None:
         return list(range(1, len(circuit.inputs)))
     words = [word.strip() for word in text.split(",")] if text else []
@@ -177,12 +182,12 @@ def _indices(circuit: Circuit, text: str | None) -> list[int]:
 
 
 def _hex(value: int, width: int) -> str:
-    """Format a value in hex, padded to its width."""
+    """Return an integer in hexadecimal digits, padded to its width in bits."""
     return f"{value:0{-(-width // 4)}x}"
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file; raise LocalError."""
+    """Write bytes to a file; raise LocalError if that fails."""
     try:
         path.touch(mode=0o600)
         path.write_bytes(content)
@@ -191,7 +196,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _raise_failure(outcomes: dict[str, ProcessOutcome]) -> None:
-    """Raise the error of the first member that failed."""
+    """Raise LocalError for a process that failed, rather one that no other stopped; else do nothing."""
     for outcome in _by_cause(list(outcomes.values())):
         last = outcome.last
         detail = last.detail if last is not None and last.kind == "failed" else outcome.errors.strip()
@@ -200,7 +205,7 @@ def _raise_failure(outcomes: dict[str, ProcessOutcome]) -> None:
 
 
 def _by_cause(outcomes: Sequence[ProcessOutcome]) -> list[ProcessOutcome]:
-    """Return the outcomes that failed, with those last that only say that another member stopped."""
+    """Return the processes that failed, sorted so that those stopped by another's failure come last."""
     failed = [outcome for outcome in outcomes if not outcome.ok]
     return sorted(
         failed, key=lambda outcome: "stopped the run" in (outcome.last.detail if outcome.last else "")

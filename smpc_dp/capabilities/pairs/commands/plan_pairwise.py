@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, Context
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.local_baselines import Baseline
 
 MAX_MODEL_BYTES = 1 << 26
+_UPWARDS = Context(prec=3, rounding=ROUND_CEILING)
 
 
 def pairwise(
@@ -82,7 +84,7 @@ def pairwise(
 
 
 class _Asked(NamedTuple):
-    """Options of the plan of either engine; zetas and width as of the kernel."""
+    """Options of the command that plans a pairwise statistic: parties, privacy budget, kernel variances."""
 
     parties: int
     epsilon: float
@@ -95,7 +97,9 @@ class _Asked(NamedTuple):
 
 
 def _plan_pairs(asked: _Asked, baselines: Sequence[Baseline], as_json: bool) -> None:
-    """Print the plan for two parties of each pair, and the errors of local protocols."""
+    """Print the plan where each pair of parties computes by garbled circuits, beside local protocols."""
+    from smpc_dp.capabilities.pairs.active.claims import CHEAT
+    from smpc_dp.capabilities.pairs.active.traffic import ROUND_TRIP, TYPICAL, typical_pair
     from smpc_dp.capabilities.pairs.commands.printed import PlannedPairs
     from smpc_dp.privacy.pairwise_plan import plan_pairwise
 
@@ -107,9 +111,17 @@ def _plan_pairs(asked: _Asked, baselines: Sequence[Baseline], as_json: bool) -> 
         width=asked.width,
         partners=asked.partners,
     )
+    delta, pair = plan.partners * CHEAT, typical_pair()
     if as_json:
-        print_struct(PlannedPairs(**msgspec.structs.asdict(plan), baselines=tuple(baselines)))
+        fields = msgspec.structs.asdict(plan) | {
+            "malicious_delta": delta,
+            "malicious_bytes": pair.sent,
+            "malicious_rounds": pair.rounds,
+            "malicious_seconds": pair.seconds,
+        }
+        print_struct(PlannedPairs(**fields, baselines=tuple(baselines)))
         return
+    trip = f"{1000 * ROUND_TRIP:.0f} ms"
     rows = [
         ("partners P", str(plan.partners), f"pairs of each party; best: {plan.best_partners}"),
         ("noise scale", f"{plan.noise_scale:.4g}", "of the Laplace noise on each kernel value"),
@@ -117,6 +129,23 @@ def _plan_pairs(asked: _Asked, baselines: Sequence[Baseline], as_json: bool) -> 
         ("noise error", f"{plan.noise_error:.4g}", "variance from the noise"),
         ("error", f"{plan.mean_squared_error:.4g}", f"mean squared; best: {plan.best_error:.4g}"),
         ("no privacy", f"{plan.complete_error:.4g}", "mean squared error of all pairs without noise"),
+        (
+            "malicious: delta",
+            # Upwards: a ledger with what is printed takes it.
+            f"{float(_UPWARDS.create_decimal_from_float(delta)):.3g}",
+            "of a record: 2^-40 for each of its pairs, failed or not",
+        ),
+        (
+            "malicious: sent",
+            f"{pair.sent / 1000:.0f} kB",
+            f"of a pair of '{TYPICAL}', {pair.gates} AND gates",
+        ),
+        ("malicious: rounds", str(pair.rounds), "half round trips of such a pair"),
+        (
+            "malicious: time",
+            f"{pair.seconds:.2f} s",
+            f"of such a pair where a round trip takes {trip}, at a stored processor time",
+        ),
     ]
     for baseline in baselines:
         exact = "" if baseline.exact is None else f"; exactly {baseline.exact:.4g}"
@@ -128,7 +157,7 @@ def _plan_pairs(asked: _Asked, baselines: Sequence[Baseline], as_json: bool) -> 
 
 
 def _plan_central(asked: _Asked, _baselines: Sequence[Baseline], as_json: bool) -> None:
-    """Print the plan for servers."""
+    """Print the plan of a pairwise statistic that computing servers evaluate on secret shares."""
     from smpc_dp.privacy.central_pairwise import plan_central
 
     plan = plan_central(
@@ -161,7 +190,7 @@ _PLANS = {"garbled": _plan_pairs, "mpyc": _plan_central}
 
 
 def _load(path: Path) -> object:
-    """Read a JSON file; raise ConfigError or LocalError."""
+    """Return the data of a JSON file; raise ConfigError for invalid JSON, LocalError if unreadable."""
     content = read_bounded(path, "the model", MAX_MODEL_BYTES)
     try:
         return json.loads(decoded(content, str(path)))

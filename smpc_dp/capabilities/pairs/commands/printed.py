@@ -10,7 +10,7 @@ from smpc_dp.results.printed import PrintedCertificate, PrintedLoggedRun, Printe
 
 
 class PrintedPairEvidence(TypedDict):
-    """Evidence that binds a statistic to its run, bytes as hex; of servers with their certificates."""
+    """JSON form of the evidence that binds a pairwise statistic to its run, with bytes as hex."""
 
     session_digest: str
     run_id: str
@@ -22,7 +22,7 @@ class PrintedPairEvidence(TypedDict):
 
 
 class PrintedStatistic(TypedDict):
-    """A statistic of pairs."""
+    """JSON output of commands that compute a pairwise statistic: value, errors, parties left out."""
 
     kernel: str
     value: float
@@ -45,9 +45,17 @@ class PrintedStatistic(TypedDict):
 
 
 class PlannedPairs(PairwisePlan, frozen=True, kw_only=True, rename={"baselines": "rivals"}):
-    """Plan of a statistic of pairs, beside local protocols at the same epsilon."""
+    """JSON output of the plan of a pairwise statistic, beside local protocols at the same epsilon."""
 
     baselines: tuple[Baseline, ...]
+    malicious_delta: float
+    """Of a record with security 'malicious'; with any other the noise of the plan has a delta of 0."""
+    malicious_bytes: int
+    """Of all messages of a pair of `kendall_tau32_laplace` (253 AND gates) with security 'malicious'."""
+    malicious_rounds: int
+    """Half round trips of such a pair."""
+    malicious_seconds: float
+    """Of such a pair where a round trip takes 50 ms, at a stored processor time."""
 
 
 # Two keys are words of Python.
@@ -66,13 +74,13 @@ PrintedCircuit = TypedDict(
 
 
 class PrintedCircuits(TypedDict):
-    """The published circuits."""
+    """JSON output of the command that lists the published circuits."""
 
     circuits: list[PrintedCircuit]
 
 
 class PrintedMember(TypedDict):
-    """One member's end of an evaluation; `outputs` in hex, None where it learns none."""
+    """JSON form of one member's result of evaluating a circuit: outputs in hex or None, times, traffic."""
 
     outputs: list[str] | None
     run_id: str
@@ -84,7 +92,7 @@ class PrintedMember(TypedDict):
 
 
 class PrintedEvaluation(TypedDict):
-    """An evaluation of a circuit: outputs and digest in hex, and each member's end."""
+    """JSON output of evaluating a circuit: outputs and digest in hex, and each member's result."""
 
     outputs: list[str]
     circuit: str
@@ -92,7 +100,7 @@ class PrintedEvaluation(TypedDict):
 
 
 class PrintedFinding(TypedDict):
-    """Faults of a published circuit, or of the folder of all."""
+    """JSON form of the faults found in one published circuit, or in the folder of circuits."""
 
     name: str
     inputs_tried: int
@@ -100,7 +108,7 @@ class PrintedFinding(TypedDict):
 
 
 class PrintedChecks(TypedDict):
-    """The check of published circuits; `ok`: none has a fault."""
+    """JSON output of checking the published circuits; `ok` is true if no circuit has a fault."""
 
     ok: bool
     checks: list[PrintedFinding]

@@ -10,7 +10,7 @@ from smpc_dp.summary import PAIRS_COVERED
 
 
 def statistic_text(result: Mapping[str, Any]) -> str:
-    """Format a result, as `StatisticResult.to_json` gives it, in a few lines for a person."""
+    """Return a pairwise statistic, given as its JSON data, as a few lines of text for a person."""
     error = result["standard_error"]
     shown = "" if error is None else f", standard error {error:.2g}"
     lines = [f"{result['kernel']}: {result['value']:.6g}{shown}"]

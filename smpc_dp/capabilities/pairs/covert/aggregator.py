@@ -25,10 +25,10 @@ from smpc_dp.wire.signing import decode
 
 
 class CovertAggregatorRole(AggregatorRole):
-    """The party to which garbler and evaluator each seal their half of the output of the closed copy."""
+    """Role of an aggregator in covertly secure garbling: learns the output, from two sealed halves."""
 
     def _run(self) -> Effects[Evaluated]:
-        """Take both halves, check the decoding and each label, and send the receipts."""
+        """Take both sealed halves, check them, send receipts, and return the decoded output."""
         yield from self._greet()
         terms = Terms(self._protocol, self._run_id, self._start, self._plan)
         self.step = "outputs"
@@ -64,7 +64,7 @@ class CovertAggregatorRole(AggregatorRole):
     def _forwarded(
         self, terms: Terms, sender: str, step: str, body: bytes, signature: bytes, kind: type[M]
     ) -> M:
-        """Return the partner's message of this run that `sender` forwards, once the signature is checked."""
+        """Return a message of one side that the other forwards, once its signature is checked."""
         author = self._garbler if sender == self._evaluator else self._evaluator
         signed = self._context.statement(terms.run_id, step, author, sender, hashlib.sha256(body).digest())
         try:

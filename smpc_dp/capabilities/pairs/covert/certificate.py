@@ -36,7 +36,7 @@ NAMES = (2, 3)
 
 
 class CircuitFields(Body, frozen=True):
-    """Circuit: widths, and its gates as arrays of one byte (`op`) or four (the others, little-endian)."""
+    """Serialised circuit inside a cheating certificate: widths, and gates as byte arrays."""
 
     inputs: list[int]
     outputs: list[int]
@@ -48,21 +48,21 @@ class CircuitFields(Body, frozen=True):
 
     @classmethod
     def of(cls, circuit: Circuit) -> Self:
-        """Return the fields of a circuit."""
+        """Return a circuit as serialisable fields, to be part of a cheating certificate."""
         arrays = (array.astype("<u4").tobytes() for array in (circuit.a, circuit.b, circuit.out))
         return cls(
             list(circuit.inputs), list(circuit.outputs), circuit.n_wires, circuit.op.tobytes(), *arrays
         )
 
     def build(self) -> Circuit:
-        """Return the circuit; raise ConfigError or ValueError if it is none."""
+        """Rebuild the circuit from its serialised fields; raise ConfigError or ValueError if invalid."""
         a, b, out = (np.frombuffer(data, "<u4").astype(np.uint32) for data in (self.a, self.b, self.out))
         op = np.frombuffer(self.op, np.uint8)
         return Circuit(tuple(self.inputs), tuple(self.outputs), self.wires, op, a, b, out)
 
 
 class Certificate(Body, frozen=True, kw_only=True):
-    """Certificate that the garbler `names[0]` cheated in a copy; fields as specified."""
+    """Content of a certificate's file, by which `judge` finds whether the garbler cheated in one copy."""
 
     format: str = FORMAT
     session_digest: Bytes32
@@ -87,12 +87,12 @@ class Certificate(Body, frozen=True, kw_only=True):
     seed: Bytes32
 
     def encode(self) -> bytes:
-        """Return the file's content."""
+        """Return the bytes of the certificate's file."""
         return encode(self)
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
-        """Return the certificate in a file; raise VerificationError for any other content."""
+        """Parse a certificate's file; raise VerificationError for malformed content."""
         if len(content) > MAX_CERTIFICATE_BYTES:
             reason = f"no certificate: {len(content)} bytes, {MAX_CERTIFICATE_BYTES} at most"
             raise VerificationError(reason, Check.TOO_LONG)
@@ -112,7 +112,7 @@ class Certificate(Body, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Conviction:
-    """Garbler that cheated, as shown by a certificate: its name and key, the run, and the message.
+    """Result of checking a cheating certificate: who cheated, in which run, copy and message.
 
     `session` is the canonical JSON of the two parties' session, empty for a pair of a statistic.
     """
@@ -129,7 +129,7 @@ class Conviction:
 
 
 def judge(content: bytes) -> Conviction:
-    """Check a certificate without a key, by making the copy again from both seeds.
+    """Check a certificate by garbling the copy again from its seeds; return who is convicted, or raise.
 
     Raises VerificationError unless the first message of the copy that does not follow from the seeds is the
     garbler's, and the garbler has signed it.
@@ -173,7 +173,7 @@ def judge(content: bytes) -> Conviction:
 
 
 def _plan(certificate: Certificate) -> Plan:
-    """Return the plan that the certificate describes."""
+    """Return the plan of the two-party evaluation that a cheating certificate describes."""
     fields = {
         "circuit": "",
         "digest": "0" * 64,
@@ -200,7 +200,7 @@ def _plan(certificate: Certificate) -> Plan:
 
 
 def run_of(certificate: Certificate) -> bytes:
-    """Return the run id of a certificate.
+    """Return the id of the run in which a certificate says that the garbler cheated.
 
     Raises VerificationError for a session, nonces or keys of a form that no run has.
     """
@@ -225,7 +225,7 @@ def run_of(certificate: Certificate) -> bytes:
 
 
 def _statement(certificate: Certificate, run_id: bytes) -> Statement:
-    """Return the garbler's statement, once its signature is checked."""
+    """Decode the garbler's statement in a certificate; raise VerificationError if its signature fails."""
     names = certificate.names
     context = Context(PAIRWISE, VERSION, b"", certificate.request, names[:2], "", {})
     body_hash = hashlib.sha256(certificate.statement).digest()
@@ -238,7 +238,7 @@ def _statement(certificate: Certificate, run_id: bytes) -> Statement:
 
 
 def _garbler_seed(terms: Terms, certificate: Certificate, statement: Statement) -> bytes:
-    """Return the garbler's seed of the copy, which an evaluator that follows its seed learned."""
+    """Recover the garbler's seed of the false copy by replaying the evaluator's seed of the transfer."""
     try:
         made, learned = replay_seeds(terms, certificate.first_seed, certificate.first_message)
     except PeerFault as error:

@@ -24,7 +24,7 @@ OPENED_BYTES = LABEL_BYTES + 16
 
 
 def check_labels(terms: Terms, copy: int, content: bytes | memoryview, masked: Bits, signed: bytes) -> Bytes:
-    """Return the active labels of a copy's label list, shape (wires, instances, 16), of a message.
+    """Return a garbled copy's input labels, from the message that opens them.
 
     `masked` are the evaluator's masked inputs, one bit each. Raises VerificationError unless the hashes of
     the labels and those of their siblings give the signed digest.
@@ -39,13 +39,13 @@ def check_labels(terms: Terms, copy: int, content: bytes | memoryview, masked: B
 
 
 def draw_bits(seed: bytes, count: int) -> Bits:
-    """Return so many bits, 0 or 1, of the keystream under a derived seed."""
+    """Return `count` pseudorandom bits, one a byte, from the keystream of a seed."""
     octets = expand(seed, -(-count // 64), np.uint64).astype("<u8").view(np.uint8)
     return np.unpackbits(octets, bitorder="little")[:count]
 
 
 class GarblerCopy:
-    """The garbler's side of a copy: everything follows from the copy's seed and the evaluator's messages."""
+    """The garbler's computation of one of several garbled copies, replayable from the copy's seed."""
 
     def __init__(self, terms: Terms, copy: int, seed: bytes) -> None:
         """`seed`: the copy's, which the seed transfer gives."""
@@ -65,11 +65,12 @@ class GarblerCopy:
 
     @cached_property
     def _transfers(self) -> Sender:
+        """The sender of this copy's oblivious transfers, derived from the copy's seed."""
         context = self._terms.between(Label.COVERT_TRANSFER, self._copy)
         return Sender(self._terms.plan.parameters.evaluator, context, self._transfer_seed, COVERT_FIELD)
 
     def _garble(self) -> Garbler:
-        """Return a garbler of the copy before its first table, with the labels of all random inputs."""
+        """Return a garbler of this copy, with the labels of random inputs set, before any table."""
         terms, plan = self._terms, self._terms.plan
         garbler = Garbler(plan.compiled, terms.garbling(self._copy), self._seed)
         if len(self._coins):
@@ -82,28 +83,28 @@ class GarblerCopy:
 
     @property
     def garbler(self) -> Garbler:
-        """The garbler, which has made all tables after `digests`."""
+        """The object that garbles this copy, made at first use."""
         if self._made is None:
             self._made = self._garble()
         return self._made
 
     def respond(self, first: bytes) -> bytes:
-        """Return the base response."""
+        """Return the garbler's answer to the evaluator's first message of oblivious transfers."""
         return self._transfers.respond(first)
 
     def challenge(self, trees: bytes, extension: bytes) -> bytes:
-        """Take the evaluator's corrections of the trees and its extension; return the challenge."""
+        """Take the evaluator's corrections of the trees and its extension; return a consistency challenge."""
         self._transfers.finish_setup(trees)
         return self._transfers.challenge(self._terms.transfers, extension)
 
     def take(self, response: bytes) -> None:
-        """Check the evaluator's response; compute the corrections of all transfers to the offsets."""
+        """Check the evaluator's answer to the challenge, and compute this copy's label corrections."""
         pads = np.empty((2, self._terms.transfers, LABEL_BYTES), np.uint8)
         self._transfers.random(response, pads)
         self._correct(pads)
 
     def remake(self, evaluator: EvaluatorCopy) -> int | None:
-        """Make the transfers again from the seed and from what the evaluator's side has kept of them.
+        """Check this copy's transfers by its seed and by what the evaluator has recorded.
 
         Return the position of the first of the garbler's messages that does not follow from the seed; None
         if all do, and then the copy is as after `take`.
@@ -115,13 +116,13 @@ class GarblerCopy:
         return None
 
     def _correct(self, pads: Bytes) -> None:
-        """Take both pads of all transfers; compute the corrections."""
+        """Take both pads of all oblivious transfers, and compute the corrections that map them to labels."""
         self._pads = pads[0].reshape(-1, self._terms.instances, LABEL_BYTES)
         self.garbler.correct(pads)
         self.corrections = pads[1].data.cast("B")
 
     def digests(self, *, store: bool = False) -> dict[int, bytes]:
-        """Garble the copy; return the hashes of all that the garbler does not send before it has signed.
+        """Garble the copy; return the hashes of its corrections, tables and further messages to be signed.
 
         With `store` the tables are held in memory for `tables`, which otherwise garbles once more.
         """
@@ -142,12 +143,12 @@ class GarblerCopy:
 
     @cached_property
     def _list(self) -> tuple[Wires, Bytes, bytes]:
-        """Wires of the label list, the pads of the masks, and the start of the hashes; there after `take`."""
+        """Arguments for opening input labels: wires, pads of the masks, start of the hashes; after `take`."""
         terms = self._terms
         return terms.list_wires, self._pads[terms.mask_rows], terms.list_run(self._copy).start
 
     def labels(self, inputs: Bits, masked: Bits) -> bytes:
-        """Return the active labels for these bits, each with the hash of its sibling.
+        """Return the message with the active labels of these inputs, each with its sibling's hash.
 
         `inputs` are the garbler's given ones, `masked` the evaluator's masked ones, of all instances each.
         """
@@ -155,7 +156,7 @@ class GarblerCopy:
         return self.garbler.open_list(*self._list, bits)
 
     def tables(self) -> Iterator[memoryview]:
-        """Yield the tables in pieces, which stay as they are."""
+        """Yield the garbled tables of this copy in pieces, to be sent."""
         if self._stored:
             yield from self._stored
             return
@@ -163,7 +164,7 @@ class GarblerCopy:
             yield memoryview(bytes(piece))
 
     def decoding(self) -> tuple[bytes, bytes]:
-        """Return the opening of the decoding, and its content."""
+        """Return (opening, content) of the commitment to what decodes the outputs of this copy."""
         colours = pack_bits(self.garbler.output_colours())
         if self._terms.plan.parameters.output != "aggregator":
             return self._opening, colours
@@ -171,15 +172,15 @@ class GarblerCopy:
 
 
 def _room(plan: Plan, *, store: bool = False) -> Bytes:
-    """Return memory for all tables of a copy, or for a piece."""
+    """Return empty memory for all garbled tables of a copy if `store`, else for one piece."""
     total = plan.compiled.table_bytes(plan.parameters.instances)
     return np.empty(total if store else min(TABLE_PIECE, total), np.uint8)
 
 
 def _tables(garbler: Garbler, room: Bytes) -> Iterator[memoryview]:
-    """Yield a garbler's tables in pieces, one after the other in `room`.
+    """Yield a garbler's tables in pieces, which stay valid if `room` is large enough for all.
 
-    Without room for all, each is at its front and is valid until the next is asked for.
+    Otherwise each piece is at the front of `room`, and is valid until the next is asked for.
     """
     start = 0
     while size := garbler.fill(room[start : start + TABLE_PIECE]):
@@ -188,7 +189,7 @@ def _tables(garbler: Garbler, room: Bytes) -> Iterator[memoryview]:
 
 
 class EvaluatorCopy:
-    """The evaluator's side of a copy: its messages follow from its seed and the garbler's messages."""
+    """The evaluator's computation of one garbled copy's oblivious transfers, replayable from its seed."""
 
     def __init__(self, terms: Terms, copy: int, seed: bytes) -> None:
         """`seed`: the evaluator's for this copy, to which it has committed."""
@@ -201,24 +202,24 @@ class EvaluatorCopy:
         self._pads: Bytes = np.empty((0, LABEL_BYTES), np.uint8)
 
     def first(self) -> bytes:
-        """Return the first base message."""
+        """Return the evaluator's first message of a copy's oblivious transfers."""
         return self.receiver.first_message()
 
     def trees(self, response: bytes) -> bytes:
-        """Return the corrections of the trees."""
+        """Take the garbler's answer of the base transfers; return corrections of the seed trees."""
         return self.receiver.finish_setup(response)
 
     def extension(self) -> bytes:
-        """Return the extension for all transfers."""
+        """Return the evaluator's message that extends a few oblivious transfers to all inputs."""
         return self.receiver.extend(self.choices.size, pack_bits(self.choices))
 
     def response(self, challenge: bytes) -> bytes:
-        """Return the response to the challenge."""
+        """Return the evaluator's answer to the garbler's consistency challenge."""
         response, self._pads = self.receiver.random(challenge)
         return response
 
     def held(self, corrections: bytes | memoryview) -> Bytes:
-        """Return the labels of the choices, shape (transfers, 16), from the garbler's corrections.
+        """Return the labels that the evaluator obtains by its random choices, from the corrections.
 
         To those of given inputs the masks' labels are added.
         """
@@ -231,7 +232,7 @@ class EvaluatorCopy:
 
 
 def set_inputs(terms: Terms, copy: int, evaluator: Evaluator, labels: Bytes, held: Bytes) -> None:
-    """Give the evaluator of the closed copy its active labels.
+    """Set the active labels of all input wires of the copy that is evaluated.
 
     `labels` are those of the label list, `held` those of its transfers; the latter are changed.
     """
@@ -251,7 +252,7 @@ def set_inputs(terms: Terms, copy: int, evaluator: Evaluator, labels: Bytes, hel
 def replay(
     terms: Terms, copy: int, garbler: GarblerCopy, evaluator: EvaluatorCopy
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield position and hash of each message of a copy in which both sides follow their seeds."""
+    """Yield (position, hash) of every message that two honest sides would send for a copy."""
 
     def hashed(position: int, content: bytes) -> tuple[int, bytes]:
         return position, terms.hash(copy, position, content)
@@ -276,7 +277,7 @@ def replay(
 def first_cheat(
     terms: Terms, copy: int, seed: bytes, evaluator: EvaluatorCopy | None, signed: Sequence[bytes]
 ) -> int | None:
-    """Return the position of the first of the garbler's messages that does not follow from its seed, or None.
+    """Return the position of the garbler's first message that does not follow from its seed, or None.
 
     `evaluator`: the evaluator's side of the copy, which took part in its transfers; None without any.
     `signed`: the signed transcript, in which the hashes of the transfers are those of what was sent.

@@ -54,7 +54,7 @@ from smpc_dp.wire.signing import Context, Signer, decode_envelope
 
 
 class CovertEvaluatorRole(EvaluatorRole, Streams):
-    """Evaluator's role in a covert evaluation."""
+    """Role of the evaluator that checks all garbled copies but one, and can convict a cheating garbler."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
 
     @property
     def judges(self) -> bool:
-        """See `Participant.judges`: from the garbler's statement on, until the copies are checked."""
+        """Whether the garbler has signed, and its garbled copies are still to be checked."""
         return self.step == "checks"
 
     def _run(self) -> Effects[Evaluated]:
-        """Take part in the transfers of all copies, check all but one, and evaluate that one."""
+        """Run the transfers of all copies, check all but one, evaluate that one, return the result."""
         yield from self._greet()
         terms = Terms(self._protocol, self._run_id, self._start, self._plan)
         self.step = "setup"
@@ -110,11 +110,11 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         return (yield from self._outputs(terms, evaluator, learned.closed, envelope, statement))
 
     def _respond(self, terms: Terms) -> tuple[bytes, Learned]:
-        """Return the response in the seed transfer, and the seeds of all copies but one."""
+        """Return the answer in the transfer of seeds, and the seeds of all but the closed copy."""
         return respond(terms, self._own_seeds[SEEDS], self._first_message)
 
     def _transfer_copies(self, terms: Terms, copies: Sequence[EvaluatorCopy]) -> Effects[None]:
-        """Make the transfers of random choices, of all copies in step."""
+        """Run the oblivious transfers of random choices, for all copies in step."""
         numbered = list(enumerate(copies, 1))
         for number, copy in numbered:
             yield self._give(terms, number, t.FIRST, copy.first())
@@ -128,7 +128,7 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
             yield self._give(terms, number, t.RESPONSE, copy.response(challenges[number - 1]))
 
     def _take_statement(self, terms: Terms, commitments: list[bytes]) -> Effects[tuple[Envelope, Statement]]:
-        """Wait for the garbler's statement; refuse one that is not of this run and of all that was sent."""
+        """Receive the garbler's signed statement; raise an error if it does not fit this run."""
         data = bytes((yield Receive(self._garbler, MAX_CONTROL)))
         self.step = "checks"
         statement = self._open(data, self._garbler, SIGN, Statement)
@@ -143,7 +143,7 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         return decode_envelope(data[1:], self._garbler), statement
 
     def _check_copies(self, terms: Terms, learned: Learned, envelope: Envelope, statement: Statement) -> None:
-        """Make each copy but the closed one again; convict the garbler if one differs from what it signed.
+        """Garble each opened copy again; convict the garbler if one differs from what it signed.
 
         All copies are looked at before: where this stops does not depend on which one differs.
         """
@@ -159,7 +159,7 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
             raise PeerFault(self._garbler, reason, Check.CONVICTED, {"certificate": certificate})
 
     def _certificate(self, envelope: Envelope, copy: int) -> Certificate:
-        """Return the certificate that the garbler cheated in a copy."""
+        """Return the certificate that proves that the garbler cheated in a garbled copy."""
         parameters, context = self._plan.parameters, self._context
         return Certificate(
             session_digest=context.session_digest,
@@ -187,7 +187,7 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
     def _take_labels(
         self, terms: Terms, number: int, copy: EvaluatorCopy | None, statement: Statement
     ) -> Effects[Evaluator]:
-        """Send the masked inputs; return the evaluator of the closed copy with the labels of all inputs."""
+        """Send masked inputs; return an evaluator of the closed copy with all input labels."""
         masked: Bits = np.empty(0, np.uint8)
         held: Bits = np.empty((0, LABEL_BYTES), np.uint8)
         if copy is not None:
@@ -213,7 +213,7 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         return evaluator
 
     def _take_exactly(self, size: int, name: str) -> Effects[bytes | memoryview]:
-        """Wait for a piece of the garbler's of this size; without one if that is 0."""
+        """Return the garbler's next piece of exactly `size` bytes, without waiting if that is 0."""
         if not size:
             return b""
         content = yield from self._take_piece(GARBLER, size)
@@ -223,13 +223,13 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         return content
 
     def _signed(self, terms: Terms, statement: Statement, copy: int, position: int) -> bytes:
-        """Return the signed hash of a message of a copy."""
+        """Return the hash of a copy's message at `position`, from the garbler's signed statement."""
         return statement.streams[copy][terms.positions.index(position)]
 
     def _outputs(
         self, terms: Terms, evaluator: Evaluator, closed: int, envelope: Envelope, statement: Statement
     ) -> Effects[Evaluated]:
-        """Compare hashes with the garbler, and give or learn the output."""
+        """Compare hashes of all data with the garbler; give the output to, or learn it from, others."""
         to, block = self._plan.parameters.output, terms.block
         self.step = "outputs"
         check = yield from self._take(self._garbler, CHECK, messages.Check)

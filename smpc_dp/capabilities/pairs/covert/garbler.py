@@ -47,10 +47,10 @@ STORED_TABLES = 1 << 25
 
 
 class CovertGarblerRole(GarblerRole, Streams):
-    """Garbler's role in a covert evaluation."""
+    """Role of the garbler that garbles several copies, all but one of which are opened to checks."""
 
     def _run(self) -> Effects[Evaluated]:
-        """Take part in the transfers of all copies, garble and sign them, and send the closed one."""
+        """Run the transfers of all copies, garble and sign them, send the closed one; return the result."""
         yield from self._greet()
         terms = Terms(self._protocol, self._run_id, self._start, self._plan)
         self.step = "setup"
@@ -87,11 +87,11 @@ class CovertGarblerRole(GarblerRole, Streams):
         return (yield from self._outputs(terms, copy, envelope))
 
     def _copy(self, terms: Terms, copy: int, seed: bytes) -> GarblerCopy:
-        """Return a copy of this seed."""
+        """Return the garbler's computation of one copy, from the copy's seed."""
         return GarblerCopy(terms, copy, seed)
 
     def _transfer_copies(self, terms: Terms, copies: Sequence[GarblerCopy]) -> Effects[None]:
-        """Make the transfers of the evaluator's inputs, of all copies in step."""
+        """Run the oblivious transfers of the evaluator's inputs, for all copies in step."""
         firsts = yield from self._receive_all(terms, t.FIRST)
         for number, copy in enumerate(copies, 1):
             yield self._give(terms, number, t.BASE, copy.respond(firsts[number - 1]))
@@ -105,7 +105,7 @@ class CovertGarblerRole(GarblerRole, Streams):
             copy.take(responses[number - 1])
 
     def _closed(self, terms: Terms, seeds: SeedSender) -> Effects[tuple[Envelope, int]]:
-        """Return `Open` as signed, and the closed copy, once the evaluator has shown the other seeds."""
+        """Check that the evaluator knows all seeds but one; return its message and the closed copy."""
         data = bytes((yield Receive(self._evaluator, MAX_CONTROL)))
         opened = self._open(data, self._evaluator, OPEN, Open)
         expected = [seed for copy, seed in sorted(seeds.seeds.items()) if copy != opened.closed]
@@ -121,7 +121,7 @@ class CovertGarblerRole(GarblerRole, Streams):
         return decode_envelope(data[1:], self._evaluator), opened.closed
 
     def _masked(self, terms: Terms) -> Effects[Bits]:
-        """Take the evaluator's masked inputs, shape (wires, instances)."""
+        """Receive the evaluator's masked input bits, shape (wires, instances)."""
         shape = terms.mask_count, terms.instances
         if not shape[0]:
             return np.empty(shape, np.uint8)
@@ -132,7 +132,7 @@ class CovertGarblerRole(GarblerRole, Streams):
         return bits
 
     def _outputs(self, terms: Terms, copy: GarblerCopy, opened: Envelope) -> Effects[Evaluated]:
-        """Compare hashes with the evaluator, and give the output to those that learn it."""
+        """Compare hashes of all data with the evaluator, and give the output to those that learn it."""
         to, block = self._plan.parameters.output, terms.block
         value = self._value()
         self.step = "outputs"

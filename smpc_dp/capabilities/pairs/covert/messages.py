@@ -18,13 +18,13 @@ Copy = Annotated[int, Meta(ge=1, le=MAX_COPIES)]
 
 
 class Commit(Body, frozen=True):
-    """Evaluator to garbler: commitments to its seeds of all streams."""
+    """Message of the evaluator to the garbler: commitments to its seeds, of the seed transfer and copies."""
 
     commitments: list[Bytes32]
 
 
 class Statement(Body, frozen=True):
-    """Garbler to evaluator: what it has committed to, before it knows which copies are checked.
+    """Signed message of the garbler: hashes of all messages, before it knows which copies are checked.
 
     `streams` holds the hashes of the messages of the seed transfer, then of each copy.
     """
@@ -36,7 +36,7 @@ class Statement(Body, frozen=True):
 
 
 class Open(Body, frozen=True):
-    """Evaluator to garbler, after all checks: the closed copy with its witness, and the others' seeds."""
+    """Message of the evaluator after its checks: the copy that stays closed, and the other copies' seeds."""
 
     closed: Copy
     seeds: list[Bytes32]
@@ -44,14 +44,14 @@ class Open(Body, frozen=True):
 
 
 class OpenedDecode(Body, frozen=True):
-    """Garbler to evaluator: the opening of the decoding, and the colours of the labels for 0, packed."""
+    """Message of the garbler to the evaluator that opens the committed bits that decode the outputs."""
 
     opening: Bytes32
     colours: bytes
 
 
 class ForwardedLabels(Body, frozen=True):
-    """Evaluator to aggregator: the garbler's signed statement, and the sealed labels of the closed copy."""
+    """Message of the evaluator to the aggregator: sealed output labels, the garbler's signed statement."""
 
     statement: bytes
     signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
@@ -61,7 +61,7 @@ class ForwardedLabels(Body, frozen=True):
 
 
 class OpenedHashes(Body, frozen=True):
-    """Garbler to aggregator: the evaluator's signed `Open`, and the sealed decoding with its opening."""
+    """Message of the garbler to the aggregator: sealed decoding, and the evaluator's signed opening."""
 
     opened: bytes
     signature: Annotated[bytes, Meta(min_length=64, max_length=64)]

@@ -15,12 +15,12 @@ from smpc_dp.crypto.ot import BaseSender, Rows, base_respond
 
 
 def _secret(terms: Terms, copy: int, purpose: str, key: Rows) -> bytes:
-    """Return the seed or the witness of a copy from its key of 16 bytes."""
+    """Derive a garbled copy's seed, or its witness, from a key of the oblivious transfer of seeds."""
     return terms.derive("garbler", copy, purpose, key.tobytes())
 
 
 class SeedSender:
-    """The garbler's side. `seeds` and `witnesses`, by copy, are there after `take`."""
+    """The garbler's end of the transfer of seeds; holds each copy's seed and witness after `take`."""
 
     def __init__(self, terms: Terms, seed: bytes) -> None:
         """`seed`: 32 random bytes, for this run alone."""
@@ -32,11 +32,11 @@ class SeedSender:
 
     @property
     def first(self) -> bytes:
-        """The first message."""
+        """The first message of the oblivious transfer of the copies' seeds."""
         return self._sender.first
 
     def take(self, response: bytes) -> None:
-        """Take the evaluator's response, and derive all seeds and witnesses."""
+        """Take the evaluator's response, and derive the seeds and witnesses of all garbled copies."""
         for copy, keys in enumerate(self._sender.keys(self._terms.copies, response), 1):
             self.seeds[copy] = _secret(self._terms, copy, "copy", keys[0])
             self.witnesses[copy] = _secret(self._terms, copy, "witness", keys[1])
@@ -44,7 +44,7 @@ class SeedSender:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The evaluator's result: the closed copy with its witness, and the seeds of the others."""
+    """Result of the evaluator's seed transfer: the closed copy, its witness, and the other copies' seeds."""
 
     closed: int
     seeds: Mapping[int, bytes] = field(repr=False)
@@ -52,13 +52,13 @@ class Learned:
 
 
 def choose_closed(terms: Terms, seed: bytes) -> int:
-    """Return the copy that an evaluator with this seed of stream 0 leaves closed."""
+    """Return the number of the copy that stays unopened, derived from the evaluator's seed."""
     drawn = terms.derive("evaluator", SEEDS, "copy", seed)[:16]
     return 1 + int.from_bytes(drawn, "big") % terms.copies
 
 
 def respond(terms: Terms, seed: bytes, first: bytes) -> tuple[bytes, Learned]:
-    """Return the evaluator's response, a function of its seed and the first message, and what it learns.
+    """Return the evaluator's response in the transfer of seeds, and the seeds and witness that it learns.
 
     Raises PeerFault for a first message that is no group element.
     """
@@ -75,7 +75,7 @@ def respond(terms: Terms, seed: bytes, first: bytes) -> tuple[bytes, Learned]:
 
 
 def replay_seeds(terms: Terms, seed: bytes, first: bytes) -> tuple[Transcript, Learned]:
-    """Return the transcript of an evaluator with this seed that got this first message, and its result.
+    """Replay the evaluator's transfer of seeds from its seed; return message hashes and what it learned.
 
     Raises PeerFault for a message that such an evaluator would have refused.
     """

@@ -43,7 +43,7 @@ SEED_MESSAGES = ("first message", "response")
 
 
 def is_evaluators(stream: int, position: int) -> bool:
-    """Tell whether a message of a stream is the evaluator's."""
+    """Return whether the evaluator sends this message of a stream (seed transfer 0, or copy)."""
     return position == BASE_RESPONSE if stream == SEEDS else position in EVALUATORS
 
 
@@ -53,7 +53,7 @@ Transcript = dict[int, bytes]
 
 @dataclass(frozen=True)
 class Terms:
-    """Run, start and plan of an evaluation, to which every hash is bound.
+    """Public values of a covert evaluation (run id, start, plan), from which all hash keys are derived.
 
     `protocol`: name and version, as in `Context.bound`.
     """
@@ -70,27 +70,27 @@ class Terms:
 
     @property
     def copies(self) -> int:
-        """Number of copies."""
+        """The number of garbled copies of the circuit, all but one of which are opened and checked."""
         return self.plan.parameters.covert
 
     @property
     def transfers(self) -> int:
-        """Number of transfers of a copy: the evaluator's input bits, random ones too, in all instances."""
+        """Number of oblivious transfers of one copy: the evaluator's input bits of all instances."""
         return self.plan.width(self.plan.evaluator_values) * self.plan.parameters.instances
 
     @property
     def instances(self) -> int:
-        """Number of instances."""
+        """The number of instances of the circuit in each copy."""
         return self.plan.parameters.instances
 
     @cached_property
     def block(self) -> Block:
-        """The one block, of all instances."""
+        """The single block that holds all instances of the circuit."""
         return next(self.plan.blocks())
 
     @cached_property
     def mask_rows(self) -> slice | NDArray[np.intp]:
-        """Places of the evaluator's given wires among all of its wires, a slice if they are neighbours."""
+        """Rows of the evaluator's wires that carry its own inputs, not coins; a slice if adjacent."""
         values = self.plan.evaluator_values
         rows = np.flatnonzero(np.isin(self.plan.wires(values), self.plan.wires(self.plan.given(values))))
         if len(rows) and rows[-1] - rows[0] == len(rows) - 1:
@@ -99,90 +99,90 @@ class Terms:
 
     @property
     def mask_count(self) -> int:
-        """Number of the evaluator's given wires, each of which has a mask."""
+        """Number of the evaluator's wires that carry its own inputs, each hidden by a mask."""
         return self.plan.width(self.plan.given(self.plan.evaluator_values))
 
     @cached_property
     def own_count(self) -> int:
-        """Number of wires in the label list that are the garbler's; the others are masks."""
+        """Number of the garbler's input wires in the label list, before the evaluator's."""
         return self.plan.width(self.plan.given(self.plan.garbler_values))
 
     @cached_property
     def list_wires(self) -> Wires:
-        """Wires of the label list: the garbler's given inputs, then the evaluator's."""
+        """Input wires whose labels are opened as a list: the garbler's own, then the evaluator's."""
         given = self.plan.given
         return self.plan.wires((*given(self.plan.garbler_values), *given(self.plan.evaluator_values)))
 
     @property
     def positions(self) -> tuple[int, ...]:
-        """Messages of a copy's transcript."""
+        """Positions of the messages that a copy's transcript has; fewer without transfers."""
         return tuple(range(TABLES if not self.transfers else FIRST, DECODING + 1))
 
     def fits(self, plan: bytes, start: bytes, streams: Sequence[Sequence[bytes]]) -> bool:
-        """Tell whether a statement is of this plan and start, and has a transcript of each stream."""
+        """Return whether a signed statement has this plan and start, and transcripts of the right lengths."""
         lengths = [len(SEED_MESSAGES), *[len(self.positions)] * self.copies]
         return (plan, start) == (self.plan_digest, self.start) and [len(s) for s in streams] == lengths
 
     def bound(self, label: Label, *parts: bytes) -> bytes:
-        """Return a digest bound to the run."""
+        """Return the hash of some parts, bound to this run and to a label of the hash's purpose."""
         return digest(label, *self.protocol, self.run_id, self.start, self.plan.circuit.digest, *parts)
 
     def between(self, label: Label, stream: int) -> bytes:
-        """Return a digest bound to both names and to a stream."""
+        """Return a hash bound to the garbler's and evaluator's names and to one stream's number."""
         names = (self.plan.parameters.garbler.encode(), self.plan.parameters.evaluator.encode())
         return self.bound(label, *names, encode_uint(stream))
 
     def commitment(self, stream: int, seed: bytes) -> bytes:
-        """Return the evaluator's commitment to its seed of a stream."""
+        """Return the evaluator's commitment to its seed of a stream (seed transfer 0, or copy)."""
         return self.bound(Label.COVERT_COMMITMENT, encode_uint(stream), seed)
 
     def derive(self, side: str, stream: int, purpose: str, *secrets: bytes) -> bytes:
-        """Return the 32 bytes that a side derives from its secrets of a stream."""
+        """Return a 32-byte key for a named purpose, derived from secrets of "garbler" or "evaluator"."""
         parts = (side.encode(), encode_uint(stream), purpose.encode(), *secrets)
         return self.bound(Label.COVERT_SEED, *parts)
 
     def garbling(self, copy: int) -> Run:
-        """Return the garbling settings of a copy, which is one block."""
+        """Return the garbling settings (hash keys, sizes) of one copy, equal for all roles."""
         return self.plan.garbling(self.block, self.between(Label.COVERT_KEYS, copy)[:16])
 
     def list_run(self, copy: int) -> Run:
-        """Return the settings of the hashes of a copy's label list."""
+        """Return the settings with which the labels of a copy's inputs are hashed."""
         return self.plan.garbling(self.block, self.between(Label.COVERT_LABEL_KEYS, copy)[:16])
 
     def open_seed(self, copy: int) -> bytes:
-        """Return the 16 public bytes of which the active labels of the garbler's random inputs are made."""
+        """Return 16 public bytes that fix the active labels of the garbler's random inputs."""
         return self.between(Label.COVERT_OPEN, copy)[:16]
 
     def message_key(self, stream: int, message: int) -> bytes:
-        """Return the key of the hashes of one message of a stream."""
+        """Return the hash key for one message of a stream (seed transfer 0, or garbled copy)."""
         if (known := self._message_keys.get((stream, message))) is None:
             parts = (self.plan_digest, encode_uint(stream), encode_uint(message))
             known = self._message_keys[stream, message] = self.bound(Label.COVERT_MESSAGE, *parts)
         return known
 
     def stream_hash(self, stream: int, message: int) -> StreamHash:
-        """Return the hash of one message of a stream, still empty."""
+        """Return an empty keyed hash object, to be fed with the content of one message."""
         return StreamHash(self.message_key(stream, message))
 
     def hash(self, stream: int, message: int, content: bytes | memoryview) -> bytes:
-        """Return the hash of one message of a stream."""
+        """Return the keyed hash of one message of a stream (seed transfer 0, or copy)."""
         hashed = self.stream_hash(stream, message)
         hashed.update(content)
         return hashed.digest()
 
     def decoding(self, copy: int, opening: bytes, content: bytes) -> bytes:
-        """Return the garbler's commitment to the decoding of a copy's outputs."""
+        """Return a commitment to the bits that decode a copy's outputs, given its opening."""
         return self.bound(Label.COVERT_DECODING, encode_uint(copy), opening, content)
 
     def check_decoding(self, copy: int, commitment: bytes, opening: bytes, content: bytes) -> None:
-        """Raise VerificationError unless this is the decoding that was committed to."""
+        """Raise VerificationError unless the garbler's opened decoding bits fit its commitment."""
         if not hmac.compare_digest(self.decoding(copy, opening, content), commitment):
             reason = f"its decoding of copy {copy} is not the one to which it committed"
             raise VerificationError(reason, Check.BAD_OPENING)
 
 
 def first_difference(made: Iterable[tuple[int, bytes]], signed: Sequence[bytes]) -> int | None:
-    """Return the position of the first message whose hash is not the signed one, None without any.
+    """Return the first position whose hash is not the signed one, or None if all are equal.
 
     `made` has position and hash of each message in order; nothing is taken from it after the difference.
     """

@@ -18,10 +18,10 @@ from smpc_dp.errors import Check, PeerFault, VerificationError
 
 
 class AggregatorRole(Participant):
-    """The party to which garbler and evaluator each seal their half of the output."""
+    """Role of an aggregator that alone learns a garbled circuit's output, from two sealed halves."""
 
     def _run(self) -> Effects[Evaluated]:
-        """Take both halves of each block, check each label, and send the receipts."""
+        """Take both sealed halves of each block, check each label, send receipts; return the output."""
         yield from self._greet()
         self.step = "outputs"
         outputs: list[Bits] = []
@@ -46,7 +46,7 @@ class AggregatorRole(Participant):
         return self._evaluated(rows_of(np.concatenate(outputs, axis=1), self._plan.circuit.outputs), value)
 
     def _decode(self, block: Block, run: Run, opened: bytes, labels: bytes) -> Bits:
-        """Decode the output bits; a label that does not match its colour's hash is the evaluator's fault.
+        """Return the output bits of a block; raise PeerFault for a label that fits no hash.
 
         The hashes `opened` are trusted: the garbler is assumed to be semi-honest, or had committed to them.
         `labels` are sealed.
@@ -77,7 +77,7 @@ class AggregatorRole(Participant):
         return np.bitwise_xor(colours, zero_colours)
 
     def _unseal(self, sender: str, step: str, block: int, sealed: bytes) -> bytes:
-        """Decrypt a message to the aggregator."""
+        """Decrypt a side's sealed message to the aggregator, and return its content."""
         key, context = self.seal_terms(sender, sender, self.name, step, block)
         try:
             return unseal(key, sealed, context)
@@ -87,9 +87,9 @@ class AggregatorRole(Participant):
 
 @dataclass(slots=True)
 class AggregatorEvaluation:
-    """Evaluation of one pair at the aggregator."""
+    """State of the aggregator's role in one pair's evaluation, of which it learns the output."""
 
-    role: AggregatorRole
+    role: Participant
     effects: Effects[Evaluated]
     waits: Receive | None = None
     inboxes: dict[str, deque[bytes]] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from smpc_dp.privacy.named_sentences import NamedSentences
 
 
 def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Privacy:
-    """Return the claim for a result with these parameters and so many oblivious transfers.
+    """Return the privacy claim of a garbled evaluation with these parameters: assumptions and limits.
 
     `tile`: how many instances are garbled together; in mode "tile" they share keys.
     """
@@ -43,7 +43,7 @@ def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Pri
 
 
 def _garbler(parameters: PairwiseParameters) -> str:
-    """Return the adversary that the garbler may be."""
+    """Return how a privacy claim words the garbler it assumes: semi-honest, or covert with its chance."""
     if not (copies := parameters.covert):
         return f"semi-honest '{parameters.garbler}'"
     caught = f"caught with probability {copies - 1}/{copies}, and convicted unless it stops before it signs"
@@ -51,7 +51,7 @@ def _garbler(parameters: PairwiseParameters) -> str:
 
 
 def _malicious_garbler(parameters: PairwiseParameters) -> str:
-    """Return what a malicious garbler can do."""
+    """Return the sentence of a privacy claim that says what a cheating garbler could still learn or do."""
     garbler, evaluator, copies = parameters.garbler, parameters.evaluator, parameters.covert
     if not copies:
         return (
@@ -65,7 +65,7 @@ def _malicious_garbler(parameters: PairwiseParameters) -> str:
 
 
 def _keys(parameters: PairwiseParameters, tile: int) -> str:
-    """Return the sentence about the garbling keys."""
+    """Return the part of a privacy claim on whether instances share garbling keys, and what that costs."""
     shared = min(tile, parameters.instances)
     if parameters.mode == "unique" or shared == 1:
         return "keys are unique to each gate and instance"

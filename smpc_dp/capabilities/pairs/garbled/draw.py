@@ -21,18 +21,18 @@ COIN_BYTES = 32
 
 
 def commit(run: bytes, name: str, coin: bytes) -> bytes:
-    """Return the commitment of a party to its coin of 32 random bytes, for the run that `run` names."""
+    """Return a party's hash commitment to its 32-byte random coin for drawing pairs in a run."""
     return digest(Label.STATISTIC_COIN, run, name.encode(), coin)
 
 
 def beacon(run: bytes, coins: Sequence[tuple[str, bytes]]) -> bytes:
-    """Return the 32-byte seed of all draws: a hash of the coins of all parties, in roster order."""
+    """Return the 32-byte public seed from which pairs are drawn: a hash of all parties' coins."""
     parts = [part for name, coin in coins for part in (name.encode(), coin)]
     return digest(Label.STATISTIC_BEACON, run, *parts)
 
 
 def matchings(seed: bytes, parties: int, partners: int) -> Pairs:
-    """Return `partners` independent uniform matchings of parties 0..n-1, shape (partners, n // 2, 2).
+    """Return `partners` pseudorandom pairings of parties 0..n-1, shape (partners, n // 2, 2), by a seed.
 
     In each the parties 2 u and 2 u + 1 of a permutation are a pair, the first one garbles; of an odd number
     the last one is left out [Bellet 2021, 3.3.4, step 1].
@@ -43,7 +43,7 @@ def matchings(seed: bytes, parties: int, partners: int) -> Pairs:
 
 
 def bipartite_matchings(seed: bytes, labels: Sequence[int], partners: int) -> Pairs:
-    """Return matchings of the parties of label 1 with those of label 0, shape (partners, pairs, 2).
+    """Return pseudorandom matchings of parties labelled 1 with parties labelled 0, `partners` of them.
 
     The first of each pair has label 1. In each matching every party of the rarer label has one partner.
     """
@@ -57,6 +57,6 @@ def bipartite_matchings(seed: bytes, labels: Sequence[int], partners: int) -> Pa
 
 
 def _permutation(seed: bytes, number: int, size: int) -> Pairs:
-    """Return a permutation of 0..size-1, sorted by keys of 128 random bits."""
+    """Return a pseudorandom permutation of 0..size-1 that depends on the public seed and a number."""
     keys = expand(digest(Label.STATISTIC_MATCHING, seed, encode_uint(number)), 2 * size, np.uint64)
     return np.lexsort((keys[0::2], keys[1::2])).astype(np.int64)

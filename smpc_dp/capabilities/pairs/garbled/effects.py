@@ -18,7 +18,7 @@ Buffer = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One message to `to`: the bytes of all `parts` in order.
+    """Effect that a role yields so that its driver sends one message, made of `parts`, to member `to`.
 
     They stay as they are until RETAINED more messages to the same receiver have been asked for.
     """
@@ -29,7 +29,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """Wait for a message of `sender` of at most `limit` bytes.
+    """Effect that a role yields so that its driver waits for a message of at most `limit` bytes.
 
     After it `ahead` more come from the same sender, of at most `limit` bytes each, whose turn does not end
     before: unless the run fails, nothing but what we send meanwhile is needed for them. A message is used

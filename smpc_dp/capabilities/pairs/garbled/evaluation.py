@@ -12,10 +12,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.capabilities.pairs.active.plan import plan_evaluation
 from smpc_dp.capabilities.pairs.circuits.bristol import read_bristol
 from smpc_dp.capabilities.pairs.circuits.circuit import Circuit, pack, pack_bytes, unpack, unpack_bytes
-from smpc_dp.capabilities.pairs.garbled.messages import PAIRWISE, VERSION
-from smpc_dp.capabilities.pairs.garbled.params import check_parameters
+from smpc_dp.capabilities.pairs.garbled.params import Security, check_parameters, copies_of
 from smpc_dp.capabilities.pairs.garbled.participant import Evaluated
 from smpc_dp.capabilities.pairs.garbled.plan import Plan, Rows
 from smpc_dp.capabilities.pairs.published.library import PUBLISHED, find
@@ -32,7 +32,7 @@ _WORD = 64
 
 @dataclass(frozen=True, slots=True)
 class PairwiseEvidence:
-    """Evidence that binds a result to its run; all in bytes but names, `protocol` and `version`.
+    """Hashes, names and version that bind a two-party result to the run that computed it.
 
     `circuit` is the circuit's digest, `transcript` the hash of labels and tables that both have signed.
     """
@@ -47,14 +47,14 @@ class PairwiseEvidence:
     evaluator: str
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data, bytes as hex."""
+        """Return the evidence of a two-party result as plain JSON data, bytes as hex."""
         fields = {name: getattr(self, name) for name in self.__slots__}
         return {name: value.hex() if isinstance(value, bytes) else value for name, value in fields.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The result of a two-party evaluation.
+    """Result of a two-party evaluation of a circuit: value, privacy claim, and evidence of the run.
 
     Attributes:
         value: for each output value of the circuit an int, or for a batch an array of shape (instances,),
@@ -69,18 +69,18 @@ class Evaluation:
 
     @property
     def claim(self) -> str:
-        """Adversary against which the evaluation is secure, in one line; `privacy` has the full claim."""
+        """One line on the adversary against which the evaluation was secure."""
         return self.privacy.claim
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data: values as integers or lists of them."""
+        """Return the value, privacy claim and evidence of a two-party evaluation as JSON data."""
         value = None if self.value is None else [_plain(value) for value in self.value]
         return {"value": value, "privacy": self.privacy.to_json(), "evidence": self.evidence.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Checked plan, and the party's own inputs as packed by `circuits.circuit.pack`.
+    """Checked request for a two-party evaluation: its plan, and the party's own inputs, packed.
 
     `batch` says whether values are arrays.
     """
@@ -99,12 +99,13 @@ class Operation:
         evaluator: str,
         own: str,
         output: str,
-        mode: str,
-        covert: int,
+        mode: str | None,
+        covert: int | None,
+        security: Security | None,
         evaluator_inputs: Sequence[int] | None,
         instances: int | None,
     ) -> Operation:
-        """Check everything that the party `own` can check alone; return the operation.
+        """Check a party's arguments for evaluating a circuit; return the request, ready to run.
 
         Raises:
             ConfigError: the circuit, a parameter or an input is wrong; names it.
@@ -119,9 +120,12 @@ class Operation:
             "evaluator": evaluator,
             "instances": count,
             "output": output,
-            "mode": mode,
-            "covert": covert,
+            "covert": copies_of(security, covert),
         }
+        if security is not None:
+            given["security"] = security
+        if mode is not None:
+            given["mode"] = mode
         if evaluator_inputs is not None:
             given["evaluator_inputs"] = list(evaluator_inputs)
         parameters, issues = check_parameters(given, 2)
@@ -134,7 +138,7 @@ class Operation:
             if value >= len(built.inputs):
                 reason = f"{value}, but the circuit has {len(built.inputs)} input values"
                 raise ConfigError.at("evaluator_inputs", reason, ConfigCheck.RANGE)
-        plan = Plan(built, parameters)
+        plan = plan_evaluation(built, parameters)
         indices = plan.garbler_values if own == garbler else plan.evaluator_values
         if len(inputs) != len(indices):
             reason = f"{len(inputs)} values of '{own}', the circuit takes {len(indices)} from it"
@@ -146,11 +150,10 @@ class Operation:
         return cls(plan, rows, batch)
 
     def answer(self, evaluated: Evaluated, session_digest: bytes) -> Evaluation:
-        """Return the result for the output of a finished role."""
+        """Convert a finished role's packed outputs into the user's result, with claim and evidence."""
         parameters = self.plan.parameters
         evidence = PairwiseEvidence(
-            PAIRWISE,
-            VERSION,
+            *self.plan.protocol,
             session_digest,
             evaluated.run_id,
             evaluated.circuit,
@@ -163,7 +166,7 @@ class Operation:
         return Evaluation(value, evaluated.privacy, evidence)
 
     def _value(self, rows: Rows) -> int | NDArray[np.uint64] | NDArray[np.object_]:
-        """Return the value of packed output bits."""
+        """Return packed output bits as an integer, or as an array for a batch."""
         count = self.plan.parameters.instances
         if not self.batch:
             return unpack(rows, 1)[0]
@@ -175,7 +178,7 @@ class Operation:
 
 
 def resolve(circuit: AnyCircuit) -> Circuit:
-    """Return a circuit: itself, the published one of this name, or that of a Bristol Fashion file.
+    """Return the circuit for an argument that is a circuit, a published name, or a Bristol file.
 
     Raises ConfigError for an unknown name, or a file that is no circuit; LocalError for a file that cannot be
     read.
@@ -194,7 +197,7 @@ def resolve(circuit: AnyCircuit) -> Circuit:
 
 
 def count_instances(inputs: Sequence[Input], declared: int | None) -> tuple[int, bool]:
-    """Return the number of instances, and whether they are a batch."""
+    """Return (number of instances, whether inputs are arrays of them) from the inputs' shapes."""
     try:
         len(inputs)
         counts = {None if isinstance(values, int | np.integer) else len(values) for values in inputs}
@@ -211,7 +214,7 @@ def count_instances(inputs: Sequence[Input], declared: int | None) -> tuple[int,
 
 
 def _rows(values: Input, width: int, where: str) -> Rows:
-    """Return packed values; raise ConfigError for a value that does not fit, PrivacyError if masked."""
+    """Return input values packed for a circuit; raise ConfigError or PrivacyError for bad values."""
     refuse_masked(where, values)
     if isinstance(values, int | np.integer):
         values = [int(values)]
@@ -235,5 +238,5 @@ def _rows(values: Input, width: int, where: str) -> Rows:
 
 
 def _plain(value: int | Iterable[int]) -> int | list[int]:
-    """Return integers of any library as Python's own."""
+    """Return an integer as it is, or an array or list of integers as a list of Python's."""
     return value if isinstance(value, int) else [int(number) for number in value]

@@ -48,7 +48,7 @@ from smpc_dp.wire.signing import Context, Signer
 
 
 class EvaluatorRole(Participant):
-    """Evaluator's role in an evaluation."""
+    """Role of the evaluator of a garbled circuit, for a garbler that is assumed to be semi-honest."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class EvaluatorRole(Participant):
         self._inputs = plan.check_inputs(plan.evaluator_values, inputs, self.name)
 
     def _run(self) -> Effects[Evaluated]:
-        """Evaluate block after block."""
+        """Receive and evaluate the garbled circuit block after block; return the result."""
         plan, to = self._plan, self._plan.parameters.output
         yield from self._greet()
         self.step = "setup"
@@ -122,7 +122,7 @@ class EvaluatorRole(Participant):
         return self._evaluated(learned, value)
 
     def _set_up(self) -> Effects[Receiver]:
-        """Set up the oblivious transfers, unless a setup exists."""
+        """Return the receiving end of oblivious transfers, set up with the garbler if there is none."""
         if (held := self._transfers.receiver()) is not None:
             return held
         context = self._transfer_context()
@@ -134,7 +134,7 @@ class EvaluatorRole(Participant):
         return receiver
 
     def _transfer(self, receiver: Receiver, evaluator: Evaluator, block: Block) -> Effects[Bits]:
-        """Obtain one random label of each of the evaluator's wires; return the choices (wires, instances)."""
+        """Receive labels for random choices of the evaluator's inputs; return the choices."""
         wires = self._plan.evaluator_wires
         shape = (len(wires), block.count)
         drawn = np.frombuffer(self._randomness.bytes(-(-shape[0] * shape[1] // 8)), np.uint8)
@@ -178,11 +178,11 @@ class EvaluatorRole(Participant):
         return bits.reshape(shape)
 
     def _choose(self, inputs: Bits, choices: Bits) -> Effects[None]:
-        """Tell the garbler where the inputs differ from the choices, so that it exchanges the labels."""
+        """Send the garbler the inputs XOR the random choices, so that it corrects the labels."""
         yield self._piece(EVALUATOR, pack_bits(inputs ^ choices))
 
     def _take_tables(self, evaluator: Evaluator, hashed: StreamHash | None = None) -> Effects[None]:
-        """Receive the tables, and evaluate; add them to a hash of their own if there is one."""
+        """Receive the garbled tables and evaluate the circuit; also feed `hashed` if given."""
         if not evaluator.remaining:
             # A circuit without AND gates has no tables, and is evaluated all the same.
             evaluator.feed(b"")
@@ -195,13 +195,13 @@ class EvaluatorRole(Participant):
                 hashed.update(piece)
 
     def _check_pieces(self, claimed: int) -> None:
-        """Raise PeerFault unless the garbler says as many pieces as have come."""
+        """Raise PeerFault unless the garbler claims to have sent as many pieces as have come."""
         if claimed != self._sequence[GARBLER]:
             reason = f"says that it sent {claimed} pieces, {self._sequence[GARBLER]} have come"
             raise PeerFault(self._garbler, reason, Check.WRONG_COUNT)
 
     def _decode(self, decode: Decode, colours: bytes, block: Block) -> Bits:
-        """Return the output bits of a block whose active labels have these colours, packed."""
+        """Return a block's output bits from its labels' colours and the garbler's decoding message."""
         shape = (self._plan.circuit.n_outputs, block.count)
         zeros, ones = unpack_bits(decode.colours, shape), unpack_bits(colours, shape)
         if zeros is None or ones is None:
@@ -211,7 +211,7 @@ class EvaluatorRole(Participant):
         return np.bitwise_xor(zeros, ones)
 
     def _seal_labels(self, active: Bits, block: Block) -> bytes:
-        """Encrypt the active labels for the aggregator."""
+        """Return the active output labels of a block, encrypted for the aggregator."""
         aggregator = self._context.aggregator
         key, context = self.seal_terms(aggregator, self.name, aggregator, LABELS, block.number)
         return seal(key, active.tobytes(), context, self._randomness)

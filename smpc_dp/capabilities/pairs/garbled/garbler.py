@@ -50,7 +50,7 @@ from smpc_dp.wire.signing import Context, Signer
 
 @dataclass(frozen=True, slots=True)
 class OutputZeros:
-    """Labels for 0 of a block's outputs, their colours, and the offsets; secret.
+    """Secrets with which the garbler decodes a block's outputs: labels for 0, colours and offsets.
 
     Labels and offsets are empty where the garbler does not learn the outputs.
     """
@@ -61,7 +61,7 @@ class OutputZeros:
 
     @classmethod
     def of(cls, garbler: Garbler, *, learned: bool = True) -> OutputZeros:
-        """Return them for a garbler's block; `learned`: the garbler learns the outputs."""
+        """Return the garbler's decoding secrets of a block; the colours alone unless `learned`."""
         if not learned:
             none: Bytes = np.empty(0, np.uint8)
             return cls(none, garbler.output_colours(), none)
@@ -69,7 +69,7 @@ class OutputZeros:
 
 
 class GarblerRole(Participant):
-    """Garbler's role in an evaluation."""
+    """Role of the garbler of a circuit: it garbles, transfers input labels, and may learn outputs."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class GarblerRole(Participant):
         self._seed = randomness.bytes(32)
 
     def _run(self) -> Effects[Evaluated]:
-        """Garble block after block."""
+        """Garble and send the circuit block after block; return the result."""
         plan, to = self._plan, self._plan.parameters.output
         yield from self._greet()
         self.step = "setup"
@@ -145,7 +145,7 @@ class GarblerRole(Participant):
         return self._evaluated(learned, value)
 
     def _set_up(self) -> Effects[Sender]:
-        """Set up the oblivious transfers, unless a setup exists."""
+        """Return the sending end of oblivious transfers, set up with the evaluator if there is none."""
         if (held := self._transfers.sender()) is not None:
             return held
         context = self._transfer_context()
@@ -160,7 +160,7 @@ class GarblerRole(Participant):
     def _transfer(
         self, sender: Sender, garbler: Garbler, block: Block, buffers: Iterator[Bytes]
     ) -> Effects[None]:
-        """Give the evaluator one of both labels of each of its input wires, chosen at random by the transfer.
+        """Send labels of the evaluator's inputs by oblivious transfer, for its random choices.
 
         A random transfer gives two pads. The first is one label; the xor of both and the instance's offset is
         sent in the clear and turns the second into the other label. No input enters.
@@ -182,7 +182,7 @@ class GarblerRole(Participant):
                 yield self._piece(GARBLER, sender.challenge(sizes[number], extension))
 
     def _exchange(self, garbler: Garbler, block: Block) -> Effects[None]:
-        """Exchange the labels of wires where the evaluator's input differs from its random choice."""
+        """Swap the labels of wires where the evaluator's input differs from its random choice."""
         wires = self._plan.evaluator_wires
         shape = (len(wires), block.count)
         content = yield from self._take_piece(EVALUATOR, -(-shape[0] * shape[1] // 8))
@@ -193,7 +193,7 @@ class GarblerRole(Participant):
         garbler.flip(wires, bits)
 
     def _decode(self, zeros: OutputZeros, block: Block, confirm: Confirm) -> Bits:
-        """Decode the output bits from the evaluator's colours, with its proof that it has the labels."""
+        """Return a block's output bits from the evaluator's colours, once its proof of labels is checked."""
         shape = (self._plan.circuit.n_outputs, block.count)
         colours = unpack_bits(confirm.colours, shape)
         if colours is None:
@@ -211,7 +211,7 @@ class GarblerRole(Participant):
         return bits
 
     def _seal_hashes(self, garbler: Garbler, block: Block) -> bytes:
-        """Encrypt for the aggregator both hashes of each output, colour 0 first, and the colour of 0."""
+        """Return the hashes of both labels of each output, encrypted for the aggregator."""
         aggregator = self._context.aggregator
         key, context = self.seal_terms(aggregator, self.name, aggregator, HASHES, block.number)
         colours = pack_bits(garbler.output_colours())

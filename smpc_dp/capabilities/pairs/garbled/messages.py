@@ -44,7 +44,7 @@ Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 
 
 class Hello(Body, frozen=True):
-    """All to all: a fresh nonce, the digest of the circuit and that of the plan.
+    """First message of each participant to the others: a fresh nonce, and digests of circuit and plan.
 
     The aggregator's holds its fresh X25519 key too, and the others theirs when they talk to it; else empty.
     Garbler and evaluator say which setup of oblivious transfers they hold from an earlier evaluation (its
@@ -60,13 +60,13 @@ class Hello(Body, frozen=True):
 
 
 class Start(Body, frozen=True):
-    """Garbler to all, after all hellos: a value that was unpredictable when they were sent."""
+    """Message of the garbler to all after the hellos: random bytes to which the run's hashes are bound."""
 
     start: Bytes32
 
 
 class Check(Body, frozen=True):
-    """Garbler to evaluator after the tables of a block: the number of pieces, and their hash."""
+    """Message of the garbler after a block's tables: how many pieces it sent, and the hash of both sides'."""
 
     block: int
     pieces: int
@@ -74,7 +74,7 @@ class Check(Body, frozen=True):
 
 
 class Confirm(Body, frozen=True):
-    """Evaluator to garbler, in answer to `Check`: its own hash of the pieces.
+    """Message of the evaluator that answers the garbler's check: its own hash of all pieces.
 
     If the garbler learns the output: the colours of the active labels (bits, packed, least significant first)
     and the digest of those labels, which only who has them knows.
@@ -87,14 +87,14 @@ class Confirm(Body, frozen=True):
 
 
 class Decode(Body, frozen=True):
-    """Garbler to evaluator: the colours of the labels for 0 (bits, packed)."""
+    """Message of the garbler to the evaluator that lets it decode outputs: colours of labels for 0."""
 
     block: int
     colours: bytes
 
 
 class Sealed(Body, frozen=True):
-    """To the aggregator: encrypted data of a block, and the hash that both have signed."""
+    """Message to the aggregator: a side's encrypted half of a block's output, and the signed hash."""
 
     block: int
     transcript: Bytes32
@@ -102,6 +102,6 @@ class Sealed(Body, frozen=True):
 
 
 class Receipt(Body, frozen=True):
-    """Aggregator to both: every label was one of the two; the result exists."""
+    """Message of the aggregator to both sides: all output labels were valid, so the result exists."""
 
     transcript: Bytes32

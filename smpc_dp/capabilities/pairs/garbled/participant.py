@@ -50,13 +50,14 @@ from smpc_dp.wire.signing import (
 )
 
 M = TypeVar("M", bound=msgspec.Struct)
+H = TypeVar("H", bound=Hello)
 
 GARBLER, EVALUATOR = 0, 1
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """Result of a role.
+    """Result of a role in a two-party evaluation: its packed outputs, if learned, and the run's hashes.
 
     `outputs` has one array for each output value of the circuit, packed as by `circuits.circuit.pack`, or is
     None for a role that does not learn them. `transcript` is the last hash that both have signed.
@@ -77,13 +78,13 @@ def run_identifier(
     nonces: bytes,
     keys: bytes,
 ) -> bytes:
-    """Return the run id; `nonces` and `keys` are those of the hellos of `names`, joined."""
+    """Return the id of a run: a hash of protocol, session, request, participants, their nonces and keys."""
     joined = "\n".join(names).encode()
     return digest(Label.RUN_ID, *bound, session_digest, encode_uint(request), joined, nonces, keys)
 
 
 class Participant:
-    """Role of one participant in one run; its generator `run` does everything in order.
+    """Base class of garbler, evaluator and aggregator in one run; `run` yields what it sends and awaits.
 
     `step` is the current step: "hello", "setup" of the oblivious transfers, then in each block "transfers",
     "inputs", "tables" and "outputs". No input is used before "inputs".
@@ -127,16 +128,16 @@ class Participant:
 
     @property
     def judges(self) -> bool:
-        """Whether the role has what may convict its partner, and has not found yet whether it does."""
+        """Whether the role holds unchecked evidence that may convict its partner; here always false."""
         return False
 
     @property
     def run_id(self) -> bytes:
-        """Run id; empty until all nonces are known."""
+        """Identifier of the run, derived from all hellos; empty bytes until the hellos are exchanged."""
         return self._run_id
 
     def run(self) -> Effects[Evaluated]:
-        """Run the whole role; raise an SmpcError when it cannot go on.
+        """Run the whole role as a generator of sends and waits; raise an SmpcError on failure.
 
         The setup of the transfers does not outlive an evaluation that fails.
         """
@@ -147,32 +148,32 @@ class Participant:
             raise
 
     def _run(self) -> Effects[Evaluated]:
-        """Run the role after the hello."""
+        """Run all steps of the role, hellos included, and return its result; subclasses implement this."""
         raise NotImplementedError
 
     def farewell(self, error: SmpcError) -> list[Send]:
-        """Return the messages that tell the others that `error` has ended the run."""
+        """Return signed messages that tell the other participants that `error` has ended the run."""
         abort = abort_of(error)
         return [self._control(peer, ABORT, abort) for peer in self._others]
 
     @property
     def _others(self) -> list[str]:
-        """Return the other participants."""
+        """Return the names of the other participants of the evaluation."""
         return [name for name in self._everyone if name != self.name]
 
     def _control(self, to: str, step: str, message: msgspec.Struct) -> Send:
-        """Return a signed message."""
+        """Return a signed protocol message to `to`, separate from the pieces of garbled data."""
         run_id = self._run_id or self._context.session_digest
         (envelope,) = self._context.write(self._identity, run_id, step, [to], message)
         return Send(to, (bytes([CONTROL]), encode_envelope(envelope)))
 
     def _take(self, sender: str, step: str, kind: type[M]) -> Effects[M]:
-        """Wait for the one expected message."""
+        """Wait for a sender's signed message of a step; return it decoded as `kind`."""
         data = yield Receive(sender, MAX_CONTROL)
         return self._open(data, sender, step, kind)
 
     def _open(self, data: Buffer, sender: str, step: str, kind: type[M]) -> M:
-        """Decode and check a signed message."""
+        """Decode a signed message; raise PeerFault for a wrong receiver, signature or step."""
         if data[:1] != bytes([CONTROL]):
             raise PeerFault(
                 sender, f"sent something else than the signed message '{step}'", Check.UNEXPECTED_STEP
@@ -190,7 +191,7 @@ class Participant:
         return decode(envelope.body, kind, sender)
 
     def _stopped(self, sender: str, abort: Abort) -> PeerFault:
-        """Return the fault of `sender`, who stopped; the culprit that it names is its word alone."""
+        """Return the error that says that `sender` stopped the run, and whom it blames."""
         known = abort.names() <= {*self._everyone}
         if not abort.is_sound or not known:
             return PeerFault(sender, "sent a malformed abort", Check.MALFORMED)
@@ -211,11 +212,21 @@ class Participant:
             self._transfers.context,
             self._transfers.next_index,
         )
+        hellos = yield from self._exchange_hellos(own)
+        indices = {(hellos[name].setup, hellos[name].index) for name in (self._garbler, self._evaluator)}
+        if len(indices) > 1:
+            # One of the two has lost its side, or says so: both set up again.
+            self._transfers.destroy()
+        self._index = hellos[self._garbler].index if len(indices) == 1 else 0
+        yield from self._take_start()
+
+    def _exchange_hellos(self, own: H) -> Effects[dict[str, H]]:
+        """Exchange hellos, compare circuits and plans, and derive the run id."""
         hellos = {self.name: own}
         for peer in self._others:
             yield self._control(peer, HELLO, own)
         for peer in self._others:
-            hellos[peer] = yield from self._take(peer, HELLO, Hello)
+            hellos[peer] = yield from self._take(peer, HELLO, type(own))
         for peer in self._others:
             self._compare(peer, own, hellos[peer])
         self._keys = {name: hello.seal_key for name, hello in hellos.items()}
@@ -228,11 +239,10 @@ class Participant:
             self._nonces,
             self._joined_keys,
         )
-        indices = {(hellos[name].setup, hellos[name].index) for name in (self._garbler, self._evaluator)}
-        if len(indices) > 1:
-            # One of the two has lost its side, or says so: both set up again.
-            self._transfers.destroy()
-        self._index = hellos[self._garbler].index if len(indices) == 1 else 0
+        return hellos
+
+    def _take_start(self) -> Effects[None]:
+        """Send or receive the garbler's random start value, and begin the hashes of pieces."""
         if self.name == self._garbler:
             # Only now: no hello can depend on it.
             self._start = self._randomness.bytes(NONCE_BYTES)
@@ -241,17 +251,17 @@ class Participant:
         else:
             self._start = (yield from self._take(self._garbler, START, Start)).start
         self._pieces = [
-            StreamHash(self._bound(Label.PAIRWISE_PIECES, own.plan, encode_uint(side)))
+            StreamHash(self._bound(Label.PAIRWISE_PIECES, self._plan.digest, encode_uint(side)))
             for side in (GARBLER, EVALUATOR)
         ]
 
     @property
     def _joined_keys(self) -> bytes:
-        """X25519 keys of all participants, in order."""
+        """The X25519 keys of all participants, joined in their order."""
         return b"".join(self._keys[name] for name in self._everyone)
 
     def _compare(self, peer: str, own: Hello, theirs: Hello) -> None:
-        """Raise ConfigError for a peer with another circuit or plan."""
+        """Raise ConfigError if a peer's hello has another circuit or plan, PeerFault for a missing key."""
         if theirs.circuit != own.circuit:
             reason = f"{peer} has {theirs.circuit.hex()}, {self.name} has {own.circuit.hex()}"
             raise ConfigError.at("circuit", reason, ConfigCheck.DIFFERS)
@@ -265,28 +275,28 @@ class Participant:
             )
 
     def _bound(self, label: Label, *parts: bytes) -> bytes:
-        """Return a digest bound to the run."""
+        """Return the hash of some parts, bound to this run and to a label of the hash's purpose."""
         run = (self._run_id, self._start, self._plan.circuit.digest)
         return digest(label, *self._protocol, *run, *parts)
 
     def _tweak(self) -> bytes:
-        """Return the 16 public bytes from which every garbling key of the run is derived."""
+        """Return the 16 public bytes from which every garbling hash key of the run is derived."""
         return self._bound(Label.PAIRWISE_KEYS, self._garbler.encode(), self._evaluator.encode())[:16]
 
     def _open_seed(self) -> bytes:
-        """Return the 16 public bytes from which the active labels of the garbler's inputs are drawn."""
+        """Return 16 public bytes that fix the active labels of the garbler's inputs."""
         return self._bound(Label.PAIRWISE_OPEN, self._garbler.encode(), self._evaluator.encode())[:16]
 
     def _transfer_context(self) -> bytes:
-        """Return the context of the oblivious transfers."""
+        """Return the hash that binds the oblivious transfers to this run and its two sides."""
         return self._bound(Label.PAIRWISE_TRANSFER, self._garbler.encode(), self._evaluator.encode())
 
     def _proof(self, block: int, labels: bytes | memoryview) -> bytes:
-        """Return the digest that proves knowledge of a block's active output labels."""
+        """Return a hash of a block's active output labels, which shows that its sender has them."""
         return self._bound(Label.PAIRWISE_OUTPUTS, encode_uint(block), hashlib.sha256(labels).digest())
 
     def seal_terms(self, peer: str, sender: str, receiver: str, step: str, block: int) -> tuple[bytes, bytes]:
-        """Return key and context of `sender`'s encryption for `receiver`; `peer` is the other one."""
+        """Return the key and the associated data that encrypt a message from `sender` to `receiver`."""
         ends = (sender.encode(), receiver.encode())
         info = self._bound(Label.SEAL_KEY, *ends)
         try:
@@ -296,19 +306,19 @@ class Participant:
         return key, self._bound(Label.SEAL_AAD, *ends, step.encode(), encode_uint(block))
 
     def _hash(self, side: int, header: bytes, content: Buffer) -> None:
-        """Add a piece to the hash of its side."""
+        """Feed a piece of garbled data into the running hash of all pieces sent by `side`."""
         self._sequence[side] += 1
         self._pieces[side].update(header)
         self._pieces[side].update(content)
 
     def _piece(self, side: int, content: Buffer) -> Send:
-        """Return the next piece from `side`, to the other one of the two."""
+        """Return the next numbered piece of garbled data to be sent to the other side, and hash it."""
         header = PIECE_HEADER.pack(BULK, side, self._sequence[side], memoryview(content).nbytes)
         self._hash(side, header, content)
         return Send((self._evaluator, self._garbler)[side], (header, content))
 
     def _take_piece(self, side: int, limit: int, ahead: int = 0) -> Effects[memoryview]:
-        """Wait for the next piece of the peer on `side`, of 1 to `limit` bytes."""
+        """Wait for the peer's next piece of garbled data, check its number and length, return it."""
         sender = (self._garbler, self._evaluator)[side]
         # A signed farewell may come instead.
         data = yield Receive(sender, max(limit + PIECE_HEADER.size, 4096), ahead)
@@ -330,18 +340,18 @@ class Participant:
         return content
 
     def _value(self) -> bytes:
-        """Return the hash of all pieces of both sides so far."""
+        """Return the hash of all garbled data that both sides have sent so far."""
         return self._bound(Label.PAIRWISE_TRANSCRIPT, *(pieces.digest() for pieces in self._pieces))
 
     def _check_value(self, sender: str, claimed: bytes) -> None:
-        """Raise PeerFault unless a claimed hash is this side's."""
+        """Raise PeerFault unless a sender claims the hash of all data that this side computed."""
         if not hmac.compare_digest(claimed, self._value()):
             raise PeerFault(
                 sender, "signed another hash of tables and labels than ours", Check.TRANSCRIPT_DIFFERS
             )
 
     def _check_block(self, sender: str, expected: int, claimed: int) -> None:
-        """Raise PeerFault unless a message is of the expected block."""
+        """Raise PeerFault unless the block number that a message claims is the expected one."""
         if claimed != expected:
             raise PeerFault(
                 sender,
@@ -350,11 +360,11 @@ class Participant:
             )
 
     def _for_aggregator(self, step: str, block: int, sealed: bytes) -> Send:
-        """Return an encrypted message to the aggregator."""
+        """Return a message of sealed output data for the aggregator, with the hash of all pieces."""
         return self._control(self._context.aggregator, step, Sealed(block, self._value(), sealed))
 
     def _evaluated(self, outputs: Sequence[Rows] | None, transcript: bytes) -> Evaluated:
-        """Return the result of the role."""
+        """Return the role's result: outputs, if learned, with the transcript's hash and privacy."""
         return Evaluated(
             None if outputs is None else list(outputs),
             self._run_id,

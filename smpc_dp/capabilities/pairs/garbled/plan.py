@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.capabilities.pairs.circuits.circuit import WORD_BITS, Circuit
+from smpc_dp.capabilities.pairs.garbled.messages import PAIRWISE, VERSION
 from smpc_dp.capabilities.pairs.garbled.params import MAX_INSTANCES, PairwiseParameters
 from smpc_dp.crypto.garble import GarblingCircuit, Mode, Run, compile_circuit
 from smpc_dp.crypto.labels import Label
@@ -40,7 +42,7 @@ Rows = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Instances that are evaluated together: `count` from number `first`."""
+    """Range of circuit instances that are garbled and evaluated together: `count` from number `first`."""
 
     number: int
     first: int
@@ -49,12 +51,14 @@ class Block:
 
 @dataclass(frozen=True)
 class Plan:
-    """Circuit and parameters, with the values derived from them.
+    """Plan of a garbled evaluation: a circuit, its parameters, and the sizes and wires that follow.
 
     Raises ConfigError for a circuit of which one instance has more labels of one kind than a block may hold,
     and for more transfers than one setup has.
     """
 
+    protocol: ClassVar[tuple[str, int]] = (PAIRWISE, VERSION)
+    """Name and version of the protocol that evaluates it."""
     circuit: Circuit
     parameters: PairwiseParameters
     compiled: GarblingCircuit = field(init=False, repr=False)
@@ -98,7 +102,7 @@ class Plan:
             raise ConfigError.at("instances", reason, ConfigCheck.TOO_LARGE)
 
     def _check_covert(self) -> None:
-        """Raise ConfigError for more labels or gates than a covert evaluation may have."""
+        """Raise ConfigError if a covert evaluation would have too many labels or gates."""
         instances, gates = self.parameters.instances, len(self.circuit.op)
         labels = self._widest * instances
         for where, count, name, most in (
@@ -111,29 +115,29 @@ class Plan:
                 raise ConfigError.at(where, reason, ConfigCheck.TOO_LARGE)
 
     def given(self, values: Sequence[int]) -> tuple[int, ...]:
-        """Return those of these input values that their party gives: all but random ones."""
+        """Return those of these input values that a party provides, without values drawn at random."""
         return tuple(index for index in values if index not in self._random)
 
     def random(self, values: Sequence[int]) -> tuple[int, ...]:
-        """Return those of these input values that are random."""
+        """Return those of these input values that both sides draw at random together."""
         return tuple(index for index in values if index in self._random)
 
     @cached_property
     def _random(self) -> frozenset[int]:
-        """The random input values."""
+        """Numbers of all input values that both sides draw at random together."""
         return frozenset(self.parameters.random_inputs)
 
     @cached_property
     def _starts(self) -> tuple[int, ...]:
-        """The first wire of each input value, and the number of input wires."""
+        """The number of the first wire of each input value, and last the number of input wires."""
         return (0, *accumulate(self.circuit.inputs))
 
     def first_wire(self, value: int) -> int:
-        """Return the first wire of an input value."""
+        """Return the number of the first wire of an input value."""
         return self._starts[value]
 
     def by_value(self, values: Sequence[int], rows: Bits) -> Iterator[tuple[int, Bits]]:
-        """Yield each of these input values with its rows; `rows` has one of each wire, or is empty."""
+        """Yield each input value with its part of `rows`, which has one row for each wire, or is empty."""
         first = 0
         for value in values if len(rows) else ():
             width = self.circuit.inputs[value]
@@ -141,61 +145,56 @@ class Plan:
             first += width
 
     def wires(self, values: Sequence[int]) -> NDArray[np.uint32]:
-        """Return the input wires of these input values, value by value."""
+        """Return the numbers of the input wires of these input values, value by value."""
         starts = self._starts
         spans = [np.arange(starts[index], starts[index + 1], dtype=np.uint32) for index in values]
         return np.concatenate([np.empty(0, np.uint32), *spans])
 
     def width(self, values: Sequence[int]) -> int:
-        """Return the number of wires of these input values."""
+        """Return how many wires (bits) the given input values have together."""
         return sum(self.circuit.inputs[index] for index in values)
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the blocks in order; each but the last is a multiple of the tile."""
+        """Yield the blocks of instances in order; sizes but the last are multiples of the tile."""
         size, instances = self._block_size(), self.parameters.instances
         for number, first in enumerate(range(0, instances, size)):
             yield Block(number, first, min(size, instances - first))
 
     @cached_property
     def transfer_rows(self) -> int:
-        """Number of indices of one setup for the transfers of all blocks, padding included."""
+        """Number of oblivious transfers of all blocks in one setup, padding included."""
         full, rest = divmod(self.parameters.instances, self._block_size())
         width = self.width(self.evaluator_values)
-
-        def rows(count: int) -> int:
-            whole, left = divmod(width * count, TRANSFERS)
-            return whole * rows_of_chunk(TRANSFERS) + rows_of_chunk(left)
-
-        return full * rows(self._block_size()) + rows(rest)
+        return full * rows_of_transfers(width * self._block_size()) + rows_of_transfers(width * rest)
 
     @property
     def most_instances(self) -> int:
-        """Greatest number of instances of an evaluation with these parameters."""
+        """The greatest number of instances that an evaluation with these parameters may have."""
         if not self.parameters.covert:
             return MAX_INSTANCES
         return min(COVERT_LABELS // self._widest, COVERT_WORK // max(1, len(self.circuit.op)))
 
     def _most(self) -> int:
-        """Return the greatest number of instances in a block."""
+        """Return the greatest number of instances in a block, bounded by the labels in memory."""
         return BLOCK_LABELS // self._widest
 
     @cached_property
     def _widest(self) -> int:
-        """The most wires of one kind: inputs of one party, or outputs."""
+        """The greatest number of wires of one kind: inputs of one party, or outputs."""
         widths = (self.width(values) for values in (self.garbler_values, self.evaluator_values))
         return max(1, self.circuit.n_outputs, *widths)
 
     def _block_size(self) -> int:
-        """Return the number of instances in each block but the last."""
+        """Return the number of instances in each block but the last, a multiple of the tile."""
         return self._most() // self.tile * self.tile
 
     def garbling(self, block: Block, start: bytes) -> Run:
-        """Return the garbling settings of a block, equal on both sides."""
+        """Return a block's garbling settings (mode, tile, instances), equal for garbler and evaluator."""
         return Run(start, Mode(self.parameters.mode), self.tile, block.count, block.first)
 
     @cached_property
     def digest(self) -> bytes:
-        """32 bytes that differ when two sides divide the batch differently or swap wires."""
+        """Hash of 32 bytes of the plan: both sides compare it, so that they divide the work alike."""
         first = next(self.blocks())
         plain = digest(
             Label.PAIRWISE_PLAN,
@@ -212,18 +211,18 @@ class Plan:
 
     @cached_property
     def garbler_wires(self) -> NDArray[np.uint32]:
-        """Input wires of the garbler, value by value."""
+        """Numbers of the garbler's input wires, value by value."""
         return self.wires(self.garbler_values)
 
     @cached_property
     def evaluator_wires(self) -> NDArray[np.uint32]:
-        """Input wires of the evaluator, value by value."""
+        """Numbers of the evaluator's input wires, value by value."""
         return self.wires(self.evaluator_values)
 
     def check_inputs(self, values: Sequence[int], rows: Sequence[Rows], party: str) -> Rows | None:
-        """Return one party's input bits, shape (bits, words), laid out as by `circuits.circuit.pack`.
+        """Return a party's packed inputs as one array, None without any; raise ConfigError for bad shapes.
 
-        `rows` has one such array for each of its input `values` that is not random. Returns None without any.
+        `rows` has one such array for each of its input `values` that is not random.
 
         Raises:
             ConfigError: names the party and the value whose shape is not that of the circuit.
@@ -243,8 +242,14 @@ class Plan:
         return np.concatenate(list(rows)) if rows else None
 
 
+def rows_of_transfers(count: int) -> int:
+    """Return how many indices of a setup `count` oblivious transfers take, padding of chunks included."""
+    whole, left = divmod(count, TRANSFERS)
+    return whole * rows_of_chunk(TRANSFERS) + rows_of_chunk(left)
+
+
 def bits_of(rows: Rows, block: Block) -> Bits:
-    """Return the bits of a block's instances, 0 or 1, shape (bits, block.count)."""
+    """Return the bits, one a byte, of a block's instances from packed rows, shape (bits, block.count)."""
     low, high = block.first // WORD_BITS, -(-(block.first + block.count) // WORD_BITS)
     octets = np.ascontiguousarray(rows[:, low:high].astype("<u8")).view(np.uint8)
     start = block.first - low * WORD_BITS
@@ -253,7 +258,7 @@ def bits_of(rows: Rows, block: Block) -> Bits:
 
 
 def rows_of(bits: Bits, widths: Sequence[int]) -> list[Rows]:
-    """Return output bits, shape (bits, instances), as one array for each value, laid out as by `pack`."""
+    """Pack output bits, shape (bits, instances), 64 instances to a word; return one array for each value."""
     words = -(-bits.shape[1] // WORD_BITS)
     packed = np.zeros((len(bits), words * 8), np.uint8)
     packed[:, : -(-bits.shape[1] // 8)] = np.packbits(bits, axis=1, bitorder="little")
@@ -262,12 +267,12 @@ def rows_of(bits: Bits, widths: Sequence[int]) -> list[Rows]:
 
 
 def pack_bits(bits: Bits) -> bytes:
-    """Pack bits, 0 or 1, in order of memory, eight to a byte, the least significant first."""
+    """Pack an array of bits 0 and 1 into bytes, eight to a byte, the least significant first."""
     return np.packbits(bits.reshape(-1), bitorder="little").tobytes()
 
 
 def unpack_bits(packed: bytes | memoryview, shape: tuple[int, int]) -> Bits | None:
-    """Unpack the bits of `pack_bits`; None when the length or the padding is wrong."""
+    """Return the bits of packed bytes in this shape, or None when the length or the padding is wrong."""
     count = shape[0] * shape[1]
     if len(packed) != -(-count // 8):
         return None

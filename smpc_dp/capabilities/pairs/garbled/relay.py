@@ -31,13 +31,13 @@ _MORE, _LAST = b"\0", b"\1"
 
 
 class RelayKey(Body, frozen=True):
-    """To the partner, through the aggregator: a fresh X25519 key."""
+    """Message of a party to its partner through the aggregator: a fresh X25519 key for encryption."""
 
     key: Annotated[bytes, Meta(min_length=32, max_length=32)]
 
 
 class SealedConnection:
-    """One end of a pair's channel. The digest of `context` covers run, matching and both names."""
+    """One end of an encrypted channel between the two parties of a pair, relayed by the aggregator."""
 
     def __init__(self, context: Context, identity: Signer, randomness: Randomness) -> None:
         self._context = context
@@ -53,7 +53,7 @@ class SealedConnection:
         return f"SealedLine({self._identity.name!r} with {self._peer!r})"
 
     def first(self) -> bytes:
-        """Return the first frame: this end's signed key."""
+        """Return the first frame to send: this end's public key, signed."""
         message = RelayKey(self._public)
         (envelope,) = self._context.write(
             self._identity, self._context.session_digest, RELAY_KEY, (self._peer,), message
@@ -61,7 +61,7 @@ class SealedConnection:
         return encode_envelope(envelope)
 
     def meet(self, frame: bytes) -> None:
-        """Take the partner's first frame, once; raise VerificationError if it is not its key for this end."""
+        """Take the partner's signed key from its first frame; raise VerificationError for a wrong one."""
         try:
             envelope = decode_envelope(frame, self._peer)
             self._context.check(envelope)
@@ -82,7 +82,7 @@ class SealedConnection:
         self._secret = b""
 
     def seal(self, message: bytes) -> Iterator[bytes]:
-        """Yield the frames of a message, at least one; each must be sent before the next is generated."""
+        """Yield the encrypted frames of a message, at least one; each must be sent before the next."""
         indices = range(0, max(len(message), 1), CHUNK_BYTES)
         for index in indices:
             head = _LAST if index == indices[-1] else _MORE
@@ -91,7 +91,7 @@ class SealedConnection:
             yield seal(self._key(self._identity.name), chunk, context, self._randomness)
 
     def open(self, frame: bytes) -> tuple[bytes, bool]:
-        """Return the content of the next frame, and whether it ends its message.
+        """Decrypt the next frame; return (content, whether it ends its message), or raise an error.
 
         Raises VerificationError for any but the partner's next frame.
         """
@@ -107,22 +107,22 @@ class SealedConnection:
         return content[1:], content[:1] == _LAST
 
     def _key(self, sender: str) -> bytes:
-        """Return the encryption key of a direction."""
+        """Return the symmetric key that encrypts the frames sent by `sender`."""
         if sender not in self._keys:
             raise LocalError(f"{self._identity.name}: no key of '{self._peer}' yet")
         return self._keys[sender]
 
     def _frame_context(self, sender: str, receiver: str) -> bytes:
-        """Return the associated data of a direction's next frame."""
+        """Return the associated data of a direction's next encrypted frame, and count the frame."""
         number = self._numbers[sender]
         self._numbers[sender] = number + 1
         return self._bound(Label.RELAY_FRAME, sender.encode(), receiver.encode(), encode_uint(number))
 
     def _bound(self, label: Label, *parts: bytes) -> bytes:
-        """Return a digest bound to the pair."""
+        """Return the hash of some parts, bound to this pair and to a label of its purpose."""
         return digest(label, *self._context.bound, self._context.session_digest, *parts)
 
     def _fault(self, number: int, reason: str, check: Check) -> VerificationError:
-        """Return the error of a frame; it is unknown whether the partner or the aggregator made it wrong."""
+        """Return the error of a bad frame, which blames partner or aggregator: nobody can tell which."""
         who = f"'{self._peer}' through '{self._context.aggregator}'"
         return VerificationError(f"frame {number} of {who}: {reason}; one of the two sent another", check)

@@ -10,7 +10,7 @@ from smpc_dp.crypto.ot import MAX_INDEX, Receiver, Sender
 
 
 class Transfers:
-    """One side of a setup, the garbler's or the evaluator's; empty until the first evaluation has made it.
+    """A side's state of oblivious transfers with one peer, kept over evaluations; empty before the first.
 
     Indices are counted through all evaluations. Both sides compare their next index before each, and make a
     new setup if they differ; a failure in between destroys the setup.
@@ -25,26 +25,26 @@ class Transfers:
 
     @property
     def next_index(self) -> int:
-        """Index of the next transfer; 0 without a setup."""
+        """The number of the next oblivious transfer; 0 before a setup."""
         return 0 if self._end is None else self._end.next_index
 
     def keep(self, context: bytes, end: Sender | Receiver) -> None:
-        """Store a setup that was made in this context."""
+        """Store this side's end of a newly made setup of oblivious transfers, with its context."""
         self.context, self._end = context, end
 
     def destroy(self) -> None:
-        """Delete the setup: the next evaluation makes a new one."""
+        """Delete the oblivious transfer setup, so that the next evaluation makes a new one."""
         self.context, self._end = b"", None
 
     def make_room(self, rows: int) -> None:
-        """Destroy a setup with fewer than `rows` indices left. Both sides decide this alike."""
+        """Destroy the setup if it has fewer than `rows` indices left; both sides decide alike."""
         if self.next_index + rows > MAX_INDEX:
             self.destroy()
 
     def sender(self) -> Sender | None:
-        """Return the garbler's side, None without a setup."""
+        """Return the garbler's end of the transfers, or None if there is none."""
         return self._end if isinstance(self._end, Sender) else None
 
     def receiver(self) -> Receiver | None:
-        """Return the evaluator's side, None without a setup."""
+        """Return the evaluator's end of the transfers, or None if there is none."""
         return self._end if isinstance(self._end, Receiver) else None

@@ -26,7 +26,7 @@ SAMPLES = 20_000
 
 @lru_cache(maxsize=64)
 def compile_kernel(kernel: Kernel, noise: Noise | None) -> Circuit:
-    """Return the circuit from two records and random bits to a raw output; without noise, to the integer.
+    """Return the circuit of a kernel on two records, with noise from joint random bits unless noise is None.
 
     Raises ConfigError for a kernel without a circuit.
     """
@@ -46,13 +46,14 @@ def compile_kernel(kernel: Kernel, noise: Noise | None) -> Circuit:
 
 
 def _gadget_of(kernel: Kernel) -> Gadget:
+    """Return the function that builds a kernel's circuit; raise ConfigError for a kernel without one."""
     if kernel.gadget is None:
         raise ConfigError.at("kernel", f"'{kernel.name}' has no circuit", ConfigCheck.UNSUPPORTED)
     return kernel.gadget
 
 
 def _of_records(kernel: Kernel, most: int) -> Circuit:
-    """Return the circuit of so many gates at most from two records to the integer."""
+    """Return the noiseless circuit of a kernel on two records; raise if it has over `most` gates."""
     gadget, builder = _gadget_of(kernel), Builder(most)
     x, y = ([builder.input(field.bits) for field in kernel.fields] for _ in range(2))
     builder.output(gadget(builder, x, y))
@@ -61,7 +62,7 @@ def _of_records(kernel: Kernel, most: int) -> Circuit:
 
 
 def isolated(kernel: Kernel) -> Kernel:
-    """Return a kernel whose circuit is made apart from the noise, and cut to its range.
+    """Return the kernel with its circuit rebuilt apart from the noise, and its output cut to the range.
 
     The noisy circuit has no other input and no other output than the two records and one integer, and the
     gadget has no wire of the noise: a wrong gadget cannot break what the noise is designed for. Code that
@@ -94,7 +95,7 @@ def isolated(kernel: Kernel) -> Kernel:
 
 
 def alone(kernel: Kernel) -> Circuit:
-    """Return the circuit of a kernel's gadget from two records to one integer; errors as of `isolated`."""
+    """Return the noiseless circuit of a kernel on two records; raise ConfigError for a wrong shape."""
     widths = tuple(field.bits for field in kernel.fields)
     circuit = called(_of_records, kernel, MOST_GATES)
     if circuit.inputs != (*widths, *widths) or len(circuit.outputs) != 1:
@@ -104,7 +105,7 @@ def alone(kernel: Kernel) -> Circuit:
 
 
 def evaluate(circuit: Circuit, a: Codes, b: Codes) -> NDArray[np.object_]:
-    """Evaluate a kernel's circuit on records of codes, shapes (..., fields), broadcast."""
+    """Return the integers of a kernel's circuit on encoded records, computed in the clear, broadcast."""
     a, b = np.broadcast_arrays(a, b)
     columns = [side[..., index].reshape(-1) for side in (a, b) for index in range(a.shape[-1])]
     rows = [pack(column.tolist(), width) for column, width in zip(columns, circuit.inputs, strict=True)]
@@ -113,7 +114,7 @@ def evaluate(circuit: Circuit, a: Codes, b: Codes) -> NDArray[np.object_]:
 
 
 def sample_pairs(fields: Sequence[Field]) -> tuple[Codes, Codes]:
-    """Return codes of pairs of records, shapes (n, fields): all up to 16 bits, 20,000 pairs beyond."""
+    """Return pairs of encoded records to test a kernel on: all of up to 16 bits, else 20,000."""
     tops = [field.steps for field in fields] * 2
     if 2 * sum(field.bits for field in fields) <= MAX_TABLE_BITS:
         indices = np.indices([top + 1 for top in tops]).reshape(len(tops), -1)
@@ -132,7 +133,7 @@ def sample_pairs(fields: Sequence[Field]) -> tuple[Codes, Codes]:
 
 
 def check_symmetry(kernel: Kernel, a: Codes, b: Codes) -> None:
-    """Raise ConfigError if a kernel is declared symmetric and differs between the orders of a pair (a, b)."""
+    """Raise ConfigError if a kernel declared as symmetric gives another value for (b, a) than for (a, b)."""
     if not kernel.symmetric:
         return
     differing = np.flatnonzero(kernel.integer(a, b) != kernel.integer(b, a))
@@ -144,5 +145,5 @@ def check_symmetry(kernel: Kernel, a: Codes, b: Codes) -> None:
 
 
 def format_pair(a: Codes, b: Codes, index: int) -> str:
-    """Format a pair of records of codes for messages."""
+    """Return the pair of encoded records at `index` as text for error messages."""
     return f"{a[index].tolist()} and {b[index].tolist()}"

@@ -16,7 +16,7 @@ MAX_LENGTH, MAX_LEVELS = 10_000, 127
 
 
 def cosine(length: int, levels: int = 7) -> Kernel:
-    """Return the cosine of two vectors of `length` entries, each an integer from -levels to levels.
+    """Return the kernel of the cosine of two vectors of integers from -levels to levels.
 
     The integer is cut to its range in the circuit, whatever a partner puts in. Raises ConfigError for a
     length or levels out of range.
@@ -53,7 +53,7 @@ def cosine(length: int, levels: int = 7) -> Kernel:
 
 
 def _product(builder: Builder, x: Bits, y: Bits, levels: int, width: int) -> Bits:
-    """Return the product of two codes less `levels` each, signed: about 4 (w + 1)^2 AND for w bits."""
+    """Add gates that multiply two signed values, encoded as codes that are `levels` too large."""
     wide = 2 * (len(x) + 1)
 
     def signed(code: Bits) -> Bits:
@@ -65,7 +65,7 @@ def _product(builder: Builder, x: Bits, y: Bits, levels: int, width: int) -> Bit
 
 
 def unit_codes(vectors: NDArray[np.float64], levels: int) -> Codes:
-    """Return the codes of vectors, shape (n, length), scaled to norm 1 and rounded toward zero.
+    """Scale vectors of shape (n, length) to norm 1, round toward zero, and return their integer codes.
 
     So a code's norm is at most `levels`, and no cosine is cut. A vector of zeros stays one.
 

@@ -28,7 +28,7 @@ MAX_OUTPUT_BITS = 62
 
 @dataclass(frozen=True)
 class CircuitKernel(Kernel):
-    """A kernel that was read from a description; keeps that as canonical JSON."""
+    """Kernel that was read from a received description, which it keeps as canonical JSON."""
 
     description: str = ""
 
@@ -37,7 +37,7 @@ _KEYS = frozenset(("kernel", "fields", "low", "unit", "steps", "labels", "symmet
 
 
 def describe(kernel: Kernel) -> dict[str, object]:
-    """Return the description of a kernel: `Kernel.terms`, and of a party's own its circuit and the digest.
+    """Return plain data that describes a kernel to other members; a custom kernel's includes its circuit.
 
     Raises ConfigError for a kernel without a circuit or with labels of its own, for a circuit that is too
     large, and for one that leaves the declared range.
@@ -65,7 +65,7 @@ def describe(kernel: Kernel) -> dict[str, object]:
 
 
 def read_kernel(described: Mapping[str, Any]) -> Kernel:
-    """Return the kernel of a description that `describe` made; raise ConfigError for an invalid one.
+    """Return the kernel that plain data from `describe` stands for; raise ConfigError if it is invalid.
 
     Its integer is that of the circuit. Where two records have at most 16 bits all patterns of bits are tried,
     and a circuit that leaves the declared range is refused. Beyond that the integer is cut to the range by
@@ -82,7 +82,7 @@ def read_kernel(described: Mapping[str, Any]) -> Kernel:
 
 
 def table_of(kernel: Kernel) -> Codes | None:
-    """Return a kernel's integers on all codes, shape (codes, codes), or None if they have over 16 bits.
+    """Return a kernel's integers on all pairs of encoded records, as a matrix; None beyond 16 bits.
 
     The code of a record has its first field in the lowest bits; rows are of the first record. Codes that
     encode no record count as the greatest one of their field.
@@ -101,7 +101,7 @@ def table_of(kernel: Kernel) -> Codes | None:
 
 
 def _check_terms(described: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the lowest value and the unit of a described kernel; raise ConfigError with all faults."""
+    """Return (lowest value, unit) of a described kernel; raise ConfigError that lists all faults."""
     name, issues = described["kernel"], []
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= MAX_NAME:
         issues.append(
@@ -137,7 +137,7 @@ def _check_terms(described: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _read_circuit(text: str, digest: object, widths: Sequence[int]) -> Circuit:
-    """Return the circuit of a description; raise ConfigError unless it takes two records of these widths."""
+    """Parse the circuit of a described kernel; raise ConfigError for another digest or other widths."""
     # First, for a header may claim millions of wires.
     if text.split("\n", 2)[1:2] != [" ".join(map(str, (len(widths), *widths)))]:
         raise ConfigError.at(
@@ -158,7 +158,7 @@ def _read_circuit(text: str, digest: object, widths: Sequence[int]) -> Circuit:
 
 @lru_cache(maxsize=16)
 def _of_circuit(canonical: str) -> Kernel:
-    """Return the kernel of a description with a circuit, cached by its canonical JSON."""
+    """Return the custom kernel of a description with a circuit, cached by its JSON text."""
     described = json.loads(canonical)
     name, fields = described["kernel"], tuple(read_fields(described))
     low, unit = _check_terms(described)
@@ -194,7 +194,7 @@ def _of_circuit(canonical: str) -> Kernel:
 
 
 def _check(name: str, circuit: Circuit, fields: Sequence[Field], steps: int) -> None:
-    """Try all patterns of bits; raise ConfigError for an integer out of range."""
+    """Raise ConfigError if a circuit gives an integer above `steps` for any two inputs; tries all."""
     sizes = [1 << field.bits for field in fields]
     records = np.indices(sizes).reshape(len(sizes), -1).T
     result = evaluate(circuit, records[:, None, :], records[None, :, :]).astype(np.int64)

@@ -31,7 +31,7 @@ _EXACT_IN_FLOATS = 1 << 44
 
 @dataclass(frozen=True)
 class Field:
-    """One value of a record: a number from `low` to `high` on a grid of width `step`.
+    """Domain of one value of a record: numbers from `low` to `high` on a grid of width `step`, as codes.
 
     Values are rounded to the grid, or with `exact` refused unless they lie on it. `low`, `high`, `step` and
     values are taken as the decimals that they are written as. Raises ConfigError unless the three are finite,
@@ -56,7 +56,7 @@ class Field:
         self._check_float64()
 
     def _check_float64(self) -> None:
-        """Raise ConfigError unless float64 has the bounds, and different values for all points."""
+        """Raise ConfigError unless float64 holds the bounds, and tells all grid points apart."""
         greatest = max(abs(self.low), abs(self.high))
         whole = self._grid[2] == 1 and greatest <= 1 << 53
         if not whole and not math.ulp(greatest) < self.step:
@@ -69,7 +69,7 @@ class Field:
                 raise ConfigError.at(f"{self.name}.{key}", f"float64 cannot hold {value}", ConfigCheck.RANGE)
 
     def _check_bounds(self) -> None:
-        """Raise ConfigError unless bounds and step are finite and fit; take NumPy's as Python's."""
+        """Raise ConfigError unless bounds and step are finite and fit; convert NumPy numbers."""
         for key in ("low", "high", "step"):
             value = getattr(self, key)
             if isinstance(value, np.integer | np.floating):
@@ -88,23 +88,23 @@ class Field:
 
     @property
     def steps(self) -> int:
-        """The greatest code: the number of grid points less one."""
+        """The greatest code of a value: the number of grid points less one."""
         return int((_exact(self.high) - _exact(self.low)) / _exact(self.step))
 
     @property
     def bits(self) -> int:
-        """The number of bits of a code."""
+        """The number of bits of an encoded value of the field."""
         return max(1, self.steps.bit_length())
 
     @cached_property
     def _grid(self) -> tuple[int, int, int]:
-        """Integers (first, stride, unit): the point of code k is (first + k * stride) / unit."""
+        """Integers (first, stride, unit), by which grid point k is (first + k * stride) / unit."""
         low, step = _exact(self.low), _exact(self.step)
         unit = math.lcm(low.denominator, step.denominator)
         return int(low * unit), int(step * unit), unit
 
     def codes(self, values: ArrayLike) -> Codes:
-        """Return the nearest grid point of each value as an integer 0..steps, of the shape of `values`.
+        """Return each value's nearest grid point as an integer 0..steps; raise PrivacyError out of bounds.
 
         With `exact` a value is on the grid if it is a point, or in an array of floats the float nearest to
         one and to no other. Raises PrivacyError for a value out of bounds, masked, not a finite number, or
@@ -122,11 +122,11 @@ class Field:
         return codes
 
     def nearest(self, values: ArrayLike) -> Codes:
-        """Return the nearest codes, off the grid too, for values that are no records; raise PrivacyError."""
+        """Return each value's nearest code, even where `exact` would refuse; PrivacyError out of bounds."""
         return self._nearest(self._within(values))
 
     def _nearest(self, array: NDArray[Any]) -> Codes:
-        """Return the nearest codes of numbers within bounds; of two nearest ones the even one."""
+        """Return each number's nearest code, where numbers are within bounds; ties give even codes."""
         if array.dtype.kind == "f" and self._small:
             floats = array.astype(np.float64, copy=False)
             return np.asarray(np.rint((floats - self.low) / self.step), dtype=np.int64)
@@ -137,7 +137,7 @@ class Field:
         return np.asarray(codes + up, dtype=np.int64)
 
     def _is_point(self, array: NDArray[Any], codes: Codes) -> NDArray[np.bool_]:
-        """Return whether each number is the point of its code: in floats, that point's float alone."""
+        """Return whether each number is its code's grid point, or as a float the nearest to it alone."""
         if array.dtype.kind != "f":
             return np.asarray(self._numerators(array) == codes.astype(object) * self._grid[1], dtype=np.bool_)
         here, below, above = (self._floats(codes + k).astype(array.dtype) for k in (0, -1, 1))
@@ -145,13 +145,13 @@ class Field:
 
     @property
     def _small(self) -> bool:
-        """Whether float64 arithmetic on the grid is exact but for one rounding."""
+        """Whether grid numbers are so small that float64 arithmetic is exact but for one rounding."""
         first, stride, unit = self._grid
         last = first + stride * self.steps
         return max(abs(first), abs(last), unit) < _EXACT_IN_FLOATS
 
     def _numerators(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return (value - low) * unit of numbers, exactly: of integers and decimals as they are written."""
+        """Return (value - low) * unit exactly, where integers and decimals count as they are written."""
         first, _, unit = self._grid
         if array.dtype.kind in "iu" and self._small and array.size:
             limit = (1 << 62) // unit
@@ -162,7 +162,7 @@ class Field:
         return exact.reshape(array.shape)
 
     def _floats(self, codes: Codes) -> Floats:
-        """Return the float64 nearest to each point."""
+        """Return the float64 that is nearest to the grid point of each code."""
         first, stride, unit = self._grid
         numerators = codes.astype(np.int64 if self._small else object) * stride + first
         return np.asarray(numerators / unit, dtype=np.float64)
@@ -182,11 +182,11 @@ class Field:
         return array
 
     def values(self, codes: NDArray[Any]) -> Floats:
-        """Return the values of codes, or of positions between them."""
+        """Return the real values of integer codes, or of fractional positions between two codes."""
         return self.low + self.step * codes.astype(np.float64)
 
     def terms(self) -> dict[str, object]:
-        """Return the parameters that two sides compare, as plain data."""
+        """Return the field's name, bounds and grid as plain data, which members compare."""
         return {
             "name": self.name,
             "low": repr(float(self.low)),
@@ -198,7 +198,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Cells(Field):
-    """One value of a record: any number from `low` to `high`, which is cut into `bins` equal cells.
+    """Domain of one value of a record: any number from `low` to `high`, encoded as one of `bins` equal cells.
 
     A code is a cell's number and stands for its centre; `step` is a cell's width. Raises ConfigError unless
     the bounds are finite, low < high, and bins are 2 to 2**32.
@@ -218,25 +218,25 @@ class Cells(Field):
 
     @property
     def steps(self) -> int:
-        """The greatest code."""
+        """The greatest code of a value: the number of cells less one."""
         return self.bins - 1
 
     def _nearest(self, array: NDArray[Any]) -> Codes:
-        """Return the cell of each number; `high` is in the last one."""
+        """Return the number of the cell in which each value lies; `high` is in the last cell."""
         indices = (array.astype(np.float64) - self.low) / (self.high - self.low) * self.bins
         return np.minimum(np.floor(indices).astype(np.int64), self.steps)
 
     def values(self, codes: NDArray[Any]) -> Floats:
-        """Return the centres of cells."""
+        """Return the centre of each cell, given by its number."""
         return self.low + (self.high - self.low) * (codes.astype(np.float64) + 0.5) / self.bins
 
     def terms(self) -> dict[str, object]:
-        """Return the parameters that two sides compare, as plain data."""
+        """Return the name, bounds and number of cells as plain data, which members compare."""
         return {**super().terms(), "bins": self.bins}
 
 
 def nearest_codes(fields: Sequence[Field], values: Any) -> Codes:
-    """Return the codes nearest to values, both of shape (..., fields). Raises PrivacyError."""
+    """Return the code nearest to each value, field by field; raise PrivacyError for values out of bounds."""
     return np.stack([field.nearest(values[..., index]) for index, field in enumerate(fields)], axis=-1)
 
 
@@ -268,7 +268,7 @@ def checked_labels(labels: ArrayLike | None, count: int) -> Codes:
 
 
 def _as_numbers(name: str, values: ArrayLike) -> NDArray[Any]:
-    """Return values as an array of integers, floats, or objects that are numbers; raise PrivacyError."""
+    """Return values as an array of integers, floats or numbers; raise PrivacyError for anything else."""
     refuse_masked(name, values)
     try:
         array = np.asarray(values)
@@ -282,7 +282,7 @@ def _as_numbers(name: str, values: ArrayLike) -> NDArray[Any]:
 
 
 def _is_finite(value: float) -> bool:
-    """Tell whether a number is finite, and as a float, too."""
+    """Return whether a number is finite; false too for an integer that is too large for a float."""
     try:
         return math.isfinite(value)
     except OverflowError:
@@ -290,5 +290,5 @@ def _is_finite(value: float) -> bool:
 
 
 def _exact(value: Any) -> Fraction:
-    """Return the decimal that a number is written as, such as 1/10 for 0.1."""
+    """Return a number as the exact fraction of its printed decimal, such as 1/10 for 0.1."""
     return Fraction(str(value))

@@ -22,7 +22,7 @@ LABEL = Field(0, 1, name="label", exact=True)
 
 @dataclass(frozen=True)
 class KernelFactory:
-    """A kernel on fields that are not yet known; called with them it gives a `Kernel`.
+    """Base class of kernels whose fields are not yet known; called with fields it returns a `Kernel`.
 
     Another package derives a class from it, with `make`.
 
@@ -36,11 +36,11 @@ class KernelFactory:
 
     @property
     def requires_fields(self) -> bool:
-        """Whether there is no kernel on integers of 32 bits."""
+        """Whether the caller must name the fields; here true: there is no default."""
         return True
 
     def make(self, *fields: Field) -> Kernel:
-        """Return the kernel on these fields, as many as `self.fields`, and a private label behind them.
+        """Return the kernel on these fields, plus a private label if it has one; subclasses implement this.
 
         Raises ConfigError for fields that it is not for.
         """
@@ -60,7 +60,7 @@ class KernelFactory:
 
 @dataclass(frozen=True)
 class Form(KernelFactory):
-    """A kernel h = low + scale * (its definition on values).
+    """Factory of a built-in kernel h = low + scale * definition, for fields that the caller names.
 
     Attributes, beside those of `KernelFactory`:
         define: the definition for a first field whose greatest code is given.
@@ -78,12 +78,12 @@ class Form(KernelFactory):
 
     @property
     def requires_fields(self) -> bool:
-        """Whether the greatest value depends on the first field."""
+        """Whether the caller must name the fields, since the kernel's range depends on the first."""
         return self.degree > 0
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - of the few forms that a process has
     def make(self, *fields: Field) -> Kernel:
-        """Return the kernel on these fields, the same object for the same ones. Raises ConfigError."""
+        """Return the kernel on these fields, cached; raise ConfigError for fields that do not fit."""
         whole = (*fields, *([LABEL] if self.labels == "private" else []))
         first, lipschitz = whole[0], None
         # A product is inf, and refused, where a power raises OverflowError.
@@ -106,9 +106,9 @@ class Form(KernelFactory):
         )
 
     def value(self, a: Any, b: Any) -> Any:
-        """Return h on values of records, as `Kernel.function`."""
+        """Return the kernel's real value on two records, or arrays of records, in the clear."""
         return self.low + self.scale * as_function(self.define(0))(a, b)
 
     def high(self, width: float) -> float:
-        """Return the greatest value for a first field of this width."""
+        """Return the kernel's greatest value if its first field has this width."""
         return self.low + self.scale * (math.prod([width] * self.degree) if self.degree else self.steps)

@@ -29,7 +29,7 @@ MAX_STEPS = 1 << 40
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel h on pairs of records.
+    """Bounded function of two records for a private pairwise statistic: fields, range, meaning, circuit.
 
     Attributes:
         name: as in "kendall_tau".
@@ -78,16 +78,16 @@ class Kernel:
 
     @property
     def high(self) -> float:
-        """The greatest value."""
+        """The greatest value that the kernel has for any two records."""
         return self.low + self.unit * self.steps
 
     @property
     def width(self) -> float:
-        """The greatest value less the least one: noise is scaled to it."""
+        """The greatest value less the least one; the noise of the statistic is scaled to this."""
         return self.unit * self.steps
 
     def codes(self, records: ArrayLike | Sequence[ArrayLike]) -> Codes:
-        """Return the codes of records, shape (n, len(fields)).
+        """Encode records as integers, shape (n, len(fields)); raise for wrong shapes or values out of bounds.
 
         `records` has that shape, or is a tuple of one array (n,) for each field. Raises PrivacyError for a
         value out of its domain (NaN, a label that is neither 0 nor 1), ConfigError for a wrong shape.
@@ -100,7 +100,7 @@ class Kernel:
         return self._codes(list(array.T) if array.ndim == 2 else [])
 
     def record(self, data: Any, public_label: int | None) -> tuple[Codes, int]:
-        """Return the codes of one record, shape (1, len(fields)), and its public label, -1 for none.
+        """Encode one record; return its codes, shape (1, len(fields)), and its public label, -1 for none.
 
         `data` is a number, or a tuple of one for each field; `public_label`: 0 or 1 for a kernel with public
         labels, else None. Raises as `codes` does, and ConfigError for another label.
@@ -119,16 +119,16 @@ class Kernel:
         return codes, -1 if public_label is None else int(public_label)
 
     def values(self, codes: Codes) -> Floats:
-        """Decode codes to values, as far as the grid allows: shape (n, len(fields))."""
+        """Decode integer codes to records of real values, shape (n, len(fields))."""
         columns = [each.values(codes[..., index]) for index, each in enumerate(self.fields)]
         return np.stack(columns, axis=-1)
 
     def decode(self, integers: Any) -> Any:
-        """Return the kernel's values for its integers, which may be noisy."""
+        """Convert the kernel's integers, with noise or without, to its real values."""
         return self.low + self.unit * np.asarray(integers, dtype=np.float64)
 
     def terms(self) -> dict[str, object]:
-        """Return the parameters that two sides compare, as plain data."""
+        """Return name, fields, range and grid of the kernel as plain data, which members compare."""
         return {
             "kernel": self.name,
             "fields": [each.terms() for each in self.fields],
@@ -139,7 +139,7 @@ class Kernel:
         }
 
     def _codes(self, columns: list[NDArray[Any]]) -> Codes:
-        """Return the codes of records, one array a field; raise ConfigError for a wrong shape."""
+        """Encode one array of values for each field; raise ConfigError for wrong shapes."""
         count = len(self.fields)
         shapes = {column.shape for column in columns}
         if len(columns) != count or len(shapes) != 1 or columns[0].ndim != 1:

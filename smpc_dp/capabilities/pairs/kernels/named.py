@@ -72,7 +72,7 @@ _LOG = logging.getLogger("smpc_dp.capabilities.pairs")
 
 
 def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
-    """Return a kernel: itself, or the one of this name on these fields (none: integers of 32 bits).
+    """Return the kernel of this name on these fields (default: 32-bit integers); a Kernel is returned as is.
 
     A kernel that another package registers has fields of its own, if it is no factory.
 
@@ -101,29 +101,29 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
 
 
 def requires_fields(name: str) -> bool:
-    """Return whether the kernel of this name is one of fields that must be given; raise LocalError."""
+    """Return whether the kernel of this name needs its fields from the caller."""
     known = _find(ALIASES.get(name, name))
     return isinstance(known, KernelFactory) and known.requires_fields
 
 
 def _find(name: str) -> Kernel | KernelFactory | None:
-    """Return what makes the kernel of a name that is no alias, or a kernel; None if it is unknown."""
+    """Return the built-in or registered kernel, or its factory, of this name; None if it is unknown."""
     return FORMS.get(name) or registered_kernel(name)
 
 
 @dataclass(frozen=True)
 class _Registered(KernelFactory):
-    """A factory of another package, of which each kernel is checked."""
+    """Wrapper of a kernel factory that another package registered: checks each kernel that it makes."""
 
     extension: Extension
 
     @property
     def requires_fields(self) -> bool:
-        """Whether the factory requires fields."""
+        """Whether the registered factory needs fields from the caller."""
         return bool(self.extension.value.requires_fields)
 
     def make(self, *fields: Field) -> Kernel:
-        """Return the kernel on these fields, its circuit cut to its range. Raises ConfigError, LocalError."""
+        """Return the registered factory's kernel on these fields, checked, its output cut to the range."""
         try:
             made = called(self.extension.value.make, *fields)
         except LocalError as error:
@@ -138,10 +138,7 @@ class _Registered(KernelFactory):
 
 
 def registered_kernel(name: object) -> Kernel | KernelFactory | None:
-    """Return the kernel, or its factory, that another package registers under a name; raise LocalError.
-
-    None if there is none.
-    """
+    """Return the kernel or factory that another package registers as `name`; None if there is none."""
     result = None if not isinstance(name, str) or name in NAMES else find(Group.KERNELS, name)
     if result is None:
         return None
@@ -156,7 +153,7 @@ def registered_kernel(name: object) -> Kernel | KernelFactory | None:
 
 
 def requested_kernel(terms: Mapping[str, Any]) -> Kernel:
-    """Return the kernel that is known by name and that `Kernel.terms` describes.
+    """Return the built-in or registered kernel that received terms describe.
 
     Raises ConfigError, and LocalError as `find_kernel` does.
     """
@@ -167,7 +164,7 @@ def requested_kernel(terms: Mapping[str, Any]) -> Kernel:
 
 
 def kernel_of(terms: Mapping[str, Any]) -> Kernel:
-    """Return the kernel of this package that `Kernel.terms` describes; raise ConfigError for others."""
+    """Return the built-in kernel that these terms describe; raise ConfigError for other terms."""
     fields, name = read_fields(terms), terms.get("kernel")
     if not isinstance(name, str) or name not in FORMS:
         raise ConfigError.at("kernel", f"no kernel {name!r}", ConfigCheck.UNKNOWN_NAME)
@@ -175,7 +172,7 @@ def kernel_of(terms: Mapping[str, Any]) -> Kernel:
 
 
 def read_fields(terms: Mapping[str, Any]) -> list[Field]:
-    """Return the fields of the kernel that `Kernel.terms` describes. Raises ConfigError."""
+    """Return the fields that a kernel's terms (plain data) describe; raise ConfigError if malformed."""
     try:
         names = [str(f["name"]) for f in terms["fields"]]
         if not all(name.isprintable() and len(name) <= MAX_NAME for name in names):
@@ -191,17 +188,17 @@ def read_fields(terms: Mapping[str, Any]) -> list[Field]:
 
 
 def sealed(kernel: Kernel) -> Kernel:
-    """Return this package's kernel for one of that meaning, and `isolated` for any other."""
+    """Return the equal built-in kernel if there is one, else the kernel with an isolated circuit."""
     return _same(kernel) or isolated(kernel)
 
 
 def is_known(kernel: Kernel) -> bool:
-    """Return whether a kernel is this package's of that name, by its circuit and not by its name alone."""
+    """Return whether a kernel is a built-in one, compared by its terms and circuit, not its name alone."""
     return _same(kernel) is not None
 
 
 def _same(kernel: Kernel) -> Kernel | None:
-    """Return this package's kernel with the same terms and the same circuit; None if there is none."""
+    """Return the built-in kernel with equal terms and an equal circuit; None if there is none."""
     try:
         made = kernel_of(kernel.terms())
         if made is kernel:

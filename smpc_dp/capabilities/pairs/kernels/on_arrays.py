@@ -11,37 +11,37 @@ from smpc_dp.capabilities.pairs.kernels.definitions import Definition
 
 
 class OnArrays:
-    """Arithmetic of plain numbers: `kernels.definitions.Arithmetic` on arrays, broadcast."""
+    """Implementation of kernel arithmetic on plain numbers and NumPy arrays, elementwise."""
 
     def sign(self, x: Any, y: Any) -> Any:
-        """Return the sign of differences, of codes or of values."""
+        """Return the sign of x - y elementwise, on codes or real values."""
         return np.sign(x - y)
 
     def product(self, s: Any, t: Any) -> Any:
-        """Return the elementwise product of signs."""
+        """Return the elementwise product of two arrays of signs."""
         return s * t
 
     def raised(self, s: Any) -> Any:
-        """Return 1 + s, elementwise."""
+        """Return 1 + s for each sign s of an array."""
         return 1 + s
 
     def decided(self, s: Any, by: Any) -> Any:
-        """Return 1 + by s where `by` is not 0, else 0, elementwise."""
+        """Return elementwise 1 + by * s where the sign `by` is not 0, else 0."""
         return np.where(by != 0, 1 + by * s, 0)
 
     def equal(self, x: Any, y: Any) -> Any:
-        """Return equality as integers 0 or 1."""
+        """Return 1 where elements of two arrays are equal, else 0."""
         return np.equal(x, y).astype(np.int64)
 
     def distance(self, x: Any, y: Any, limit: int) -> Any:  # noqa: ARG002
-        """Return |x - y|; the limit holds for codes within their bounds."""
+        """Return |x - y| elementwise; ignores `limit`, which codes within their bounds never exceed."""
         return np.abs(x - y)
 
     def square(self, distance: Any) -> Any:
-        """Return the square, elementwise."""
+        """Return the square of each element of an array of distances."""
         return distance * distance
 
 
 def as_function(definition: Definition) -> Callable[[Any, Any], Any]:
-    """Return the kernel on two arrays of records, shape (..., fields), broadcast against each other."""
+    """Return a kernel's definition as a function of two arrays of records, shape (..., fields)."""
     return lambda a, b: definition(OnArrays(), np.moveaxis(a, -1, 0), np.moveaxis(b, -1, 0))

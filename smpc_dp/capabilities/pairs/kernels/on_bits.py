@@ -37,7 +37,7 @@ MAX_TABLE_BITS = 16
 
 
 class Sign(NamedTuple):
-    """A sign as bits. `negative` means nothing where `zero` is 1, unless `strict`: then it is 0."""
+    """Circuit bits of a sign -1, 0 or 1; if not `strict`, `negative` is arbitrary where `zero` is 1."""
 
     negative: Bit
     zero: Bit
@@ -45,7 +45,7 @@ class Sign(NamedTuple):
 
 
 class Distance(NamedTuple):
-    """A distance of two fields as bits, and its greatest value."""
+    """Circuit bits of the distance of two fields, with the greatest value that it can have."""
 
     bits: Bits
     limit: int
@@ -53,12 +53,12 @@ class Distance(NamedTuple):
 
 @dataclass(frozen=True)
 class OnBits:
-    """Arithmetic of circuits: `kernels.definitions.Arithmetic` on bits of a builder."""
+    """Implementation of kernel arithmetic that adds gates to a circuit builder."""
 
     builder: Builder
 
     def sign(self, x: Bits, y: Bits) -> Sign:
-        """Return the sign of x - y: 2 n AND for n bits; none for one bit."""
+        """Add gates for the sign of x - y of two n-bit fields: 2 n AND gates, none for one bit."""
         on = self.builder
         if len(x) == 1:
             return Sign(on.not_(x[0]), on.not_(on.xor(x[0], y[0])), strict=False)
@@ -66,42 +66,42 @@ class OnBits:
         return Sign(less, on.not_(on.xor(less, greater)), strict=True)
 
     def product(self, s: Sign, t: Sign) -> Sign:
-        """Return the product of two signs: one AND."""
+        """Add gates for the product of two signs, one AND gate, and return the sign's bits."""
         zero = self.builder.or_(s.zero, t.zero)
         return Sign(self.builder.xor(s.negative, t.negative), zero, strict=False)
 
     def raised(self, s: Sign) -> Bits:
-        """Return 1 + s: no AND for a comparison, one for a product."""
+        """Return the bits of 1 + s for a sign s, with at most one AND gate."""
         on = self.builder
         if s.strict:
             return s.zero, on.not_(on.xor(s.negative, s.zero))
         return s.zero, on.and_(on.not_(s.zero), on.not_(s.negative))
 
     def decided(self, s: Sign, by: Sign) -> Bits:
-        """Return 1 + by s where `by` is not 0, else 0: three AND."""
+        """Add gates for 1 + by * s where the sign `by` is not 0, else 0, with three AND gates."""
         on = self.builder
         apart = on.not_(by.zero)
         won = on.and_(on.not_(s.zero), on.not_(on.xor(s.negative, by.negative)))
         return on.and_(apart, s.zero), on.and_(apart, won)
 
     def equal(self, x: Bits, y: Bits) -> Bits:
-        """Return whether two fields are equal: n - 1 AND for n bits."""
+        """Add gates that test two n-bit fields for equality, n - 1 AND gates; return the bit."""
         return (equal(self.builder, x, y),)
 
     def distance(self, x: Bits, y: Bits, limit: int) -> Distance:
-        """Return min(|x - y|, limit): 2 n AND for n bits, and those of `minimum`."""
+        """Add gates for min(|x - y|, limit) of two fields, 2 n AND gates and those of the minimum."""
         on, zero = self.builder, self.builder.constant(0, 1)
         apart = absolute(on, subtract(on, (*x, *zero), (*y, *zero)))
         return Distance(minimum(on, apart[: len(x)], limit), limit)
 
     def square(self, distance: Distance) -> Bits:
-        """Return the square of a distance: less than 2 n**2 AND for n bits."""
+        """Add gates for the square of a distance of n bits, less than 2 n**2 AND gates."""
         bits, limit = distance
         return multiply(self.builder, bits, bits, 2 * len(bits))[: (limit * limit).bit_length()]
 
 
 def as_circuit(definition: Definition) -> Gadget:
-    """Return the circuit of a kernel."""
+    """Return a function that builds the circuit of a kernel's definition from two records' bits."""
 
     def gadget(builder: Builder, x: Record, y: Record) -> Bits:
         result: Bits | Distance = definition(OnBits(builder), x, y)
@@ -111,7 +111,7 @@ def as_circuit(definition: Definition) -> Gadget:
 
 
 def table(builder: Builder, x: Record, y: Record, integers: Sequence[int], steps: int) -> Bits:
-    """Return integers[code], where the bits of x's fields are the low bits of the code and then y's come.
+    """Add gates that look up a kernel's integer in a table, indexed by the bits of both records.
 
     `integers` has an entry for every pattern of bits. Less than w 2**k AND for k bits in all and w bits of
     an integer. Raises ConfigError for more than 16 bits in all, or an integer outside 0..steps.
@@ -127,7 +127,7 @@ def table(builder: Builder, x: Record, y: Record, integers: Sequence[int], steps
 
 
 def minimum(builder: Builder, value: Bits, limit: int) -> Bits:
-    """Return min(value, limit): up to 2 n AND for n bits, none if they can be no more."""
+    """Add gates for min(value, limit) of n bits: up to 2 n AND gates, none if the limit always holds."""
     if limit >= (1 << len(value)) - 1:
         return value
     below = less_than_constant(builder, value, limit)
@@ -136,5 +136,5 @@ def minimum(builder: Builder, value: Bits, limit: int) -> Bits:
 
 
 def limited(gadget: Gadget, steps: int) -> Gadget:
-    """Return a gadget whose output is cut to `steps`: the range holds whatever the gadget does."""
+    """Return a circuit function whose output is cut to `steps`, so that noise fits whatever it computes."""
     return lambda builder, x, y: minimum(builder, gadget(builder, x, y), steps)

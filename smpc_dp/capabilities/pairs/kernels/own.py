@@ -31,7 +31,7 @@ def table_kernel(
     unit: float = 1.0,
     lipschitz: float | None = None,
 ) -> Kernel:
-    """Return the kernel of a plain function on two records, compiled through a table of all its values.
+    """Return a custom kernel made from a plain Python function of two records, through a value table.
 
     `function` takes two records, each the tuple of its fields' values, and returns a number, which is
     rounded to the nearest low + unit * j. It is called on every pair of records, so it must be pure; its
@@ -95,7 +95,7 @@ def circuit_kernel(
     lipschitz: float | None = None,
     symmetric: bool = True,
 ) -> Kernel:
-    """Return the kernel of a circuit, made with the builder, and its plain meaning on codes.
+    """Return a custom kernel made from a circuit builder and the Python function that it computes.
 
     `gadget` takes the builder and the bits of two records and returns the bits of the integer j of
     low + unit * j. What it gives above (high - low) / unit is cut to that in the circuit, so the range
@@ -124,7 +124,7 @@ def circuit_kernel(
 
 
 def _steps(name: str, low: float, high: float, unit: float) -> int:
-    """Return (high - low) / unit; raise ConfigError unless it is a whole number in range."""
+    """Return the number of grid steps (high - low) / unit; raise ConfigError unless it is a whole number."""
     if not (math.isfinite(low) and math.isfinite(high) and low < high and unit > 0):
         reason = f"needs finite low < high and unit > 0, has {low!r}, {high!r}, {unit!r}"
         raise ConfigError.at(f"kernel {name}", reason, ConfigCheck.RANGE)
@@ -136,7 +136,7 @@ def _steps(name: str, low: float, high: float, unit: float) -> int:
 
 
 def _checked_integer(name: str, value: Any, x: Any, y: Any, low: float, high: float, unit: float) -> int:
-    """Return the integer of a value; raise ConfigError, naming the records, unless it is in [low, high]."""
+    """Convert a kernel's value on two records to an integer; raise ConfigError if it is out of range."""
     where = f"of records {_format_record(x)} and {_format_record(y)}"
     try:
         number = float(value)
@@ -152,7 +152,7 @@ def _checked_integer(name: str, value: Any, x: Any, y: Any, low: float, high: fl
 
 
 def _compare(kernel: Kernel, gadget: Gadget) -> None:
-    """Compare a circuit, its output not yet cut, with its plain meaning; raise ConfigError if they differ."""
+    """Raise ConfigError, with a pair of records, if a custom circuit differs from its Python function."""
     circuit = compile_kernel(replace(kernel, gadget=gadget), None)
     a, b = sample_pairs(kernel.fields)
     wanted = np.asarray(kernel.integer(a, b), dtype=np.int64)
@@ -169,7 +169,7 @@ def _compare(kernel: Kernel, gadget: Gadget) -> None:
 
 
 def _check_lipschitz(kernel: Kernel, a: Codes, b: Codes) -> None:
-    """Raise ConfigError if the kernel changes by more than its constant allows from code a to a + 1."""
+    """Raise ConfigError if the kernel breaks its declared Lipschitz constant between codes a and a + 1."""
     if kernel.lipschitz is None:
         return
     if len(kernel.fields) > 1 or not kernel.lipschitz >= 0:
@@ -185,5 +185,5 @@ def _check_lipschitz(kernel: Kernel, a: Codes, b: Codes) -> None:
 
 
 def _format_record(record: tuple[float, ...]) -> str:
-    """Format a record for messages."""
+    """Return a record as text, for error messages."""
     return "(" + ", ".join(f"{value:g}" for value in record) + ")"

@@ -23,7 +23,7 @@ def check_meaning(
     count: int = RANDOM_INPUTS,
     progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Compare `circuit` with the plain meaning of `entry`; return how many inputs were tried.
+    """Test a circuit against its plain Python meaning; return how many inputs were tried, or raise.
 
     Every input where there are at most 2**EXHAUSTIVE_BITS, otherwise `count` of them: half uniform, the
     rest edges (0, 1, all ones, ...) and values that are equal, one bit apart, or apart below some bit; and
@@ -53,7 +53,7 @@ def check_meaning(
 
 
 def _check_batch(entry: Published, circuit: Circuit, batch: Sequence[NDArray[np.uint8]]) -> None:
-    """Compare circuit and meaning on a batch of inputs; raise VerificationError."""
+    """Raise VerificationError if circuit and plain meaning differ on a batch of inputs."""
     size = len(batch[0])
     packed = [pack_bytes(column, width) for column, width in zip(batch, circuit.inputs, strict=True)]
     result = circuit.evaluate_many(packed)
@@ -73,7 +73,7 @@ def _compare(
     result: Sequence[Sequence[int]],
     wanted: Sequence[Sequence[int]],
 ) -> None:
-    """Raise VerificationError with the first inputs whose outputs are not the wanted ones."""
+    """Raise VerificationError that shows the first inputs whose outputs differ from the wanted ones."""
     for index, (got, want) in enumerate(
         zip(zip(*result, strict=True), zip(*wanted, strict=True), strict=True)
     ):
@@ -85,7 +85,7 @@ def _compare(
 
 
 def _every_input(widths: Sequence[int]) -> list[NDArray[np.uint8]]:
-    """Return every input of these widths, as little-endian bytes."""
+    """Return all possible combinations of inputs with these widths, as little-endian bytes."""
     joined = np.arange(1 << sum(widths), dtype="<u4")
     columns = []
     for width in widths:
@@ -96,7 +96,7 @@ def _every_input(widths: Sequence[int]) -> list[NDArray[np.uint8]]:
 
 
 def _sample(widths: Sequence[int], count: int) -> list[NDArray[np.uint8]]:
-    """Draw inputs as little-endian bytes. Nothing here is secret, and the same draw suits everyone."""
+    """Return pseudorandom test inputs and edge cases as little-endian bytes, equal in every run."""
     generator = np.random.default_rng(2023)
     columns: list[NDArray[np.uint8]] = []
     for width in widths:
@@ -116,7 +116,7 @@ def _sample(widths: Sequence[int], count: int) -> list[NDArray[np.uint8]]:
 
 
 def _differences(generator: np.random.Generator, width: int, count: int) -> NDArray[np.uint8]:
-    """Draw differences of two values: zero, a single bit, or anything below some bit."""
+    """Return random differences of two test values: zero, a single bit, or random low bits."""
     size = -(-width // 8)
     kind = generator.integers(0, 4, (count, 1))
     index = generator.integers(0, width, (count, 1))
@@ -127,17 +127,17 @@ def _differences(generator: np.random.Generator, width: int, count: int) -> NDAr
 
 
 def _integers(column: NDArray[np.uint8]) -> list[int]:
-    """Return little-endian bytes as integers."""
+    """Return rows of little-endian bytes as a list of Python integers."""
     size = column.shape[1]
     joined = np.ascontiguousarray(column).tobytes()
     return [int.from_bytes(joined[at : at + size], "little") for at in range(0, len(joined), size)]
 
 
 def _transposed(rows: Iterable[tuple[int, ...]]) -> list[list[int]]:
-    """Return rows of values as columns."""
+    """Return rows of integers as lists of columns."""
     return [list(column) for column in zip(*rows, strict=True)]
 
 
 def _hex(values: Sequence[int]) -> str:
-    """Format values in hex."""
+    """Return input or output values as hexadecimal text for error messages."""
     return ",".join(f"{value:x}" for value in values)

@@ -17,13 +17,13 @@ ManyBytes = Sequence[NDArray[np.uint8]]
 
 
 def _no_examples() -> Iterable[tuple[Values, Values]]:
-    """Return no examples."""
+    """Return an empty tuple of test examples, for circuits that random inputs suffice to check."""
     return ()
 
 
 @dataclass(frozen=True)
 class Value:
-    """One input or output: its name, its width, and the meaning of its bits, least significant first."""
+    """Description of a published circuit's input or output: its name, width, and the meaning of its bits."""
 
     name: str
     width: int
@@ -32,7 +32,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Published:
-    """Entry of a published circuit.
+    """Description of a circuit that the project publishes as a file: name, builder, meaning, examples.
 
     `gadget` makes the output values from a builder and the input values. `meaning` computes the outputs
     from unsigned integers in plain Python; `meaning_many`, if present, the same on arrays of little-endian
@@ -50,17 +50,17 @@ class Published:
 
     @property
     def file(self) -> str:
-        """The name of the circuit's file."""
+        """The name of the file to which the circuit is published."""
         return f"{self.name}.txt"
 
     def build(self) -> Circuit:
-        """Build the circuit; the same bytes every time."""
+        """Build the circuit; every call gives the same gates."""
         return _build(self)
 
 
 @cache
 def _build(entry: Published) -> Circuit:
-    """Build the circuit of an entry, cached."""
+    """Return the circuit of a published entry, built once and then cached."""
     builder = Builder()
     inputs = [builder.input(value.width) for value in entry.inputs]
     for output in entry.gadget(builder, *inputs):

@@ -24,17 +24,17 @@ _JOINT = sum(bits for _, bits in TAU_COINS)
 
 
 def _sign(difference: int) -> int:
-    """Return the sign of a difference."""
+    """Return -1, 0 or 1: the sign of a difference."""
     return (difference > 0) - (difference < 0)
 
 
 def _tau(x0: int, x1: int, y0: int, y1: int) -> int:
-    """Return the integer of Kendall's tau of two records."""
+    """Return 1 + sign(x0 - y0) sign(x1 - y1), the plain value of Kendall's tau kernel on two records."""
     return 1 + _sign(x0 - y0) * _sign(x1 - y1)
 
 
 def _records(*fields: tuple[str, int]) -> tuple[Value, ...]:
-    """Describe the fields of two records as inputs."""
+    """Return descriptions of circuit inputs for the fields of two records, x then y."""
     return tuple(
         Value(f"{side}_{name}", width, f"{name} of {record}, code on its grid")
         for side, record in (("x", "the first record"), ("y", "the second record"))
@@ -51,7 +51,7 @@ def _kernel(
     definition: definitions.Definition,
     meaning: Callable[..., int],
 ) -> Published:
-    """Return the entry of a kernel's circuit."""
+    """Return the published entry of a kernel: its circuit, and the plain function that it is checked with."""
     compiled = as_circuit(definition)
 
     def build(builder: Builder, *values: Bits) -> list[Bits]:
@@ -65,7 +65,7 @@ def _kernel(
 
 
 def _noisy_tau() -> Published:
-    """Return the entry of Kendall's tau of 32-bit records with discrete Laplace noise of epsilon 1."""
+    """Return the published entry of Kendall's tau on 32-bit records with Laplace noise of epsilon 1."""
 
     def build(builder: Builder, *values: Bits) -> list[Bits]:
         x, first, y, second = values[:2], values[2], values[3:5], values[5]

@@ -28,7 +28,7 @@ THRESHOLD = 1000
 
 
 def find(name: str) -> Published:
-    """Return the published circuit of this name; raise ConfigError for an unknown one."""
+    """Return the published circuit of this name; raise ConfigError for an unknown name."""
     if name not in PUBLISHED:
         raise ConfigError.at(
             "circuit", f"no '{name}'; there are: {', '.join(PUBLISHED)}", ConfigCheck.UNKNOWN_NAME
@@ -37,30 +37,30 @@ def find(name: str) -> Published:
 
 
 def _signed(value: int, width: int) -> int:
-    """Return an unsigned integer's value in two's complement."""
+    """Convert an unsigned integer of `width` bits to the signed one that it encodes in two's complement."""
     return value - (value >> (width - 1) << width)
 
 
 def _integer(name: str, width: int, signed: bool | None = None) -> Value:
-    """Describe an integer of a circuit; `signed` None: of either kind."""
+    """Return the description of an integer input or output; `signed` None means that both kinds fit."""
     kind = {None: "integer, signed or unsigned", True: "two's complement", False: "unsigned"}[signed]
     return Value(name, width, f"{kind}, {width} bits")
 
 
 def _truth(purpose: str) -> Value:
-    """Describe an output z of one bit that is 1 where the purpose holds."""
+    """Return the description of a one-bit output z that is 1 where the stated condition holds, else 0."""
     return Value("z", 1, f"1 where {purpose}, else 0")
 
 
 def _two(width: int, signed: bool | None = None) -> tuple[Value, Value]:
-    """Describe two integers x and y."""
+    """Return descriptions of two integer inputs, x and y, of this width."""
     return _integer("x", width, signed), _integer("y", width, signed)
 
 
 def _modular(
     name: str, formula: str, width: int, gadget: Callable[..., Bits], plain: Callable[..., int]
 ) -> Published:
-    """Return the entry of an operation on one or two integers, modulo 2^width."""
+    """Return the published entry of an operation on integers modulo 2^width, with its plain function."""
     return Published(
         f"{name}{width}",
         f"z = {formula} mod 2^{width}",
@@ -72,7 +72,7 @@ def _modular(
 
 
 def _less_than(width: int, signed: bool) -> Published:
-    """Return the entry of a comparison."""
+    """Return the published entry of the circuit that tests x < y for integers of this width."""
 
     def meaning(x: int, y: int) -> Values:
         return (int(_signed(x, width) < _signed(y, width) if signed else x < y),)
@@ -88,7 +88,7 @@ def _less_than(width: int, signed: bool) -> Published:
 
 
 def _equal(width: int) -> Published:
-    """Return the entry of an equality test."""
+    """Return the published entry of the circuit that tests two integers of this width for equality."""
     return Published(
         f"equal{width}",
         "z = (x = y)",
@@ -100,7 +100,7 @@ def _equal(width: int) -> Published:
 
 
 def _block(name: str, bits: int, purpose: str) -> Value:
-    """Describe a block of bits."""
+    """Return the description of an input or output that is a block of bytes, as one integer."""
     return Value(name, bits, f"{purpose}: {bits // 8} bytes as one big-endian integer")
 
 

@@ -25,7 +25,7 @@ BIT_ORDER = "least significant bit first"
 
 @dataclass(frozen=True)
 class Finding:
-    """Faults found in one circuit, or in the folder; `faults` is empty if there are none."""
+    """Result of checking one published circuit, or the folder of all: inputs tried, and faults found."""
 
     name: str
     inputs_tried: int
@@ -33,7 +33,7 @@ class Finding:
 
 
 def describe(entry: Published, circuit: Circuit, text: bytes) -> dict[str, object]:
-    """Return the manifest's entry for a circuit and the bytes of its file."""
+    """Return the manifest's entry for a circuit: its sizes, meaning and the hash of its file."""
     return {
         "file": entry.file,
         "sha256": sha256(text).hexdigest(),
@@ -49,13 +49,13 @@ def describe(entry: Published, circuit: Circuit, text: bytes) -> dict[str, objec
 
 @functools.cache
 def _text(entry: Published) -> bytes:
-    """Return the bytes of a circuit's file, cached."""
+    """Return the content of the file that publishes a circuit, cached."""
     return format_bristol(entry.build())
 
 
 @functools.cache
 def manifest() -> bytes:
-    """Return the manifest of all published circuits, as the bytes of its file."""
+    """Return the content of the manifest file, which describes all published circuits."""
     circuits = {}
     for name, entry in PUBLISHED.items():
         circuit = entry.build()
@@ -65,7 +65,7 @@ def manifest() -> bytes:
 
 
 def export(entries: Iterable[Published], folder: Path, *, with_manifest: bool) -> list[Path]:
-    """Write the files of `entries`, and the manifest if wanted; return the written paths.
+    """Write published circuits as Bristol files, and the manifest of all if wanted; return the written paths.
 
     Raises LocalError when a file cannot be written.
     """
@@ -82,7 +82,7 @@ def export(entries: Iterable[Published], folder: Path, *, with_manifest: bool) -
 
 
 def check_folder(folder: Path) -> Finding:
-    """Check that the manifest is there, for exactly the published circuits, and that no file is unknown.
+    """Return the faults of a folder of published circuits: unknown files, a wrong or missing manifest.
 
     Raises LocalError when the folder cannot be read.
     """
@@ -123,7 +123,7 @@ def check_published(
     count: int = RANDOM_INPUTS,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Finding:
-    """Check one circuit: its file, its entry in the manifest, and its meaning.
+    """Check one published circuit: its file, its manifest entry, and its outputs on inputs.
 
     `count` and `progress` are those of `check_meaning`. Faults are returned, not raised.
     """
@@ -148,14 +148,14 @@ def check_published(
 
 
 def _read(path: Path) -> bytes:
-    """Read a file of the folder."""
+    """Return the bytes of a file in the folder of published circuits, up to a size limit."""
     return read_bounded(path, "the file", MAX_FILE_BYTES)
 
 
 def _manifest_faults(
     entry: Published, entries: Mapping[str, object], result: Mapping[str, object]
 ) -> list[str]:
-    """Return the faults of a circuit's entry in the manifest."""
+    """Return messages on how a circuit's entry in the manifest differs from the expected one."""
     claimed = entries.get(entry.name)
     if not isinstance(claimed, dict):
         return [f"{MANIFEST}: no entry {entry.name}"]
@@ -167,5 +167,5 @@ def _manifest_faults(
 
 
 def _describe_value(value: Value) -> dict[str, object]:
-    """Return the manifest's entry of an input or output."""
+    """Return the manifest's data on one input or output: name, width and meaning."""
     return {"name": value.name, "width": value.width, "meaning": value.meaning}

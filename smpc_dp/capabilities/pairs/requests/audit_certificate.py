@@ -16,7 +16,7 @@ from smpc_dp.session.session_file import SessionFile, load_session
 
 
 class CertificateReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The report on a certificate, and the documented shape of `smpc-dp audit --certificate FILE --json`.
+    """Result of auditing a certificate that a garbler cheated, as `smpc-dp audit --certificate` prints.
 
     Attributes:
         ok: the certificate convicts a party of the given session; `code` is 0.
@@ -49,7 +49,7 @@ class CertificateReport(msgspec.Struct, frozen=True, kw_only=True):
 def audit_certificate(
     path: str | os.PathLike[str], session: str | os.PathLike[str] | None = None
 ) -> CertificateReport:
-    """Judge the certificate in a file; `session`: the session file of which the convicted party should be.
+    """Check the certificate in a file, and report whom it convicts, of which session if one is given.
 
     Raises ConfigError and LocalError for files that cannot be read, and a session file with faults.
     """
@@ -84,7 +84,7 @@ def audit_certificate(
 
 
 def _check_session(conviction: Conviction, session: SessionFile) -> bool:
-    """Tell whether the evaluation is bound to the session; raise VerificationError if it is of another one.
+    """Return whether a session contains the convicted run; raise VerificationError if it is another's.
 
     The convicted name and key must be those of a party in the session's roster.
     """

@@ -19,7 +19,7 @@ _LOG = logging.getLogger("smpc_dp.capabilities.pairs")
 
 
 class Convictions:
-    """Parties of a session that a certificate in `folder` convicts, with the file of each.
+    """Store of a party: certificates in a folder that convict other parties, which it then refuses.
 
     Files that convict nobody are not used, and logged. Safe for use by several threads.
     """
@@ -49,7 +49,7 @@ class Convictions:
             self._add(file)
 
     def _add(self, file: Path) -> None:
-        """Add the party that a certificate convicts; one of nobody in the roster is not judged."""
+        """Read a certificate's file; refuse the party it convicts, or log a warning if it convicts nobody."""
         content = read_bounded(file, "the certificate", MAX_CERTIFICATE_BYTES)
         try:
             key = Certificate.decode(content).public_key
@@ -64,24 +64,24 @@ class Convictions:
 
     @property
     def files(self) -> dict[str, Path]:
-        """The certificates by convicted party."""
+        """Paths of the stored certificates, by the name of the convicted party."""
         with self._lock:
             return dict(self._files)
 
     def check(self, peer: str) -> None:
-        """Raise PeerFault if `peer` is convicted."""
+        """Raise PeerFault if a stored certificate convicts `peer`; else do nothing."""
         if peer in self.files:
             raise self.fault(peer)
 
     def fault(self, peer: str) -> PeerFault:
-        """Return the fault of a convicted party."""
+        """Return the error with which this party refuses to compute with a convicted peer."""
         with self._lock:
             unwritten = ", which could not be written" * (peer in self._unwritten)
             reason = f"is refused: it is convicted of cheating by {self._files[peer]}{unwritten}"
         return PeerFault(peer, reason, Check.CONVICTED)
 
     def keep(self, error: SmpcError) -> SmpcError:
-        """Store the certificate of a conviction, and refuse the convicted party from now on.
+        """Store the certificate that an error carries, if any; return the error to raise in its place.
 
         Returns the error to raise: the conviction, with what became of its certificate, or another error as
         it is. Raises nothing: a certificate cannot be made again, and no error takes a conviction's place.
@@ -97,7 +97,7 @@ class Convictions:
         return PeerFault(error.culprit, reason, error.check, error.evidence, code=error.code)
 
     def add(self, name: str, content: bytes) -> Path:
-        """Write a certificate that convicts a party, and refuse the party from now on; return the file.
+        """Write a party's certificate to a file, and refuse that party from now on; return the file.
 
         A party has one file: a further certificate is written if the last one could not be. Raises LocalError
         if it cannot be written.

@@ -10,7 +10,6 @@ from smpc_dp.capabilities.pairs.garbled.evaluation import Evaluation, Operation
 from smpc_dp.capabilities.pairs.garbled.messages import PAIRWISE, VERSION
 from smpc_dp.capabilities.pairs.garbled.participant import Participant
 from smpc_dp.capabilities.pairs.garbled.plan import Plan
-from smpc_dp.capabilities.pairs.garbled.transfers import Transfers
 from smpc_dp.capabilities.pairs.requests.convictions import Convictions
 from smpc_dp.capabilities.pairs.requests.pairwise import (
     Conduit,
@@ -20,11 +19,13 @@ from smpc_dp.capabilities.pairs.requests.pairwise import (
     drive,
     run_role,
 )
+from smpc_dp.capabilities.pairs.roles import PairTransfers, fresh_transfers
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.session.deadline import now
 from smpc_dp.session.session_file import SessionFile
+from smpc_dp.session.threads import finish_in_thread
 from smpc_dp.transport.acceptor import Acceptor, call
 from smpc_dp.transport.blocking import BlockingChannel, Halt
 from smpc_dp.transport.channel import ChannelClosed
@@ -35,12 +36,13 @@ OnStep = Callable[[str], None]
 
 
 def _ignore(_step: str) -> None:
+    """Do nothing: the default for callers that do not follow the progress of an evaluation."""
     return
 
 
 @dataclass(frozen=True, slots=True)
 class _PeerCall:
-    """Terms of one evaluation as a session of two parties, with the direction of the connection."""
+    """Description of one evaluation with a peer: the session of the two, and which of them listens."""
 
     member: PairwiseMember
     peer: str
@@ -48,7 +50,7 @@ class _PeerCall:
 
 
 class Evaluations:
-    """Evaluations of one party with other parties of its session. Call `close` at the end."""
+    """A party's manager of two-party evaluations with other parties of its session, over TLS."""
 
     def __init__(
         self, session: SessionFile, identity: Identity, contexts: Contexts, convictions: Convictions
@@ -61,10 +63,10 @@ class Evaluations:
         self._acceptor: Acceptor | None = None
         self._opening = asyncio.Lock()
         self._locks: dict[str, asyncio.Lock] = {}
-        self._transfers: dict[tuple[str, str], Transfers] = {}
+        self._transfers: dict[tuple[str, str, bool], PairTransfers] = {}
 
     def check_peer(self, peer: str) -> None:
-        """Raise ConfigError unless `peer` is another party, and one of the two has an address."""
+        """Raise ConfigError unless `peer` is another party, and either of the two has an address."""
         roster, own = self._session.roster, self._identity.name
         others = [member.name for member in roster.parties if member.name != own]
         if peer not in others:
@@ -78,11 +80,11 @@ class Evaluations:
             raise ConfigError.at("roster", reason, ConfigCheck.MISSING)
 
     def is_reachable(self, peer: str) -> bool:
-        """Tell whether this party or `peer` has an address."""
+        """Return whether this party or `peer` has an address at which the other can connect."""
         return self._listener(peer) is not None
 
     async def evaluate(self, operation: Operation, peer: str, label: str, on_step: OnStep) -> Evaluation:
-        """Evaluate with `peer`, which must ask for the same operation.
+        """Evaluate a circuit with `peer`, which must ask for an equal evaluation; return the result.
 
         Evaluations with one peer run one after the other. Raises ConfigError that names the differences from
         the peer's operation, PeerFault, TimeoutFault.
@@ -92,11 +94,12 @@ class Evaluations:
             return await self._evaluate(operation, peer, label, on_step)
 
     async def _evaluate(self, operation: Operation, peer: str, label: str, on_step: OnStep) -> Evaluation:
-        """Evaluate with `peer`, while no other evaluation with it is under way."""
+        """Evaluate a circuit with `peer` while the caller holds the lock for that peer."""
         pairing = self._peer_call(operation.plan, peer, label)
-        pair = (operation.plan.parameters.garbler, operation.plan.parameters.evaluator)
+        parameters = operation.plan.parameters
+        pair = (parameters.garbler, parameters.evaluator, parameters.malicious)
         # An evaluation that fails, or is cancelled while its thread still works, loses them.
-        transfers = self._transfers.pop(pair, None) or Transfers()
+        transfers = self._transfers.pop(pair, None) or fresh_transfers(operation.plan)
         role = await asyncio.to_thread(pairing.member.role, operation.rows, transfers=transfers)
         if pairing.we_listen:
             await self._listen()
@@ -118,28 +121,29 @@ class Evaluations:
         return answer
 
     async def _listen(self) -> None:
-        """Listen at the party's address, once."""
+        """Open the party's listening socket, unless it is open."""
         async with self._opening:
             if self._acceptor is None:
-                self._acceptor = await asyncio.to_thread(
-                    lambda: Acceptor(self._endpoint(self._session, self._session.timeouts.gather))
+                self._acceptor = await finish_in_thread(
+                    lambda: Acceptor(self._endpoint(self._session, self._session.timeouts.gather)),
+                    Acceptor.close,
                 )
 
     def close(self) -> None:
-        """Stop listening, and forget the oblivious transfers."""
+        """Stop listening at the party's address, and delete all state of oblivious transfers."""
         self._transfers.clear()
         if self._acceptor is not None:
             self._acceptor.close()
 
     def _listener(self, peer: str) -> str | None:
-        """Return the one of the two that listens: the first in the roster with an address."""
+        """Return the name of the one of two parties that listens, or None if neither has an address."""
         ours = (self._identity.name, peer)
         return next(
             (member.name for member in self._session.roster if member.name in ours and member.address), None
         )
 
     def _peer_call(self, plan: Plan, peer: str, label: str) -> _PeerCall:
-        """Return the evaluation as a session of two, whose digest covers all terms that must be equal."""
+        """Return an evaluation with `peer` as a session of two, whose digest binds all terms."""
         parameters = plan.parameters
         terms: dict[str, object] = {
             "session": self._session.digest.hex(),
@@ -154,6 +158,8 @@ class Evaluations:
         }
         if parameters.covert:
             terms["covert"] = parameters.covert
+        if parameters.malicious:
+            terms["security"] = parameters.security
         pair = [self._session.roster.member(name) for name in (parameters.garbler, parameters.evaluator)]
         pair.sort(key=lambda member: self._session.roster.index(member.name))
         session = SessionFile(
@@ -168,7 +174,7 @@ class Evaluations:
         return _PeerCall(member, peer, self._listener(peer) == self._identity.name)
 
     def _endpoint(self, session: SessionFile, patience: float) -> Endpoint:
-        """Return this party's endpoint in the session of two; it calls a peer for `patience` seconds."""
+        """Return this party's transport endpoint, which tries to reach a peer for `patience` seconds."""
         timeouts = session.timeouts
         return Endpoint(
             identity=self._identity,
@@ -191,7 +197,7 @@ class Evaluations:
         keep: Keep,
         begins: float,
     ) -> Report:
-        """Drive a role of an evaluation with `peer` over a channel to it, and `others` to the other members.
+        """Connect to `peer`, run a role of an evaluation over the connection, and return its report.
 
         `plan` and `label` must be the same for both. `halt` ends the evaluation from another thread. `keep`
         is as of `pairwise.drive`. `begins`: the loop's time until which the peer is waited for. Errors as for
@@ -227,7 +233,7 @@ class Evaluations:
         keep: Keep,
         patience: float,
     ) -> Report:
-        """Connect to the peer, drive the role and close the channel."""
+        """Connect to the peer, run the role to its end, and close the connection."""
         channel = self._connect(pairing, halt, patience)
         try:
             return drive(role, {pairing.peer: channel, **others}, report_step, keep)
@@ -238,7 +244,7 @@ class Evaluations:
             channel.close()
 
     def _connect(self, pairing: _PeerCall, halt: Halt, patience: float) -> BlockingChannel:
-        """Return the channel to the peer, once it asks for the same operation, in `patience` seconds."""
+        """Return an open connection to the peer, by listening or calling, within `patience` seconds."""
         peer = pairing.peer
         endpoint = self._endpoint(pairing.member.session, patience)
         try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from smpc_dp.capabilities.pairs.garbled.evaluation import Operation
 from smpc_dp.capabilities.pairs.garbled.messages import PAIR_COPIES
+from smpc_dp.capabilities.pairs.garbled.params import copies_of, refuse_garbling
 from smpc_dp.capabilities.pairs.kernels.named import find_kernel
 from smpc_dp.capabilities.pairs.requests.convictions import Convictions
 from smpc_dp.capabilities.pairs.requests.evaluation import Evaluations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from smpc_dp.capabilities.pairs.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
-    from smpc_dp.capabilities.pairs.garbled.params import Mode, Output
+    from smpc_dp.capabilities.pairs.garbled.params import Mode, Output, Security
     from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
     from smpc_dp.capabilities.pairs.statistics.similarity import Similarities
     from smpc_dp.capabilities.pairs.ustatistic.plan import Engine
@@ -39,7 +40,7 @@ NO_STATISTICS = "pairwise statistics: it learns them"
 
 
 def _contexts(requests: PartyRequests, lacking: str) -> Contexts:
-    """Return the TLS contexts for evaluations with other parties.
+    """Return the TLS contexts to connect to other parties.
 
     Raises ConfigError in a simulation, and without an aggregator: `lacking` is what such a session does not
     have.
@@ -56,7 +57,7 @@ def _contexts(requests: PartyRequests, lacking: str) -> Contexts:
 
 
 async def _evaluating(requests: PartyRequests, lacking: str) -> Evaluations:
-    """Return the evaluations with other parties, made at the first call; errors of `_contexts`."""
+    """Return the session's manager of evaluations with other parties, made at the first call."""
     if requests.evaluations is None:
         contexts = _contexts(requests, lacking)
         member = requests.membership
@@ -77,11 +78,12 @@ async def request_evaluation(
     output: Output = "both",
     evaluator_inputs: Sequence[int] | None = None,
     instances: int | None = None,
-    mode: Mode = "tile",
-    covert: int = 0,
+    mode: Mode | None = None,
+    covert: int | None = None,
+    security: Security | None = None,
     label: str = "",
 ) -> Evaluation:
-    """Evaluate a circuit with another party; see `Session.evaluate`."""
+    """Evaluate a circuit with another party of a session, as one request; return the result."""
     check_label(label)
     evaluations, party = await _evaluating(requests, NO_EVALUATIONS), requests.party
     evaluations.check_peer(peer)
@@ -98,6 +100,7 @@ async def request_evaluation(
         output=output,
         mode=mode,
         covert=covert,
+        security=security,
         evaluator_inputs=evaluator_inputs,
         instances=instances,
     )
@@ -109,9 +112,15 @@ async def request_evaluation(
 
 
 async def request_similarities(
-    requests: PartyRequests, vector: ArrayLike, epsilon: float, *, levels: int, covert: int
+    requests: PartyRequests,
+    vector: ArrayLike,
+    epsilon: float,
+    *,
+    levels: int,
+    covert: int | None,
+    security: Security | None,
 ) -> Similarities:
-    """Compare this party's vector with those of all others; see `Session.similarities`."""
+    """Compare this party's vector with those of all other parties; return noisy cosines."""
     evaluations = await _evaluating(requests, NO_EVALUATIONS)
     return await compare(
         requests.party,
@@ -122,7 +131,8 @@ async def request_similarities(
         vector,
         epsilon,
         levels,
-        covert=covert,
+        covert=copies_of(security, covert),
+        malicious=security == "malicious",
     )
 
 
@@ -139,10 +149,11 @@ async def request_statistic(  # noqa: PLR0913 - as of `Session.pairwise`
     public_label: int | None,
     engine: Engine | None,
     covert: int | None,
+    security: Security | None,
     label: str,
     number: int | None,
 ) -> StatisticResult:
-    """Run one request for a statistic of pairs, by the members that compute; see `Session.pairwise`."""
+    """Run one request for a noisy statistic of pairs of the parties' records; return the result."""
     requests.membership.refuse_others("vector", "records")
     session = requests.membership.session
     has_servers = session.topology == "servers"
@@ -158,8 +169,7 @@ async def request_statistic(  # noqa: PLR0913 - as of `Session.pairwise`
         if label:
             reason = "is for a state, which a session with servers does not have"
             raise ConfigError.at("label", reason, ConfigCheck.UNSUPPORTED)
-        if covert:
-            raise ConfigError.at("covert", "servers garble nothing", ConfigCheck.UNSUPPORTED)
+        refuse_garbling(covert, security)
         shared: StatisticResult = await find_task("pairs-on-shares").request(
             requests,
             kernel,
@@ -188,7 +198,8 @@ async def request_statistic(  # noqa: PLR0913 - as of `Session.pairwise`
                 noise=cast("NoiseKind", noise),
                 zetas=zetas,
                 public_label=public_label,
-                covert=PAIR_COPIES if covert is None else covert,
+                covert=copies_of(security, covert, PAIR_COPIES),
+                malicious=security == "malicious",
             )
         )
     own = [label, "" if public_label is None else str(public_label)]

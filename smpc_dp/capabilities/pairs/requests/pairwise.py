@@ -14,14 +14,14 @@ from typing import Protocol, TypeVar, cast
 
 import numpy as np
 
-from smpc_dp.capabilities.pairs.covert.roles import aggregator_role, party_role
+from smpc_dp.capabilities.pairs.active.plan import plan_evaluation
 from smpc_dp.capabilities.pairs.garbled.effects import Buffer, Send
 from smpc_dp.capabilities.pairs.garbled.messages import PAIRWISE, VERSION
 from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters, load_circuit
 from smpc_dp.capabilities.pairs.garbled.participant import Evaluated, Participant
 from smpc_dp.capabilities.pairs.garbled.plan import Plan, Rows
-from smpc_dp.capabilities.pairs.garbled.transfers import Transfers
 from smpc_dp.capabilities.pairs.requests.convictions import Convictions
+from smpc_dp.capabilities.pairs.roles import PairTransfers, aggregator_role, party_role
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import (
     Code,
@@ -59,24 +59,29 @@ Keep = Callable[[SmpcError], SmpcError]
 
 
 class Conduit(Protocol):
-    """Interface of a role's connection to one member: a blocking channel, or a relayed one."""
+    """Interface of a blocking connection between two members, direct or relayed by the aggregator."""
 
     @property
-    def bytes_sent(self) -> int: ...
+    def bytes_sent(self) -> int:
+        """Number of bytes of messages that were sent so far."""
 
     @property
-    def bytes_received(self) -> int: ...
+    def bytes_received(self) -> int:
+        """Number of bytes of messages that were received so far."""
 
-    def send(self, parts: Sequence[Buffer], /) -> None: ...
+    def send(self, parts: Sequence[Buffer], /) -> None:
+        """Send one message, given as buffers that are joined in order."""
 
-    def receive(self, limit: int, ahead: int = 0, /) -> Buffer: ...
+    def receive(self, limit: int, ahead: int = 0, /) -> Buffer:
+        """Wait for the next message, of at most `limit` bytes, and return it."""
 
-    def close(self, parts: Sequence[Buffer], /) -> None: ...
+    def close(self, parts: Sequence[Buffer], /) -> None:
+        """Send a last message, and close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Result of a role and its costs.
+    """Result of running a role: its output, the seconds to each step, and the bytes of its messages.
 
     `steps` holds the seconds from the connection to the first beginning of each step, and to "done". Bytes
     are those of messages, without frames and TLS.
@@ -90,7 +95,7 @@ class Report:
 
 @dataclass(frozen=True)
 class PairwiseMember:
-    """Checked session file, the identity of this process, and the plan of the evaluation.
+    """Settings of one member of a two-party evaluation: session file, identity and plan.
 
     `contexts`: TLS contexts of every connection; None: each `connect` makes its own. `convictions`: the
     members that are refused, where `evaluate` stores certificates too.
@@ -106,7 +111,7 @@ class PairwiseMember:
     def load(
         cls, path: str | os.PathLike[str], name: str, key: str | os.PathLike[str] | None = None
     ) -> PairwiseMember:
-        """Load session file, circuit and key; nothing is sent.
+        """Read the session file, the circuit and the member's key; connects to nobody.
 
         Args:
             path: the session file; a circuit's file is looked for beside it.
@@ -125,12 +130,12 @@ class PairwiseMember:
         identity = load_identity(key_file, name, member.public_key, f"roster[{name}].public_key")
         circuit = load_circuit(parameters, Path(path).parent)
         convictions = Convictions(Path(key_file).with_name(CERTIFICATES), session.roster)
-        plan = Plan(circuit, parameters)
+        plan = plan_evaluation(circuit, parameters)
         return cls(session, identity, plan, contexts(identity, session.roster), convictions)
 
     @property
     def input_values(self) -> tuple[int, ...]:
-        """Indices of the circuit's input values that this member gives."""
+        """Numbers of the circuit's input values that this member provides."""
         parameters = self.plan.parameters
         values = {
             parameters.garbler: self.plan.garbler_values,
@@ -139,9 +144,9 @@ class PairwiseMember:
         return self.plan.given(values.get(self.identity.name, ()))
 
     def role(
-        self, inputs: Sequence[Rows], request: int = 1, transfers: Transfers | None = None
+        self, inputs: Sequence[Rows], request: int = 1, transfers: PairTransfers | None = None
     ) -> Participant:
-        """Return this member's role; `inputs` has each of its values as packed by `circuits.circuit.pack`.
+        """Return this member's role (garbler, evaluator or aggregator), with its packed inputs.
 
         Several roles may be driven in turn over the same channels, each with its own number `request`, the
         same for all members. Roles with the same `transfers` set the oblivious transfers up once.
@@ -150,9 +155,10 @@ class PairwiseMember:
         """
         name, plan, parameters = self.identity.name, self.plan, self.plan.parameters
         aggregator = self.session.roster.aggregator
+        protocol, version = plan.protocol
         context = Context(
-            protocol=PAIRWISE,
-            version=VERSION,
+            protocol=protocol,
+            version=version,
             session_digest=self.session.digest,
             request=request,
             names=(parameters.garbler, parameters.evaluator),
@@ -168,7 +174,7 @@ class PairwiseMember:
 
     @cached_property
     def _endpoint(self) -> Endpoint:
-        """This member's side of its channels."""
+        """The transport endpoint with which this member connects to the other members."""
         timeouts = self.session.timeouts
         return Endpoint(
             identity=self.identity,
@@ -181,7 +187,7 @@ class PairwiseMember:
         )
 
     def connect(self) -> dict[str, BlockingChannel]:
-        """Return channels to all other members: the aggregator and the garbler listen, the others call them.
+        """Connect to all other members; return the channels by name.
 
         Raises TimeoutFault, PeerFault, ConfigError or LocalError when a member cannot be reached.
         """
@@ -212,7 +218,7 @@ class PairwiseMember:
 def evaluate(
     member: PairwiseMember, role: Participant, on_step: Callable[[str], None] = lambda _step: None
 ) -> Report:
-    """Run one member's role of an evaluation, from connecting to the result; blocks.
+    """Run one member's part of a two-party evaluation, from connecting to the result; blocks the caller.
 
     Raises:
         ConfigError: a peer has another session or circuit.
@@ -232,7 +238,7 @@ def evaluate(
 
 
 async def run_role(role: Participant, work: Callable[[], T], stop: Callable[[], None]) -> T:
-    """Return `work()`, which drives a role in a thread; `stop` ends the role's waits for others.
+    """Run `work()`, which drives a role, in a thread, and return its value; a cancellation calls `stop`.
 
     A cancelled caller waits for the role to take what has arrived, for GRACE_SECONDS at most. If the role
     judges it waits for the judgement and its two messages to the aggregator, however often it is cancelled,
@@ -257,6 +263,7 @@ async def run_role(role: Participant, work: Callable[[], T], stop: Callable[[], 
 
 
 def _unchanged(error: SmpcError) -> SmpcError:
+    """Return the error as it is: the default where no certificates are stored."""
     return error
 
 
@@ -266,7 +273,7 @@ def drive(
     on_step: Callable[[str], None] = lambda _step: None,
     keep: Keep = _unchanged,
 ) -> Report:
-    """Drive a role over open channels until it ends; send its farewell when it fails.
+    """Run a role over open channels to its end, and return its report; tell the others if it fails.
 
     Roles may be driven in turn over the same channels; `Report` counts the bytes of all. A role that may
     convict its partner needs a `keep` that stores the certificate.
@@ -312,7 +319,7 @@ def drive(
 
 
 def keep_freed_memory() -> None:
-    """Keep the C library from returning freed memory to the system, and put it in large pages.
+    """Make the C library (glibc) keep freed memory in this process, in large pages.
 
     Fresh pages cost more than the computation in them. glibc keeps freed blocks up to the size of the largest
     ever freed, so the second block is on its heap, where numpy asks for large pages as for every array of
@@ -330,7 +337,7 @@ def create_pairwise_session(
     evaluator: str = "evaluator",
     timeouts: Timeouts | None = None,
 ) -> Path:
-    """Write `session.toml` and `keys/NAME.key` for all members into `folder`; return the session file.
+    """Write a session file and the keys of all its members into `folder`; return the session file.
 
     For trials and tests: all secret keys are on one machine. `parameters` are those of the protocol without
     the names; an aggregator is there if it learns the output.
@@ -360,7 +367,7 @@ def create_pairwise_session(
 
 
 def _check_roster(session: SessionFile, parameters: PairwiseParameters) -> None:
-    """Raise ConfigError unless the roster has the members that the parameters name."""
+    """Raise ConfigError unless garbler (with address), evaluator and aggregator are in the roster as due."""
     parties = {member.name for member in session.roster.parties}
     issues = [
         ConfigIssue(

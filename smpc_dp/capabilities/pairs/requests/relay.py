@@ -33,7 +33,7 @@ Give = Callable[[Relay | RelayEnd], Coroutine[None, None, None]]
 
 
 class Tunnel:
-    """Blocking channel of one evaluation with `partner` to the aggregator's role in it."""
+    """Blocking channel of one pair's evaluation to the aggregator's role in it, over the session's link."""
 
     def __init__(
         self,
@@ -51,30 +51,30 @@ class Tunnel:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes of messages sent so far."""
+        """Number of bytes of messages sent to the aggregator's role so far."""
         return self._sent
 
     @property
     def bytes_received(self) -> int:
-        """Bytes of messages received so far."""
+        """Number of bytes of messages received from the aggregator's role so far."""
         return self._received
 
     def wait(self, seconds: float) -> None:
-        """Set the time limit for each message, in seconds."""
+        """Set how many seconds `receive` waits for each message."""
         self._patience = seconds
 
     def deliver(self, content: bytes | None) -> None:
-        """Take a message of the aggregator; None: no more will come."""
+        """Queue a message of the aggregator for `receive`; None says that no more will come."""
         self._inbox.put(content)
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        """Send one message."""
+        """Send one message to the aggregator's role, from the thread of the evaluation."""
         content = b"".join(parts)
         self._sent += len(content)
         run_in_loop(self._send(content), self._loop)
 
     def receive(self, limit: int, ahead: int = 0) -> Buffer:  # noqa: ARG002 - a channel's signature
-        """Return the next message, of at most `limit` bytes; raise TimeoutFault when none comes in time."""
+        """Return the aggregator's next message of at most `limit` bytes, or raise TimeoutFault."""
         try:
             content = self._inbox.get(timeout=self._patience)
         except queue.Empty:
@@ -89,13 +89,13 @@ class Tunnel:
         return content
 
     def close(self, parts: Sequence[Buffer] | None = None) -> None:
-        """Send the last message, if any."""
+        """Send a last message if one is given; there is nothing to close."""
         if parts is not None:
             self.send(parts)
 
 
 class RelayedChannel:
-    """Blocking channel of one evaluation to the partner, through the aggregator, sealed.
+    """Blocking encrypted channel to the partner of a pair, whose frames the aggregator relays.
 
     Only the partner's first frame may come before `open` is called. Both queues are bounded: DEPTH messages
     of this role, and WINDOW frames of the partner.
@@ -137,23 +137,23 @@ class RelayedChannel:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes of messages sent so far, without seals."""
+        """Number of bytes of messages sent to the partner so far, before encryption."""
         return self._bytes_sent
 
     @property
     def bytes_received(self) -> int:
-        """Bytes of messages received so far, without seals."""
+        """Number of bytes of messages received from the partner so far, after decryption."""
         return self._bytes_received
 
     # In the loop
 
     def open(self, first: float, later: float) -> None:
-        """Begin; wait `first` seconds for the partner's first message, `later` for each further one."""
+        """Start sending; set how long to wait for the partner's first message, and for later ones."""
         self._patience, self._later = first, later
         self._pump = self._loop.create_task(self._work())
 
     def deliver(self, message: Relay) -> None:
-        """Queue a message of the partner."""
+        """Queue a frame of the partner, which the aggregator has relayed."""
         if self._error is not None:
             return
         try:
@@ -163,10 +163,7 @@ class RelayedChannel:
         self._inbound.set()
 
     async def finish(self, failed: bool) -> None:
-        """Send queued messages, if the partner takes them soon enough, and end.
-
-        `failed`: tell the partner so.
-        """
+        """Send messages still queued, within a time limit, then stop; tell the partner if `failed`."""
         pump, self._pump = self._pump, None
         try:
             if pump is not None and self._error is None:
@@ -183,7 +180,7 @@ class RelayedChannel:
                 await self._give(RelayEnd(self._matching))
 
     def _take(self, message: Relay) -> None:
-        """Take a frame of the partner, or its count of frames taken."""
+        """Check a relayed frame's number, note how many frames the partner used, and store its content."""
         if self._is_lossy and message.number > self._come:
             raise TimeoutFault({self.peer}, "pair", LOST)
         if not self._used <= message.taken <= self._sent or message.number != self._come:
@@ -209,7 +206,7 @@ class RelayedChannel:
             self._met, self._taken = True, 1
 
     async def _work(self) -> None:
-        """Send this party's key, then queued messages as the partner has room for them."""
+        """Background task: send this party's key, then queued messages as the partner has room."""
         try:
             await self._frame(self._connection.first())
             while True:
@@ -221,7 +218,7 @@ class RelayedChannel:
             self.fail(error)
 
     async def _send_waiting(self) -> None:
-        """Send queued messages while the partner has room."""
+        """Send queued messages, in encrypted frames, while the partner has room."""
         while self._outbox:
             for frame in self._connection.seal(self._outbox[0]):
                 while self._sent - self._used >= WINDOW:
@@ -234,19 +231,19 @@ class RelayedChannel:
         await self._notify_taken()
 
     async def _notify_taken(self) -> None:
-        """Tell the partner how many frames were taken."""
+        """Tell the partner how many of its frames are used, if REPORT_AFTER or more were not told."""
         if self._taken - self._reported >= REPORT_AFTER:
             await self._frame(b"")
 
     async def _frame(self, content: bytes) -> None:
-        """Send one frame."""
+        """Send one encrypted frame, or an empty one, with how many of the partner's frames are used."""
         number, self._reported = self._sent, self._taken
         self._sent += bool(content)
         # Not cut off when this channel ends: half a message would end the session.
         await asyncio.shield(self._give(Relay(self._matching, number, self._reported, content)))
 
     def fail(self, error: SmpcError) -> None:
-        """End with an error: calls raise it once earlier messages are used."""
+        """End the channel: calls raise this error after messages that have come are used."""
         if self._error is None:
             self._error = error
             self._inbox.put(error)
@@ -255,7 +252,7 @@ class RelayedChannel:
     # In the thread of the role
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        """Queue one message; wait while DEPTH others wait. Raises the error that ended the channel."""
+        """Queue one message for the partner; blocks while the queue is full, raises if the channel ended."""
         content = b"".join(parts)
         if not self._room.acquire(timeout=self._patience):
             reason = f"nothing was read through {self._aggregator} for {self._patience:.3g} s"
@@ -267,7 +264,7 @@ class RelayedChannel:
         self._loop.call_soon_threadsafe(self._inbound.set)
 
     def receive(self, limit: int, ahead: int = 0) -> Buffer:  # noqa: ARG002 - a channel's signature
-        """Return the next message, of at most `limit` bytes.
+        """Return the partner's next message of at most `limit` bytes; blocks until it is there.
 
         Raises VerificationError for a frame that is not the partner's next one, TimeoutFault when none comes.
         """
@@ -285,23 +282,23 @@ class RelayedChannel:
         return b"".join(chunks)
 
     def close(self, parts: Sequence[Buffer]) -> None:
-        """Queue the last message, if there is room."""
+        """Queue the last message to the partner; drop it if the queue is full."""
         if self._error is None and self._room.acquire(blocking=False):
             self._outbox.append(b"".join(parts))
             self._loop.call_soon_threadsafe(self._inbound.set)
 
     def _take_one(self) -> None:
-        """Count a frame as taken."""
+        """Count a frame of the partner as used, and wake the task that reports the count."""
         self._taken += 1
         self._inbound.set()
 
     def _silence(self, step: str, reason: str) -> TimeoutFault:
-        """Return the error of a wait in vain: the aggregator may hold back what the partner sends."""
+        """Return the timeout error that names both partner and aggregator, as either may be silent."""
         who = {self.peer, self._aggregator}
         return TimeoutFault(who, step, f"{reason}; who is silent is not known")
 
     def _next(self) -> bytes:
-        """Return the next frame's content."""
+        """Return the partner's next frame, still encrypted; raise the error that has ended the channel."""
         try:
             frame = self._inbox.get(timeout=self._patience)
         except queue.Empty:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,15 @@ from smpc_dp.capabilities.pairs.garbled.params import MAX_COPIES, MIN_COPIES
 from smpc_dp.capabilities.pairs.kernels.cosine import unit_codes
 from smpc_dp.capabilities.pairs.statistics.similarity import Similarities, plan_similarities
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault, certificate_of
+from smpc_dp.errors import (
+    ConfigCheck,
+    ConfigError,
+    PeerFault,
+    SmpcError,
+    TimeoutFault,
+    VerificationError,
+    certificate_of,
+)
 from smpc_dp.privacy.arguments import ArgumentChecks
 
 if TYPE_CHECKING:
@@ -33,11 +42,14 @@ async def compare(
     levels: int,
     *,
     covert: int,
+    malicious: bool = False,
 ) -> Similarities:
-    """Compare a party's vector with those of all other `names`; see `Session.similarities` and `evaluate`."""
+    """Compare a party's vector with those of all other parties by `evaluate`; return the noisy cosines."""
     row = _checked(vector, covert)
     codes = [int(code) for code in unit_codes(row[None], levels)[0]]
-    plan = await asyncio.to_thread(plan_similarities, len(row), len(names), epsilon, levels)
+    plan = await asyncio.to_thread(
+        partial(plan_similarities, malicious=malicious), len(row), len(names), epsilon, levels
+    )
     circuit, index, randomness = plan.circuit, names.index(own), SystemRandomness()
     for name in names:
         if name != own:
@@ -59,10 +71,11 @@ async def compare(
                 role="garbler" if index < number else "evaluator",
                 evaluator_inputs=range(len(row) + 1, 2 * len(row) + 2),
                 covert=covert,
+                security="malicious" if malicious else None,
                 label="similarity",
             )
-        except (ConfigError, PeerFault, TimeoutFault) as error:
-            # One party that asks for something else must not cost the scores of all others.
+        except (ConfigError, PeerFault, TimeoutFault, VerificationError) as error:
+            # One party that cheats, or asks for something else, must not cost the scores of all others.
             faults[peer] = error
         else:
             if evaluated.value is not None:
@@ -86,7 +99,7 @@ async def compare(
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel comparisons; what is signed by now is still judged, however often this is cancelled."""
+    """Cancel tasks of comparisons, and wait until all have ended, even if cancelled meanwhile."""
     while not all(task.done() for task in tasks):
         for task in tasks:
             task.cancel()
@@ -95,12 +108,12 @@ async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
 
 
 def _conviction(faults: Mapping[str, SmpcError]) -> SmpcError | None:
-    """Return a conviction among the faults of peers, None if there is none."""
+    """Return the first of the peers' errors that carries a cheating certificate, or None."""
     return next((error for error in faults.values() if certificate_of(error) is not None), None)
 
 
 def _checked(vector: ArrayLike, covert: int) -> NDArray[np.float64]:
-    """Return the vector as an array; raise ConfigError for what is none, or for a number of copies."""
+    """Return the vector as an array of floats; raise ConfigError for a bad vector or number of copies."""
     row = np.asarray(vector, dtype=np.float64)
     if row.ndim != 1 or not len(row):
         raise ConfigError.at("vector", f"must be numbers in a row, shape is {row.shape}", ConfigCheck.SHAPE)

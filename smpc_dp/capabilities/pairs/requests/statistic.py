@@ -1,4 +1,4 @@
-"""Runs a party of a pairwise statistic: its evaluations in turn, each once."""
+"""Runs a party of a pairwise statistic: its evaluations in turn, each at most once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from smpc_dp.capabilities.pairs.covert.roles import party_role
 from smpc_dp.capabilities.pairs.garbled.relay import SealedConnection
 from smpc_dp.capabilities.pairs.kernels.fields import Codes
 from smpc_dp.capabilities.pairs.kernels.kernel import Kernel
@@ -18,7 +17,8 @@ from smpc_dp.capabilities.pairs.kernels.named import requested_kernel
 from smpc_dp.capabilities.pairs.requests.evaluation import Evaluations
 from smpc_dp.capabilities.pairs.requests.pairwise import Conduit, Keep, drive, run_role
 from smpc_dp.capabilities.pairs.requests.relay import HAS_LEFT, LOST, RelayedChannel, Tunnel
-from smpc_dp.capabilities.pairs.statistics.compiled import operation_of, plan_statistic
+from smpc_dp.capabilities.pairs.roles import party_role
+from smpc_dp.capabilities.pairs.statistics.compiled import is_malicious, operation_of, plan_statistic
 from smpc_dp.capabilities.pairs.ustatistic.messages import (
     CONVICTION,
     PAIR,
@@ -75,7 +75,7 @@ IN_RESULT = (
 
 @dataclass(frozen=True)
 class StatisticRequest:
-    """Checked request: statistic, codes of the party's record, shape (1, fields), and public label."""
+    """A party's checked arguments of a pairwise statistic: plan, encoded record and public label."""
 
     plan: StatisticPlan
     codes: Codes
@@ -96,23 +96,32 @@ class StatisticRequest:
         zetas: tuple[float, float] | None,
         public_label: int | None,
         covert: int,
+        malicious: bool = False,
     ) -> StatisticRequest:
-        """Check everything that a party can check alone; errors as of `Session.pairwise`."""
+        """Check a party's arguments for a pairwise statistic; return the request, or raise an SmpcError."""
         codes, label = kernel.record(data, public_label)
         plan = plan_statistic(
-            kernel, parties, epsilon, delta, partners=partners, noise=noise, zetas=zetas, covert=covert
+            kernel,
+            parties,
+            epsilon,
+            delta,
+            partners=partners,
+            noise=noise,
+            zetas=zetas,
+            covert=covert,
+            malicious=malicious,
         )
         return cls(plan, codes, label, operation_of(kernel, plan, noise))
 
     def machine(self, context: Context, identity: Identity, corrupt: int, seen: Seen) -> Run[StatisticResult]:
-        """Return the party's role in one request; `corrupt` and `seen` as of `statistic_states.party`."""
+        """Return the party's run of one request: the state machine that draws and evaluates pairs."""
         return party(
             context, identity, self.plan, self.operation, self.public_label, corrupt=corrupt, seen=seen
         )
 
 
 def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
-    """Return a function that compiles an operation: for kernels known by name, and for these.
+    """Return a function from an operation (JSON) to its plan, for built-in kernels and `kernels`.
 
     A party whose kernel of the same name has other terms or another circuit is refused: plans are compared.
     """
@@ -132,6 +141,7 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
             kernel = own.get(requested["kernel"]) or requested_kernel(requested)
             arguments = {key: requested[key] for key in ("epsilon", "delta", "partners", "noise")}
             arguments["covert"] = requested.get("covert", 0)
+            arguments["malicious"] = is_malicious(requested)
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ConfigError.at("operation", f"not a statistic's ({error})", ConfigCheck.FORMAT) from None
         except LocalError as error:
@@ -144,7 +154,7 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
 
 
 class PairRounds(AggregatorWaits):
-    """All evaluations of one party in one run, in the order of the matchings, each exactly once.
+    """Holder of a party's run: evaluates each of its pairs at most once, and keeps the time limits.
 
     An evaluation that fails is over: with fresh noise on the same records the noise would average out. So is
     one under way when the connection to the aggregator is lost, whose next messages may be lost with it, and
@@ -193,7 +203,7 @@ class PairRounds(AggregatorWaits):
         self.convictions: dict[int, SmpcError] = {}
 
     async def begin_step(self, drive: Drive) -> None:
-        """Begin the evaluations once they are drawn; see `Holder.begin_step`."""
+        """Begin a step: set its time limit, and charge the budget before evaluations are started."""
         await super().begin_step(drive)
         drive.timer.at += self.work_seconds(drive)
         state = self._run.state
@@ -207,11 +217,11 @@ class PairRounds(AggregatorWaits):
             drive.begin_work(self._work(drive, state))
 
     def work_seconds(self, drive: Drive) -> float:
-        """Return for how long others may be at their pairs."""
+        """Return how many seconds to wait on top for other parties' pairs; 0 before the last step."""
         return pairs_seconds(self._plan.partners, self._timeouts) if drive.run.step == RESULT else 0.0
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> Event | None:
-        """Take messages of evaluations, beside the steps; see `Holder.event_of`."""
+        """Handle a message of a pair's evaluation, or return the event that another message means."""
         event = await super().event_of(drive, inbound)
         envelope = inbound.envelope
         if event is None or envelope is None:
@@ -227,12 +237,12 @@ class PairRounds(AggregatorWaits):
             await asyncio.to_thread(self._take_conviction, envelope)
             return None
         if envelope.step in (RELAY, RELAY_END):
-            self._deliver_relayed(self._pairs.open_relay(self._run.run_id, envelope))
+            self._handle_relayed(self._pairs.open_relay(self._run.run_id, envelope))
             return None
         return event
 
     async def _resume(self, drive: Drive, peer: str, reconnect: Callable[[], Awaitable[None]]) -> None:
-        """See `AggregatorWaits._resume`; the pairs under way, and those that follow, have failed."""
+        """Reconnect to a lost aggregator, and count pairs under way and later ones as failed."""
         if drive.connections.is_live(peer):
             return
         self._pairs.is_lossy = True
@@ -247,12 +257,12 @@ class PairRounds(AggregatorWaits):
                 await self._show(matching, certificate)
 
     async def _end_unfinished(self) -> None:
-        """Tell the partners, through the aggregator, that they wait in vain."""
+        """Tell the partners of failed pairs, through the aggregator, not to wait."""
         for matching in sorted(self._unfinished):
             await self._give(RelayEnd(matching))
 
     async def _work(self, drive: Drive, state: Evaluating) -> list[int]:
-        """Evaluate all pairs, and return the matchings that failed."""
+        """Evaluate this party's pair of each matching; return the numbers of matchings that failed."""
         failed = []
         if state.failed:
             await self._end_unfinished()
@@ -274,7 +284,7 @@ class PairRounds(AggregatorWaits):
         return failed
 
     def _take_conviction(self, envelope: Envelope) -> None:
-        """Refuse, from now on, a party that the aggregator shows to be convicted; makes a copy again."""
+        """Check and store a certificate that the aggregator passed on; refuse that party from now on."""
         drawn, circuit = self._run.state.drawn, self._plan.circuit
         convicted = self._pairs.open_conviction(self._run.run_id, drawn, circuit, envelope)
         try:
@@ -284,13 +294,13 @@ class PairRounds(AggregatorWaits):
             self.issues.append(str(error))
 
     def _hang_up(self, why: str = "the run is over") -> None:
-        """End the evaluations' waits."""
+        """End all waits of this party's evaluations, giving `why` as the reason."""
         for matching, tunnel in self._tunnels.items():
             tunnel.deliver(None)
             self._end_pair(matching, TimeoutFault({tunnel.partner}, "pair", why))
 
     def _end_pair(self, matching: int, why: TimeoutFault) -> None:
-        """Wait for the partner of a matching no more; what it sent before is still judged."""
+        """Stop waiting for a matching's partner; what has come before is still judged."""
         self._ended.setdefault(matching, why)
         if (channel := self._relayed.get(matching)) is not None:
             channel.fail(why)
@@ -298,7 +308,7 @@ class PairRounds(AggregatorWaits):
             self._halts[matching].now()
 
     def _open_tunnels(self, drive: Drive, evaluations: Sequence[tuple[int, str, str]]) -> None:
-        """Open the channels of all evaluations through the aggregator.
+        """Create the channels to the aggregator, and to partners through it, for all evaluations.
 
         Messages of the aggregator, and of a partner, may come before an evaluation's turn.
         """
@@ -335,7 +345,8 @@ class PairRounds(AggregatorWaits):
             peer = evaluator if own == garbler else garbler
             self._tunnels[matching] = tunnel(matching, peer)
             if not self._evaluations.is_reachable(peer):
-                context = self._pairs.context(run_id, matching, garbler, evaluator)
+                engine = self._plan.evaluation(garbler, evaluator)
+                context = self._pairs.context(run_id, matching, engine)
                 connection = SealedConnection(context, self._identity, SystemRandomness())
                 aggregator = self._pairs.aggregator
                 self._relayed[matching] = RelayedChannel(
@@ -345,18 +356,18 @@ class PairRounds(AggregatorWaits):
                 self._halts[matching] = Halt()
 
     def _deliver(self, matching: int, content: bytes) -> None:
-        """Take a message of the aggregator's role in the evaluation of a matching."""
+        """Pass a message of the aggregator's role to the evaluation of the matching."""
         if (tunnel := self._tunnels.get(matching)) is not None:
             tunnel.deliver(content)
 
     def _lose(self, matching: int) -> None:
-        """End the pair of a matching, of which a message was lost with a connection."""
+        """End the pair of a matching, since a message was lost with a broken connection."""
         if (tunnel := self._tunnels.get(matching)) is not None:
             tunnel.deliver(None)
             self._end_pair(matching, TimeoutFault({tunnel.partner}, "pair", LOST))
 
-    def _deliver_relayed(self, message: Relay | RelayEnd) -> None:
-        """Take a relayed frame, or the end of a pair."""
+    def _handle_relayed(self, message: Relay | RelayEnd) -> None:
+        """Pass a relayed frame to its channel; end the pair if the partner has left."""
         if isinstance(message, Relay):
             if (channel := self._relayed.get(message.matching)) is not None:
                 channel.deliver(message)
@@ -365,7 +376,7 @@ class PairRounds(AggregatorWaits):
             self._end_pair(message.matching, TimeoutFault({tunnel.partner}, "pair", HAS_LEFT))
 
     async def _evaluate(self, matching: int, garbler: str, evaluator: str) -> None:
-        """Evaluate one pair; a partner that is convicted of cheating is refused."""
+        """Evaluate this party's pair of a matching; raise PeerFault for a convicted partner."""
         peer = evaluator if self._identity.name == garbler else garbler
         convictions = self._evaluations.convictions
         try:
@@ -383,7 +394,7 @@ class PairRounds(AggregatorWaits):
             raise
 
     async def _evaluate_once(self, matching: int, garbler: str, evaluator: str) -> None:
-        """Evaluate one pair within its time."""
+        """Evaluate this party's pair of a matching, and give up when the time limit has passed."""
         own, peer = self._identity.name, self._tunnels[matching].partner
         begins, ends = (self._began + seconds for seconds in pair_seconds(matching, self._timeouts))
         if not self._is_evaluating:
@@ -407,14 +418,14 @@ class PairRounds(AggregatorWaits):
             timer.cancel()
 
     def _expire_pair(self, matching: int, late: TimeoutFault) -> None:
-        """End a pair, and its wait for the aggregator, which may wait for the partner."""
+        """End a pair whose time has passed, with its wait for the aggregator."""
         self._end_pair(matching, late)
         self._tunnels[matching].deliver(None)
 
     async def _drive_pair(self, matching: int, garbler: str, evaluator: str, begins: float) -> None:
-        """Evaluate one pair over the partner's channel, or relayed; `begins` as of `Evaluations.drive`."""
+        """Run one pair's evaluation in a thread, connected to the partner directly or relayed."""
         engine = self._plan.evaluation(garbler, evaluator)
-        context = self._pairs.context(self._run.run_id, matching, garbler, evaluator)
+        context = self._pairs.context(self._run.run_id, matching, engine)
         randomness = SystemRandomness()
         inputs = self._plan.inputs(self._codes, randomness)
         role = party_role(context, self._identity, engine, inputs, randomness)
@@ -435,7 +446,7 @@ class PairRounds(AggregatorWaits):
             await channel.finish(failed)
 
     def _keeper(self, matching: int) -> Keep:
-        """Return what stores a conviction in a pair, and shows it to the aggregator, in the role's thread."""
+        """Return a function that stores the certificate of an error, and shows it to the aggregator."""
         loop = asyncio.get_running_loop()
 
         def keep(error: SmpcError) -> SmpcError:
@@ -458,7 +469,7 @@ async def estimate(
     evaluations: Evaluations,
     ledger: Ledger | None,
 ) -> StatisticResult:
-    """Take part in a request as one party.
+    """Take part in a request for a pairwise statistic as one party, evaluate its pairs, return the result.
 
     Raises the errors of `Session.pairwise`, after the others are notified; a conviction that this party has
     made in place of another end of the run.

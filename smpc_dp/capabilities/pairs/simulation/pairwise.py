@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
-from smpc_dp.capabilities.pairs.covert.roles import party_role
 from smpc_dp.capabilities.pairs.garbled.effects import Effects, Receive, Send
 from smpc_dp.capabilities.pairs.garbled.evaluation import (
     AnyCircuit,
@@ -15,9 +15,9 @@ from smpc_dp.capabilities.pairs.garbled.evaluation import (
     count_instances,
     resolve,
 )
-from smpc_dp.capabilities.pairs.garbled.messages import PAIRWISE, VERSION
-from smpc_dp.capabilities.pairs.garbled.params import Mode, Output
+from smpc_dp.capabilities.pairs.garbled.params import Mode, Output, Security
 from smpc_dp.capabilities.pairs.garbled.participant import Evaluated, Participant
+from smpc_dp.capabilities.pairs.roles import party_role
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError
 from smpc_dp.session.memory.randomness import randomness_of
 from smpc_dp.session.memory.simulated_run import draw_signers, public_keys
@@ -28,10 +28,20 @@ GARBLER, EVALUATOR = "garbler", "evaluator"
 Tamper = Callable[[str, str, bytes], list[bytes]]
 
 
-class _Actor:
-    """One role of an evaluation, run step by step."""
+class Role(Protocol):
+    """Interface of a participant that a simulation runs step by step."""
 
-    def __init__(self, role: Participant) -> None:
+    def run(self) -> Effects[Evaluated]:
+        """Run all steps of the role; each wait is an effect that the caller fulfils."""
+
+    def farewell(self, error: SmpcError) -> list[Send]:
+        """Return the messages that tell the others that `error` has ended the run."""
+
+
+class _Actor:
+    """State of one role in a simulated evaluation: its generator, and the message that it awaits."""
+
+    def __init__(self, role: Role) -> None:
         self.role = role
         self.effects: Effects[Evaluated] = role.run()
         self.waits: Receive | None = None
@@ -39,7 +49,7 @@ class _Actor:
         self.end: Evaluated | SmpcError | None = None
 
     def step(self) -> Sequence[Send]:
-        """Run the role to its next effect, with the awaited message if there is one; return what it sends."""
+        """Run the role until it next sends or waits, passing it an awaited message; return what it sends."""
         try:
             if self.waits is not None and self.answer is not None:
                 _check_size(self.waits, self.answer)
@@ -57,7 +67,7 @@ class _Actor:
 
 
 def _check_size(expected: Receive, data: bytes) -> None:
-    """Raise PeerFault for a message longer than a channel would accept."""
+    """Raise PeerFault for a message that is longer than the receiver's limit."""
     if len(data) > expected.limit:
         raise PeerFault(
             expected.sender,
@@ -67,9 +77,9 @@ def _check_size(expected: Receive, data: bytes) -> None:
 
 
 def evaluate_in_memory(
-    roles: Mapping[str, Participant], tamper: Tamper | None = None
+    roles: Mapping[str, Role], tamper: Tamper | None = None
 ) -> dict[str, Evaluated | SmpcError]:
-    """Run the roles of one evaluation to their ends, and return each one's result or error.
+    """Run the roles of one evaluation against each other in memory; return each one's result or error.
 
     `tamper` sees every message and returns what arrives in its place. Raises RuntimeError when all remaining
     roles wait for one another.
@@ -107,14 +117,15 @@ def evaluate(
     *,
     evaluator_inputs: Sequence[int] | None = None,
     output: Output = "both",
-    mode: Mode = "tile",
-    covert: int = 0,
+    mode: Mode | None = None,
+    covert: int | None = None,
+    security: Security | None = None,
     seed_for_simulation: int | None = None,
 ) -> Evaluation:
-    """Evaluate a circuit between 'garbler' and 'evaluator'; return the output of those that learn it.
+    """Simulate both parties' evaluation of a circuit in this process, and return the output.
 
     Args:
-        circuit, output, mode, covert, evaluator_inputs: as in `Session.evaluate`.
+        circuit, output, mode, covert, security, evaluator_inputs: as in `Session.evaluate`.
         inputs: for each input value of the circuit, the garbler's and the evaluator's, an unsigned integer or
             a batch of them.
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
@@ -139,6 +150,7 @@ def evaluate(
             output=output,
             mode=mode,
             covert=covert,
+            security=security,
             evaluator_inputs=evaluator_inputs,
             instances=count if batch else None,
         )
@@ -147,7 +159,8 @@ def evaluate(
     sources = {name: randomness_of(seed_for_simulation, name) for name in operations}
     signers = draw_signers(sources)
     session, keys = sources[GARBLER].bytes(32), public_keys(signers)
-    context = Context(PAIRWISE, VERSION, session, 1, (GARBLER, EVALUATOR), "", keys)
+    protocol = operations[GARBLER].plan.protocol
+    context = Context(*protocol, session, 1, (GARBLER, EVALUATOR), "", keys)
     roles: dict[str, Participant] = {
         name: party_role(context, signers[name], operation.plan, operation.rows, sources[name])
         for name, operation in operations.items()

@@ -15,7 +15,7 @@ from smpc_dp.values import vector_of
 def similarities(
     vectors: ArrayLike, epsilon: float, *, levels: int = 7, seed_for_simulation: int | None = None
 ) -> NDArray[np.float64]:
-    """Return the noisy cosine of each pair of parties, as `Session.similarities` gives it to both.
+    """Simulate the comparisons of all parties' vectors; return the matrix of noisy cosines.
 
     Args:
         vectors: shape (n, length), one of each party.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from smpc_dp.capabilities.pairs.garbled.params import MAX_COPIES, MIN_COPIES
@@ -32,8 +32,9 @@ def plan_statistic(
     noise: NoiseKind = "laplace",
     zetas: tuple[float, float] | None = None,
     covert: int = 0,
+    malicious: bool = False,
 ) -> StatisticPlan:
-    """Return the compiled statistic of `parties` parties with (epsilon, delta) for each party's record.
+    """Return the plan of a pairwise statistic: kernel and noise for (epsilon, delta), as a circuit.
 
     Args:
         partners: P, pairs of each party. None chooses: the best for `zetas` = (zeta_1, zeta_2) of Theorem
@@ -42,6 +43,8 @@ def plan_statistic(
         noise: "laplace" and "randomised_response" have delta 0; "gaussian" needs one above 0.
         covert: 0, or copies of each evaluation, 2 to 64: a garbler that cheats is caught with probability
             1 - 1/covert, and convicted.
+        malicious: whether each evaluation is secure against a malicious garbler too, without copies; each
+            has a delta of 2^-40 beside `delta`.
 
     Raises ConfigError that names the fault; for an epsilon too small for the grid with the smallest.
     """
@@ -60,6 +63,8 @@ def plan_statistic(
         )
     if covert:
         checks.require_integer("covert", covert, MIN_COPIES, MAX_COPIES)
+    if covert and malicious:
+        checks.add_issue("covert", "copies are not for security 'malicious'", ConfigCheck.CONFLICT)
     checks.raise_issues()
     # Noise is scaled to the range, and hides one output.
     kernel = sealed(kernel)
@@ -70,7 +75,7 @@ def plan_statistic(
         "partners": partners,
         "epsilon": repr(float(epsilon)),
         "delta": repr(float(delta)),
-        **({"covert": covert} if covert else {}),
+        **_security(covert, malicious),
     }
     return StatisticPlan(
         circuit=compile_kernel(kernel, design),
@@ -84,11 +89,24 @@ def plan_statistic(
         bipartite=kernel.labels == "public",
         terms=terms,
         covert=covert,
+        malicious=malicious,
     )
 
 
+def _security(covert: int, malicious: bool) -> dict[str, object]:
+    """Return the security settings as plain terms: empty for semi-honest garblers."""
+    return ({"covert": covert} if covert else {}) | ({"security": "malicious"} if malicious else {})
+
+
+def is_malicious(terms: Mapping[str, object]) -> bool:
+    """Return whether a statistic's terms ask for malicious security; raise ValueError if unknown."""
+    if (security := terms.get("security")) not in (None, "malicious"):
+        raise ValueError(f"security {str(security)[:80]!r}")
+    return security is not None
+
+
 def design_noise(steps: int, epsilon: float, delta: float, partners: int, kind: NoiseKind) -> Noise:
-    """Return the noise of one evaluation for a budget of `partners` evaluations. Raises ConfigError."""
+    """Return the noise of one evaluation, where a record's budget is for `partners` evaluations."""
     if kind == "gaussian":
         return TableGaussian.design(steps, epsilon, delta, partners)
     share = epsilon / partners
@@ -102,7 +120,7 @@ def design_noise(steps: int, epsilon: float, delta: float, partners: int, kind: 
 
 
 def _choose(kernel: Kernel, parties: int, epsilon: float, zetas: Sequence[float] | None) -> int:
-    """Return the best number of partners for `zetas`, 1 without them."""
+    """Return the number of partners of least predicted error; 1 without `zetas` or with public labels."""
     if zetas is None or kernel.labels == "public":
         return 1
     chosen = best_partners(parties, epsilon, *given_zetas(zetas, kernel.width), kernel.width)
@@ -110,7 +128,7 @@ def _choose(kernel: Kernel, parties: int, epsilon: float, zetas: Sequence[float]
 
 
 def operation_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:
-    """Return the operation, as JSON, from which the aggregator compiles the same plan.
+    """Return the request as JSON, from which the aggregator compiles an equal plan.
 
     Raises ConfigError if it does not fit into a message.
     """
@@ -120,6 +138,6 @@ def operation_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:
         "epsilon": plan.epsilon,
         "delta": plan.delta,
         "noise": noise,
-        **({"covert": plan.covert} if plan.covert else {}),
+        **_security(plan.covert, plan.malicious),
     }
     return encode_operation(requested, MAX_OPERATION)

@@ -51,7 +51,7 @@ def gini_mean_difference(x: ArrayLike) -> float:
 
 
 def auc(positives: ArrayLike, negatives: ArrayLike) -> float:
-    """Return the share of pairs (positive, negative) with the greater first score, ties counted half.
+    """Return the share of pairs (positive, negative) where the positive is greater, ties counted half.
 
     Shapes (n+,) and (n-,), both at least 1. O(n log n). Raises ConfigError.
     """
@@ -72,7 +72,7 @@ def collision(x: ArrayLike) -> float:
 
 
 def u_statistic(kernel: Kernel, records: Any) -> float:
-    """Return the mean of a kernel over all pairs of records, as in `Kernel.codes`: shape (n, fields).
+    """Return the exact mean of a kernel over all pairs of records, without noise.
 
     O(n log n) for the kernels of this package, O(n^2) time and O(n) memory for a party's own. A kernel with
     public labels takes (records, labels) with labels (n,) of 0 and 1. Values are rounded to the kernel's
@@ -107,7 +107,7 @@ def u_statistic(kernel: Kernel, records: Any) -> float:
 
 
 def incomplete_u_statistic(kernel: Kernel, records: Any, pairs: NDArray[np.int64]) -> float:
-    """Return the mean of a kernel over some pairs of records, `pairs` of shape (m, 2) [Blom 1976].
+    """Return the exact mean of a kernel over the given pairs of records, shape (m, 2) [Blom 1976].
 
     With `draw_pairs` or `garbled.draw.matchings` the mean over draws is that over all pairs.
     Raises ConfigError, PrivacyError.
@@ -123,7 +123,7 @@ def incomplete_u_statistic(kernel: Kernel, records: Any, pairs: NDArray[np.int64
 
 
 def draw_pairs(parties: int, count: int, randomness: Randomness | None = None) -> NDArray[np.int64]:
-    """Return `count` independent uniform pairs of two different of n parties, shape (count, 2).
+    """Return `count` pairs of two different parties out of n, drawn uniformly and independently.
 
     Uniform up to a bias of n / 2^64. Raises ConfigError.
     """
@@ -148,7 +148,7 @@ def _all_pairs(kernel: Kernel, values: Floats) -> float:
 
 
 def _inversions(ranks: NDArray[np.int64]) -> int:
-    """Count the pairs u < v with ranks[u] > ranks[v], bit by bit from the highest, all groups at once."""
+    """Return the number of pairs u < v with ranks[u] > ranks[v]."""
     total = 0
     current = ranks.copy()
     for bit in range(max(1, int(ranks.max()).bit_length()) - 1, -1, -1):
@@ -170,17 +170,17 @@ def _inversions(ranks: NDArray[np.int64]) -> int:
 
 
 def _tied(values: Floats) -> int:
-    """Return the number of pairs with equal values."""
+    """Return the number of pairs of entries that have equal values."""
     return _choose_two(np.unique(values, return_counts=True)[1])
 
 
 def _choose_two(counts: NDArray[np.int64]) -> int:
-    """Return the sum of n (n - 1) / 2 over the counts."""
+    """Return the sum of n (n - 1) / 2 over counts n: the number of pairs within groups."""
     return int(np.sum(counts * (counts - 1) // 2))
 
 
 def _column(name: str, values: ArrayLike, least: int = 2) -> Floats:
-    """Return values as a finite vector of at least `least` entries; raise ConfigError otherwise."""
+    """Return values as a vector of floats; raise ConfigError for NaN, or fewer than `least`."""
     refuse_masked(name, values)
     try:
         column = np.asarray(values, dtype=np.float64)

@@ -1,6 +1,6 @@
 """The aggregator's states in a pairwise statistic up to the draw: it collects hellos and coins.
 
-The pairs are evaluated in the state after these (`statistic_pairs`).
+The pairs are evaluated in the state after these (`pairs`).
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from smpc_dp.wire.signing import decode
 
 
 class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
-    """Parties may still join."""
+    """State of an aggregator that collects hellos: parties may still join the pairwise statistic."""
 
     expects: ClassVar[str] = m.HELLO
 
 
 class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The parties present are agreed on, and each attests the session log."""
+    """State of an aggregator that collects signatures of the parties present on the run's beginning."""
 
     expects: ClassVar[str] = common.ATTEST_BEGIN
     requested: Requested
@@ -58,7 +58,7 @@ class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
-    """Each present party opens its coin of an attempt.
+    """State of an aggregator that collects the coin of each present party, to draw who forms pairs.
 
     `coins` grows with the coins that match their commitments; a coin counts even if its party has been lost
     since. `openings` grows with all opened coins that are not in the log yet.
@@ -75,12 +75,12 @@ class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
 
     @property
     def step(self) -> str:
-        """Step of the attempt's coins."""
+        """Name of the step in which the coins of the current drawing attempt arrive."""
         return m.COINS[self.attempt - 1]
 
 
 def accept_hello(aggregator: Aggregator, _state: CollectHello, _party: int, envelope: Envelope) -> Item:
-    """Check that a party and the aggregator have the same plan for its operation."""
+    """Check a party's hello, and return it; raise PeerFault for one that cannot take part in this run."""
     sender, context = envelope.sender, aggregator.context
     hello = decode(envelope.body, m.Hello, sender)
     if hello.session_digest != context.session_digest or hello.request != context.request:
@@ -101,12 +101,12 @@ def accept_hello(aggregator: Aggregator, _state: CollectHello, _party: int, enve
 
 
 def agreed_hellos(_aggregator: Aggregator, state: CollectHello) -> int:
-    """Return the number of parties that ask for the most frequent operation."""
+    """Return how many parties ask for the operation that most parties ask for."""
     return max(_requested(state).values(), default=0)
 
 
 def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
-    """Begin the run, and its log, with the parties that ask for the most frequent operation."""
+    """Begin the run and its log with the parties that ask for the most frequent operation."""
     requested = _agree(aggregator, state)
     inbox, context, plan = state.inbox, aggregator.context, aggregator.parameters.plan(requested)
     present = sorted(inbox.alive)
@@ -135,7 +135,7 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
 
 
 def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
-    """Log the certificate, the terms and the hellos, and send the first entry."""
+    """Log the signed beginning, the terms and the hellos; return the state that collects coins."""
     run_id, inbox, plan = state.run_id, state.inbox, aggregator.parameters.plan(state.requested)
     certified = certify_begin(aggregator, state, aggregator.parameters.quorum)
     log, entry = log_statement(aggregator, inbox, state.log, run_id, common.CERTIFY_BEGIN, certified)
@@ -157,7 +157,7 @@ def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
 
 
 def accept_coin(aggregator: Aggregator, state: CollectCoins, party: int, envelope: Envelope) -> Item:
-    """Store a coin that matches its commitment."""
+    """Store a party's opened coin; raise PeerFault if it does not match the party's commitment."""
     coin = decode(envelope.body, m.Coin, envelope.sender).coin
     # Kept also if it is wrong: the signed message is evidence.
     item = Item(None, envelope.body, envelope.signature)
@@ -171,7 +171,7 @@ def accept_coin(aggregator: Aggregator, state: CollectCoins, party: int, envelop
 
 
 def finish_coins(aggregator: Aggregator, state: CollectCoins) -> Transition:
-    """Draw the matchings, or start a further draw without the parties whose coin is missing."""
+    """Draw the pairs from all coins, or draw again without the parties whose coin is missing."""
     log = _log_openings(aggregator, state)
     missing = [aggregator.name_of(party) for party in state.present if party not in state.coins]
     if missing:
@@ -201,32 +201,32 @@ def finish_coins(aggregator: Aggregator, state: CollectCoins) -> Transition:
 
 
 def keep_openings(aggregator: Aggregator, state: CollectCoins) -> None:
-    """Log the opened coins of an abandoned draw: they are evidence."""
+    """Log the opened coins of a draw that is abandoned, as evidence."""
     _log_openings(aggregator, state)
 
 
 def needed(aggregator: Aggregator, _state: CollectorState) -> int:
-    """Return the number of parties that a step needs until the matchings are drawn."""
+    """Return the number of parties that each step needs until the pairs are drawn."""
     return aggregator.parameters.quorum
 
 
 def attempts(_aggregator: Aggregator) -> int:
-    """Return the greatest number of draws in a run."""
+    """Return the greatest number of times that a run may draw its pairs."""
     return m.ATTEMPTS
 
 
 def _requested(state: CollectHello) -> Counter[bytes]:
-    """Count the parties that ask for each operation."""
+    """Return how many parties ask for each operation."""
     return Counter(item.message.plan for item in state.inbox.items.values())
 
 
 def _hello(hellos: Mapping[int, Statement], party: int) -> m.Hello:
-    """Return the hello of a party that is present."""
+    """Decode and return the stored hello of a present party."""
     return decode(hellos[party].body, m.Hello, "")
 
 
 def _agree(aggregator: Aggregator, state: CollectHello) -> Requested:
-    """Select the most frequent operation; only one can be that of more than half of all parties."""
+    """Select the operation that most parties ask for, and drop the parties that ask for another."""
     inbox, needed = state.inbox, aggregator.parameters.quorum
     (wanted, most), *_ = _requested(state).most_common(1)
     operation = next(i.message.operation for i in inbox.items.values() if i.message.plan == wanted)
@@ -250,13 +250,13 @@ def _agree(aggregator: Aggregator, state: CollectHello) -> Requested:
 
 
 def _differences(operation: str, wanted: str) -> str:
-    """Return the names of the terms in which an operation differs from the wanted one."""
+    """Return the names of the terms that differ between two operations, as text."""
     asked, terms = json.loads(operation), {"covert": 0, **json.loads(wanted)}
     return ", ".join(name for name in sorted(terms) if ({"covert": 0} | asked).get(name) != terms[name])
 
 
 def _public_labels(plan: StatisticPlan, hellos: Mapping[int, Statement], present: Iterable[int]) -> bytes:
-    """Return the labels of the parties present; raise ConfigError if no two of them can be a pair."""
+    """Return the present parties' public labels as bytes; raise ConfigError if no pair is possible."""
     public_labels = bytes(_hello(hellos, party).public_label + 1 for party in present)
     if plan.bipartite and len(set(public_labels)) < 2:
         reason = "all who take part have the same one"
@@ -267,7 +267,7 @@ def _public_labels(plan: StatisticPlan, hellos: Mapping[int, Statement], present
 def _draw_again(
     aggregator: Aggregator, state: CollectCoins, log: RunLog, missing: Sequence[str]
 ) -> Transition:
-    """Start a new draw without the parties whose coin is missing."""
+    """Return the state of a new draw, without the parties whose coin is missing."""
     inbox, hellos = state.inbox, state.hellos
     if state.attempt == m.ATTEMPTS:
         raise TimeoutFault(missing, state.step, f"{m.ATTEMPTS} draws of matchings lacked a coin")
@@ -293,7 +293,7 @@ def _draw_again(
 
 
 def _log_openings(aggregator: Aggregator, state: CollectCoins) -> RunLog:
-    """Log the opened coins that are not in the log yet."""
+    """Return the run's log with the opened coins added that are not yet in it."""
     openings = dict(state.openings)
     state.openings.clear()
     return log_messages(aggregator, state.inbox, state.log, state.step, openings)

@@ -51,7 +51,7 @@ WRONG_COIN = "opened a coin that is not the one it has committed to"
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One draw: the number of parties present, and those without an opened coin, or with a wrong one.
+    """Record of one drawing of pairs: how many parties were present, and whose coin was missing or false.
 
     `dropped`: the parties that opened a coin and are nevertheless not in the next draw.
     """
@@ -63,7 +63,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatisticVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Verdict on the log of a pairwise statistic; part of `smpc-dp audit --json`.
+    """Verdict on a pairwise statistic's log: what the audit found; part of `smpc-dp audit --json`.
 
     Attributes:
         statistic: the digest of kernel, noise, budget and circuit, in hex; terms: the same as plain data.
@@ -100,7 +100,7 @@ class StatisticVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """What is estimated, as a part of a sentence."""
+        """Phrase that says how many pairs were drawn, how many failed, and which draw it is."""
         drawn, failed = sum(map(len, self.pairs)), len(self.failed)
         who = f"{drawn} pairs were drawn from the coins of all {len(self.present)} parties, {failed} failed"
         if (given_up := len(self.attempts) - 1) > 0:
@@ -108,14 +108,14 @@ class StatisticVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return who
 
     def limits(self, corrupt: int) -> str:
-        """Return the sentences about what the verdict does not show, where so many parties may be corrupt."""
+        """Return the sentences on what the audit cannot show, if `corrupt` parties may collude."""
         return (
             "Not detected: false records, and a false estimate. All this holds only if at most "
             f"c = {corrupt} of the parties are corrupt."
         )
 
     def compared(self, opinion: Opinion) -> Findings:
-        """Return what both auditors found in the run; raise msgspec.ValidationError for another form."""
+        """Return this auditor's findings beside a second auditor's; raise ValidationError if malformed."""
         if opinion.statistic is None:
             return {}
         second = convert(opinion.statistic, StatisticVerdict)
@@ -123,7 +123,7 @@ class StatisticVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_run_id(context: Context, header: Header) -> None:
-    """Raise VerificationError unless a header's run id is that of its session, parties and commitments.
+    """Raise VerificationError unless a log header's run id is the hash of its session and parties.
 
     It needs no plan of the session, and is called before one is made.
     """
@@ -135,7 +135,7 @@ def check_run_id(context: Context, header: Header) -> None:
 
 
 class StatisticAuditor:
-    """Auditor of one log: takes its entries in order.
+    """Auditor of the log of one pairwise statistic: checks each entry in order, then gives a verdict.
 
     `context` is the session's, for the request in the header, and `corrupt` its c. `check_run_id` has
     accepted the header's run id.
@@ -176,38 +176,38 @@ class StatisticAuditor:
 
     @property
     def expected(self) -> str:
-        """Kinds of entries of which one is next; "" after the last one."""
+        """Names of the kinds of log entries that may come next; "" after the last one."""
         return " or ".join(self._expected()) if self._outcome is None else ""
 
     @property
     def context(self) -> Context:
-        """Context of the run."""
+        """The session, request and members of the audited run."""
         return self._context
 
     @property
     def present(self) -> PartySet:
-        """The parties of the current draw."""
+        """The set of parties that take part in the current drawing of pairs."""
         return self._present
 
     @property
     def excluded(self) -> tuple[Excluded, ...]:
-        """Parties that opened a coin that is not the one that they had committed to."""
+        """Parties that were excluded since their opened coin does not match their commitment."""
         return tuple(self._excluded.values())
 
     @property
     def attempt(self) -> int:
-        """Number of the current draw, from 1."""
+        """Number of the current drawing of pairs, from 1."""
         return self._attempt
 
     def settle(self) -> None:
         """Do nothing: each entry is checked when it is taken."""
 
     def last_run_id(self) -> str:
-        """Return the run id of the last draw, as in the results of parties; raises as `verdict`."""
+        """Return the run id in the verdict, as parties' results state it; may raise an error."""
         return self.verdict().run_id
 
     def longest(self, kind: str) -> int:
-        """Return the greatest length in bytes of an entry's payload: longer ones need not be read."""
+        """Return the greatest size in bytes that a valid log entry of this kind may have."""
         parties = len(self._context.names)
         if kind == common.CERTIFY_BEGIN:
             return common.longest_certificate(parties)
@@ -222,7 +222,7 @@ class StatisticAuditor:
         return parties // 8 + _MORE
 
     def check_signature(self, entry: Entry, _index: object = None) -> None:
-        """Raise VerificationError unless an entry is signed for this run by the member that it names."""
+        """Raise VerificationError unless the member that an entry names has signed it for this run."""
         run_id = self._run_id
         if entry.kind == m.HELLO:
             run_id = self._context.session_digest
@@ -241,7 +241,7 @@ class StatisticAuditor:
             raise VerificationError(f"an entry '{entry.kind}' in the name of {fault}", fault.check) from None
 
     def take(self, entry: Entry, _head: bytes = b"", _index: object = None) -> None:
-        """Take the next entry, with a valid signature and position."""
+        """Check the next log entry's content and update the audit; its signature is checked before."""
         if self._outcome is not None:
             raise VerificationError("an entry after the outcome", Check.LOG_CLOSED)
         if (entry.party == self._aggregator) != (entry.kind in _OF_AGGREGATOR):
@@ -269,7 +269,7 @@ class StatisticAuditor:
             self._take_outcome(entry)
 
     def verdict(self, _tries: int | None = None) -> StatisticVerdict:
-        """Return the verdict; raise VerificationError where the log ends before the outcome."""
+        """Return the audit's verdict; raise VerificationError if the log ends before the outcome."""
         outcome, result = self._outcome, self._draw
         if outcome is None or result is None or self._terms is None:
             raise VerificationError(
@@ -300,7 +300,7 @@ class StatisticAuditor:
         )
 
     def _expected(self) -> tuple[str, ...]:
-        """Return the kinds of entries that may come next."""
+        """Return the kinds of log entries that may come next."""
         if not self._begun:
             return (common.CERTIFY_BEGIN,)
         if self._terms is None:
@@ -313,7 +313,7 @@ class StatisticAuditor:
         return (m.COINS[self._attempt - 1], *further)
 
     def _take_terms(self, entry: Entry) -> None:
-        """Take the terms."""
+        """Check the logged terms of the statistic against the header, and take its settings."""
         claimed = decode(entry.payload, m.Terms, entry.party)
         if digest(Label.STATISTIC_TERMS, claimed.terms, claimed.circuit) != self._plan:
             raise VerificationError(
@@ -332,7 +332,7 @@ class StatisticAuditor:
         self._terms, self._partners = terms, partners
 
     def _take_hello(self, entry: Entry) -> None:
-        """Take a hello."""
+        """Check a party's logged hello, with its commitments to coins."""
         hello = decode(entry.payload, m.Hello, entry.party)
         expected = self._names(self._present)[len(self._hellos)]
         if entry.party != expected:
@@ -363,7 +363,7 @@ class StatisticAuditor:
             )
 
     def _take_coin(self, entry: Entry) -> None:
-        """Take a coin."""
+        """Take a party's logged coin; the party is excluded if it does not match its commitment."""
         party = self._in_order(entry)
         name, coin = entry.party, decode(entry.payload, m.Coin, entry.party).coin
         if party not in self._present:
@@ -378,7 +378,7 @@ class StatisticAuditor:
             self._match()
 
     def _match(self) -> None:
-        """Draw the matchings from the coins."""
+        """Recompute from the logged coins which parties form pairs."""
         names = self._names(self._present)
         public_labels = bytes(self._hellos[name].public_label + 1 for name in names)
         coins = b"".join(self._coins[name] for name in names)
@@ -386,7 +386,7 @@ class StatisticAuditor:
         self._last = 0
 
     def _take_again(self, entry: Entry) -> None:
-        """Take the start of a further draw."""
+        """Check the logged start of a further drawing, and begin its record."""
         packed = decode(entry.payload, m.Again, entry.party).present
         left = self._unpack(packed)
         if not left <= self._present or any(name not in self._coins for name in self._names(left)):
@@ -399,7 +399,7 @@ class StatisticAuditor:
         self._present, self._coins, self._false, self._last = left, {}, [], 0
 
     def _take_done(self, entry: Entry) -> None:
-        """Take a party's report on its pairs."""
+        """Check a party's logged report on its pairs."""
         if self._in_order(entry) not in self._present or self._draw is None:
             raise VerificationError(f"'{entry.party}' is in no pair", Check.NOT_PRESENT)
         failed = decode(entry.payload, m.Done, entry.party).failed
@@ -407,7 +407,7 @@ class StatisticAuditor:
         self._dones[entry.party] = frozenset(failed)
 
     def _take_outcome(self, entry: Entry) -> None:
-        """Take the outcome."""
+        """Check the logged outcome (estimate, failed pairs), the last entry."""
         outcome = decode(entry.payload, m.Outcome, entry.party)
         if outcome.before.hex() != entry.previous:
             raise VerificationError(
@@ -439,17 +439,14 @@ class StatisticAuditor:
         self._outcome = outcome
 
     def _ended(self) -> Attempt:
-        """Return the record of the current draw."""
+        """Return the record of the current drawing: parties present, silent ones and false ones."""
         names = self._names(self._present)
         false = tuple(self._false)
         silent = tuple(name for name in names if name not in self._coins and name not in false)
         return Attempt(present=len(names), silent=silent, false=false)
 
     def _in_order(self, entry: Entry) -> int:
-        """Return the number of an entry's party.
-
-        Raises VerificationError unless it follows the earlier ones.
-        """
+        """Return the number of an entry's party; raise VerificationError if it is out of order."""
         try:
             party = self._context.number(entry.party)
         except ValueError:
@@ -462,7 +459,7 @@ class StatisticAuditor:
         return party
 
     def _unpack(self, packed: bytes) -> PartySet:
-        """Decode a set."""
+        """Return the set of parties in packed bits; raise an error if it is malformed or below quorum."""
         present = PartySet.unpack(packed, len(self._context.names), self._aggregator)
         if len(present) < self.quorum:
             raise VerificationError(
@@ -471,17 +468,17 @@ class StatisticAuditor:
         return present
 
     def _names(self, parties: Iterable[int]) -> tuple[str, ...]:
-        """Return the names of parties."""
+        """Return the names of parties that are given by their numbers."""
         return tuple(self._context.names[party - 1] for party in parties)
 
 
 def auditor(context: Context, corrupt: int, header: Header, *_workers: object) -> StatisticAuditor:
-    """Return the auditor of a log in a session of which at most so many parties are corrupt."""
+    """Return the auditor of a pairwise statistic's log, if at most `corrupt` parties are assumed corrupt."""
     return StatisticAuditor(context, header, corrupt)
 
 
 def _plan_of(header: Header) -> bytes:
-    """Return the digest of a header's statistic."""
+    """Return the statistic's digest from a log's header; raise VerificationError for another kind of log."""
     text = header.operation.removeprefix(OPERATION)
     try:
         plan = bytes.fromhex(text)

@@ -15,14 +15,14 @@ _NO_CIRCUIT = CircuitFields([], [], 0, b"", b"", b"", b"")
 
 
 def accusation(matching: int, certificate: bytes) -> m.Conviction:
-    """Return the message that shows a certificate of a pair, without the circuit, which all members have."""
+    """Return the message that shows others a cheating certificate, without the circuit that they know."""
     return m.Conviction(matching, replace(Certificate.decode(certificate), circuit=_NO_CIRCUIT).encode())
 
 
 def convict(
     context: Context, run_id: bytes, circuit: Circuit, pair: tuple[str, str], message: m.Conviction
 ) -> bytes:
-    """Return the certificate that convicts the garbler of a pair of this run, with the circuit.
+    """Check an accusation against a pair of this run; return the full certificate, or raise an error.
 
     The circuit is the agreed one: nobody is made to garble another. Raises VerificationError for any other
     certificate, and for one that convicts nobody.

@@ -19,7 +19,7 @@ LEAST_PAIRS = 3
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An estimate of E[h(X, X')] in the kernel's unit.
+    """Estimate of a kernel's mean over pairs: value, standard error, interval, and how many pairs failed.
 
     `standard_error` covers sampling and noise, from the noisy values themselves, which costs no privacy;
     with `interval`, at `level`, it is None below 3 pairs. `noise_error` is the part of it that the noise
@@ -36,7 +36,7 @@ class Estimate:
 
     @property
     def figures(self) -> tuple[float, float | None, float | None, float | None, float, float]:
-        """Numbers in the order of the messages."""
+        """Value, error, interval, level and noise error, in the order of the result message."""
         low, high = self.interval or (None, None)
         return self.value, self.standard_error, low, high, self.level, self.noise_error
 
@@ -44,7 +44,7 @@ class Estimate:
 def estimate(
     plan: StatisticPlan, pairs: Pairs, raw: Raw, *, drawn: int | None = None, level: float = 0.95
 ) -> Estimate:
-    """Return the mean of the noisy kernel values [Bellet 2021, Theorem 3.7].
+    """Return the mean of the pairs' noisy kernel values, with its standard error and interval.
 
     `raw` are the circuit's outputs, shape (m,), for `pairs`, shape (m, 2), out of `drawn`. Pairs with a party
     in common are not independent: the variance is the sum of the products of residuals over all pairs of
@@ -75,7 +75,7 @@ def estimate(
 
 
 def _variance(pairs: Pairs, residuals: NDArray[np.float64]) -> float:
-    """Return the variance of the mean over dependent pairs."""
+    """Return the estimated variance of a mean over pairs, some of which share a party."""
     m = len(pairs)
     _, indices = np.unique(pairs, return_inverse=True)
     indices = indices.reshape(-1)

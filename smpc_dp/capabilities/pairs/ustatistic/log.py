@@ -21,7 +21,7 @@ from smpc_dp.wire.envelope import Envelope
 def log_statement(
     aggregator: Aggregator, inbox: Inbox, log: RunLog, run_id: bytes, kind: str, message: msgspec.Struct
 ) -> tuple[RunLog, Envelope]:
-    """Log a statement of the aggregator, signed as a message to itself, and return it."""
+    """Sign a statement of the aggregator, append it to the run's log, and return both."""
     entry = aggregator.write_own(run_id, kind, message)
     after, _ = append(inbox, log, kind, [(aggregator.name, entry.body, entry.signature)])
     return after, entry
@@ -30,6 +30,6 @@ def log_statement(
 def log_messages(
     aggregator: Aggregator, inbox: Inbox, log: RunLog, kind: str, statements: Mapping[int, Statement]
 ) -> RunLog:
-    """Log messages of parties, in roster order."""
+    """Append signed messages of parties to the run's log, in roster order; return the log."""
     after, _ = append(inbox, log, kind, signed_by(aggregator, statements))
     return after

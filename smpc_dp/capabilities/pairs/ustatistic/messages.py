@@ -52,7 +52,7 @@ Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
 class Hello(Body, frozen=True):
-    """Party: a commitment to a coin for each attempt, the statistic's digest, and the operation, as JSON.
+    """First message of a party: commitments to its coins, and the statistic that it asks for.
 
     `public_label` is 0 or 1; -1 for a kernel without public labels. `known`: the number of known lines of the
     session log.
@@ -68,7 +68,7 @@ class Hello(Body, frozen=True):
 
 
 class Start(Body, frozen=True):
-    """Aggregator: the parties present (a packed set), all commitments, and labels plus 1, one byte each."""
+    """Message of the aggregator to parties: who is present, with all commitments and public labels."""
 
     present: bytes
     commitments: bytes
@@ -76,25 +76,25 @@ class Start(Body, frozen=True):
 
 
 class Again(Body, frozen=True):
-    """Aggregator: a coin is missing; the parties that are still present, whose next coins are expected."""
+    """Message of the aggregator: a coin is missing, so the remaining parties open their next coins."""
 
     present: bytes
 
 
 class Coin(Body, frozen=True):
-    """Message of a party that opens the coin to which it has committed for this attempt."""
+    """Message of a party to the aggregator that opens the coin to which it has committed."""
 
     coin: Bytes32
 
 
 class Matched(Body, frozen=True):
-    """Aggregator: the coins of all parties present, in roster order: the matchings follow from them."""
+    """Message of the aggregator to parties: all coins, from which each party derives who forms pairs."""
 
     coins: bytes
 
 
 class Pair(Body, frozen=True):
-    """Message of the engine: its matching, and its number among those of its sender in it."""
+    """Message of one pair's evaluation between a party and the aggregator: matching, number, content."""
 
     matching: Count
     number: Count
@@ -102,7 +102,7 @@ class Pair(Body, frozen=True):
 
 
 class Relay(Body, frozen=True):
-    """Frame for the partner in a matching.
+    """Message between the two parties of a pair, passed on by the aggregator: one encrypted frame.
 
     `number` counts the frames of this direction from 0, `taken` those of the other direction that its sender
     has used. With an empty `content` it is no frame, and reports `taken` alone.
@@ -115,26 +115,26 @@ class Relay(Body, frozen=True):
 
 
 class RelayEnd(Body, frozen=True):
-    """No more frames of that pair will follow."""
+    """Message of a party to its partner, through the aggregator: no more frames of their pair follow."""
 
     matching: Count
 
 
 class Conviction(Body, frozen=True):
-    """Certificate, without its circuit, against the garbler of a pair: to the aggregator, and to partners."""
+    """Message that shows a certificate against a cheating garbler to the aggregator, then to partners."""
 
     matching: Count
     certificate: Annotated[bytes, Meta(max_length=MAX_PAIR_BYTES)]
 
 
 class Done(Body, frozen=True):
-    """Party: its pairs are finished; those of `failed` matchings, ascending, have failed for it."""
+    """Message of a party to the aggregator: all its pairs have ended, and which of them failed."""
 
     failed: list[int]
 
 
 class Result(Body, frozen=True):
-    """Aggregator: the estimate, as of `estimate.Estimate`; `error`, `low`, `high` are None below 3 pairs.
+    """Message of the aggregator to parties: the estimate, its error and interval, how many pairs failed.
 
     `log` is the head of the log.
     """
@@ -151,14 +151,14 @@ class Result(Body, frozen=True):
 
 
 class Terms(Body, frozen=True):
-    """Entry: the preimage of a statistic's digest: its terms as JSON, and the digest of its circuit."""
+    """Log entry of the aggregator: the statistic's terms as JSON, and the digest of its circuit."""
 
     terms: Annotated[bytes, Meta(max_length=MAX_TERMS)]
     circuit: Bytes32
 
 
 class Outcome(Body, frozen=True):
-    """Entry: the estimate, and the missing pairs: of each its matching and its index in that matching.
+    """Log entry of the aggregator: the estimate, and which pairs are missing from it.
 
     `before` is the head of the log before this entry: the aggregator signs all entries, their set and order.
     """

@@ -15,10 +15,10 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from smpc_dp.capabilities.pairs.covert.roles import aggregator_role
 from smpc_dp.capabilities.pairs.garbled.aggregator import AggregatorEvaluation
 from smpc_dp.capabilities.pairs.garbled.effects import Receive, Send
 from smpc_dp.capabilities.pairs.garbled.participant import Evaluated
+from smpc_dp.capabilities.pairs.roles import aggregator_role
 from smpc_dp.capabilities.pairs.ustatistic import messages as m
 from smpc_dp.capabilities.pairs.ustatistic.conviction import convict
 from smpc_dp.capabilities.pairs.ustatistic.estimate import Estimate, estimate
@@ -39,7 +39,7 @@ Pair = tuple[str, str]
 
 
 class Pairs(Work):
-    """The aggregator's part in all evaluations of a run. It grows in place, and is never saved.
+    """Work of the aggregator in all pairs' evaluations of a run: its roles and relays; never saved.
 
     Attributes:
         relays: of the pairs whose frames are relayed.
@@ -59,7 +59,7 @@ class Pairs(Work):
 
 
 class EndedPair(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The end of a pair's evaluation: its output, or None and the fault."""
+    """Record of how one pair's evaluation ended at the aggregator: its output, or the fault."""
 
     matching: int
     pair: Pair
@@ -68,7 +68,7 @@ class EndedPair(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 
 class CollectDone(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The matchings are drawn, and the parties evaluate their pairs.
+    """State of an aggregator while the parties evaluate their pairs: it collects outputs and reports.
 
     Attributes:
         drawn: the matchings.
@@ -88,35 +88,35 @@ class CollectDone(CollectorState, frozen=True, kw_only=True, eq=False):
 
     @property
     def matchings(self) -> int:  # type: ignore[override]
-        """Number of pairs that a party may have to evaluate in turn."""
+        """Number of matchings: how many pairs a party may have to evaluate, one after another."""
         return len(self.drawn.pairs)
 
     @property
     def reports(self) -> Sequence[EndedPair]:
-        """See `State.reports`."""
+        """Ended evaluations so far, a list that only grows; its entries are saved one by one."""
         return self.ended
 
     @property
     def restorable(self) -> Self:
-        """The state in which all evaluations have failed that had not ended: none is ever done twice."""
+        """The state after a restart: evaluations that had not ended count as failed, never repeated."""
         return replace(self, pairs=None)
 
     @property
     def outputs(self) -> dict[tuple[int, Pair], int]:
-        """The outputs of the pairs that are done; of several ends of a pair the last one counts."""
+        """Outputs of the pairs that succeeded, by matching and pair; the last end of each counts."""
         last = {(each.matching, each.pair): each.output for each in self.ended}
         return {index: output for index, output in last.items() if output is not None}
 
 
 class Estimated(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The aggregator has the estimate."""
+    """Final state of an aggregator: it has computed the estimate of the pairwise statistic."""
 
     over: ClassVar[bool] = True
     outcome: StatisticResult
 
 
 def accept_done(_aggregator: Aggregator, state: CollectDone, party: int, envelope: Envelope) -> Item:
-    """Store a party's report on its pairs."""
+    """Check and store a party's report on which of its pairs have failed."""
     done = decode(envelope.body, m.Done, envelope.sender)
     check_failed(state.drawn, envelope.sender, done.failed)
     item = Item(None, envelope.body, envelope.signature)
@@ -125,7 +125,7 @@ def accept_done(_aggregator: Aggregator, state: CollectDone, party: int, envelop
 
 
 def on_pair(aggregator: Aggregator, state: CollectDone, _party: int, envelope: Envelope) -> list[Envelope]:
-    """Pass a message to its evaluation, and return the answers of the aggregator's role in it."""
+    """Handle a party's message of its pair's evaluation; return the aggregator's answers."""
     _check(aggregator, state, envelope)
     sender, pairs, drawn = envelope.sender, state.pairs, state.drawn
     message = decode(envelope.body, m.Pair, sender)
@@ -156,7 +156,7 @@ def on_pair(aggregator: Aggregator, state: CollectDone, _party: int, envelope: E
 
 
 def on_relay(aggregator: Aggregator, state: CollectDone, _party: int, envelope: Envelope) -> list[Envelope]:
-    """Forward a frame, or the end of a pair, to its receiver."""
+    """Return the message that passes a pair's frame, or the end of its frames, to the partner."""
     _check(aggregator, state, envelope)
     if state.pairs is None:
         return []
@@ -176,7 +176,7 @@ def on_relay(aggregator: Aggregator, state: CollectDone, _party: int, envelope: 
 def on_conviction(
     aggregator: Aggregator, state: CollectDone, _party: int, envelope: Envelope
 ) -> list[Envelope]:
-    """Exclude the garbler of the sender's pair, if a certificate convicts it, and end its pairs.
+    """Check a party's certificate against its garbler; exclude a convicted party, and end its pairs.
 
     It is convicted also if it has left, or was excluded, before. A certificate that does not convict it is
     its sender's fault.
@@ -209,7 +209,7 @@ def on_conviction(
 
 
 def _fail_garbled(state: CollectDone, fault: PeerFault) -> None:
-    """Count all pairs that a convicted party garbled as failed, those that have an output too."""
+    """Count all pairs that a convicted party garbled as failed, even those with an output."""
     failed = {(each.matching, each.pair) for each in state.ended} - state.outputs.keys()
     for matching, drawn in enumerate(state.drawn.pairs):
         for pair in drawn:
@@ -223,7 +223,7 @@ def _fail_garbled(state: CollectDone, fault: PeerFault) -> None:
 
 
 def end_pairs(aggregator: Aggregator, state: CollectorState, party: int) -> list[Envelope]:
-    """Tell the partners of a lost party that their pairs with it are over, and why if it is convicted."""
+    """Return messages that tell a lost party's partners that their pairs are over, and why."""
     if not isinstance(state, CollectDone) or state.pairs is None:
         return []
     name, number, sent = aggregator.name_of(party), aggregator.context.number, list[Envelope]()
@@ -239,7 +239,7 @@ def end_pairs(aggregator: Aggregator, state: CollectorState, party: int) -> list
 
 
 def finish_done(aggregator: Aggregator, state: CollectDone) -> Transition:
-    """Compute the estimate from the outputs of the pairs, and log the outcome."""
+    """Compute the estimate from the pairs' outputs, log the outcome, and end the run."""
     context, inbox, drawn, outputs = aggregator.context, state.inbox, state.drawn, state.outputs
     plan = aggregator.parameters.plan(state.requested)
     names = tuple(aggregator.name_of(party) for party in state.present)
@@ -268,7 +268,7 @@ def finish_done(aggregator: Aggregator, state: CollectDone) -> Transition:
 
 
 def late_done(aggregator: Aggregator, state: CollectDone) -> Transition:
-    """Go on without the late parties; parties that wait for a silent partner get the result too."""
+    """Compute the estimate at the deadline, without reports of late parties, noted as faults."""
     inbox = state.inbox
     inbox.faults += [
         str(TimeoutFault({aggregator.name_of(party)}, m.DONE, "deadline passed"))
@@ -278,7 +278,7 @@ def late_done(aggregator: Aggregator, state: CollectDone) -> Transition:
 
 
 def take_end(_aggregator: Aggregator, state: CollectDone, content: bytes) -> None:
-    """Take the end of a pair's evaluation, which an earlier process has saved."""
+    """Restore the end of a pair's evaluation that an earlier process of the aggregator saved."""
     try:
         ended = decode_msgpack(content, EndedPair)
     except msgspec.DecodeError:
@@ -289,17 +289,17 @@ def take_end(_aggregator: Aggregator, state: CollectDone, content: bytes) -> Non
 
 
 def nobody(_aggregator: Aggregator, _state: CollectDone) -> int:
-    """Return 0: the estimate is of the pairs that were evaluated."""
+    """Return 0: the last step needs no party, since it estimates from the pairs that were evaluated."""
     return 0
 
 
 def is_conviction(error: SmpcError | None) -> bool:
-    """Tell whether a party is excluded for a certificate against it."""
+    """Return whether an error excludes a party since a certificate proves that it cheated."""
     return isinstance(error, PeerFault) and error.check == Check.CONVICTED
 
 
 def _check(aggregator: Aggregator, state: CollectDone, envelope: Envelope) -> None:
-    """Raise PeerFault unless a message is of this run and its sender has a pair."""
+    """Raise PeerFault unless a pair's message is of this run, properly signed, and for the aggregator."""
     if envelope.receiver != aggregator.name or envelope.run_id != state.run_id:
         raise PeerFault(
             envelope.sender, "sent a message of a pair for somebody else, or of another run", Check.OTHER_RUN
@@ -310,10 +310,10 @@ def _check(aggregator: Aggregator, state: CollectDone, envelope: Envelope) -> No
 def _evaluation(
     aggregator: Aggregator, state: CollectDone, matching: int, pair: Pair
 ) -> AggregatorEvaluation:
-    """Return the aggregator's role in the evaluation of a pair, created at the first message."""
-    context = pair_context(aggregator.context, state.run_id, matching, pair)
+    """Return the aggregator's role in a pair's evaluation, created at the pair's first message."""
     random = aggregator.parameters.random
     plan = aggregator.parameters.plan(state.requested).evaluation(*pair)
+    context = pair_context(aggregator.context, state.run_id, matching, pair, plan.protocol)
     role = aggregator_role(context, aggregator.identity, plan, random)
     return AggregatorEvaluation(role, role.run())
 
@@ -325,7 +325,7 @@ def _advance_pair(
     evaluation: AggregatorEvaluation,
     index: tuple[int, Pair],
 ) -> list[Envelope]:
-    """Run a pair's evaluation until it waits for a message; a fault ends this pair alone."""
+    """Run the aggregator's role in a pair until it waits; a fault ends this pair alone."""
     sent: list[Envelope] = []
     matching, pair = index
     answer: bytes | None = None
@@ -365,6 +365,7 @@ def _advance_pair(
 def _to_party(
     aggregator: Aggregator, state: CollectDone, pairs: Pairs, effect: Send, matching: int
 ) -> list[Envelope]:
+    """Return the signed, numbered message that carries the aggregator's data in a pair to a party."""
     number = pairs.sent[effect.to, matching]
     pairs.sent[effect.to, matching] += 1
     party, message = aggregator.context.number(effect.to), m.Pair(matching, number, b"".join(effect.parts))
@@ -372,7 +373,7 @@ def _to_party(
 
 
 def _close(aggregator: Aggregator, state: CollectDone, made: Estimate) -> RunLog:
-    """Log the parties' reports on their pairs, and the outcome."""
+    """Return the run's log with the parties' reports on their pairs and the outcome added."""
     outputs, inbox = state.outputs, state.inbox
     failed = [
         (matching, index)

@@ -2,7 +2,7 @@
 
 The evaluations are roles of the two-party engine, which the holder of the party's role runs while the party
 is in `Evaluating`: one for each of `evaluations`, over a channel to the partner, and by a `PairWire` with the
-aggregator. It runs each once, whatever happens, and reports the failed matchings.
+aggregator. It runs each at most once, whatever happens, and reports the failed matchings.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from smpc_dp.wire.signing import decode
 
 @dataclass(frozen=True, slots=True)
 class StatisticRequest:
-    """Arguments of a party's role.
+    """Parameters of a party's run of a pairwise statistic: plan, operation, public label, quorum.
 
     Attributes:
         plan: the compiled statistic.
@@ -62,11 +62,11 @@ Known = dict[int, tuple[bytes, int]]
 
 
 class Ready(PartyState, frozen=True, kw_only=True, eq=False):
-    """The run has not begun for the party."""
+    """First state of a party in a pairwise statistic: nothing has been sent."""
 
 
 class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has said hello with commitments to fresh coins, one for each attempt at a draw."""
+    """State of a party that has sent its hello with commitments to coins, and waits who is present."""
 
     expects: ClassVar[str] = m.START
     renews: ClassVar[bool] = True
@@ -75,7 +75,7 @@ class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitBegin(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party knows the commitments of all parties present."""
+    """State of a party that knows all commitments, and waits for the line of the session log to sign."""
 
     expects: ClassVar[str] = common.BEGIN
     coins: tuple[bytes, ...]
@@ -84,7 +84,7 @@ class AwaitBegin(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitBegun(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested the session log."""
+    """State of a party that has signed the session log, and waits for the proof that a quorum did."""
 
     expects: ClassVar[str] = common.BEGUN
     coins: tuple[bytes, ...]
@@ -93,7 +93,7 @@ class AwaitBegun(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitDraw(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has opened its coin of an attempt, and has those of further attempts in `coins`."""
+    """State of a party that has opened a coin, and waits for who forms pairs, or for a further draw."""
 
     expects: ClassVar[str] = m.AGAINS[0]
     renews: ClassVar[bool] = True
@@ -104,12 +104,12 @@ class AwaitDraw(PartyState, frozen=True, kw_only=True, eq=False):
 
     @property
     def step(self) -> str:
-        """Step of a further draw's start, which MATCHED may replace."""
+        """Name of the message expected if a coin is missing; the matching may come in its place."""
         return m.AGAINS[self.attempt - 1]
 
 
 class AwaitLastDraw(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has opened its coin of the last attempt."""
+    """State of a party that has opened its last coin, and waits to learn which parties form pairs."""
 
     expects: ClassVar[str] = m.MATCHED
     present: PartySet
@@ -117,7 +117,7 @@ class AwaitLastDraw(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class Evaluating(PartyState, frozen=True, kw_only=True, eq=False):
-    """The matchings are drawn, and the holder of the party's role evaluates its pairs.
+    """State of a party whose pairs are drawn: the holder of the run evaluates them with the partners.
 
     `evaluations`: the (matching, garbler, evaluator) that the party is in, at most P. `present`: names.
     `failed`: the matchings of evaluations that an earlier process of the party may have begun.
@@ -132,13 +132,13 @@ class Evaluating(PartyState, frozen=True, kw_only=True, eq=False):
 
     @property
     def restorable(self) -> Self:
-        """State in which all evaluations have failed: none is ever repeated."""
+        """The state after a restart: all evaluations count as failed, and none is repeated."""
         begun = tuple(matching for matching, _, _ in self.evaluations)
         return replace(self, evaluations=(), failed=(*self.failed, *begun))
 
 
 class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has reported the end of its pairs."""
+    """State of a party whose pairs have all ended, and that waits for the aggregator's estimate."""
 
     expects: ClassVar[str] = m.RESULT
     present: tuple[str, ...]
@@ -146,14 +146,14 @@ class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class Finished(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has the estimate."""
+    """Final state of a party: it has the estimate of the pairwise statistic."""
 
     over: ClassVar[bool] = True
     outcome: StatisticResult
 
 
 def say_hello(member: Party, state: Ready) -> Transition:
-    """Begin: send a hello with commitments to fresh coins."""
+    """Begin a party's run: return a hello with commitments to fresh random coins, and the next state."""
     context, requested = member.context, member.parameters
     coins = tuple(member.random.bytes(COIN_BYTES) for _ in m.COINS)
     commitments = commitments_of(context, requested.plan.digest, member.name, coins)
@@ -171,7 +171,7 @@ def say_hello(member: Party, state: Ready) -> Transition:
 
 
 def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
-    """Take the commitments and labels of all parties present."""
+    """Check the aggregator's list of parties and commitments; return the state that awaits the log."""
     start = decode(body, m.Start, member.context.aggregator)
     requested, present = member.parameters, _present(member, start.present)
     count, each = len(present), m.COMMITMENT_BYTES
@@ -197,7 +197,7 @@ def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
 
 
 def on_begin(member: Party, state: AwaitBegin, body: bytes) -> Transition:
-    """Attest the session log with the run's line."""
+    """Sign the run's line of the session log, and return the next state."""
     run_id, present = state.run_id, state.present
     seen, attestation = attest_begin(member.context, state.seen, run_id, present, body)
     after = AwaitBegun(seen=seen, coins=state.coins, present=present, known=state.known)
@@ -205,13 +205,13 @@ def on_begin(member: Party, state: AwaitBegin, body: bytes) -> Transition:
 
 
 def on_begun(member: Party, state: AwaitBegun, body: bytes) -> Transition:
-    """Open the first coin, now that a quorum has signed that the run begins."""
+    """Check that a quorum has signed the run's beginning; return the message that opens the first coin."""
     check_begun(member.context, member.parameters.quorum, state.run_id, state.seen, state.present, body)
     return _open_coin(member, state, state.run_id, state.present, 1)
 
 
 def on_again(member: Party, state: AwaitDraw, body: bytes) -> Transition:
-    """Open the coin of the next attempt, if a coin of this one is missing."""
+    """Return the message that opens the next coin, since another party's coin was missing."""
     again = decode(body, m.Again, member.context.aggregator)
     present = _present(member, again.present)
     if not (present <= state.present and len(present) < len(state.present)):
@@ -222,24 +222,24 @@ def on_again(member: Party, state: AwaitDraw, body: bytes) -> Transition:
 
 
 def on_matched(member: Party, state: AwaitDraw, body: bytes) -> Transition:
-    """Draw the matchings from the coins of all parties; further coins are deleted."""
+    """Derive who forms pairs from the coins of all parties; forget this party's further coins."""
     return _match(member, state, state.attempt, body)
 
 
 def on_last_matched(member: Party, state: AwaitLastDraw, body: bytes) -> Transition:
-    """Draw the matchings from the coins of the last attempt."""
+    """Derive who forms pairs from all coins, after the last possible attempt."""
     return _match(member, state, m.ATTEMPTS, body)
 
 
 def say_done(member: Party, state: Evaluating, failed: Iterable[int]) -> Transition:
-    """Report the end of the party's pairs, with the failed matchings."""
+    """Report to the aggregator that the party's pairs have ended, and which matchings failed."""
     message = member.write(state.run_id, m.DONE, m.Done(sorted({*failed, *state.failed})))
     after = AwaitResult(present=state.present, drawn=state.drawn)
     return Transition(after, (message,))
 
 
 def on_result(member: Party, state: Evaluating | AwaitResult, body: bytes) -> Transition:
-    """Take the estimate, which must be of as many pairs as were drawn."""
+    """Check the aggregator's estimate, which must count every pair that was drawn; end the run."""
     context, plan = member.context, member.parameters.plan
     claimed = decode(body, m.Result, context.aggregator)
     figures = (claimed.value, claimed.error, claimed.low, claimed.high, claimed.level, claimed.noise_error)
@@ -274,7 +274,7 @@ def on_result(member: Party, state: Evaluating | AwaitResult, body: bytes) -> Tr
 
 
 def _present(member: Party, packed: bytes) -> PartySet:
-    """Decode the set of parties present; refuse an invalid one."""
+    """Return the set of present parties from packed bits; raise PeerFault if it is invalid."""
     present = PartySet.unpack(packed, member.parties, member.context.aggregator)
     if member.index not in present:
         raise member.refuse(f"left {member.name} out", Check.NOT_INCLUDED)
@@ -290,7 +290,7 @@ def _present(member: Party, packed: bytes) -> PartySet:
 def _open_coin(
     member: Party, state: AwaitBegun | AwaitDraw, run_id: bytes, present: PartySet, attempt: int
 ) -> Transition:
-    """Open the coin of an attempt."""
+    """Return the message that opens the party's coin of a drawing attempt, with the next state."""
     coin, *coins = state.coins
     seen, known = state.seen, state.known
     after: PartyState = AwaitLastDraw(run_id=run_id, seen=seen, present=present, known=known)
@@ -302,7 +302,7 @@ def _open_coin(
 
 
 def _match(member: Party, state: AwaitDraw | AwaitLastDraw, attempt: int, body: bytes) -> Transition:
-    """Draw the matchings from coins that must match the parties' commitments."""
+    """Check all coins against the parties' commitments, and derive which pairs to evaluate."""
     context, plan, known = member.context, member.parameters.plan, state.known
     coins = decode(body, m.Matched, context.aggregator).coins
     present = list(state.present)

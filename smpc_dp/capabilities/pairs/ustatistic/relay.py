@@ -19,6 +19,8 @@ from smpc_dp.errors import Check, PeerFault
 _FIXED_BYTES = 1 << 18
 # For each AND gate, input bit and random bit, each way: tables, labels, columns of the transfers.
 _BYTES_A_WIRE = 64
+# The same with security against malicious garblers: triples in buckets of 8 at most, with transfers for each.
+_ACTIVE_BYTES_A_WIRE = 512
 # For each copy of a covert evaluation, each way, and for each input bit of it: setup, columns.
 _COPY_BYTES, _COPY_BYTES_AN_INPUT = 1 << 14, 8
 # Messages of a copy, each way at most; each has a frame of its own, however short it is.
@@ -27,7 +29,7 @@ _COPY_MESSAGES = len(EVALUATORS)
 
 @dataclass(slots=True)
 class _Way:
-    """One direction of a pair: the number of forwarded frames, and of used ones."""
+    """Counters of one direction between two parties of a pair: frames forwarded, and frames used."""
 
     sent: int = 0
     taken: int = 0
@@ -35,14 +37,14 @@ class _Way:
 
 @dataclass(slots=True)
 class _PairRelay:
-    """Both directions of a pair."""
+    """State of the relay between the two parties of one pair: counters each way, and whether it is over."""
 
     ways: dict[str, _Way] = field(default_factory=dict)
     over: bool = False
 
 
 class PairRelays:
-    """All relayed pairs of one run."""
+    """The aggregator's relays of encrypted frames between the two parties of each pair of a run."""
 
     def __init__(self, plan: StatisticPlan, result: Draw) -> None:
         self._draw = result
@@ -50,7 +52,7 @@ class PairRelays:
         self._relays: dict[tuple[int, tuple[str, str]], _PairRelay] = {}
 
     def forward(self, sender: str, message: m.Relay) -> str | None:
-        """Return the receiver of a frame, None if that pair is over.
+        """Check and count a frame to be relayed; return its receiver, or None if the pair is over.
 
         Raises PeerFault for an unexpected frame.
         """
@@ -82,7 +84,7 @@ class PairRelays:
         return None if relay.over else peer
 
     def end(self, sender: str, message: m.RelayEnd) -> str | None:
-        """Return the member to tell that a pair is over, None if it was.
+        """Mark a pair as ended by `sender`; return the partner to tell, or None if it had ended.
 
         Raises PeerFault for an unknown pair.
         """
@@ -92,7 +94,7 @@ class PairRelays:
         return None if reported else peer
 
     def lost(self, name: str) -> Iterator[tuple[str, int]]:
-        """Yield partners and matchings of the pairs that end because a party is lost."""
+        """Mark a lost party's pairs as ended; yield (partner, matching) of each."""
         for matching in range(len(self._draw.pairs)):
             pair = self._draw.partner(name, matching)
             if pair is not None and not (relay := self._relay_of(matching, pair)).over:
@@ -100,7 +102,7 @@ class PairRelays:
                 yield pair[pair[0] == name], matching
 
     def _pair(self, sender: str, matching: int) -> tuple[tuple[str, str], str]:
-        """Return the sender's pair in a matching, and its partner."""
+        """Return (both names of the sender's pair in a matching, the partner's name)."""
         pair = self._draw.partner(sender, matching) if matching < len(self._draw.pairs) else None
         if pair is None:
             raise PeerFault(
@@ -109,13 +111,14 @@ class PairRelays:
         return pair, pair[pair[0] == sender]
 
     def _relay_of(self, matching: int, pair: tuple[str, str]) -> _PairRelay:
-        """Return the relay of a pair."""
+        """Return the state of the relay between a pair of a matching, created if there is none."""
         return self._relays.setdefault((matching, pair), _PairRelay({name: _Way() for name in pair}))
 
 
 def most_frames(plan: StatisticPlan) -> int:
-    """Return a bound on the frames of one evaluation in one direction, which no correct one reaches."""
+    """Return an upper bound on the frames that one direction of a pair's evaluation takes."""
     wires = plan.circuit.and_count + plan.circuit.n_inputs
     copies = plan.covert * (_COPY_BYTES + _COPY_BYTES_AN_INPUT * plan.circuit.n_inputs)
+    each = _ACTIVE_BYTES_A_WIRE if plan.malicious else _BYTES_A_WIRE
     messages = 64 + _COPY_MESSAGES * plan.covert
-    return messages + 2 * (_FIXED_BYTES + _BYTES_A_WIRE * wires + copies) // m.MAX_FRAME_BYTES
+    return messages + 2 * (_FIXED_BYTES + each * wires + copies) // m.MAX_FRAME_BYTES

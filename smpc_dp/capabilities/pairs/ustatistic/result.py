@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from smpc_dp.capabilities.pairs.active.claims import COMPUTATIONAL, STATISTICAL_BITS
 from smpc_dp.capabilities.pairs.ustatistic.estimate import Estimate
 from smpc_dp.capabilities.pairs.ustatistic.plan import StatisticPlan
-from smpc_dp.engine.result import Claim, LoggedRun, Privacy
+from smpc_dp.engine.result import Claim, LoggedRun, Privacy, privacy_line
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
@@ -22,7 +23,7 @@ RELATION: Relation = "substitution"
 
 @dataclass(frozen=True, slots=True)
 class StatisticEvidence:
-    """Evidence that binds a result to its run, in bytes.
+    """Hashes that bind a pairwise statistic's result to its session, run, plan and log.
 
     `beacon` is the seed of the matchings, `log` identifies the logged run and its last head; None where
     servers compute.
@@ -35,7 +36,7 @@ class StatisticEvidence:
     log: LoggedRun | None
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data, bytes as hex."""
+        """Return the evidence of a pairwise statistic as plain JSON data, bytes as hex."""
         plain: dict[str, object] = {
             name: getattr(self, name).hex() for name in ("session_digest", "run_id", "plan", "beacon")
         }
@@ -44,7 +45,7 @@ class StatisticEvidence:
 
 @dataclass(frozen=True, slots=True)
 class StatisticResult:
-    """An estimate of a kernel's mean over pairs of different records, with its error and its privacy.
+    """Result of a pairwise statistic: the estimated mean, its errors, who took part, and its privacy.
 
     Attributes:
         kernel: its name; value: the estimate, in its unit; standard_error, interval, level, noise_error,
@@ -86,8 +87,19 @@ class StatisticResult:
         failed = f", {self.failed} failed" if self.failed else ""
         return f"{self.kernel}: {self.value:.6g}{error} ({self.pairs} pairs{failed})"
 
+    def _repr_html_(self) -> str:
+        """Return the estimate with its interval, privacy and evidence as HTML for notebooks."""
+        # Not at the top: most results are shown by no notebook.
+        from smpc_dp.report.notebook import result_html
+        from smpc_dp.report.sections import pairs_section
+
+        shown, privacy = self.to_json(), self.privacy
+        evidence = None if self.evidence is None else self.evidence.to_json()
+        lines = [str(self), f"over {self.parties} parties", privacy_line(privacy)]
+        return result_html(lines, pairs_section(shown), privacy.to_json(), evidence)
+
     def z_test(self, hypothesis: float) -> tuple[float, float]:
-        """Return z and the two-sided p-value of a hypothetical mean: 0.5 for the test of Mann and Whitney.
+        """Return (z, two-sided p-value) of the hypothesis that the kernel's mean has this value.
 
         With the standard error, which covers the noise, and the normal distribution. Raises ConfigError
         without one.
@@ -98,11 +110,11 @@ class StatisticResult:
         return z, math.erfc(abs(z) / math.sqrt(2))
 
     def charged(self, receipt: Receipt | None) -> StatisticResult:
-        """Return the result with the receipt of the party's own ledger."""
+        """Return a copy of the result that includes the receipt of the party's privacy ledger."""
         return replace(self, privacy=replace(self.privacy, receipt=receipt))
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
+        """Return the estimate with its error, privacy and evidence as JSON data."""
         plain = ("kernel", "value", "standard_error", "level", "noise_error", "pairs", "failed")
         return {
             **{name: getattr(self, name) for name in (*plain, "parties", "partners")},
@@ -119,11 +131,11 @@ class StatisticResult:
 
 
 def event_of(plan: StatisticPlan) -> Event:
-    """Return the privacy event charged for a party's record: all of its evaluations, failed ones included."""
+    """Return the privacy event that a party's ledger charges: all evaluations of its record."""
     # Not at the top: loading the accountant takes a while.
     from smpc_dp.privacy.accountant.events import Event, Pure
 
-    return Event(_mechanism(plan)[:200], RELATION, (Pure(plan.epsilon, plan.delta),))
+    return Event(_mechanism(plan)[:200], RELATION, (Pure(plan.epsilon, _delta(plan)),))
 
 
 def result_of(
@@ -133,7 +145,7 @@ def result_of(
     how: str,
     evidence: StatisticEvidence | None = None,
 ) -> StatisticResult:
-    """Return the result; `how` is its origin: "protocol", or a fidelity of a simulation."""
+    """Return the user's result of an estimate; `how` is "protocol", or the fidelity of a simulation."""
     return StatisticResult(
         kernel=str(plan.terms["kernel"]),
         value=result.value,
@@ -151,38 +163,39 @@ def result_of(
 
 
 def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
-    """Return the privacy statement."""
+    """Return the privacy claim of a pairwise statistic: guarantee, adversary, assumptions and limits."""
     guarantee = PrivacyGuarantee(
         epsilon=plan.epsilon,
-        delta=plan.delta,
+        delta=_delta(plan),
         relation=RELATION,
         sensitivity={"linf": float(plan.noise.steps)},
         unit="grid step of the kernel",
         mechanism=_mechanism(plan),
         assumption=(
             "against the aggregator and all other parties together, as far as the two-party computation "
-            "shows them nothing else: they are computationally bounded, and who garbles is semi-honest"
-            + (_deterred(plan.covert) if plan.covert else "")
+            f"shows them nothing else: they are computationally bounded{_garblers(plan)}"
         ),
         proof="docs/proofs/statistics.md: from the coins of the circuit as they are; epsilon adds up over "
         "P pairs",
-        warnings=delta_warnings(plan.delta, parties),
+        warnings=delta_warnings(_delta(plan), parties),
     )
-    garbler = "covert" if plan.covert else "semi-honest"
     return Claim(
         guarantee=guarantee,
         clauses=NamedSentences.of(
-            pair=f"each pair: secure against a malicious evaluator and against a {garbler} garbler, "
-            "each with or without the aggregator"
+            pair=_pair(plan),
         ),
         premises=NamedSentences.of(
-            garbler="who garbles garbles the agreed circuit and draws its random bits at random; then "
+            garbler=None
+            if plan.malicious
+            else "who garbles garbles the agreed circuit and draws its random bits at random; then "
             "neither of the two knows or controls the noise",
-            computational="AES-128 is an ideal cipher, and computational Diffie-Hellman is hard in "
-            "ristretto255",
+            computational=COMPUTATIONAL
+            if plan.malicious
+            else "AES-128 is an ideal cipher, and computational Diffie-Hellman is hard in ristretto255",
         ),
         limits=NamedSentences.of(
-            garbler=_malicious_garbler(plan.covert),
+            garbler=None if plan.malicious else _malicious_garbler(plan.covert),
+            abort=_abort(plan) if plan.malicious else None,
             estimate="the estimate itself: any party may give a wrong record or leave, and shift it",
             draw="the draw of pairs: the aggregator can give up two draws and take the third, so what it "
             "would like is at most three times as likely as by chance, in each request and each start; it "
@@ -196,13 +209,53 @@ def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
     ).privacy()
 
 
+def _delta(plan: StatisticPlan) -> float:
+    """Return the delta of a party's record: the noise's, plus the chance that a cheat goes unnoticed.
+
+    The sum is rounded up.
+    """
+    if not plan.statistical:
+        return plan.delta
+    return math.nextafter(plan.delta + plan.statistical, math.inf) if plan.delta else plan.statistical
+
+
 def simulation(how: str) -> str | None:
-    """Return the limit of a result with this origin: that of a simulation; None for the protocol's."""
+    """Return the limit that a simulated result has, as a sentence; None for the real protocol."""
     return None if how == "protocol" else f"a simulation ('{how}'): all records were in one process"
 
 
+def _pair(plan: StatisticPlan) -> str:
+    """Return the sentence of a privacy claim that says against whom each pair's evaluation is secure."""
+    if plan.malicious:
+        return (
+            "each pair: secure with abort against a malicious garbler or a malicious evaluator, each with or "
+            f"without the aggregator; a cheat in it passes with probability 2^-{STATISTICAL_BITS} at most"
+        )
+    garbler = "covert" if plan.covert else "semi-honest"
+    return (
+        f"each pair: secure against a malicious evaluator and against a {garbler} garbler, each with or "
+        "without the aggregator"
+    )
+
+
+def _abort(plan: StatisticPlan) -> str:
+    """Return the sentence of a privacy claim on failed pairs: nobody is named, and each costs epsilon."""
+    return (
+        "a cheat that is noticed ends its pair and names nobody: a party can end its pairs as often as it "
+        f"likes. Each of the {plan.partners} evaluations of a party counts, failed or not, with its epsilon "
+        f"and a delta of 2^-{STATISTICAL_BITS}"
+    )
+
+
+def _garblers(plan: StatisticPlan) -> str:
+    """Return the words on how garblers are assumed to behave; empty for malicious security."""
+    if plan.malicious:
+        return ""
+    return ", and who garbles is semi-honest" + (_deterred(plan.covert) if plan.covert else "")
+
+
 def _deterred(copies: int) -> str:
-    """Return against which other garblers the budget holds."""
+    """Return the words of a privacy claim on garblers that are deterred by conviction."""
     return (
         f", or deterred by conviction, over all of its pairs: an undetected cheat (probability 1/{copies} "
         "for each pair) loses that pair's epsilon, and is no part of delta"
@@ -210,7 +263,7 @@ def _deterred(copies: int) -> str:
 
 
 def _malicious_garbler(copies: int) -> str:
-    """Return what a malicious garbler can do."""
+    """Return the sentence of a privacy claim on what a cheating garbler could still do."""
     attack = (
         "garble another circuit: with the aggregator, one without noise; alone, one that tells it a bit "
         "about its partner's record through the published estimate or through whether the pair fails, "
@@ -230,7 +283,7 @@ def _malicious_garbler(copies: int) -> str:
 
 
 def _mechanism(plan: StatisticPlan) -> str:
-    """Return the text of the noise mechanism."""
+    """Return the name of the noise mechanism, as reports print it."""
     return (
         f"{plan.terms['kernel']} of {plan.partners} pairs a party with {plan.noise.name} noise in the circuit"
         f", variance {plan.noise.variance:.6g} grid steps^2"

@@ -16,7 +16,7 @@ MakePlan = Callable[[str], StatisticPlan]
 
 
 class Requested(msgspec.Struct, frozen=True):
-    """What the parties ask for: the operation, and the digest of its plan."""
+    """Statistic that parties have asked an aggregator for: the operation, and its plan's digest."""
 
     operation: str
     digest: bytes
@@ -24,7 +24,7 @@ class Requested(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Arguments of the aggregator's role.
+    """Parameters of the aggregator's run of pairwise statistics: how to make plans, and the quorum.
 
     Attributes:
         make_plan: compiles an operation; raises ConfigError for an unknown one.
@@ -39,7 +39,7 @@ class Serving:
     plans: dict[str, StatisticPlan | str] = field(default_factory=dict)
 
     def planned(self, operation: str) -> StatisticPlan | str:
-        """Return the plan of an operation, or the reason why there is none."""
+        """Return the compiled plan of an operation, or text on why there is none."""
         if operation not in self.plans:
             try:
                 self.plans[operation] = self.make_plan(operation)
@@ -48,7 +48,7 @@ class Serving:
         return self.plans[operation]
 
     def plan(self, requested: Requested) -> StatisticPlan:
-        """Return the plan of a run; raise LocalError if it is another one than when the run began."""
+        """Return the plan of the requested statistic; raise LocalError if it changed since the start."""
         plan = self.planned(requested.operation)
         if isinstance(plan, str) or plan.digest != requested.digest:
             raise LocalError("the statistic of the run has another plan in this process")

@@ -140,7 +140,7 @@ def party(
     corrupt: int = 0,
     seen: Seen = NOTHING_SEEN,
 ) -> Run[StatisticResult]:
-    """Return the run of one party.
+    """Return a party's run of a pairwise statistic: the state machine that begins with its hello.
 
     Args:
         context: of the session.
@@ -162,7 +162,7 @@ def aggregator(
     board: Board | None = None,
     corrupt: int = 0,
 ) -> Run[StatisticResult]:
-    """Return the run of the aggregator.
+    """Return the aggregator's run of a pairwise statistic: the state machine that begins with hellos.
 
     Args:
         context, corrupt: as of `party`.

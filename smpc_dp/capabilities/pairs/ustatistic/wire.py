@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from smpc_dp.capabilities.pairs.circuits.circuit import Circuit
+from smpc_dp.capabilities.pairs.garbled.plan import Plan
 from smpc_dp.capabilities.pairs.ustatistic import messages as m
 from smpc_dp.capabilities.pairs.ustatistic.conviction import accusation, convict
 from smpc_dp.capabilities.pairs.ustatistic.terms import Draw, pair_context
@@ -20,7 +21,7 @@ B = TypeVar("B", bound=msgspec.Struct)
 
 
 class PairWire:
-    """Counts the messages of each evaluation between a party and the aggregator, each way.
+    """A party's codec of pair messages with the aggregator: numbers, signs, checks and opens each.
 
     Frames for a partner go the same way; a `SealedConnection` counts them.
 
@@ -38,27 +39,28 @@ class PairWire:
 
     @property
     def aggregator(self) -> str:
-        """Name of the aggregator."""
+        """The name of the aggregator that relays the pairs' messages."""
         return self._member.context.aggregator
 
-    def context(self, run_id: bytes, matching: int, garbler: str, evaluator: str) -> Context:
-        """Return the context of one of the evaluations."""
-        return pair_context(self._member.context, run_id, matching, (garbler, evaluator))
+    def context(self, run_id: bytes, matching: int, plan: Plan) -> Context:
+        """Return the context (session, names, run) of one pair's evaluation."""
+        pair = (plan.parameters.garbler, plan.parameters.evaluator)
+        return pair_context(self._member.context, run_id, matching, pair, plan.protocol)
 
     def write_pair(self, run_id: bytes, matching: int, content: bytes) -> Envelope:
-        """Return the envelope that takes the next message of an evaluation to the aggregator."""
+        """Return the signed, numbered envelope of a pair's message to the aggregator."""
         number = self._sent[matching]
         self._sent[matching] += 1
         return self._member.write(run_id, m.PAIR, m.Pair(matching, number, content))
 
     def gap_before(self, run_id: bytes, envelope: Envelope) -> int | None:
-        """Return the matching of a message of the aggregator before which one was lost, None of another."""
+        """Return the matching of a message before which others were lost, or None if none was."""
         message = self._open(run_id, envelope, m.Pair)
         is_late = message.number > self._received[message.matching]
         return message.matching if self.is_lossy and is_late else None
 
     def open_pair(self, run_id: bytes, envelope: Envelope) -> tuple[int, bytes]:
-        """Return matching and content of a message of the aggregator.
+        """Check a message of the aggregator in a pair; return (matching, content).
 
         Raises PeerFault for an unexpected one.
         """
@@ -74,24 +76,24 @@ class PairWire:
         return message.matching, message.content
 
     def write_relay(self, run_id: bytes, message: m.Relay | m.RelayEnd) -> Envelope:
-        """Return the envelope that takes a frame for a partner, or the end of them, to the aggregator."""
+        """Return the signed envelope of a frame to the partner, or of the end of the frames."""
         step = m.RELAY if isinstance(message, m.Relay) else m.RELAY_END
         return self._member.write(run_id, step, message)
 
     def open_relay(self, run_id: bytes, envelope: Envelope) -> m.Relay | m.RelayEnd:
-        """Return a relayed frame; raise PeerFault if it is not for this party and this run."""
+        """Check and decode a frame that the aggregator relays; raise PeerFault if it is invalid."""
         if envelope.step == m.RELAY:
             return self._open(run_id, envelope, m.Relay)
         return self._open(run_id, envelope, m.RelayEnd)
 
     def write_conviction(self, run_id: bytes, matching: int, certificate: bytes) -> Envelope:
-        """Return the envelope that shows the certificate against the garbler of a pair."""
+        """Return the signed envelope that shows the aggregator a certificate of cheating."""
         return self._member.write(run_id, m.CONVICTION, accusation(matching, certificate))
 
     def open_conviction(
         self, run_id: bytes, drawn: Draw, circuit: Circuit, envelope: Envelope
     ) -> tuple[str, bytes]:
-        """Return the party that the aggregator shows to be convicted, and the certificate.
+        """Check the aggregator's accusation; return (convicted party, certificate), or raise PeerFault.
 
         Raises PeerFault for an unexpected message, and for a certificate that convicts nobody.
         """
@@ -106,7 +108,7 @@ class PairWire:
         raise self._refuse(f"told {name} of a conviction of no pair", Check.OTHER_RUN)
 
     def _open(self, run_id: bytes, envelope: Envelope, kind: type[B]) -> B:
-        """Decode a message of the aggregator."""
+        """Check and decode a pair's message from the aggregator; raise PeerFault if it is invalid."""
         name, aggregator = self._member.name, self.aggregator
         if (envelope.sender, envelope.receiver, envelope.run_id) != (aggregator, name, run_id):
             raise self._refuse(
@@ -116,5 +118,5 @@ class PairWire:
         return decode(envelope.body, kind, aggregator)
 
     def _refuse(self, reason: str, check: Check) -> PeerFault:
-        """Return a fault of the aggregator."""
+        """Return the PeerFault that blames the aggregator for relaying something invalid."""
         return self._member.refuse(reason, check)

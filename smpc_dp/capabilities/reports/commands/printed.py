@@ -8,7 +8,7 @@ from smpc_dp.results.printed import PrintedPrivacy
 
 
 class PrintedSent(TypedDict):
-    """What a party has sent, bytes as hex."""
+    """JSON output of a party: the hashes in hexadecimal of the request and the report that it has sent."""
 
     party: str
     analyst: str
@@ -20,7 +20,7 @@ class PrintedSent(TypedDict):
 
 
 class PrintedEstimate(TypedDict):
-    """An estimate from the reports that came in."""
+    """JSON output of the analyst: an estimate from the reports that have arrived."""
 
     statistic: str
     value: float
@@ -39,7 +39,7 @@ class PrintedEstimate(TypedDict):
 
 
 class PrintedNames(TypedDict):
-    """Names of categories that were released, and the values of each column."""
+    """JSON output of the analyst: the released names of categories, and the values of each column."""
 
     names: dict[str, list[str]]
     values: dict[str, list[str]]

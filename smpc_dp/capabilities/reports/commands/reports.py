@@ -10,14 +10,14 @@ from smpc_dp.report.texts import privacy_lines
 
 
 def report_text(result: Mapping[str, Any]) -> str:
-    """Format a result of a party, or of the analyst, in a few lines for a person."""
+    """Return the JSON result of a party or the analyst as a few lines of text, whichever kind it is."""
     if "names" in result:
         return names_text(result)
     return reported_text(result) if "reported" in result else sent_text(result)
 
 
 def sent_text(result: Mapping[str, Any]) -> str:
-    """Format a party's result, as `SentReport.to_json` gives it."""
+    """Return what a party has sent as lines of text, from the JSON data of a `SentReport`."""
     how = "sent again, byte for byte" if result["again"] else "drawn, charged and sent"
     lines = [f"report of {result['party']} to {result['analyst']}: {how}"]
     if result["clipped"]:
@@ -26,7 +26,7 @@ def sent_text(result: Mapping[str, Any]) -> str:
 
 
 def reported_text(result: Mapping[str, Any]) -> str:
-    """Format the estimate from local reports, as `ReportedEstimate.to_json` gives it."""
+    """Return an estimate from reports as lines of text, from the JSON data of a `ReportedEstimate`."""
     from smpc_dp.capabilities.reports.reports import FEW
 
     low, high = result["interval"]
@@ -54,7 +54,7 @@ def reported_text(result: Mapping[str, Any]) -> str:
 
 
 def _covered(result: Mapping[str, Any]) -> str:
-    """Return what the interval of an estimate from local reports covers, and what it does not."""
+    """Return the words on what the interval of an estimate from reports covers, and what it does not."""
     is_sampled = result["visited"] is None
     covered = "the responses and the records as a sample" if is_sampled else "the responses of these parties"
     bias = result["bias_bound"]
@@ -64,7 +64,7 @@ def _covered(result: Mapping[str, Any]) -> str:
 
 
 def names_text(result: Mapping[str, Any]) -> str:
-    """Format released names, as `NamedCategories.to_json` gives them."""
+    """Return released names as lines of text, from the JSON data of the analyst's result."""
     count = len(result["reported"]) + len(result["missing"])
     lines = [f"names from {len(result['reported'])} of {count} parties"]
     # As a session file has them.

@@ -31,7 +31,7 @@ from smpc_dp.privacy.accountant.store import write_durably
 from smpc_dp.session.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.session.deadline import now
 from smpc_dp.session.events import Event, OnEvent, ignore, with_logging
-from smpc_dp.session.member import Membership, aggregator_name
+from smpc_dp.session.member import Membership
 from smpc_dp.session.tasks import checked_for
 from smpc_dp.wire.signing import decode
 
@@ -49,18 +49,18 @@ REQUEST = 1
 
 
 def report_parameters(membership: Membership) -> AnyReport:
-    """Return the parameters of a session that collects reports; raise ConfigError for another."""
+    """Return the parameters of a session that collects reports; raise ConfigError for other sessions."""
     return cast("AnyReport", checked_for(membership.session, "report"))
 
 
 def is_reported(membership: Membership) -> bool:
-    """Tell whether the party's report is stored: it is sent again, and no record is needed."""
+    """Return whether the party's report is stored already, so that no record is needed."""
     request = report_parameters(membership).request(membership.session.roster)
     return request.path(membership.name, membership.key_file.with_name(FOLDER)).exists()
 
 
 async def send_report(connection: Connection, ledger: Ledger | None, record: Any) -> SentReport:
-    """Send a connected party's report to the analyst, and return when it is stored there.
+    """Draw (or read) a party's report, send it to the analyst, and return once it is stored there.
 
     Arguments and errors as of `Session.report`.
     """
@@ -92,13 +92,13 @@ async def send_report(connection: Connection, ledger: Ledger | None, record: Any
 
 
 class StoredReports:
-    """The analyst's folder of received reports: of each party one, or two that differ, which convict it."""
+    """The analyst's folder of received reports: one a party, and a second that contradicts it."""
 
     def __init__(self, folder: Path, request: ReportRequest) -> None:
         self._folder, self._request = folder / f"reports-{request.digest.hex()[:16]}", request
 
     def load(self) -> dict[str, list[bytes]]:
-        """Return the stored reports of each party; create the folder. Raises LocalError."""
+        """Read the stored reports of each party; create the folder if it does not exist."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -112,11 +112,11 @@ class StoredReports:
         }
 
     def _paths(self, party: str) -> tuple[Path, Path]:
-        """Return the files of a party's report and of another one; no name of a party has a tilde."""
+        """Return the files for a party's report, and for a second one that differs."""
         return self._folder / f"{party}{SUFFIX}", self._folder / f"{party}~{SUFFIX}"
 
     def add(self, party: str, content: bytes) -> bool:
-        """Store a party's report, unless it is there; return whether it is the party's only one.
+        """Store a party's report if it is new; return False if it differs from an earlier one.
 
         Raises PeerFault for a report that does not count, LocalError for one that cannot be stored.
         """
@@ -146,7 +146,7 @@ async def collect_reports(
     folder: str | os.PathLike[str] | None = None,
     web: WebSettings | None = None,
 ) -> ReportedEstimate | NamedCategories:
-    """Collect reports as the analyst of a session, and return what all that are stored say.
+    """Run a session's analyst: collect the parties' reports, and return the estimate from them.
 
     Ends when each party's report is there, or `connect` seconds are over. Called again it waits for those
     that are still missing.
@@ -160,7 +160,7 @@ async def collect_reports(
         ConfigError: too few reports for an estimate, or none with names; those that came stay.
         LocalError: the key, the port or the folder.
     """
-    membership = Membership.load(session, name or aggregator_name(session), key, "aggregator", web=web)
+    membership = Membership.load(session, name, key, "aggregator", web=web)
     parameters = report_parameters(membership)
     request = parameters.request(membership.session.roster)
     stored = StoredReports(Path(folder if folder is not None else Path(session).parent / "board"), request)
@@ -179,7 +179,7 @@ async def collect_reports(
 def _result(
     request: ReportRequest, every: list[bytes], parameters: AnyReport
 ) -> ReportedEstimate | NamedCategories:
-    """Return what all reports say."""
+    """Return the estimate, or the released names, that follow from all collected reports."""
     if isinstance(request.plan, LocalNames):
         return request.names(every)
     names = request.roster.party_names
@@ -190,7 +190,7 @@ def _result(
 async def _receive(
     membership: Membership, listen_on: str | None, on_event: OnEvent, stored: StoredReports, there: set[str]
 ) -> None:
-    """Store what parties send until none is missing, or the time is over; `there`: whose report is stored."""
+    """Listen for parties and store their reports, until none is missing or the time is over."""
     host, port = membership.address(listen_on)
     pool = ConnectionPool(membership, on_event)
     endpoint = membership.endpoint(aggregator=True)
@@ -227,7 +227,7 @@ async def _receive(
 
 
 def _store(stored: StoredReports, inbound: InboundEvent) -> Stored:
-    """Store the report in a message, and return the confirmation; raise PeerFault for another message."""
+    """Store the report in a party's message, and return the confirmation to send; or raise PeerFault."""
     envelope, peer = inbound.envelope, inbound.peer
     if envelope is None or envelope.step != REPORT:
         step = "" if envelope is None else envelope.step

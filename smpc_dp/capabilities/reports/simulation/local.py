@@ -30,7 +30,7 @@ def local_pairwise(
     confidence: float = 0.95,
     seed_for_simulation: int | None = None,
 ) -> LocalEstimate:
-    """Estimate a pairwise statistic from local reports [Bellet 2021, Algorithm 3.3].
+    """Simulate local reports of all records in one process; return the estimated pairwise statistic.
 
     Args:
         kernel: from `smpc_dp.capabilities.pairs.kernels`, its fields have the bounds and grids of a record;
@@ -73,7 +73,7 @@ def local_auc(
     confidence: float = 0.95,
     seed_for_simulation: int | None = None,
 ) -> LocalEstimate:
-    """Estimate the area under the ROC curve from hierarchical histograms [Bellet 2021, 3.3.3].
+    """Simulate local reports of all scores in one process; return the estimated area under the ROC curve.
 
     Args:
         score: bounds and grid of a score; scores and labels: shape (n,); labels are public, 0 or 1.
@@ -94,5 +94,5 @@ def local_auc(
 
 
 def _randomness(seed: int | None, name: str) -> SeededRandomnessForSimulation | None:
-    """Return seeded randomness for a purpose, None without a seed."""
+    """Return randomness seeded for a named purpose; None, for real randomness, without a seed."""
     return None if seed is None else SeededRandomnessForSimulation(seed, name)

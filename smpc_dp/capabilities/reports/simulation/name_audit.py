@@ -32,7 +32,7 @@ def audit_names(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> ReleaseAudit:
-    """Audit released names; a right claim is refuted with probability 0.001 at most.
+    """Test the privacy claim of released names by sampling; a true claim fails with chance 0.001 at most.
 
     Args:
         samples: releases on each of two neighbouring inputs; None is 100,000.
@@ -70,7 +70,11 @@ def audit_names(
 
 
 def _table(plan: LocalNames, rows: int, which: int) -> dict[str, Any]:
-    """Return a party's table of two names; the unit's rows have the first, or are not there, or exchanged."""
+    """Return a party's test table: two names with `rows` rows each, and one unit's rows if present.
+
+    The rows of the unit have the first name. With `which` 1 they have the second one where the number of rows
+    is public, and are left out elsewhere.
+    """
     unit = plan.schema.person_factor if which == 0 or plan.schema.rows == "public" else 0
     values = ["first"] * rows + ["second"] * rows + [("first", "second")[which]] * unit
     # one row more of the unit, which must not count
@@ -84,7 +88,7 @@ def _table(plan: LocalNames, rows: int, which: int) -> dict[str, Any]:
 
 
 def _stacked(plan: LocalNames, counts: Sequence[Counts]) -> NDArray[np.int64]:
-    """Return the counts of both names in each column of each party."""
+    """Return the parties' counts of both test names in each column, as one array."""
     names = ("first", "second")
     return np.array(
         [party[column].get(name, 0) for party in counts for column in plan.columns for name in names],
@@ -95,7 +99,7 @@ def _stacked(plan: LocalNames, counts: Sequence[Counts]) -> NDArray[np.int64]:
 def _released(
     plan: LocalNames, vectors: Sequence[NDArray[np.int64]], which: int, count: int, key: bytes
 ) -> NDArray[np.float64]:
-    """Return which names are released in so many draws on one of two inputs, shape (count, names)."""
+    """Return which names are released in `count` draws on one of two neighbouring inputs."""
     source = NoiseSource.keyed(key, b"audit")
     drawn = plan.selection.released(np.tile(vectors[which], count), source)
     return drawn.reshape(count, -1).astype(np.float64)

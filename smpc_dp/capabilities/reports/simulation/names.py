@@ -24,7 +24,7 @@ def names(
     delta: float,
     seed_for_simulation: int | None = None,
 ) -> NamedCategories:
-    """Release the names of categories that were not declared, as a session with protocol "reports" does.
+    """Simulate the release of undeclared category names by parties' reports; return the released names.
 
     Args:
         tables: the rows of each party, as of `simulate.statistics`.

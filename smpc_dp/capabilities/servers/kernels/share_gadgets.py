@@ -20,17 +20,17 @@ Public = NDArray[np.object_]
 
 
 def join_bits(columns: Sequence[Shared]) -> Shared:
-    """Return the bits of all fields side by side, shape (n, w)."""
+    """Return the shared bits of all fields side by side, as one array of shape (n, w)."""
     return np.concatenate(list(columns), axis=1) if len(columns) > 1 else columns[0]
 
 
 def public(values: Any) -> Public:
-    """Return an array of Python integers, which do not overflow in a large field."""
+    """Return values as an array of Python integers, which do not overflow in a large field."""
     return np.array(values, dtype=object)
 
 
 def sign(x: Shared, y: Shared) -> Shared:
-    """Return sign(x - y) of unsigned numbers given as bits, shape (.., w) each: 2 (w - 1) products.
+    """Return the shared sign of x - y, of unsigned numbers given as shared bits: 2 (w - 1) multiplications.
 
     Digits are -1, 0 and 1; of two neighbours the higher decides unless it is 0.
     """
@@ -44,13 +44,13 @@ def sign(x: Shared, y: Shared) -> Shared:
 
 
 def is_less(x: Shared, y: Shared) -> Shared:
-    """Return whether x < y, as `sign` does with one product more: (s**2 - s) / 2."""
+    """Return shared bits of x < y, for numbers given as shared bits; one multiplication more than `sign`."""
     order = sign(x, y)
     return half(order * (order - 1))
 
 
 def below(bits: Shared, thresholds: Sequence[Coin]) -> Shared:
-    """Return, for each coin, whether its fair bits are below its threshold.
+    """Return shared bits: 1 where a biased coin's random bits are below its threshold, else 0.
 
     `bits` has shape (.., sum of the coins' bits); the result (.., coins). Less than twice as many products.
     """
@@ -61,7 +61,7 @@ def below(bits: Shared, thresholds: Sequence[Coin]) -> Shared:
 
 
 def below_each(bits: Shared, cuts: Sequence[int]) -> Shared:
-    """Return, for each cut, whether the number in `bits` is below it: shape (.., w) to (.., cuts).
+    """Return shared bits: for each public cut, whether the number in `bits` is below the cut.
 
     Less than 2 w products a cut, w rounded up to a power of 2.
     """
@@ -72,7 +72,7 @@ def below_each(bits: Shared, cuts: Sequence[int]) -> Shared:
 
 
 def exchanges(size: int) -> Iterator[tuple[NDArray[np.int64], int]]:
-    """Yield (indices, distance) of Batcher's merge exchange, compared at the same time [Knuth 5.2.2 M]."""
+    """Yield rounds (indices, distance) of Batcher's sorting network: compare i with i + distance."""
     top = 1 << max(0, (size - 1).bit_length() - 1)
     half = top if size > 1 else 0
     while half:
@@ -87,7 +87,7 @@ def exchanges(size: int) -> Iterator[tuple[NDArray[np.int64], int]]:
 
 
 def sort(mpc: Any, rows: Shared, key: int) -> Shared:
-    """Return rows in the order of the numbers that their last `key` bits encode: shape (n, .., w).
+    """Return shared rows sorted, by a sorting network, by the numbers that their last `key` bits encode.
 
     Oblivious: 2 key + w products for each of about (n / 4) log2(n)**2 exchanges.
     """
@@ -101,12 +101,12 @@ def sort(mpc: Any, rows: Shared, key: int) -> Shared:
 
 
 def half(even: Shared) -> Shared:
-    """Return half of even integers."""
+    """Return the halves of shared even integers, by a public factor."""
     return even * ((type(even).sectype.field.modulus + 1) // 2)
 
 
 def one_hot(bits: Shared) -> Shared:
-    """Return unit vectors: shape (n, w) to (n, 2**w), with less than 2**w products each."""
+    """Return the unit vector that each shared number selects: shape (n, w) bits to (n, 2**w)."""
     rows, width = bits.shape
     last = bits[:, width - 1 : width]
     units = np.concatenate((1 - last, last), axis=1)
@@ -118,19 +118,19 @@ def one_hot(bits: Shared) -> Shared:
 
 
 def number(bits: Shared) -> Shared:
-    """Return the unsigned numbers that bits encode: shape (.., w) to (..)."""
+    """Return the shared numbers that shared bits encode: shape (.., w) to (..)."""
     weights = public([1 << index for index in range(bits.shape[-1])])
     return np.sum(bits * weights, axis=-1)
 
 
 def inner(x: Shared, y: Shared) -> Shared:
-    """Return the inner product of two shared vectors, shape (1,): one product."""
+    """Return the inner product of two shared vectors, shape (1,), at the price of one multiplication."""
     size = x.shape[0]
     return (x.reshape(1, size) @ y.reshape(size, 1)).reshape(1)
 
 
 def _digits(cuts: Sequence[tuple[int, int]]) -> tuple[Public, Public]:
-    """Return, for cuts of so many bits each, whether one bit is less and whether it is equal.
+    """Return how each bit of a number decides its comparison with public cuts: (less, equal) coefficients.
 
     As (constant, factor) of the bit, shape (2, cuts, digits). Where the cut's digit is c: less if c and not
     bit, equal if bit == c. Above a cut's bits both are equal.
@@ -147,7 +147,7 @@ def _digits(cuts: Sequence[tuple[int, int]]) -> tuple[Public, Public]:
 
 
 def _tree(bits: Shared, less: Public, equal: Public) -> Shared:
-    """Combine the comparisons of digits pairwise, the higher digit deciding; return one bit per cut."""
+    """Combine comparisons of single bits into one shared bit for each cut, the higher bit deciding."""
     below_, same = bits * less[1] + less[0], bits * equal[1] + equal[0]
     while below_.shape[-1] > 1:
         high = same[..., 1::2]

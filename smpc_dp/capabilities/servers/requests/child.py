@@ -1,6 +1,6 @@
-"""The process that runs mpyc for one server: it has sockets to its parent, and nothing else.
+"""The process that runs mpyc for one server: it is given sockets to its parent, and no key.
 
-It is given no key, no ledger, no environment and no listening socket. The parent hands down one socket for
+It gets no ledger, no listening socket, and not its parent's environment. The parent hands down one socket for
 each other server, for mpyc's messages, and one for the job and the answer; the process ends with the parent.
 It unpickles nothing. That is no sandbox: it runs as the same user of the operating system.
 """
@@ -37,7 +37,7 @@ PR_SET_NO_NEW_PRIVS = 38
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """Job from the parent. `sockets` has a file descriptor for each server, -1 for its own one.
+    """Message of a server to its mpyc child process: a job's terms, shares, limits and sockets.
 
     Later jobs of the same process repeat index, sockets and threshold of the first. `terms` is the canonical
     JSON of ProgramTerms; `shares` are in hex, shape (parties, length).
@@ -53,7 +53,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Opened integers, in decimal, or the reason for none; costs: bytes of mpyc's messages, seconds.
+    """Message of the mpyc child process to its server: the opened integers or an error, and the costs.
 
     `peer`: the server, by its place in the roster from 0, whose messages are the reason; -1 for none.
     """
@@ -67,7 +67,7 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def main() -> None:
-    """Run the jobs that come over standard input's socket, in turn, to its end.
+    """Run the child process: take jobs from the parent's socket, compute each in mpyc, and answer.
 
     The only argument is the process id of the parent.
     """
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def _tie_to(parent: int) -> None:
-    """Let the kernel kill this process when the parent ends, and forbid it to gain privileges.
+    """Make the kernel kill this process when its parent ends, and forbid more privileges (Linux only).
 
     Without that system call the end of the control socket ends it.
     """
@@ -98,7 +98,7 @@ def _tie_to(parent: int) -> None:
 
 
 def _read(control: socket.socket) -> bytes:
-    """Read one message from the control socket."""
+    """Wait for the parent process's next message on the control socket, and return its bytes."""
 
     def exactly(size: int) -> bytes:
         parts = bytearray()
@@ -113,7 +113,7 @@ def _read(control: socket.socket) -> bytes:
 
 
 class _Inbox:
-    """Jobs of the parent after the first one, read by a thread."""
+    """Queue of jobs from the parent process, filled by a thread and read in the event loop."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -121,7 +121,7 @@ class _Inbox:
         self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
     def fill(self) -> None:
-        """Read to the end of the socket, then end the process."""
+        """Read jobs from the parent's socket into the queue; when the socket ends, end the process."""
         while True:
             self._contents.append(_read(self._control))
             if self._waiting is not None:
@@ -129,7 +129,7 @@ class _Inbox:
                 loop.call_soon_threadsafe(there.set)
 
     async def next(self) -> Assignment:
-        """Return the next job; the event loop, and so mpyc's sockets, are served meanwhile."""
+        """Wait for the parent's next job and return it, while the event loop serves mpyc's sockets."""
         there = asyncio.Event()
         self._waiting = asyncio.get_running_loop(), there
         while not self._contents:
@@ -138,7 +138,7 @@ class _Inbox:
 
 
 def _confine() -> None:
-    """Restrict the process: no files, processes or core dumps, and bounded memory.
+    """Limit the resources of this process: no writes to files, child processes or core dumps; bounded memory.
 
     The superuser may start processes all the same.
     """
@@ -155,7 +155,7 @@ def _confine() -> None:
 
 
 def _give_time(assignment: Assignment) -> None:
-    """Extend the process's limit of processor time; the parent counts by the clock."""
+    """Raise the process's limit of processor seconds by what the job may take."""
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     bound = int(cpu_seconds() + assignment.seconds) + 10
     resource.setrlimit(
@@ -164,7 +164,7 @@ def _give_time(assignment: Assignment) -> None:
 
 
 def _compute(assignment: Assignment, control: socket.socket, inbox: _Inbox) -> None:
-    """Import mpyc, connect it, and run jobs."""
+    """Connect mpyc to the other servers, in this confined process, and run jobs until the parent ends."""
     from smpc_dp.capabilities.servers.secret_sharing.sharing import mpyc_arguments, refuse_pickle
 
     # Before any byte of another server is read.
@@ -179,7 +179,7 @@ def _compute(assignment: Assignment, control: socket.socket, inbox: _Inbox) -> N
 
 
 async def _serve(mpc: Any, assignment: Assignment, control: socket.socket, inbox: _Inbox) -> None:
-    """Run jobs in mpyc's event loop."""
+    """Answer the first job and all later ones in mpyc's event loop, until the parent ends."""
     from smpc_dp.capabilities.servers.requests.wiring import connect_peers
 
     def blame(peer: int, reason: str) -> NoReturn:
@@ -194,13 +194,13 @@ async def _serve(mpc: Any, assignment: Assignment, control: socket.socket, inbox
 
 
 def _answer(control: socket.socket, answer: Answer) -> None:
-    """Send an answer to the parent."""
+    """Send the answer of a job to the parent process."""
     encoded = msgspec.json.encode(answer)
     control.sendall(len(encoded).to_bytes(LENGTH_BYTES, "big") + encoded)
 
 
 async def _run(mpc: Any, assignment: Assignment) -> Answer:
-    """Run one job and return its answer."""
+    """Run one job in mpyc; return the opened integers, or the reason why there are none."""
     from smpc_dp.capabilities.servers.requests.wiring import drain
     from smpc_dp.capabilities.servers.secret_sharing.terms import ProgramTerms
     from smpc_dp.errors import ConfigError
@@ -218,14 +218,14 @@ async def _run(mpc: Any, assignment: Assignment) -> Answer:
 
 
 async def wait_for_peers(mpc: Any, terms: ProgramTerms) -> None:
-    """Wait until the other servers are connected."""
+    """Wait until the mpyc processes of the other servers are connected, by opening a shared 0."""
     await mpc.output(mpc.SecInt(terms.bits, p=terms.prime)(0))
 
 
 async def run_timed_program(
     mpc: Any, terms: ProgramTerms, shares: list[list[int]], way: Way | None = None
 ) -> Answer:
-    """Run a program and return its answer with costs; `way` as of `run_program`."""
+    """Run a program on shares in mpyc; return the opened integers with processor seconds and bytes."""
     from smpc_dp.capabilities.servers.requests.wiring import bytes_sent
     from smpc_dp.capabilities.servers.statistics.program import run_program
 
@@ -241,7 +241,7 @@ async def run_timed_program(
 
 
 def cpu_seconds() -> float:
-    """Return the processor time that this process has used."""
+    """Return the seconds of processor time that this process has used."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

@@ -62,7 +62,7 @@ RETAINED_REQUESTS = 1000
 
 
 class ComputingServer:
-    """Server with its connections to parties and servers. Made by `open`.
+    """One of several servers that compute on secret shares, with its connections to parties and servers.
 
     With `keep` mpyc's process serves up to `RETAINED_REQUESTS` requests.
     """
@@ -99,7 +99,7 @@ class ComputingServer:
         *,
         keep: bool = False,
     ) -> ComputingServer:
-        """Listen, call the servers before this one in the roster, and wait for those after it.
+        """Listen, connect to the other servers, and return the server, ready for requests.
 
         Raises LocalError if the address is not available, TimeoutFault naming the missing servers,
         ConfigError if a server has another session file.
@@ -119,7 +119,7 @@ class ComputingServer:
         return aggregator
 
     async def _gather(self) -> None:
-        """Wait for the other servers."""
+        """Wait until the other servers are connected; raise TimeoutFault that names the missing."""
         if not await self._pool.gather(self._others):
             missing = self._missing()
             # A connected server may have given up because of those that are missing.
@@ -132,11 +132,11 @@ class ComputingServer:
         await self._pool.gather(self._parties(), enough)
 
     def _missing(self) -> list[str]:
-        """Return the servers without a connection."""
+        """Return the names of the other servers that are not connected now."""
         return [name for name in self._others if not self._pool.is_live(name)]
 
     def _called(self, channel: PeerChannel) -> None:
-        """Add a channel that another member has opened."""
+        """Accept the connection of a member that called, unless this server should have called it."""
         if channel.peer in self._earlier:
             self._refused(
                 channel.peer, PeerFault(channel.peer, "calls a server that calls it", Check.OTHER_MEMBER)
@@ -146,18 +146,18 @@ class ComputingServer:
         self._pool.welcome(channel, resumes=channel.peer in self._others)
 
     def _refused(self, who: str, error: SmpcError) -> None:
-        """Record a refused connection."""
+        """Remember why an incoming connection was refused, for later error messages."""
         if who in self._others:
             self._refusals[who] = str(error)
         self._pool.refused(who, error)
 
     async def close(self) -> None:
-        """Send queued messages, and say goodbye to all."""
+        """Send queued messages, say goodbye to all members, and close the connections."""
         await self._pool.close()
         await self.stop()
 
     async def stop(self) -> None:
-        """Cut all connections."""
+        """Cut all connections of this server at once, without a goodbye."""
         self._pool.abort()
         if self._engine is not None:
             await self._engine.close()
@@ -167,7 +167,7 @@ class ComputingServer:
     # The bridge
 
     async def _divert(self, peer: str, message: Buffer) -> bool:
-        """Pass mpyc's bytes to the engine; return False for an envelope."""
+        """Pass a message with mpyc's bytes to the computation; return False for other messages."""
         if len(message) < _BRIDGE.size:
             return False
         (tag,) = _BRIDGE.unpack_from(message)
@@ -185,7 +185,7 @@ class ComputingServer:
         return True
 
     async def _forward(self, peer: str, content: bytes) -> None:
-        """Send mpyc's bytes to another server."""
+        """Send bytes of this server's mpyc process to another server's."""
         connection = self._pool.connections.get(peer)
         if connection is not None and connection.channel.live:
             await connection.channel.send(_BRIDGE.pack(self._epoch | BRIDGE_BIT), content)
@@ -232,7 +232,7 @@ class ComputingServer:
         return opened
 
     async def _ask(self, drive: Drive) -> bool:
-        """Wait until a party asks for a request; return False when none is left that could."""
+        """Wait until enough parties ask for a request; return False when no party is left to ask."""
         if missing := self._missing():
             reason = f"{NOT_CONNECTED}; {NO_SURVIVAL}"
             raise TimeoutFault(missing, drive.run.step, reason, code=Code.LOST)
@@ -272,7 +272,7 @@ class ComputingServer:
         return True
 
     async def _hear(self, drive: Drive, inbound: InboundEvent, askers: Askers) -> None:
-        """Hold a hello, or a server's message, for the role before a request is open."""
+        """Take a message before a request has begun: hold it, and count who asks for the request."""
         if inbound.envelope is None and inbound.peer not in self._others:
             # It may call and ask again.
             askers.remove(inbound.peer)
@@ -291,7 +291,7 @@ class ComputingServer:
                 self._asked.add(inbound.envelope)
 
     def _await(self, drive: Drive) -> None:
-        """Report the expected members of the step from now on."""
+        """Report from now on, to observers, which members the current step waits for."""
         run, timer = drive.run, drive.timer
 
         def waited() -> Collection[str]:
@@ -301,7 +301,7 @@ class ComputingServer:
         self._pool.awaited.begin(drive.request, run.step, waited)
 
     async def begin_step(self, drive: Drive) -> None:
-        """Set the time limit of the step, or begin the computation; see `Holder.begin_step`."""
+        """Begin a step of a request: set its time limit, or start the computation on shares."""
         self._await(drive)
         if drive.run.step == COMPUTE:
             drive.timer.step(math.inf)
@@ -314,7 +314,7 @@ class ComputingServer:
             drive.timer.step(self._seconds(drive.run.step))
 
     async def _computed(self, job: Job) -> list[int] | TimeoutFault:
-        """Return the integers that the servers' mpyc opens, or what has not come for no visible reason."""
+        """Return the integers opened by the servers together, or the TimeoutFault of the computation."""
         try:
             answer = await self._engine_run(cast("Engine", self._engine), job)
         except TimeoutFault as error:
@@ -322,14 +322,14 @@ class ComputingServer:
         return [int(value) for value in answer.values]
 
     async def _look_back(self) -> TimeoutFault | None:
-        """End mpyc, and return the servers from which nothing has come."""
+        """Stop the computation; return a TimeoutFault that names silent servers, or None."""
         engine = cast("Engine", self._engine)
         silent = engine.silent(self._membership.session.timeouts.step)
         await engine.close()
         return TimeoutFault(silent, COMPUTE) if silent else None
 
     async def _begin(self, number: int) -> Engine:
-        """Return the engine for a request, a new one where needed."""
+        """Return the computation process for a request, a new one unless the old one can go on."""
         engine = self._engine
         if engine is None or not self._keep or number - self._epoch >= RETAINED_REQUESTS:
             if engine is not None and self._keep:
@@ -343,11 +343,11 @@ class ComputingServer:
         return engine
 
     async def compute(self, job: Job) -> Answer:
-        """Compute outside of any request, together with the other servers; for measurements."""
+        """Run a job with the other servers outside of any request, to measure its cost."""
         return await self._engine_run(await self._begin(self._request + 1), job)
 
     async def _engine_run(self, engine: Engine, job: Job) -> Answer:
-        """Run a job on an engine."""
+        """Run a job in this server's computation process, and return its answer."""
         membership = self._membership
         return await engine.run(
             job,
@@ -357,7 +357,7 @@ class ComputingServer:
         )
 
     def _seconds(self, step: str) -> float:
-        """Return the time limit of parties for a step, or that of the other servers for them."""
+        """Return how many seconds to wait in a step for the parties, or for the other servers."""
         timeouts = self._membership.session.timeouts
         if step == SHARES:
             return timeouts.step
@@ -367,11 +367,11 @@ class ComputingServer:
         return more.get(step, 0.0) + PATIENCE * timeouts.step
 
     def _parties(self) -> Sequence[str]:
-        """Return the parties of the current request."""
+        """Return the names of all parties in the roster."""
         return self._membership.session.roster.party_names
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """See `Holder.event_of`."""
+        """Return the event that an incoming message or lost connection means to the run, or None."""
         run, number, is_server = drive.run, drive.request, inbound.peer in self._others
         if inbound.envelope is None:
             # A party that leaves before a request opens is absent from it, which is no reason for the
@@ -400,12 +400,12 @@ class ComputingServer:
 
 
 def _forget(drive: Drive, peer: str) -> None:
-    """Drop what is held of a party for a request."""
+    """Drop the messages of a party that were held until a request began."""
     drive.held = [inbound for inbound in drive.held if inbound.peer != peer]
 
 
 def _is_small(inbound: InboundEvent) -> bool:
-    """Tell whether a message is as small as those before a request is open."""
+    """Return whether a message is small enough to be held before a request has begun."""
     return inbound.envelope is not None and len(inbound.envelope.body) <= LARGEST_HELLO
 
 
@@ -413,7 +413,7 @@ def _is_small(inbound: InboundEvent) -> bool:
 async def open_computing_server(
     membership: Membership, on_event: OnEvent, listen_on: str | None = None, *, keep: bool = False
 ) -> AsyncIterator[ComputingServer]:
-    """Open a server, and close its connections at the end; arguments as of `ComputingServer.open`."""
+    """Open a computing server for a `with` block, and close its connections at the end."""
     aggregator = await ComputingServer.open(membership, on_event, listen_on, keep=keep)
     try:
         try:
@@ -436,7 +436,7 @@ async def serve_shares(
     listen_on: str | None = None,
     on_event: OnEvent = ignore,
 ) -> list[Opened | SmpcError]:
-    """Run a server of a session until `requests` are served (None: until every party has left).
+    """Run a computing server until `requests` have ended (None: all parties left); return the results.
 
     Returns the result or error of each request. After the loss or a fault of a server there is no next one.
     Raises the errors of `Membership.load` and `ComputingServer.open`.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class _Request:
-    """One request of one party: its role, and the program that all have agreed on."""
+    """A party's state of one request to computing servers: its role, and the agreed program."""
 
     def __init__(
         self, membership: Membership, request: int, operation: str, record: list[int], public_label: int = -1
@@ -65,7 +65,7 @@ class _Request:
 
     @property
     def program(self) -> Program:
-        """Agreed program; raises LocalError before the servers have begun."""
+        """Program that the servers compute; raises LocalError before it is agreed on."""
         if self._program is None:
             raise LocalError(f"{self.machine.name}: the run has not begun")
         return self._program
@@ -73,13 +73,13 @@ class _Request:
     def _terms(
         self, operation: str, parties: int, public_labels: tuple[int, ...], seed: bytes
     ) -> ProgramTerms:
-        """Return the terms of an operation, and keep its program."""
+        """Compile an operation; store its program, and return the terms that all members compare."""
         self._program = compile_operation(self._parameters, operation, parties, public_labels, seed)
         return self._program.terms
 
 
 class ServerWaits(Waits):
-    """Time limits of a party at servers, of which a majority must show the same request to join."""
+    """Holder of a party's run with servers: time limits, and what servers say of another request."""
 
     def __init__(self, servers: Sequence[str], first: float, later: float, own: OwnRequest | None) -> None:
         super().__init__(first, later, own)
@@ -88,7 +88,7 @@ class ServerWaits(Waits):
         self._shown: dict[str, int] = {}
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """See `Holder.event_of`."""
+        """Return the event that an incoming message or lost connection means to the run, or None."""
         some = self._shown.keys() < self._servers and inbound.peer in self._shown
         if some and inbound.envelope is not None and inbound.envelope.step == ABORT and not drive.run.run_id:
             # It follows what this server has shown; others may still show the same.
@@ -96,16 +96,17 @@ class ServerWaits(Waits):
         return await super().event_of(drive, inbound)
 
     def _is_shown(self, peer: str, error: OtherRequestError) -> bool:
+        """Note which request a server names in a refusal; return whether most servers name that one."""
         self._shown[peer] = error.next
         return 2 * [*self._shown.values()].count(error.next) > len(self._servers)
 
 
 class ServersConnection(Connection):
-    """Connections of one party to all servers. Made by `open`."""
+    """A party's connections to all computing servers of a session, over which it makes requests."""
 
     @classmethod
     async def open(cls, membership: Membership, on_event: OnEvent) -> ServersConnection:
-        """Connect to all servers; raises the errors of `dial`."""
+        """Connect a party to all computing servers, and return the connection."""
         connection = cls(membership, on_event)
         endpoint = membership.endpoint()
         dialled = [asyncio.ensure_future(endpoint.dial(name)) for name in membership.servers]
@@ -134,7 +135,7 @@ class ServersConnection(Connection):
         before: int = 0,
         label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
-        """See `Connection.run`."""
+        """Take part in one sum of all parties or a group; return the result and the ledger's receipt."""
         member = membership or self.membership
         parameters, servers = member.parameters, len(member.servers)
         requested = _Request(
@@ -155,7 +156,7 @@ class ServersConnection(Connection):
         zetas: tuple[float, float] | None,
         ledger: Ledger | None,
     ) -> StatisticResult:
-        """Take part in a statistic; the ledger is charged before the shares are sent."""
+        """Take part in one pairwise statistic; charge the ledger, send shares, return the result."""
         try:
             codes, label = kernel.record(data, public_label)
             await asyncio.to_thread(self._check_operation, operation, label)
@@ -171,24 +172,25 @@ class ServersConnection(Connection):
         )
 
     def _check_operation(self, operation: str, label: int) -> None:
-        """Raise ConfigError for an operation that is impossible with any labels, even if all take part."""
+        """Raise ConfigError if no choice of public labels could make the operation possible."""
         parameters = self.membership.parameters
         parties = parameters.parties
         public_labels = () if label < 0 else (1 - label, *(label,) * (parties - 1))
         compile_operation(parameters, operation, parties, public_labels, bytes(32))
 
     def lost(self, request: int, error: SmpcError) -> SmpcError:
-        """See `Connection.lost`."""
+        """Return an error that says that no further request is possible, or `error` as it is."""
         at_fault = ends_session(error, self.membership.servers)
         return ServerLostError(f"request {request}: {error}") if at_fault else error
 
     def _declined(self, membership: Membership, request: int) -> PartyRun:
+        """Return the run of a request that this party takes no part in: it has no input."""
         return _Request(membership, request, "", []).machine
 
     async def _drive(
         self, requested: _Request, charge: Charge, before: int = 0, own: OwnRequest | None = None
     ) -> Receipt | None:
-        """Drive the role to its end; return the ledger's receipt."""
+        """Run the party's part to its end; return the ledger's receipt of the charge, if any."""
         timeouts = self._timeouts
         later = self.membership.parameters.seconds + PATIENCE * timeouts.step
         # Others may be at earlier requests, each of which may take all of its time.

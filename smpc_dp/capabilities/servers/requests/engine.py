@@ -46,7 +46,7 @@ Send = Callable[[str, bytes], Awaitable[None]]
 
 @dataclass(slots=True)
 class _Child:
-    """Child process, this process's ends of its sockets, and the tasks that serve them."""
+    """Child process that runs mpyc, with this process's ends of its sockets and the tasks that serve them."""
 
     process: asyncio.subprocess.Process
     control: socket.socket
@@ -58,7 +58,7 @@ class _Child:
 
 
 class Engine:
-    """Computations of one server: each in a new child, or with `keep` in turn in one child.
+    """Runner of a server's computations in an mpyc child process, whose bytes go through this server.
 
     `feed` may be called from the beginning: early bytes wait for the child.
     """
@@ -79,7 +79,7 @@ class Engine:
         self.bytes_sent = 0
 
     async def feed(self, peer: str, content: bytes | memoryview) -> None:
-        """Pass bytes of another server's mpyc to the child; return when it has room for more."""
+        """Pass bytes of another server's mpyc to the child process; return when there is room for more."""
         await self._ready.wait()
         writer = self._writers.get(peer)
         if self._over or writer is None:
@@ -92,12 +92,12 @@ class Engine:
             await writer.drain()
 
     def abandon(self) -> None:
-        """Drop queued and further bytes for the child."""
+        """Drop all bytes for the child process, queued ones and later ones."""
         self._over = True
         self._ready.set()
 
     async def run(self, job: Job, threshold: int, *, seconds: float, silence: float) -> Answer:
-        """Run a job in mpyc, and return the opened values; with `keep` its process stays for the next job.
+        """Run a job in the mpyc child process within time limits, and return the opened values.
 
         Args:
             job: terms and shares.
@@ -134,7 +134,7 @@ class Engine:
                 await self.close()
 
     def silent(self, silence: float) -> list[str]:
-        """Return the other servers of which nothing has come for half of `silence` seconds.
+        """Return the other servers that have sent nothing for half of `silence` seconds.
 
         Half: they do not fall silent for all servers at the same moment.
         """
@@ -144,7 +144,7 @@ class Engine:
         ]
 
     async def close(self) -> None:
-        """End the child, if there is one, and the transfer."""
+        """End the mpyc process, if one runs, and the tasks that pass its bytes on."""
         self.abandon()
         child, self._child = self._child, None
         if child is None:
@@ -156,7 +156,7 @@ class Engine:
         await asyncio.shield(self._closed(child, tasks))
 
     async def _closed(self, child: _Child, tasks: Sequence[asyncio.Task[None]]) -> None:
-        """Close the sockets of a child and end its tasks."""
+        """Wait for the ended mpyc process and its tasks, and close its sockets."""
         await asyncio.gather(*tasks, return_exceptions=True)
         for writer in self._writers.values():
             writer.close()
@@ -165,7 +165,7 @@ class Engine:
             end.close()
 
     async def _open(self) -> _Child:
-        """Start the child, and the transfer between its sockets and the other servers."""
+        """Start the mpyc child process, and the tasks that pass bytes between it and other servers."""
         loop = asyncio.get_running_loop()
         pairs = _socket_pairs(len(self._servers))
         own = self._servers.index(self._own)
@@ -189,7 +189,7 @@ class Engine:
         return child
 
     async def _start(self, control: socket.socket, handed: Sequence[int]) -> asyncio.subprocess.Process:
-        """Start the child process."""
+        """Start the mpyc child process, which inherits these sockets."""
         path = os.pathsep.join(os.path.abspath(entry or ".") for entry in sys.path)
         try:
             return await asyncio.create_subprocess_exec(
@@ -213,7 +213,7 @@ class Engine:
     async def _drive(
         self, child: _Child, assignment: Assignment, largest: int, seconds: float, silence: float
     ) -> bytes:
-        """Send the job and wait for the answer, within the time limits."""
+        """Send a job to the child process and return its answer; raise when a time limit passes."""
         loop = asyncio.get_running_loop()
         # The child loads mpyc until it reports that it is ready.
         self._last = loop.time() + (0.0 if child.loaded else START_SECONDS)
@@ -234,11 +234,11 @@ class Engine:
         return encoded
 
     def _touch(self) -> None:
-        """Record the time of a byte to or from another server."""
+        """Record that bytes have just gone to or come from another server."""
         self._last = asyncio.get_running_loop().time()
 
     async def _pump(self, name: str, reader: asyncio.StreamReader) -> None:
-        """Send the output of this server's mpyc to another server, in the largest available pieces."""
+        """Send the output of this server's mpyc process to one other server, until it ends."""
         with contextlib.suppress(ConnectionError):
             while content := await reader.read(PIECE):
                 self._touch()
@@ -246,12 +246,12 @@ class Engine:
                 await self._send(name, content)
 
     async def _flush(self, child: _Child, silence: float) -> None:
-        """End the child, and wait until all its output is sent: it answers after that."""
+        """End the child process, and wait, `silence` seconds at most, until all its output is sent."""
         self._kill(child.process)
         await asyncio.wait([*child.pumps, child.errors], timeout=silence)
 
     def _kill(self, process: asyncio.subprocess.Process) -> None:
-        """Kill the child, which leads a group of its own, and all processes of the group; once.
+        """Kill the child process with all processes of its group, once.
 
         A second time could be too late: the number might be another process's by then.
         """
@@ -261,7 +261,7 @@ class Engine:
                 os.killpg(process.pid, signal.SIGKILL)
 
     async def _ended(self, child: _Child) -> SmpcError:
-        """Return the error of a child that ended without an answer."""
+        """Return the error for a child process that ended without an answer, with its exit code."""
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 code: int | None = await child.process.wait()
@@ -275,7 +275,7 @@ class Engine:
         return _no_answer(self._own, reason)
 
     def _late(self, latest: float, seconds: float, silence: float) -> TimeoutFault:
-        """Return the error of a child that took too long."""
+        """Return the error for a child process that was too slow, or heard nothing from others."""
         if asyncio.get_running_loop().time() >= latest:
             reason = f"mpyc took more than {seconds:g} s and was stopped"
         else:
@@ -284,13 +284,13 @@ class Engine:
 
 
 def largest_answer(terms: ProgramTerms) -> int:
-    """Return a bound in bytes on the answer of a child: the opened integers, and an index for each party."""
+    """Return an upper bound in bytes on a child process's answer for these terms."""
     digits = terms.prime.bit_length() // 3 + 8
     return ANSWER_REST + (terms.parties + len(output_spans(terms))) * digits
 
 
 def read_reply(encoded: bytes, terms: ProgramTerms, servers: Sequence[str], own: str) -> Answer:
-    """Decode a child's answer.
+    """Decode the answer of the mpyc child process; raise the error that it reports.
 
     Raises PeerFault for a server whose messages the child has refused, LocalError for a program that cannot
     be run, and TimeoutFault that names `own` for an answer that no program gives: bytes from any other server
@@ -319,17 +319,17 @@ def read_reply(encoded: bytes, terms: ProgramTerms, servers: Sequence[str], own:
 
 
 def _how(code: int) -> str:
-    """Return the text of an exit code."""
+    """Return how a process ended, in words: its signal, or its exit code."""
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def _no_answer(own: str, reason: str) -> TimeoutFault:
-    """Return the error of a server whose own mpyc gave no answer, for a reason that may be anywhere."""
+    """Return the TimeoutFault that names this server, for a computation without an answer."""
     return TimeoutFault([own], COMPUTE, f"{own}: {reason}")
 
 
 def _socket_pairs(count: int) -> list[tuple[socket.socket, socket.socket]]:
-    """Return connected pairs of sockets."""
+    """Return `count` pairs of sockets, each connected to its partner."""
     pairs: list[tuple[socket.socket, socket.socket]] = []
     try:
         for _ in range(count):
@@ -345,7 +345,7 @@ def _socket_pairs(count: int) -> list[tuple[socket.socket, socket.socket]]:
 async def _ask(
     child: _Child, assignment: Assignment, largest: int, on_ready: Callable[[], None]
 ) -> bytes | None:
-    """Send the job and return the answer, None if the child has closed the socket before.
+    """Send a job to the child and return its answer; None if the child ended before, or answers too much.
 
     `on_ready` is called when the child has loaded mpyc, before its first answer.
     """
@@ -366,7 +366,7 @@ async def _ask(
 
 
 async def _exactly(control: socket.socket, size: int) -> bytes | None:
-    """Read exactly `size` bytes; None at the end."""
+    """Read exactly `size` bytes from the child's socket; None if the socket ends before."""
     loop = asyncio.get_running_loop()
     content = bytearray()
     while len(content) < size:
@@ -378,7 +378,7 @@ async def _exactly(control: socket.socket, size: int) -> bytes | None:
 
 
 async def _tail(process: asyncio.subprocess.Process) -> None:
-    """Read and drop the child's standard error, so that it does not block."""
+    """Read and discard the child process's error output, so that it never blocks."""
     if process.stderr is not None:
         while await process.stderr.read(STDERR_LIMIT):
             pass

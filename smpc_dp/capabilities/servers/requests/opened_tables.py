@@ -27,7 +27,7 @@ _KIND = Kind(
 
 
 class OpenedTables:
-    """The file at `path`, created for the first request, mode 0600; raises LocalError on failure.
+    """A party's file of exact tables that were opened: it allows one request for each data set.
 
     `dataset` names the rows of one request, `asked` what it asks for.
     """
@@ -38,19 +38,20 @@ class OpenedTables:
         self._database = Database(path, _KIND)
 
     def check(self) -> None:
-        """Raise PrivacyError if a table of the data set was opened before."""
+        """Raise PrivacyError if a table of the data set was opened before; else do nothing."""
         if self.path.exists():
             with self._database.reading() as connection:
                 self._refuse_second(connection)
 
     def add(self, run_id: bytes) -> None:
-        """Record the request, before its counts are sent; raises the error of `check`."""
+        """Record the request in the file, before counts are sent; raise PrivacyError for a second."""
         with self._database.changing() as connection:
             self._refuse_second(connection)
             values = (self._dataset, self._asked, run_id)
             connection.execute("INSERT INTO opened VALUES (?, ?, ?)", values)
 
     def _refuse_second(self, connection: sqlite3.Connection) -> None:
+        """Raise PrivacyError if the file has an opened table of this data set."""
         query = "SELECT asked FROM opened WHERE dataset = ?"
         for (before,) in connection.execute(query, (self._dataset,)).fetchall():
             raise PrivacyError(
@@ -61,6 +62,6 @@ class OpenedTables:
 
 
 def opened_tables(membership: Membership, dataset: str) -> OpenedTables:
-    """Return a party's record of exact tables of a data set, in a file beside its key."""
+    """Return the party's file of opened exact tables for this data set, stored beside its key."""
     path = membership.key_file.with_name(membership.name + SUFFIX)
     return OpenedTables(path, membership.name, dataset, "; ".join(membership.parameters.texts))

@@ -8,7 +8,7 @@ from smpc_dp.results.printed import PrintedCertificate
 
 
 class PrintedOpened(TypedDict):
-    """What servers have opened: integers as text."""
+    """JSON output of a computing server: the integers that the servers have opened, as text."""
 
     kind: str
     opened: list[str]

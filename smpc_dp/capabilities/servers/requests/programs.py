@@ -43,7 +43,7 @@ DISTRIBUTIONS = ("laplace", "gaussian", *PAIR_DISTRIBUTIONS)
 def compile_operation(
     parameters: SharedParameters, operation: str, parties: int, public_labels: tuple[int, ...], seed: bytes
 ) -> Program:
-    """Return the program of an operation: a sum of the session, or a statistic as JSON.
+    """Return the program on shares for an operation: a sum of the session, or a statistic as JSON.
 
     Raises ConfigError for an operation that is impossible.
     """
@@ -87,7 +87,7 @@ def compile_operation(
 def operation_of(
     kernel: Kernel, epsilon: float, delta: float, distribution: str, partners: int | None
 ) -> str:
-    """Return an operation of servers as JSON; raise ConfigError for one too long for a message."""
+    """Return a pairwise statistic as the JSON text that parties send to servers; raise if too long."""
     described = describe(kernel)
     if distribution not in DISTRIBUTIONS:
         raise ConfigError.at(
@@ -109,7 +109,7 @@ def operation_of(
 
 
 def sum_record(encoding: Encoding, ring_vector: Sequence[int]) -> list[int]:
-    """Return the integers of a vector to share: ring elements, or with weights its values and weight."""
+    """Return the integers that a party shares for a sum; with weights, its values divided by its weight."""
     values = [int(element) for element in ring_vector]
     if not encoding.max_weight:
         return values
@@ -119,7 +119,7 @@ def sum_record(encoding: Encoding, ring_vector: Sequence[int]) -> list[int]:
 
 
 def charge_of(program: Program) -> Event:
-    """Return the privacy event that one party's record is charged."""
+    """Return the privacy event that one party's ledger charges for a program on shares."""
     if program.epsilon is not None:
         return event_of(program)
     # Not at the top: a session without a ledger needs no accountant.
@@ -131,7 +131,7 @@ def charge_of(program: Program) -> Event:
 def sum_outcome(
     context: Context, parameters: SharedParameters, servers: int, planned: Program, opened: Opened
 ) -> Outcome:
-    """Return the sum that a run has opened; raise VerificationError for an impossible one."""
+    """Convert the opened integers of a sum to its result; raise VerificationError if impossible."""
     encoding = parameters.sum_encoding
     program = _of(planned, opened.terms)
     if parameters.program == "tables":
@@ -176,7 +176,7 @@ def sum_outcome(
 def _tables_outcome(
     context: Context, parameters: TableParameters, servers: int, program: Program, opened: Opened
 ) -> Outcome:
-    """Return the cells that a run has opened; raise VerificationError for impossible ones."""
+    """Convert the opened integers of exact tables to cells; raise VerificationError if impossible."""
     cells = read_tables(program.terms, opened.values)
     if cells is None:
         raise VerificationError("the servers opened counts that the rule does not allow", Check.OUT_OF_BOUNDS)
@@ -200,7 +200,7 @@ def statistic_outcome(
     opened: Opened,
     zetas: tuple[float, float] | None = None,
 ) -> StatisticResult:
-    """Return the statistic that a run has opened."""
+    """Convert the opened integers of a pairwise statistic to its result."""
     program = _of(planned, opened.terms)
     answer = read_answer(program, opened.values)
     made = statistic_result(program, answer, servers=servers, zetas=zetas, names=opened.included)
@@ -225,7 +225,7 @@ def statistic_outcome(
 
 @functools.lru_cache(maxsize=16)
 def _sum(parameters: SharedParameters, parties: int) -> Program:
-    """Return the program of a sum, or of an average, of vectors in a box."""
+    """Return the program of a sum or average of vectors whose coordinates are bounded."""
     encoding = parameters.sum_encoding
     kind: ProgramKind = "weighted-mean" if encoding.max_weight else "sum"
     width = max(encoding.highest - encoding.lowest, 1)
@@ -243,7 +243,7 @@ def _sum(parameters: SharedParameters, parties: int) -> Program:
 
 
 def _evidence(context: Context, opened: Opened) -> Evidence:
-    """Return the evidence of a result: the parties present and included, signed by all servers."""
+    """Return the evidence of a result on shares: all servers' signatures on the included, and on values."""
     return Evidence(
         protocol=context.protocol,
         version=context.version,
@@ -257,12 +257,12 @@ def _evidence(context: Context, opened: Opened) -> Evidence:
 
 
 def _of(planned: Program, terms: ProgramTerms) -> Program:
-    """Return the program with the terms that the servers used."""
+    """Return the program with its terms replaced by those that the servers used."""
     return msgspec.structs.replace(planned, terms=terms)
 
 
 def _refused(opened: Opened, count: int) -> tuple[str, ...]:
-    """Return the faults of parties whose records the computation found out of bounds."""
+    """Return error texts that name the parties whose records were found out of bounds."""
     names = opened.included
     return tuple(
         f"{names[party]}: a value out of bounds; its record counts as the least one"
@@ -272,6 +272,6 @@ def _refused(opened: Opened, count: int) -> tuple[str, ...]:
 
 
 def _absent(context: Context, opened: Opened) -> tuple[str, ...]:
-    """Return the parties that are not included."""
+    """Return the names of the parties whose records are not included in the result."""
     there = set(opened.included)
     return tuple(name for name in context.names if name not in there)

@@ -20,14 +20,14 @@ SHARED_HELLO = HelloKind(HELLO, Hello)
 
 
 def check_programs(planned: Sequence[SharedParameters]) -> None:
-    """Raise ConfigError for sums that are impossible."""
+    """Raise ConfigError if servers could not compute a planned sum; do nothing without sums."""
     for parameters in planned:
         if parameters.encoding is not None:
             compile_operation(parameters, parameters.operations[0], parameters.parties, (), b"")
 
 
 def terms_maker(parameters: SharedParameters) -> MakeTerms:
-    """Return the function that makes the terms of a party's operation."""
+    """Return the function that compiles a party's operation to the terms that all members compare."""
 
     def terms(operation: str, parties: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
         return compile_operation(parameters, operation, parties, public_labels, seed).terms
@@ -36,7 +36,7 @@ def terms_maker(parameters: SharedParameters) -> MakeTerms:
 
 
 def sum_event(parameters: SharedParameters) -> Event:
-    """Return the privacy event of one sum, or of one request for statistics of records."""
+    """Return the privacy event that a ledger charges for one sum or statistic of records."""
     if parameters.program in RECORDS:
         return cast("RecordParameters", parameters).event()
     return charge_of(compile_operation(parameters, "sum", parameters.parties, (), b""))

@@ -1,7 +1,7 @@
 """mpyc's message exchangers on sockets that were handed down, in place of its own connections.
 
-This does the work of `mpyc.runtime.Runtime.start` without a listening socket: of two parties the one with the
-smaller number sends first, its number and its keys for pseudorandom sharing.
+This does the work of `mpyc.runtime.Runtime.start` without a listening socket: of two servers the one with
+the smaller number sends first, its number and its keys for pseudorandom sharing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Blame = Callable[[int, str], NoReturn]
 
 
 class PeerFrames:
-    """Messages of one peer, of which each must have the length of this server's message of the same number.
+    """Reader of one peer's mpyc messages, each of which must be as long as this server's own message.
 
     Servers run one program on arrays of one shape. A payload of another length would break mpyc later, where
     nothing shows whose it was. Values within a payload are not checked.
@@ -40,7 +40,7 @@ class PeerFrames:
         self._waiting: dict[int, tuple[int | None, Future[bytes]]] = {}
 
     def feed(self, content: bytes | bytearray) -> None:
-        """Take bytes of the peer."""
+        """Append bytes that came from another server, and deliver the messages that they complete."""
         self._content += content
         while len(self._content) >= FRAME.size:
             number, size = FRAME.unpack_from(self._content)
@@ -60,7 +60,7 @@ class PeerFrames:
                 self._early[number] = payload
 
     def receive(self, number: int, length: int | None) -> bytes | Future[bytes]:
-        """Return the payload of a message, or a future of it; `length`: its own."""
+        """Return the payload of message `number`, or a future if it has not arrived."""
         payload = self._early.pop(number, None)
         if payload is not None:
             self._check(len(payload), length)
@@ -72,7 +72,7 @@ class PeerFrames:
         return waiting
 
     def _check(self, size: int, length: int | None) -> None:
-        """Blame the peer for a payload that is too long, or not of the length that is due."""
+        """Blame the peer if its payload is too long, or not of the length that is due."""
         if length is None and size > MAX_PAYLOAD:
             self._blame(self._peer, f"announced {size} bytes of shares, {MAX_PAYLOAD} at most")
         if length not in (None, size):
@@ -80,7 +80,7 @@ class PeerFrames:
 
 
 async def connect_peers(mpc: Any, sockets: Sequence[int], blame: Blame) -> None:
-    """Connect mpyc to its peers; `sockets` are file descriptors, one for each party, that of `mpc` unused."""
+    """Connect an mpyc runtime to the other servers through these already open sockets."""
     from mpyc.asyncoro import MessageExchanger
 
     loop = asyncio.get_running_loop()
@@ -133,12 +133,12 @@ async def connect_peers(mpc: Any, sockets: Sequence[int], blame: Blame) -> None:
 
 
 def bytes_sent(mpc: Any) -> int:
-    """Return the bytes of mpyc's messages sent so far."""
+    """Return how many bytes of messages an mpyc runtime has sent so far."""
     return sum(party.protocol.nbytes_sent for party in mpc.parties if party.pid != mpc.pid)
 
 
 async def drain(mpc: Any) -> None:
-    """Wait until all output of mpyc is passed to the operating system."""
+    """Wait until all output of mpyc's connections is passed to the operating system."""
     while any(
         party.protocol.transport.get_write_buffer_size() for party in mpc.parties if party.pid != mpc.pid
     ):

@@ -43,7 +43,7 @@ NO_SURVIVAL = "a computation on shares does not survive the loss of a server"
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Result of a run.
+    """Result of a computation on shares: the opened integers, whose records they include, and signatures.
 
     Attributes:
         values: the opened integers.
@@ -65,7 +65,7 @@ class Opened:
     opened_by: Certificate
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data: a server's output."""
+        """Return the opened integers and who is included as plain JSON data, a server's output."""
         return {
             "kind": self.terms.kind,
             "opened": [str(value) for value in self.values],
@@ -82,7 +82,7 @@ class Opened:
 
 
 class Member(ABC):
-    """Common part of the roles of a party and a server."""
+    """Base class of the roles of a party and a server in one run on shares: states and messages."""
 
     # As of `Run`.
     releases: ClassVar[frozenset[str]] = frozenset()
@@ -110,21 +110,21 @@ class Member(ABC):
     @property
     @abstractmethod
     def waiting_for(self) -> frozenset[str]:
-        """Members whose message of this step is still expected."""
+        """The names of members whose messages of this step are still missing."""
 
     @property
     def waiting_count(self) -> int:
-        """The number of names in `waiting_for`."""
+        """How many members' messages of this step are still missing."""
         return len(self.waiting_for)
 
     @property
     def run_id(self) -> bytes:
-        """Run id; empty until the participants are agreed on."""
+        """Identifier of the run; empty until the servers agree on the participants."""
         return self._run_id
 
     @property
     def finished(self) -> bool:
-        """Whether the run has a result, or is over for this role."""
+        """Whether the run has ended at this member, with a result or an error."""
         return self._over
 
     @property
@@ -136,15 +136,15 @@ class Member(ABC):
 
     @property
     def has_enough(self) -> bool:
-        """Return False: a step needs the messages of all."""
+        """Always false here: a step needs the messages of all expected members."""
         return False
 
     def _name_of(self, party: int) -> str:
-        """Return the name of a party by its number."""
+        """Return the name of the party with this number."""
         return self._context.names[party - 1]
 
     def handle(self, event: events.Event) -> Sequence[Envelope]:
-        """Take one event and return messages to send; after an SmpcError only `Cancellation` may follow."""
+        """Pass an event (message, loss, deadline) to the role, and return the messages to send."""
         match event:
             case events.Start():
                 return self._on_start()
@@ -162,30 +162,36 @@ class Member(ABC):
                 return ()
 
     @abstractmethod
-    def _on_start(self) -> Sequence[Envelope]: ...
+    def _on_start(self) -> Sequence[Envelope]:
+        """Return the messages that begin the run; subclasses implement this."""
 
     @abstractmethod
-    def _on_message(self, envelope: Envelope) -> Sequence[Envelope]: ...
+    def _on_message(self, envelope: Envelope) -> Sequence[Envelope]:
+        """Return the answers to a received message; subclasses implement this."""
 
     @abstractmethod
-    def _on_lost(self, peers: Sequence[str]) -> Sequence[Envelope]: ...
+    def _on_lost(self, peers: Sequence[str]) -> Sequence[Envelope]:
+        """Return the messages to send after these peers were lost; subclasses implement this."""
 
     @abstractmethod
-    def _on_deadline(self) -> Sequence[Envelope]: ...
+    def _on_deadline(self) -> Sequence[Envelope]:
+        """Return the messages to send after the step's deadline; subclasses implement this."""
 
     def _on_report(self, result: Any) -> Sequence[Envelope]:  # noqa: ARG002
-        """Take the result of the holder's work; a party has none."""
+        """Return the messages after the holder's work is done; a party has no work, so none."""
         return ()
 
     @abstractmethod
-    def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]: ...
+    def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]:
+        """Return the messages to send when the run is cancelled; subclasses implement this."""
 
     def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
+        """Return the signed envelopes of one message, one for each of the named members."""
         run_id = self._run_id or self._context.session_digest
         return self._context.write(self._identity, run_id, step, names, message)
 
     def _is_new(self, envelope: Envelope) -> bool:
-        """Check receiver and signature; return False for a repetition, raise PeerFault for a variation."""
+        """Check a message's receiver and signature; return False if it is a repetition."""
         if envelope.receiver != self.name:
             raise PeerFault(
                 envelope.sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER
@@ -201,13 +207,13 @@ class Member(ABC):
         return True
 
     def _check_run(self, envelope: Envelope, early: bool) -> None:
-        """Raise PeerFault unless the envelope is of this run, or `early` and of no run yet."""
+        """Raise PeerFault if a message belongs to another run than this one."""
         expected = self._context.session_digest if early else self._run_id
         if envelope.run_id != expected:
             raise PeerFault(envelope.sender, f"sent '{envelope.step}' of another run", Check.OTHER_RUN)
 
     def _take_report(self, envelope: Envelope) -> None:
-        """Take a server's abort, which may stop any run at any time; raise its error if it explains the stop.
+        """Note why a server has stopped; raise the error that explains the end of the run, if any does.
 
         It does not where it names servers from which nothing came, or says that another one has stopped: a
         server that is silent towards one may itself wait for a third. All are heard then.
@@ -221,9 +227,9 @@ class Member(ABC):
         self._reports[sender] = abort
 
     def _unexplained(self, step: str, done: Collection[str] = ()) -> TimeoutFault:
-        """Return the error of a run that servers have stopped, with what each has said; `done`: who has not.
+        """Return the TimeoutFault of a run that servers have stopped, with what each has said.
 
-        A server that is in neither has fallen silent.
+        A server that is neither in the reports nor in `done` has fallen silent.
         """
         silent = [name for name in self._servers if name not in self._reports and name not in done]
         missing = {name for abort in self._reports.values() for name in abort.names()}.union(silent)
@@ -238,7 +244,7 @@ class Member(ABC):
         )
 
     def _check_signature(self, shower: str, signer: str, statement: bytes, signature: bytes) -> None:
-        """Raise PeerFault naming `shower`, who shows a signature of `signer`, unless it is valid."""
+        """Raise PeerFault that blames `shower` unless the signature it shows is valid."""
         try:
             verify(self._context.keys[signer], statement, signature)
         except VerificationError:
@@ -247,12 +253,12 @@ class Member(ABC):
             raise PeerFault(shower, reason, Check.BAD_SIGNATURE) from None
 
     def _reported(self, fault: LeftOut) -> str:
-        """Return the text of a fault that a server reported."""
+        """Return the text that says which party a server left out, and why."""
         server = self._servers[fault.server - 1]
         return f"{self._name_of(fault.party)}: left out by {server}: {TEXTS[fault.code]}"
 
     def _open(self, terms: ProgramTerms, start: Start, outputs: Mapping[str, Output]) -> Opened:
-        """Return what all servers opened.
+        """Return the integers that all servers report as opened; raise VerificationError if they differ.
 
         Raises PeerFault naming a server whose output does not hold by itself, VerificationError where they
         differ: a wrong share of any server can make another one open another value.
@@ -265,7 +271,7 @@ class Member(ABC):
                 raise PeerFault(name, reason, Check.BAD_CERTIFICATE)
             # It computes on a set that all have signed.
             for signer, seal in zip(self._servers, out.seals, strict=True):
-                self._check_signature(name, signer, set_statement(self._run_id, out.included), seal)
+                self._check_signature(name, signer, shared_set_statement(self._run_id, out.included), seal)
         values, included, faults = common(
             {name: (tuple(out.values), out.included, tuple(out.faults)) for name, out in outputs.items()},
             "opened other values, or over other parties,",
@@ -277,7 +283,7 @@ class Member(ABC):
             raise PeerFault(
                 self._servers[0], "opened a value over parties who were not there", Check.NOT_PRESENT
             )
-        set_digest = set_statement(self._run_id, included)
+        set_digest = shared_set_statement(self._run_id, included)
         if not all(
             1 <= fault.party <= parties and 1 <= fault.server <= len(self._servers) for fault in faults
         ):
@@ -304,7 +310,7 @@ class Member(ABC):
 
 
 def _report_text(name: str, abort: Abort) -> str:
-    """Say in words what a server has not received."""
+    """Return a sentence that says what a server has not received."""
     if not abort.missing:
         return f"{name} was stopped by another server"
     others = [other for other, _ in abort.missing if other != name]
@@ -315,7 +321,7 @@ def _report_text(name: str, abort: Abort) -> str:
 
 
 def terms_of(planned: ProgramTerms, present: PartySet, included: PartySet) -> ProgramTerms:
-    """Return the terms over the included parties, with the noise that was planned for all present ones.
+    """Return the program's terms for the parties included, with the noise planned for those present.
 
     A record moves a sum, or a sum over pairs, of fewer parties by no more.
     """
@@ -325,7 +331,7 @@ def terms_of(planned: ProgramTerms, present: PartySet, included: PartySet) -> Pr
 
 
 def run_identifier(context: Context, start: Start) -> bytes:
-    """Return the 32-byte run id of `start`."""
+    """Return the 32-byte id of a run on shares: a hash of session, participants and terms."""
     return digest(
         Label.SHARED_RUN_ID,
         *context.bound,
@@ -338,15 +344,15 @@ def run_identifier(context: Context, start: Start) -> bytes:
     )
 
 
-def set_statement(run_id: bytes, included: bytes) -> bytes:
-    """Return the bytes that servers sign about the set of parties whose shares all of them hold."""
+def shared_set_statement(run_id: bytes, included: bytes) -> bytes:
+    """Return the bytes that servers sign to agree whose shares all of them hold."""
     return digest(Label.SHARED_SET, run_id, included)
 
 
 def output_statement(
     run_id: bytes, included: bytes, values: Sequence[str], faults: Sequence[LeftOut]
 ) -> bytes:
-    """Return the bytes that servers sign about the opened values."""
+    """Return the bytes that servers sign to confirm the opened values and who is included."""
     texts = [text.encode() for text in values]
     left_out = [
         part
@@ -357,7 +363,7 @@ def output_statement(
 
 
 def common(claimed: Mapping[str, T], field: str) -> T:
-    """Return the common value; raise VerificationError, which says who differs, where there is none.
+    """Return the value that all members claim; raise VerificationError that names who differs.
 
     None is at fault for that alone: one server can tell the others different things.
     """
@@ -373,5 +379,5 @@ def common(claimed: Mapping[str, T], field: str) -> T:
 
 
 def hellos_digest(hellos: Sequence[bytes]) -> bytes:
-    """Return the digest of the SHA-256 of all hellos, in roster order."""
+    """Return one digest of the hashes of all parties' hellos, in roster order."""
     return digest(Label.SHARED_HELLOS, *hellos)

@@ -13,7 +13,7 @@ from smpc_dp.privacy.guarantee import BUDGET
 def check_session(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SharedParameters | None, list[ConfigIssue]]:
-    """Check sums of vectors, statistics of records, or exact tables."""
+    """Check the parameters of a session with computing servers; return them, or None with the faults."""
     # Of the modules below a session needs one alone.
     if RECORDS not in parameters:
         return check_parameters(parameters, parties)

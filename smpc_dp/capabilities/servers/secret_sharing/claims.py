@@ -33,7 +33,7 @@ EXACT_ON_SHARES = NamedSentences.of(honest_servers=HONEST_SERVERS) + ON_SHARES
 
 
 def vector_privacy(guarantee: PrivacyGuarantee | None) -> Privacy:
-    """Return the privacy of a sum of parties' vectors; `guarantee` is None for an exact one."""
+    """Return the privacy claim of a sum that servers compute; `guarantee` is None for an exact sum."""
     shared, learned = "vectors are shared among servers", "fewer than half of them together learn nothing but"
     if guarantee is None:
         return with_servers(
@@ -62,13 +62,13 @@ def vector_privacy(guarantee: PrivacyGuarantee | None) -> Privacy:
 
 
 def with_servers(claim: Claim) -> Privacy:
-    """Return a program's privacy with the limits common to all programs."""
+    """Return the privacy statement of a claim, with the limits of all computations on shares added."""
     return replace(claim, limits=claim.limits + NOT_PROTECTED).privacy()
 
 
 @dataclass(frozen=True, slots=True)
 class SharedEvidence(StatisticEvidence):
-    """Evidence that binds a statistic of servers to its run.
+    """Hashes and signatures that bind a result on shares to its session, run and terms.
 
     `plan` is the digest of the terms, `beacon` of the set that all servers signed; `included_by` and
     `opened_by` have their signatures under it and under the values.
@@ -78,7 +78,7 @@ class SharedEvidence(StatisticEvidence):
     opened_by: Certificate
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data, bytes as hex."""
+        """Return the evidence of a result on shares as plain JSON data, bytes as hex."""
         return {
             "session_digest": self.session_digest.hex(),
             "run_id": self.run_id.hex(),

@@ -15,7 +15,7 @@ SHARE_BYTES = 16
 
 
 def cost_on_shares(parameters: SharedParameters, servers: int) -> Cost | None:
-    """Return the cost of statistics of records, with one noise for all, or of exact tables; None for sums."""
+    """Return the predicted cost of statistics or exact tables that servers compute; None for sums."""
     if parameters.program not in RECORDS:
         return None
     asked = cast("SharedRecordParameters", parameters)

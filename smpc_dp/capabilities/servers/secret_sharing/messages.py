@@ -37,7 +37,7 @@ Bytes64 = Annotated[bytes, Meta(min_length=64, max_length=64)]
 
 
 class Hello(Body, frozen=True):
-    """Party to servers: its operation as text, with a nonce; the same for every server.
+    """First message of a party to every server: the operation that it asks for, and a nonce.
 
     `public_label` is 0 or 1; -1 where there is none.
     """
@@ -50,14 +50,14 @@ class Hello(Body, frozen=True):
 
 
 class Present(Body, frozen=True):
-    """Server: the parties whose hello it has, a packed set, and the SHA-256 of each hello in roster order."""
+    """Message of a server to the other servers: which parties' hellos it has, and the hash of each."""
 
     parties: bytes
     hellos: bytes
 
 
 class Start(Body, frozen=True):
-    """Server: the participants (a packed set), digests of hellos and of the terms, and labels plus 1."""
+    """Message of a server to the parties of a run: its participants, their labels, and a digest of terms."""
 
     present: bytes
     hellos: Bytes32
@@ -66,27 +66,27 @@ class Start(Body, frozen=True):
 
 
 class Shares(Body, frozen=True):
-    """Party: one server's shares of its record: field elements of equal width, big-endian."""
+    """Message of a party to one server: that server's secret shares of the party's record."""
 
     values: bytes
 
 
 class Refused(Body, frozen=True):
-    """Party whose shares a server does not hold, and the reason."""
+    """Part of a server's message: one party whose shares the server does not hold, and why."""
 
     party: int
     code: Code
 
 
 class Held(Body, frozen=True):
-    """Server: the parties whose valid shares it holds (a packed set), and the reasons for the others."""
+    """Message of a server to the other servers: whose valid shares it holds, and why others' are missing."""
 
     parties: bytes
     refused: list[Refused]
 
 
 class LeftOut(Body, frozen=True):
-    """Participant that is not in the result: its number, the server's index, and the reason."""
+    """Part of a server's message: one party that is not in the result, the server that lacked it, and why."""
 
     party: int
     server: int
@@ -94,14 +94,14 @@ class LeftOut(Body, frozen=True):
 
 
 class Seal(Body, frozen=True):
-    """Server: the set of parties whose shares all servers hold, and its signature on it."""
+    """Message of a server to the other servers: the set of parties whose shares all hold, signed."""
 
     included: bytes
     signature: Bytes64
 
 
 class Output(Body, frozen=True):
-    """Server: the opened integers in decimal, the parties in them, those left out, and signatures.
+    """Message of a server to all members: the opened integers, who is included, and the signatures.
 
     `seals` are all servers' signatures on the set, in roster order; `signature` is the sender's on the rest.
     """

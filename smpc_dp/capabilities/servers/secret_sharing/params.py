@@ -48,7 +48,7 @@ NOISE_KEYS = ("epsilon", "delta", "mechanism")
 
 
 class SharedParameters(RequestParameters, msgspec.Struct, frozen=True):
-    """Checked parameters.
+    """Checked parameters of a session with computing servers: parties, encoding, noise and time limit.
 
     Attributes:
         parties: their number in the roster; fewest: the number with which a run goes on.
@@ -69,16 +69,16 @@ class SharedParameters(RequestParameters, msgspec.Struct, frozen=True):
 
     @property
     def view(self) -> str:
-        """Key of `report.roles.VIEWS`."""
+        """Which explanation of roles a report shows: always "servers"."""
         return "servers"
 
     @property
     def tolerated(self) -> tuple[int, int, int]:
-        """Number of parties, of those that may be lost, and of those that may collude: all."""
+        """Numbers of all parties, of those that may be lost, and of those that may collude (all)."""
         return self.parties, self.parties - self.fewest, self.parties
 
     def largest_message(self, servers: int) -> int:
-        """Return a bound in bytes on any message: an operation, a record's shares, opened values."""
+        """Return an upper bound in bytes on any message that a member sends."""
         values = 64 if self.encoding is None else self.encoding.ring_length
         # A server gives a reason for missing shares; the output has all servers' reasons, for few parties.
         faults = max(self.parties, (self.parties - self.fewest) * servers) * FAULT_BYTES
@@ -87,12 +87,12 @@ class SharedParameters(RequestParameters, msgspec.Struct, frozen=True):
 
     @property
     def opened_once(self) -> str | None:
-        """Name of the data set of which no second request is allowed; None where any number is."""
+        """Name of the data set that only one request may open; here None, as any number may."""
         return None
 
     @property
     def sum_encoding(self) -> Encoding:
-        """Encoding of sums; raises ConfigError where the session has none."""
+        """Encoding of a sum's vectors as integers; raises ConfigError in sessions without sums."""
         if self.encoding is None:
             reason = f"a session for sums needs {', '.join(SUM_KEYS[:3])}"
             raise ConfigError.at("parameters.length", reason, ConfigCheck.MISSING)
@@ -100,7 +100,7 @@ class SharedParameters(RequestParameters, msgspec.Struct, frozen=True):
 
 
 class VectorParameters(SharedParameters, frozen=True):
-    """Checked parameters of sums of vectors of a bounded L2 norm, for groups of a learner.
+    """Checked parameters of sums of vectors with bounded L2 norm, which servers compute for a group.
 
     `noise` is drawn once for a sum, by the servers together; None for exact sums.
     """
@@ -109,14 +109,14 @@ class VectorParameters(SharedParameters, frozen=True):
     noise: WideGaussian | None = None
 
     def planned(self) -> str:
-        """Return the noise's parameter in hexadecimal."""
+        """The noise distribution's parameter as a hexadecimal fraction; "" without noise."""
         if self.noise is None:
             return ""
         parameter = self.noise.parameter
         return f"{parameter.numerator:x}/{parameter.denominator:x}"
 
     def event(self) -> Event:
-        """Return the privacy event of one sum."""
+        """Return the privacy event that a ledger charges for one sum."""
         if self.noise is not None:
             return self.noise.event()
         # Not at the top: a session without a ledger needs no accountant.
@@ -125,7 +125,7 @@ class VectorParameters(SharedParameters, frozen=True):
         return exact_release("sum on shares", "substitution")
 
     def privacy(self) -> Privacy:
-        """Return the claim of one sum, for any number of servers."""
+        """The privacy claim of one sum that servers compute, however many servers there are."""
         guarantee = None
         if self.noise is not None and self.epsilon is not None:
             guarantee = PrivacyGuarantee(
@@ -142,22 +142,22 @@ class VectorParameters(SharedParameters, frozen=True):
         return vector_privacy(guarantee)
 
     def draw_noise(self, coins: Randomness, count: int) -> NDArray[np.int64]:
-        """Return `count` draws of the noise in one coordinate of a sum, in grid steps; 0 without noise."""
+        """Return `count` random draws of a sum's noise, for simulations; 0 without noise."""
         return np.zeros(count, np.int64) if self.noise is None else self.noise.draws(coins, count)
 
     @property
     def privacy_of_all(self) -> Privacy:
-        """As `privacy`: it is the same over any parties."""
+        """The privacy claim of one sum over any subset of the parties."""
         return self.privacy()
 
 
 def threshold_of(servers: int) -> int:
-    """Return t, the greatest number of servers that learn nothing together."""
+    """Return t, the greatest number of servers that learn nothing together: fewer than half."""
     return (servers - 1) // 2
 
 
 def roster_issues(members: Iterable[Member]) -> list[ConfigIssue]:
-    """Return the faults of a roster that prevent computations on shares."""
+    """Return the faults of a roster with which servers could not compute on shares."""
     listed = list(members)
     issues = [
         ConfigIssue(
@@ -201,7 +201,7 @@ Seconds = Annotated[float, Meta(ge=1, le=86_400, description="the longest that m
 
 
 class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The `[parameters]` of a session whose servers compute on shares. Without `length` it has no sums."""
+    """The `[parameters]` table of a session file whose servers compute sums or statistics on shares."""
 
     length: Annotated[
         Annotated[int, Meta(ge=1, le=MAX_LENGTH)] | None, Meta(description="as for secagg, up to 2^20")
@@ -227,7 +227,7 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def party_issues(parties: int, least: int = 2) -> list[ConfigIssue]:
-    """Return the fault of a roster with too few or too many parties, if it is one."""
+    """Return a fault if a roster has too few or too many parties, else an empty list."""
     if least <= parties <= MAX_PARTIES:
         return []
     reason = f"has {parties} parties (role 'party'), {least} to {MAX_PARTIES} are needed"
@@ -276,7 +276,7 @@ def check_parameters(
 def _encoding(
     parameters: Mapping[str, object], good: Mapping[str, Any], parties: int
 ) -> tuple[Encoding | None, list[ConfigIssue]]:
-    """Return the encoding of a session that has sums, and every fault of it."""
+    """Return the encoding of a session's sums as integers, or None, with every fault found."""
     if not set(SUM_KEYS) & set(parameters):
         return None, []
     issues = [

@@ -32,7 +32,7 @@ from smpc_dp.wire.signing import Context, Signer, decode
 
 
 class PartyRun(Member):
-    """Role of a party in one run.
+    """A party's role in one computation on shares: it sends shares to servers, and learns the result.
 
     `record` holds its integers; `public_label` is its public label, -1 for none. `make` derives the terms
     from the context's operation, the same way for all. `fewest`: the number of parties with which it shares
@@ -73,23 +73,23 @@ class PartyRun(Member):
 
     @property
     def step(self) -> str:
-        """Expected step of the servers, or "done"."""
+        """Name of the server message that the party waits for next, or "done"."""
         return "done" if self._over else m.OUTPUT if self._shared else m.START
 
     @property
     def waiting_for(self) -> frozenset[str]:
-        """Servers whose message of this step is missing."""
+        """The names of servers whose messages of this step are missing."""
         if self._over:
             return frozenset()
         return frozenset(self._servers) - self._done - self._reports.keys() - self._gone
 
     @property
     def _done(self) -> Set[str]:
-        """Servers whose message of this step is there."""
+        """The names of servers whose messages of this step have arrived."""
         return (self._outputs if self._shared else self._starts).keys()
 
     def _on_start(self) -> Sequence[Envelope]:
-        """Send a hello to every server."""
+        """Return the hello for every server."""
         context = self._context
         hello = m.Hello(
             context.session_digest,
@@ -101,7 +101,7 @@ class PartyRun(Member):
         return self._write(m.HELLO, self._servers, hello)
 
     def _on_message(self, envelope: Envelope) -> Sequence[Envelope]:
-        """Take a server's message; any fault ends the run."""
+        """Take a server's message and return the answers; any fault ends the run."""
         if self._over:
             return ()
         try:
@@ -111,7 +111,7 @@ class PartyRun(Member):
             raise
 
     def _on_lost(self, peers: Sequence[str]) -> Sequence[Envelope]:
-        """End with TimeoutFault for a lost server whose output has not come, unless it has said why."""
+        """End the run with TimeoutFault if a server is lost whose output is still needed."""
         servers = frozenset(self._servers) - self._outputs.keys() - self._reports.keys()
         gone = [peer for peer in peers if peer in servers]
         if self._over or not gone:
@@ -124,7 +124,7 @@ class PartyRun(Member):
         raise TimeoutFault(gone, step, f"{NOT_CONNECTED}; {NO_SURVIVAL}", code=Code.LOST)
 
     def _on_deadline(self) -> Sequence[Envelope]:
-        """End with TimeoutFault: some servers did not send the expected messages."""
+        """End the run with TimeoutFault that names the servers whose messages have not come."""
         if self._over:
             return ()
         if self._reports:
@@ -135,17 +135,17 @@ class PartyRun(Member):
         raise TimeoutFault(missing, step)
 
     def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]:
-        """Tell the servers that this party leaves; one that still expects shares drops it."""
+        """Return messages that tell the servers that this party leaves the run."""
         self._end()
         return self._write(LEAVE, self._servers, abort_of(error))
 
     def _end(self) -> None:
-        """Delete the secrets."""
+        """Mark the run as ended, and delete the party's record from it."""
         self._over = True
         self._record = ()
 
     def _receive(self, envelope: Envelope) -> Sequence[Envelope]:
-        """Take a server's message of the current step."""
+        """Check and store a server's message; return answers once all servers' messages are there."""
         sender = envelope.sender
         if sender not in self._servers:
             raise PeerFault(sender, "only servers speak to a party", Check.WRONG_SENDER)
@@ -167,13 +167,13 @@ class PartyRun(Member):
         raise PeerFault(sender, f"sent '{envelope.step}' where '{self.step}' is due", Check.UNEXPECTED_STEP)
 
     def _stop_if_all_reported(self) -> Sequence[Envelope]:
-        """End with TimeoutFault once no server is left that could say why the run was stopped."""
+        """End the run with TimeoutFault once every server has said why it stopped, or is gone."""
         if self._reports and not self.waiting_for:
             raise self._unexplained(self.step, self._done)
         return ()
 
     def _share(self) -> Sequence[Envelope]:
-        """Return the shares for each server, once all agree on participants and terms."""
+        """Check that all servers agree on participants and terms; return the shares for each server."""
         starts = {name: self._starts[name] for name in self._servers}
         for name, start in starts.items():
             self._check_start(name, start)
@@ -205,7 +205,7 @@ class PartyRun(Member):
         ]
 
     def _check_start(self, name: str, start: m.Start) -> None:
-        """Raise PeerFault for a start that is wrong by itself."""
+        """Raise PeerFault for a server's start message that is wrong in itself."""
         present = PartySet.unpack(start.present, len(self._context.names), name)
         if len(present) < self._fewest:
             raise PeerFault(
@@ -219,7 +219,7 @@ class PartyRun(Member):
             raise PeerFault(name, "begins with marks where none are due, or without", Check.LABEL_DIFFERS)
 
     def _check_included(self, included: Sequence[str]) -> None:
-        """Raise PeerFault for a result over too few parties, or one without this party."""
+        """Raise PeerFault if the result includes too few parties, or not this party."""
         leader = self._servers[0]
         if len(included) < self._fewest:
             reason = f"and all servers opened a value over {len(included)} parties, {self._fewest} are needed"
@@ -230,7 +230,7 @@ class PartyRun(Member):
             )
 
     def _split(self, terms: ProgramTerms) -> list[bytes]:
-        """Return the record's shares for each server."""
+        """Split the party's record into secret shares; return each server's, encoded."""
         record = self._record
         if len(record) != terms.length:
             raise ConfigError.at(
@@ -247,7 +247,7 @@ class PartyRun(Member):
         return split(record, terms.prime, self._threshold, len(self._servers))
 
     def _finish(self) -> Sequence[Envelope]:
-        """Check the outputs and take the result."""
+        """Check that all servers' outputs agree, and take the opened integers as the result."""
         if self._terms is not None and self._start is not None:
             outputs = {name: self._outputs[name] for name in self._servers}
             opened = self._open(self._terms, self._start, outputs)

@@ -24,7 +24,14 @@ from smpc_dp.privacy.central_gaussian import GREATEST_EPSILON, WideGaussian
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.secagg_plan import default_dropout, part_of
 from smpc_dp.records import parameters as records
-from smpc_dp.records.parameters import AskSettings, Delta, Epsilon, NoisyRecordParameters, protected
+from smpc_dp.records.parameters import (
+    AskSettings,
+    Delta,
+    Epsilon,
+    NoisyRecordParameters,
+    SplitOfNoise,
+    protected,
+)
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
@@ -42,16 +49,17 @@ REFUSED = records.REFUSED | {
 
 
 class SharedRecordSettings(AskSettings, frozen=True, kw_only=True):
-    """The `[parameters]` of statistics of records on shares."""
+    """The `[parameters]` table of a session file for statistics of records that servers compute."""
 
     epsilon: Epsilon
     delta: Delta
+    split: SplitOfNoise = "range"
     dropout: Dropout = None
     seconds: Seconds = 600.0
 
 
 class SharedRecordParameters(SharedParameters, NoisyRecordParameters, frozen=True):
-    """Checked parameters of a request for statistics of records on shares.
+    """Checked parameters of a request for statistics of records, computed by servers on shares.
 
     `noise` is drawn once for each coordinate of the sum, by the servers together; `curator_deviation` is that
     of a trusted curator's noise, in ring steps.
@@ -65,28 +73,28 @@ class SharedRecordParameters(SharedParameters, NoisyRecordParameters, frozen=Tru
     curator_deviation: float
 
     def planned(self) -> str:
-        """Return the parameter of the noise, and the scale of each block."""
+        """Return the noise's parameter and a digest of the scales, as text that members compare."""
         parameter = self.noise.parameter
         return f"{parameter.numerator:x}/{parameter.denominator:x} {self.scales_digest()}"
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
-        """The least and the greatest ring element of each coordinate of a party."""
+        """Least and greatest integer of each coordinate of a party's vector, as servers check."""
         low, high = (end.tolist() for end in self.request.bounds)
         lowest = self.encoding.lowest
         return [(least - lowest, greatest - lowest) for least, greatest in zip(low, high, strict=True)]
 
     def event(self) -> Event:
-        """Return what one request is to a privacy ledger."""
+        """Return the privacy event that a ledger charges for one request."""
         return replace(self.noise.event(), unit=self.schema.unit)
 
     def privacy(self, servers: int) -> Privacy:
-        """Return the claim for so many servers: (epsilon, delta) of one unit in what they open."""
+        """Return the privacy claim of the opened statistics, where this many servers compute."""
         from smpc_dp.records.result import not_protected
 
         schema = self.schema
         guarantee = replace(
-            self.request.guarantee(),
+            self.request.guarantee,
             mechanism=self.noise.describe(),
             assumption=HONEST_SERVERS,
             proof="docs/proofs/servers.md: as good as a discrete Gaussian but for an explicit error",
@@ -111,7 +119,7 @@ class SharedRecordParameters(SharedParameters, NoisyRecordParameters, frozen=Tru
 def check_records(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SharedRecordParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`SharedRecordSettings`); return every fault found."""
+    """Check a `[parameters]` table (`SharedRecordSettings`); return the parameters or every fault found."""
     schema, good, issues = records.read_records(
         SharedRecordSettings,
         parameters,
@@ -130,6 +138,7 @@ def check_records(
 
 
 def _planned(schema: Schema, good: Mapping[str, Any], parties: int) -> SharedRecordParameters:
+    """Return checked parameters for statistics of records, with noise that the servers draw."""
     from smpc_dp.records.plan import plan_request
 
     bare = plan_request(
@@ -141,6 +150,7 @@ def _planned(schema: Schema, good: Mapping[str, Any], parties: int) -> SharedRec
         missing=parties - 1,
         weights=good["answer_weights"],
         max_bits=NOISE_BITS,
+        split=good["split"],
     )
     noise = WideGaussian.calibrate(good["epsilon"], good["delta"], bare.sensitivity)
     request = bare.of_one_noise(noise.parameter)

@@ -23,7 +23,7 @@ from smpc_dp.capabilities.servers.secret_sharing.agreement import (
     hellos_digest,
     output_statement,
     run_identifier,
-    set_statement,
+    shared_set_statement,
     terms_of,
 )
 from smpc_dp.capabilities.servers.secret_sharing.sharing import unpack
@@ -39,14 +39,14 @@ M = TypeVar("M", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Job of this server's mpyc: `shares[u][i]` is its share of value i of the u-th party."""
+    """One computation for this server's mpyc process: the program's terms, and its shares of the records."""
 
     terms: ProgramTerms
     shares: list[list[int]] = field(repr=False)
 
 
 class ServerRun(Member):
-    """Role of a server in one run.
+    """A server's role in one run on shares: it collects shares, computes with other servers, and reports.
 
     In the step COMPUTE it waits for its driver, which passes `job` to mpyc and reports the opened values.
     `fewest`: the number of parties with which it goes on.
@@ -97,17 +97,17 @@ class ServerRun(Member):
 
     @property
     def step(self) -> str:
-        """Current step: a step of messages, COMPUTE, STOPPING, or "done"."""
+        """Name of the server's current step: the message awaited, computing, stopping, or "done"."""
         return "done" if self._over else m.STOPPING if self._stopping else m.SERVER_STEPS[self._position]
 
     @property
     def looks_back(self) -> bool:
-        """Whether the driver ends mpyc, and reports from whom nothing has come: TimeoutFault, or None."""
+        """Whether the driver must now stop the computation, and report which servers were silent."""
         return self.step == m.STOPPING and self.name not in self._reports
 
     @property
     def job(self) -> Job | None:
-        """Job of mpyc, in the step COMPUTE."""
+        """The computation that the driver must run now; None except in the computing step."""
         if self.step != m.COMPUTE or self._terms is None:
             return None
         included = PartySet.unpack(self._included, self._parties, self.name)
@@ -117,7 +117,7 @@ class ServerRun(Member):
 
     @property
     def waiting_for(self) -> frozenset[str]:
-        """Members whose message of this step is missing."""
+        """The names of members whose messages of this step are missing."""
         step = self.step
         if step in (m.HELLO, m.SHARES):
             expected = self._alive if step == m.HELLO else self._alive.intersection(self._members)
@@ -135,11 +135,11 @@ class ServerRun(Member):
 
     @property
     def has_enough(self) -> bool:
-        """True when as many parties as needed have sent a hello."""
+        """Whether as many parties as the run needs have sent a hello."""
         return self.step == m.HELLO and len(self._hellos) >= self._fewest
 
     def expects(self, peer: str) -> bool:
-        """Tell whether a message of a peer is still expected: parties may leave once they have shared."""
+        """Return whether a message of a peer is still needed; parties may leave once they have shared."""
         if self._over:
             return False
         party = self._number.get(peer)
@@ -148,11 +148,11 @@ class ServerRun(Member):
         return not self._stopping and party in self._alive and party not in self._shares
 
     def _on_start(self) -> Sequence[Envelope]:
-        """Send nothing: parties begin."""
+        """Return no messages: a run begins with the parties' hellos."""
         return ()
 
     def _on_message(self, envelope: Envelope) -> Sequence[Envelope]:
-        """Take a message; a party's fault leaves the party out, a server's ends the run."""
+        """Take a message and return answers; a party's fault excludes the party, a server's ends the run."""
         if self._over:
             return ()
         sender = envelope.sender
@@ -170,7 +170,7 @@ class ServerRun(Member):
         return self._guard(self._advance)
 
     def _on_lost(self, peers: Sequence[str]) -> Sequence[Envelope]:
-        """Leave a lost party out that has not shared; stop without a server still needed."""
+        """Exclude lost parties that have not sent shares; stop the run if a needed server is lost."""
         if self._over:
             return ()
         rest = frozenset(self._others) - self._outputs.keys() - self._reports.keys()
@@ -191,11 +191,11 @@ class ServerRun(Member):
         return self._guard(self._advance)
 
     def _lost(self, name: str) -> TimeoutFault:
-        """Return the error of a party whose connection is lost."""
+        """Return the TimeoutFault for a party whose connection was lost."""
         return TimeoutFault({name}, self.step, NOT_CONNECTED, code=Code.LOST)
 
     def _answer_left_out(self, party: int, envelope: Envelope) -> Sequence[Envelope]:
-        """Answer, once, the hello of a new process of a party left out, so that it does not wait."""
+        """Tell a party that was left out, once, when it says hello again, that the run goes on without it."""
         if envelope.step != m.HELLO or party in self._answered:
             return ()
         try:
@@ -207,7 +207,7 @@ class ServerRun(Member):
         return self._write(ABORT, (envelope.sender,), abort_of(error))
 
     def _on_deadline(self) -> Sequence[Envelope]:
-        """Leave late parties out; stop if a server is late."""
+        """Exclude parties that are late and go on; stop the run if a server is late."""
         if self._over:
             return ()
         step, missing = self.step, self.waiting_for
@@ -222,7 +222,7 @@ class ServerRun(Member):
         return self._guard(self._advance)
 
     def _on_report(self, result: Sequence[int] | TimeoutFault | None) -> Sequence[Envelope]:
-        """Sign the values that mpyc has opened, and send them to parties and servers; or stop.
+        """Take the integers that the computation has opened; return them signed, to all members.
 
         `result`: the values; TimeoutFault: what has not come; None: all others were heard, see `looks_back`.
         """
@@ -233,7 +233,7 @@ class ServerRun(Member):
         return self._guard(lambda: self._computed(result))
 
     def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]:
-        """Tell all members that the run has stopped, with the reason."""
+        """Return messages that tell all members that the run has stopped, and why."""
         self._end()
         if self._reported_own:
             return self._take_untold()
@@ -242,13 +242,13 @@ class ServerRun(Member):
         return self._report(self._reports.get(self.name, abort))
 
     def _report(self, abort: Abort) -> list[Envelope]:
-        """Return this server's last message to all members."""
+        """Return the messages that tell all members why this server stops."""
         self._reported_own = True
         names = [*self._others, *(self._name_of(party) for party in sorted(self._alive))]
         return [*self._take_untold(), *self._write(ABORT, names, abort)]
 
     def _stop(self, own: TimeoutFault | None) -> list[Envelope]:
-        """Tell all members what has not come, and wait until every other server has said so too.
+        """Tell all members what has not come, then wait for the other servers to say the same.
 
         `own`: what this server misses; None: nothing, another server has stopped.
         """
@@ -262,12 +262,12 @@ class ServerRun(Member):
         )
 
     def _end(self) -> None:
-        """Delete the shares."""
+        """Mark the run as ended, and delete all shares from it."""
         self._over = True
         self._shares = {}
 
     def _guard(self, act: Callable[[], list[Envelope]]) -> list[Envelope]:
-        """Run a step; end the role on an error."""
+        """Call a step and return its messages; if it raises an SmpcError, end the run first."""
         try:
             return act()
         except SmpcError:
@@ -275,12 +275,12 @@ class ServerRun(Member):
             raise
 
     def _take_untold(self) -> list[Envelope]:
-        """Return the aborts that were not sent yet."""
+        """Return messages to excluded parties that were not sent yet, and forget them."""
         untold, self._untold = self._untold, []
         return untold
 
     def _drop(self, party: int, error: SmpcError) -> None:
-        """Leave a party out; its abort is sent with the next messages."""
+        """Exclude a party from the run; the message that tells the party goes with the next ones."""
         name = self._name_of(party)
         self._alive.discard(party)
         if self.step == m.HELLO:
@@ -293,7 +293,7 @@ class ServerRun(Member):
     # Messages
 
     def _from_party(self, party: int, envelope: Envelope) -> None:
-        """Take a party's message."""
+        """Check and store a party's hello or shares; raise PeerFault if they are invalid."""
         sender = envelope.sender
         if not self._is_new(envelope):
             return
@@ -319,7 +319,7 @@ class ServerRun(Member):
             self._shares[party] = unpack(packed, self._terms.length, self._terms.prime, sender)
 
     def _from_server(self, envelope: Envelope) -> list[Envelope]:
-        """Take a server's message."""
+        """Check another server's message, and return what this server sends next."""
         sender = envelope.sender
         if not self._is_new(envelope):
             return []
@@ -341,7 +341,7 @@ class ServerRun(Member):
         return self._advance()
 
     def _check_common_run(self, envelope: Envelope) -> None:
-        """Raise PeerFault for another run, or VerificationError where another server may have caused that.
+        """Raise PeerFault, or VerificationError that blames nobody, if a message is of another run.
 
         A server that tells two others different parties lets these begin different runs.
         """
@@ -351,7 +351,7 @@ class ServerRun(Member):
             common({self.name: self._run_id, envelope.sender: envelope.run_id}, "begins with other parties")
 
     def _stopped_by(self, envelope: Envelope) -> list[Envelope]:
-        """Stop because another server has, unless its abort names a fault."""
+        """Stop since another server has: raise its error if it tells the fault, else report and wait."""
         step, missing = self.step, self.waiting_for.intersection(self._others) - {envelope.sender}
         try:
             self._take_report(envelope)
@@ -366,7 +366,7 @@ class ServerRun(Member):
         return self._stop(TimeoutFault(missing, step) if missing else None)
 
     def _keep(self, envelope: Envelope) -> None:
-        """Store a server's message."""
+        """Store another server's message until the messages of all servers are there."""
         sender = envelope.sender
         match envelope.step:
             case m.HELD:
@@ -377,7 +377,7 @@ class ServerRun(Member):
                 self._outputs[sender] = decode(envelope.body, m.Output, sender)
 
     def _advance(self) -> list[Envelope]:
-        """Finish every step for which all expected messages are there."""
+        """Finish each step whose expected messages are all there; return what is to be sent."""
         sent: list[Envelope] = []
         if self._stopping:
             if not (self.waiting_for or self.looks_back):
@@ -393,14 +393,14 @@ class ServerRun(Member):
     # Steps
 
     def _notify_present(self) -> list[Envelope]:
-        """Send the list of received hellos."""
+        """Return the messages that tell other servers whose hellos this server has."""
         parties = sorted(self._hellos)
         hellos = b"".join(self._hellos[party][0] for party in parties)
         self._present[self.name] = m.Present(pack_set(parties, self._parties), hellos)
         return self._write(m.PRESENT, self._others, self._present[self.name])
 
     def _agree(self) -> list[Envelope]:
-        """Find the parties with the same hello at every server, and begin with those that ask the same."""
+        """Determine the parties whose equal hello all servers have; begin the run with them."""
         claimed = {name: self._digests(name, self._present[name]) for name in self._servers}
         present = set(self._hellos)
         for party in sorted(present):
@@ -453,12 +453,12 @@ class ServerRun(Member):
         return [*untold, *self._write(m.START, [self._name_of(party) for party in parties], self._start)]
 
     def _drop_early(self, party: int, reason: str, check: Check, code: Code, accuser: str = "") -> None:
-        """Leave a party out before the run begins."""
+        """Exclude a party before the run begins, with the reason."""
         del self._hellos[party]
         self._drop(party, PeerFault(self._name_of(party), reason, check, accuser=accuser, code=code))
 
     def _digests(self, name: str, present: m.Present) -> dict[int, bytes]:
-        """Return the hellos' digests that a server reports."""
+        """Return the hashes of hellos that a server reports to have, by party."""
         parties = PartySet.unpack(present.parties, self._parties, name)
         if len(present.hellos) != 32 * len(parties):
             raise PeerFault(
@@ -469,7 +469,7 @@ class ServerRun(Member):
         return {party: present.hellos[32 * index : 32 * index + 32] for index, party in enumerate(parties)}
 
     def _notify_held(self) -> list[Envelope]:
-        """Send the list of shares that this server holds."""
+        """Return the messages that tell other servers whose shares this server holds."""
         missing = [party for party in self._members if party not in self._shares]
         refused = [m.Refused(party, self._why(party)) for party in missing]
         held = m.Held(pack_set(self._shares, self._parties), refused)
@@ -477,12 +477,12 @@ class ServerRun(Member):
         return self._write(m.HELD, self._others, held)
 
     def _why(self, party: int) -> Code:
-        """Return the code that others are sent for a missing party."""
+        """Return the code that tells other servers why a party's shares are missing."""
         error = self._failures.get(party)
         return Code.MISSING if error is None else code_of(error, self._name_of(party))
 
     def _seal(self) -> list[Envelope]:
-        """Determine the parties whose shares all servers hold, and sign the set."""
+        """Determine the parties whose shares all servers hold; return this server's signature on them."""
         included = set(self._members)
         faults: list[m.LeftOut] = []
         for index, name in enumerate(self._servers, 1):
@@ -500,20 +500,22 @@ class ServerRun(Member):
                 reason = "its shares did not reach every server"
                 partial = TimeoutFault({self._name_of(party)}, m.SHARES, reason)
                 self._drop(party, partial)
-        signature = self._identity.sign(set_statement(self._run_id, self._included))
+        signature = self._identity.sign(shared_set_statement(self._run_id, self._included))
         self._seals[self.name] = m.Seal(self._included, signature)
         return self._write(m.SEAL, self._others, self._seals[self.name])
 
     def _unlock(self) -> list[Envelope]:
-        """Begin the computation once all servers have signed the set."""
+        """Check all servers' signatures on the set of parties; then the computation may begin."""
         seals = {name: self._seals[name] for name in self._servers}
         for name, seal in seals.items():
-            self._check_signature(name, name, set_statement(self._run_id, seal.included), seal.signature)
+            self._check_signature(
+                name, name, shared_set_statement(self._run_id, seal.included), seal.signature
+            )
         common({name: seal.included for name, seal in seals.items()}, "holds the shares of other parties")
         return []
 
     def _computed(self, values: Sequence[int]) -> list[Envelope]:
-        """Sign and send the opened values."""
+        """Return the opened integers, signed, to parties and servers."""
         texts = [str(value) for value in values]
         signature = self._identity.sign(output_statement(self._run_id, self._included, texts, self._faults))
         seals = [self._seals[name].signature for name in self._servers]
@@ -524,14 +526,14 @@ class ServerRun(Member):
         return [*self._write(m.OUTPUT, [*names, *self._others], output), *self._advance()]
 
     def _compare(self) -> list[Envelope]:
-        """Compare all servers' outputs and take the result."""
+        """Check that all servers' outputs agree, and take the opened integers as the result."""
         if self._terms is not None and self._start is not None:
             outputs = {name: self._outputs[name] for name in self._servers}
             self._outcome = self._open(self._terms, self._start, outputs)
         return []
 
     def _check_enough(self, parties: int) -> None:
-        """Raise TimeoutFault if fewer parties remain than are needed."""
+        """Raise TimeoutFault if the number of remaining parties is too small to go on."""
         if parties < self._fewest:
             why = {name: self._why(party) for name, party in self._number.items() if party in self._failures}
             reasons = "; ".join(str(error) for error in list(self._failures.values())[:5])

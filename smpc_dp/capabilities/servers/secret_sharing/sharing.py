@@ -18,7 +18,7 @@ _IMPORTING = threading.Lock()
 
 @contextmanager
 def mpyc_arguments(*arguments: str) -> Iterator[None]:
-    """Allow the import of mpyc in the block: it reads `sys.argv` for options of its own, and sets up logging.
+    """Context manager to import mpyc with its options in `sys.argv`; restores that and the logging after.
 
     With `--mix32-64bit` field elements are encoded as integers of fixed width; without it, as pickles.
     """
@@ -36,22 +36,23 @@ def mpyc_arguments(*arguments: str) -> Iterator[None]:
 
 
 class PickleRefusedError(SmpcError):
-    """A value was about to be unpickled where messages of other servers are read."""
+    """Error of an attempt to unpickle data in a process that reads other servers' messages."""
 
 
 class _RefusedUnpickler:
-    """Replacement of `pickle.Unpickler` that raises."""
+    """Replacement of `pickle.Unpickler` whose use raises PickleRefusedError."""
 
     def __init__(self, *_: object, **__: object) -> None:
         raise PickleRefusedError("this process unpickles nothing")
 
 
 def _refused_load(*_: object, **__: object) -> None:
+    """Replacement of `pickle.load`: raise PickleRefusedError whatever is passed."""
     raise PickleRefusedError("this process unpickles nothing")
 
 
 def refuse_pickle() -> None:
-    """Make unpickling impossible in this process, for good: a pickle can run any code of its sender.
+    """Disable unpickling in this process for good, since a pickle can run code of its sender.
 
     mpyc with the options of `mpyc_arguments` unpickles none of the programs' messages; this holds whatever
     mpyc or another library does.
@@ -68,12 +69,12 @@ def refuse_pickle() -> None:
 
 
 def field_bytes(prime: int) -> int:
-    """Return the bytes of a field element."""
+    """Return how many bytes an element of the field modulo `prime` takes."""
     return (prime.bit_length() + 7) // 8
 
 
 def split(values: Sequence[int], prime: int, threshold: int, servers: int) -> list[bytes]:
-    """Return each server's encoded shares of integers in -prime/2..prime/2.
+    """Split integers into Shamir shares; return each server's shares, encoded.
 
     Polynomials have degree `threshold` and come from the operating system's randomness: any `threshold`
     servers together learn nothing.
@@ -85,7 +86,7 @@ def split(values: Sequence[int], prime: int, threshold: int, servers: int) -> li
 
 
 def unpack(packed: bytes, length: int, prime: int, sender: str) -> list[int]:
-    """Decode shares; raise PeerFault unless they are `length` field elements."""
+    """Decode the shares that `sender` sent as bytes; raise PeerFault unless all are field elements."""
     width = field_bytes(prime)
     if len(packed) != width * length:
         raise PeerFault(
@@ -104,6 +105,6 @@ def unpack(packed: bytes, length: int, prime: int, sender: str) -> list[int]:
 
 
 def _module(name: str) -> ModuleType:
-    """Import a module of mpyc."""
+    """Import a module of mpyc as a library, with the options of `mpyc_arguments`, and return it."""
     with mpyc_arguments():
         return importlib.import_module(f"mpyc.{name}")

@@ -35,14 +35,15 @@ if TYPE_CHECKING:
 
 _EXACT = "is not for exact tables, which have no noise"
 REFUSED = records.REFUSED | dict.fromkeys(
-    ("epsilon", "delta", "mechanism", "answer_weights", "max_standard_error", "corrupt", "security"), _EXACT
+    ("epsilon", "delta", "mechanism", "split", "answer_weights", "max_standard_error", "corrupt", "security"),
+    _EXACT,
 )
 # Cells of fewer records than this, of three parties, may be of one record each.
 LEAST_COUNT = 3
 
 
 class TableSettings(AskSettings, frozen=True, kw_only=True):
-    """The `[parameters]` of exact tables with a smallest count."""
+    """The `[parameters]` table of a session file for exact tables that hide cells with small counts."""
 
     smallest_count: Annotated[
         int,
@@ -65,7 +66,7 @@ class TableSettings(AskSettings, frozen=True, kw_only=True):
 
 
 class TableParameters(SharedParameters, RecordParameters, frozen=True):
-    """Checked parameters of exact tables; `dataset` names the rows in a party's record of what was opened."""
+    """Checked parameters of exact tables that servers open, but for cells with small counts."""
 
     program: ClassVar[Program] = "tables"
     encoding: Encoding
@@ -75,15 +76,15 @@ class TableParameters(SharedParameters, RecordParameters, frozen=True):
 
     @property
     def opened_once(self) -> str:
-        """Name of the data set of which no second request is allowed."""
+        """Name of the data set whose tables may be opened by one request only."""
         return self.dataset
 
     def warnings(self, parties: int) -> list[str]:  # noqa: ARG002
-        """Return what must not be missed before a request: that it is exact."""
+        """Return the warning that exact tables have no differential privacy."""
         return [f"exact tables have no differential privacy: a disclosure rule shows {self.request.rule}"]
 
     def event(self) -> Event:
-        """Return what one request is to a ledger: an exact release."""
+        """Return the event that a ledger records for exact tables, which no epsilon covers."""
         # Not at the top: a session without a ledger needs no accountant.
         from smpc_dp.privacy.accountant.events import exact_release
 
@@ -98,11 +99,11 @@ class TableParameters(SharedParameters, RecordParameters, frozen=True):
         simultaneous: bool,  # noqa: ARG002
         hide: float | None = None,  # noqa: ARG002
     ) -> Answers:
-        """Return the tables; `total` has the cells of the finest one."""
+        """Return the tables that follow from the opened cells of the finest table."""
         return self.request.answers(total, level)
 
     def privacy(self, servers: int) -> Privacy:
-        """Return what is claimed of exact tables: that no other cells are opened."""
+        """Return the claim of exact tables: no differential privacy, but hidden small cells."""
         clauses = NamedSentences.of(
             shared=f"counts of rows are shared among {servers} servers",
             learned=f"any {(servers - 1) // 2} of them together learn nothing but which cells are shown, and "
@@ -116,7 +117,7 @@ class TableParameters(SharedParameters, RecordParameters, frozen=True):
 def check_tables(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[TableParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`TableSettings`); return every fault found."""
+    """Check a `[parameters]` table (`TableSettings`); return the parameters or every fault found."""
     from smpc_dp.records.exact import LEAST_PARTIES
 
     schema, good, issues = records.read_records(
@@ -134,6 +135,7 @@ def check_tables(
 
 
 def _planned(schema: Schema, good: Mapping[str, Any], parties: int) -> TableParameters:
+    """Return checked parameters for exact tables in which cells below the smallest count stay hidden."""
     from smpc_dp.records.exact import LEAST_PARTIES, plan_tables
 
     request = plan_tables(schema, good["ask"], good["smallest_count"])

@@ -26,7 +26,7 @@ Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]+$", max_length=4096)]
 class NoiseTerms(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename={"distribution": "law"}
 ):
-    """Noise that is drawn inside the computation and added to one opened integer.
+    """Terms of the noise that a computation on shares draws and adds to one opened integer.
 
     `parameter` is exact, "p/q": the scale of a discrete Laplace, the variance of a discrete Gaussian (a wide
     one is a sum of scaled draws), or of one pair's output as it is read, in steps. `bits` and `cuts` are how
@@ -40,12 +40,12 @@ class NoiseTerms(
 
     @property
     def paired(self) -> bool:
-        """Whether it is drawn for each pair, and every pair's value opened."""
+        """Whether each pair's value has noise of its own, and is opened by itself."""
         return self.distribution in get_args(PairDistribution)
 
     @property
     def exact(self) -> Fraction:
-        """Parameter as a fraction."""
+        """The parameter of the noise distribution as an exact fraction."""
         return Fraction(self.parameter)
 
 
@@ -56,7 +56,7 @@ class ProgramTerms(
     kw_only=True,
     rename={"parties": "users", "public_labels": "marks"},
 ):
-    """One computation on shares.
+    """Terms of one computation on shares (inputs, bounds, noise, field), which all members compare.
 
     A party's record is `length` integers; value i lies in `lower[i]`..`upper[i]`, both included. What is
     opened are integers: all else about the records stays shared.
@@ -73,7 +73,7 @@ class ProgramTerms(
         noise: none for an exact result; one for each opened integer, or one distribution for all of them.
         kernel: name of a kernel; `kernel_terms` its description as canonical JSON, with circuit and digest
             of a party's own.
-        marks: public labels of the parties, 0 or 1, where the kernel has them; else empty.
+        public_labels: of the parties, 0 or 1, where the kernel has them; else empty.
         partners: 0 for all pairs; else each party is in `partners` pairs at most, drawn from `design`.
         design: seed of an incomplete design, 32 bytes in hex.
         smallest_count, least_parties: of "tables": a cell with fewer records, or records of fewer parties, is
@@ -99,16 +99,16 @@ class ProgramTerms(
 
     @property
     def prime(self) -> int:
-        """Modulus as an integer."""
+        """The prime modulus of the field of the shares, as an integer."""
         return int(self.modulus, 16)
 
     @property
     def digest(self) -> bytes:
-        """The 32-byte digest of all terms."""
+        """The TupleHash256 digest, 32 bytes, of all terms in canonical form."""
         return digest(Label.PROGRAM_TERMS, self.canonical())
 
     def canonical(self) -> bytes:
-        """Return the terms as JSON with sorted keys and no spaces, the same for all."""
+        """Return the terms as canonical JSON bytes, which all members hash and compare."""
         plain = msgspec.to_builtins(self)
         if self.kind != "tables":
             del plain["smallest_count"], plain["least_parties"]
@@ -116,7 +116,7 @@ class ProgramTerms(
 
 
 def modulus_for(bits: int, security: int) -> str:
-    """Return the smallest modulus of `bits` + `security` + 2 bits or more; raise ValueError beyond 1279."""
+    """Return a prime modulus, in hex, with room for integers of `bits` bits and mpyc's security masks."""
     for width in MODULUS_BITS:
         if width >= bits + security + 2:
             return f"{(1 << width) - 1:x}"

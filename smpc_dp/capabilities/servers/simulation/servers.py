@@ -29,7 +29,7 @@ SERVERS = ("server1", "server2", "server3")
 
 
 class _Room:
-    """The servers of a run: the last server that is ready to compute does it for all."""
+    """Simulated computation of all servers of a run in one place, once each server has its shares."""
 
     def __init__(self, parameters: VectorParameters) -> None:
         self._parameters = parameters
@@ -38,11 +38,11 @@ class _Room:
     def terms(
         self, _operation: str, parties: int, _public_labels: tuple[int, ...], _seed: bytes
     ) -> ProgramTerms:
-        """Return the program's terms."""
+        """Return the terms of the program that the simulated servers compute; ignores most arguments."""
         return vector_program(self._parameters, parties).terms
 
     def compute(self) -> list[Envelope]:
-        """Compute for all servers once all are ready; return their reports."""
+        """Compute for all servers if all are ready, else return nothing; return their messages."""
         jobs = [server.job for server in self.servers]
         there = [job for job in jobs if job is not None]
         if len(there) < len(jobs):
@@ -57,15 +57,17 @@ class _Room:
 
 
 class _Server(ServerRun):
-    """A server's role whose computation is done by its `_Room`."""
+    """Role of a simulated server, whose computation is done for all servers together."""
 
     room: _Room
 
     def handle(self, event: Event) -> Sequence[Envelope]:
+        """Take an event and return messages; also compute for all servers if this was the last."""
         sent = super().handle(event)
         return [*sent, *self.room.compute()] if self.job is not None else sent
 
     def report(self, opened: list[int]) -> Sequence[Envelope]:
+        """Take the opened integers of the simulated computation; return this server's messages."""
         return super().handle(Report(opened))
 
 
@@ -76,7 +78,7 @@ def average_on_shares(
     request: int = 1,
     seed_for_simulation: int | None = None,
 ) -> tuple[NDArray[np.float64], int]:
-    """Return the average of vectors, shape (parties, length), and the number of survivors.
+    """Simulate an average that servers compute on shares; return (average, number of survivors).
 
     Raises the error that ended the run. The noise is mpyc's own, and never reproducible.
     """

@@ -28,7 +28,7 @@ _LOCK = Lock()
 
 
 def run_alone(program: Program, records: Sequence[Sequence[int]]) -> list[int]:
-    """Run the true program as the only server, which sees all records; return the result of `run_program`.
+    """Run the real program on shares with a single server in this process, which sees all records.
 
     Real random bits. Raises ConfigError, also in a process that is one of several mpyc parties.
     """
@@ -50,7 +50,7 @@ def run_alone(program: Program, records: Sequence[Sequence[int]]) -> list[int]:
 
 
 def run_ideal(program: Program, records: Codes, source: Randomness) -> list[int]:
-    """Return the result that `run_program` would have: the same integers, with noise from coins of `source`.
+    """Compute in the clear what a program on shares would open, with noise drawn from `source`.
 
     Records are all in bounds, shape (parties, length).
     """
@@ -82,7 +82,7 @@ def run_ideal(program: Program, records: Codes, source: Randomness) -> list[int]
 
 
 def _lone_runtime() -> Any:
-    """Import mpyc as a single party, and return its runtime."""
+    """Return an mpyc runtime for a single server in this process, without connections."""
     if "mpyc.runtime" not in sys.modules:
         root, argv = logging.getLogger(), sys.argv
         handlers, level = list(root.handlers), root.level

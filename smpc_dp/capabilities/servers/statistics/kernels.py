@@ -52,7 +52,7 @@ MAX_PRODUCTS = 1 << 27
 
 
 def over_pairs(kernel: Kernel, bits: Sequence[Shared], values: Shared, pairs: Pairs) -> Iterator[Shared]:
-    """Yield sums over chunks of pairs, shape (1,) each, from the kernel's definition.
+    """Yield shared sums of a kernel over chunks of pairs, computed pair by pair from its definition.
 
     The first record of a pair has label 1 where labels are public. `bits` has one array (n, w) for each
     field, `values` (n, fields) are the same codes.
@@ -75,7 +75,7 @@ def over_pairs(kernel: Kernel, bits: Sequence[Shared], values: Shared, pairs: Pa
 
 
 def over_circuit(kernel: Kernel, bits: Sequence[Shared], pairs: Pairs) -> Iterator[Shared]:
-    """Yield sums over chunks of pairs as `over_pairs` does, from the kernel's circuit."""
+    """Yield shared sums of a kernel over chunks of pairs, computed pair by pair from its circuit."""
     layers = compiled_layers(kernel)
     whole = join_bits(bits)
     size = max(1, CHUNK // layers.widest)
@@ -87,12 +87,12 @@ def over_circuit(kernel: Kernel, bits: Sequence[Shared], pairs: Pairs) -> Iterat
 
 @lru_cache(maxsize=16)
 def compiled_layers(kernel: Kernel) -> Layers:
-    """Return a kernel's circuit as layers of products, cached; raise ConfigError without a circuit."""
+    """Return a kernel's circuit as rounds of multiplications, cached; raise ConfigError without one."""
     return layers_of(compile_kernel(kernel, None))
 
 
 def by_counts(kernel: Kernel, bits: Sequence[Shared], values: Shared, public_labels: Sequence[int]) -> Shared:
-    """Return the sum over all pairs from the number of records with each code, shape (1,)."""
+    """Return the shared sum of a kernel over all pairs, computed from how often each code occurs."""
     parties = values.shape[0]
     units = one_hot(bits[0])
     match kernel.name:
@@ -120,7 +120,7 @@ def by_counts(kernel: Kernel, bits: Sequence[Shared], values: Shared, public_lab
 
 
 def by_table(kernel: Kernel, bits: Sequence[Shared]) -> Shared:
-    """Return the sum over all pairs of any symmetric kernel from the counts of each code, shape (1,)."""
+    """Return the shared sum of a symmetric kernel over all pairs, from its table and counts of codes."""
     table = table_of(kernel)
     if table is None or not (table == table.T).all():
         raise ConfigError.at("kernel", f"'{kernel.name}' has no symmetric table", ConfigCheck.UNSUPPORTED)
@@ -130,14 +130,14 @@ def by_table(kernel: Kernel, bits: Sequence[Shared]) -> Shared:
 
 
 def by_sums(values: Shared) -> Shared:
-    """Return the sum of (x - x')**2 over all pairs as n sum x**2 - (sum x)**2, shape (1,)."""
+    """Return the shared sum of (x - x')**2 over all pairs, from the sums of x and x**2."""
     column = values[:, 0]
     total = np.sum(column, keepdims=True)
     return values.shape[0] * inner(column, column) - total * total
 
 
 def by_sort(mpc: Any, kernel: Kernel, bits: Sequence[Shared], public_labels: Sequence[int]) -> Shared:
-    """Return the sum over all pairs from sorted records, shape (1,): Gini's mean difference and the AUC."""
+    """Return the shared sum over all pairs of Gini's mean difference or the AUC, by sorting records."""
     parties, width = bits[0].shape
     if kernel.name == "gini_mean_difference":
         ordered = number(sort(mpc, bits[0], width))
@@ -156,7 +156,7 @@ def by_sort(mpc: Any, kernel: Kernel, bits: Sequence[Shared], public_labels: Seq
 
 
 def cheapest(kernel: Kernel, parties: int, pairs: int, complete: bool) -> Way:
-    """Return the cheapest way to sum over so many pairs.
+    """Return which way to sum a kernel over so many pairs takes the fewest multiplications.
 
     Costs are shared products, and rounds where they are many.
     """
@@ -180,7 +180,7 @@ def cheapest(kernel: Kernel, parties: int, pairs: int, complete: bool) -> Way:
 
 
 def _cheapest_of_circuit(kernel: Kernel, parties: int, pairs: int, complete: bool) -> Way:
-    """Return the cheapest way to sum a kernel that has a circuit only."""
+    """Return the cheapest way to sum a kernel that has a circuit, but no definition."""
     codes = 1 << sum(field.bits for field in kernel.fields)
     layers = compiled_layers(kernel)
     # A public factor costs about a thirtieth of a shared product.
@@ -193,18 +193,18 @@ def _cheapest_of_circuit(kernel: Kernel, parties: int, pairs: int, complete: boo
 
 
 def grid_widths(kernel: Kernel) -> list[int]:
-    """Return the number of bits of each field whose order the kernel uses."""
+    """Return the number of bits of each field of a kernel, without a private label."""
     fields = kernel.fields[:-1] if kernel.labels == "private" else kernel.fields
     return [field.bits for field in fields]
 
 
 def _constants(like: Shared, values: Sequence[int]) -> Shared:
-    """Return public values as shares, shape (n, 1)."""
+    """Return public labels as shared values, shape (n, 1)."""
     return like[:, :1] * 0 + public(list(values)).reshape(-1, 1)
 
 
 def _ranked(high: Shared, low: Shared) -> Shared:
-    """Return the sum of 1 + sign over a record of label 1 and one of label 0, from counts of each code."""
+    """Return the shared sum of 1 + sign(x - y), x of label 1 and y of label 0, from counts of codes."""
     return inner(high, 2 * np.cumsum(low) - low)
 
 

@@ -19,7 +19,7 @@ from smpc_dp.privacy.distributions import DiscreteLaplaceDistribution
 
 
 def noise_terms(design: CentralNoise) -> NoiseTerms:
-    """Return the coins and cuts, as of `encode_coins`, from which a program draws a design's noise.
+    """Return the terms from which servers draw the noise of this design: coins, thresholds and bits.
 
     Laplace: the coins of G, the lowest bit first, of the sign, and of the floor; `bits` are those of the
     uniform integer. Gaussian: the table's cuts; `bits` are those that the integer loses.
@@ -38,12 +38,12 @@ def noise_terms(design: CentralNoise) -> NoiseTerms:
 
 
 def encode_coins(coins: Iterable[Coin]) -> tuple[str, ...]:
-    """Encode coins, or cuts, of w bits as 2**w + threshold, in hex."""
+    """Encode biased coins (threshold, bits) as hexadecimal numbers 2**bits + threshold."""
     return tuple(f"{(1 << coin.bits) + coin.threshold:x}" for coin in coins)
 
 
 def read_coins(terms: NoiseTerms) -> list[Coin]:
-    """Decode the coins, or cuts, of terms; raise ConfigError for invalid ones."""
+    """Decode the biased coins of noise terms; raise ConfigError for invalid ones."""
     coins = []
     for text in terms.cuts:
         code = int(text, 16)
@@ -66,7 +66,7 @@ def read_coins(terms: NoiseTerms) -> list[Coin]:
 
 
 def width(terms: NoiseTerms) -> int:
-    """Return at least the number of bits of the greatest absolute value of a noisy integer in range."""
+    """Return the most bits of the noise under these terms; for Laplace and pairs, of the noisy integer."""
     if terms.paired:
         return terms.bits
     if terms.distribution == "wide-gaussian":
@@ -75,7 +75,7 @@ def width(terms: NoiseTerms) -> int:
 
 
 async def add_noise(mpc: Any, secint: Any, integers: Shared, terms: NoiseTerms, span_bits: int) -> Shared:
-    """Add independent noise to shared integers that are not negative: shape (k,).
+    """Return shared integers, none negative, plus noise drawn on shares; a Gaussian's are on a coarser grid.
 
     `span_bits` bounds their bits; the Gaussian's program decomposes them.
     """
@@ -102,7 +102,7 @@ async def add_noise(mpc: Any, secint: Any, integers: Shared, terms: NoiseTerms, 
 
 
 def _floor(mpc: Any, integers: Shared, drop: int, span_bits: int) -> Shared:
-    """Return floor(integer / 2**drop), by one masked opening of mpyc for each integer."""
+    """Return shared integers divided by 2**drop, rounded down."""
     if not drop:
         return integers
     return number(mpc.np_to_bits(integers, max(span_bits, drop + 1))[:, drop:])

@@ -35,7 +35,7 @@ PAIR_DISTRIBUTIONS: Mapping[str, NoiseKind] = {
 
 
 def pair_terms(design: Noise) -> NoiseTerms:
-    """Return the coins and cuts, in the format of `encode_coins`, from which each pair's noise is drawn.
+    """Return the terms from which servers draw the noise of each single pair.
 
     `parameter` is the variance of an output as it is read.
     """
@@ -53,7 +53,7 @@ def pair_terms(design: Noise) -> NoiseTerms:
 
 
 def randomiser_of(terms: NoiseTerms) -> Randomiser:
-    """Return the randomiser of one pair's noise; raise ConfigError for invalid terms."""
+    """Return the randomiser (kind, coins, bits) of single pairs that noise terms describe."""
     if not terms.paired:
         raise ConfigError.at(
             "noise", f"{terms.distribution!r} is not of single pairs", ConfigCheck.UNSUPPORTED
@@ -63,7 +63,7 @@ def randomiser_of(terms: NoiseTerms) -> Randomiser:
 
 @lru_cache(maxsize=16)
 def pair_circuit(kernel: Kernel, terms: NoiseTerms) -> Circuit:
-    """Return the circuit from the fields of two records and joint bits to an output. Raises ConfigError."""
+    """Return the circuit from two records and random bits to a kernel's noisy output; or ConfigError."""
     if kernel.gadget is None:
         raise ConfigError.at("kernel", f"'{kernel.name}' has no circuit", ConfigCheck.UNSUPPORTED)
     randomiser, builder = randomiser_of(terms), Builder()
@@ -81,14 +81,14 @@ def pair_circuit(kernel: Kernel, terms: NoiseTerms) -> Circuit:
 
 @lru_cache(maxsize=16)
 def pair_layers(kernel: Kernel, terms: NoiseTerms) -> Layers:
-    """Return the circuit of one pair as layers of products."""
+    """Return the noisy circuit of one pair as rounds of multiplications on shares."""
     return layers_of(pair_circuit(kernel, terms))
 
 
 def each_pair(
     mpc: Any, secint: Any, kernel: Kernel, terms: NoiseTerms, bits: Sequence[Shared], pairs: Pairs
 ) -> Iterator[Shared]:
-    """Yield the noisy outputs of chunks of pairs, shape (pairs,), as shares to be opened."""
+    """Yield the shared noisy outputs of single pairs, in chunks, to be opened."""
     layers, joint = pair_layers(kernel, terms), pair_circuit(kernel, terms).inputs[-1]
     whole = join_bits(bits)
     size = max(1, CHUNK // layers.widest)

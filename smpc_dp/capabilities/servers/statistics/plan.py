@@ -49,7 +49,7 @@ MAX_PARTIES = 1_000_000
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """Terms of a program, and the noise that they describe; without noise an exact result.
+    """A computation on shares: its terms, its noise and privacy budget; exact if there is no noise.
 
     `plan` describes the outputs of pairs with noise of their own; None for one noise on the whole.
     """
@@ -62,13 +62,13 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def noises(self) -> tuple[CentralNoise, ...]:
-        """The noise of each opened integer, none for an exact result."""
+        """The noise on the whole of each opened integer; empty if exact, or if each pair has its own."""
         count = len(output_spans(self.terms))
         return self.noise * count if len(self.noise) == 1 else self.noise
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The opened result, in the units of the operation.
+    """Result of a program on shares in the user's units: values, errors of noise, refused parties.
 
     Attributes:
         values: sums or means, one for each value of a record (a weight has none), or the one statistic.
@@ -100,7 +100,7 @@ def statistic_program(
     partners: int = 0,
     design: bytes = b"",
 ) -> Program:
-    """Return the program of a U-statistic over all pairs, or over the pairs that `design` draws.
+    """Return the program on shares of a pairwise statistic over all pairs, or over drawn pairs.
 
     `epsilon` None is for an exact result. A `distribution` of single pairs adds noise to each pair, as the
     two-party protocol does, and opens them all: `partners` is then 1 to 32. `public_labels` are public
@@ -163,7 +163,7 @@ def statistic_program(
 def _pairs_program(
     kernel: Kernel, bare: ProgramTerms, distribution: str, epsilon: float | None, delta: float
 ) -> Program:
-    """Return the program whose pairs have noise of their own; raise ConfigError."""
+    """Return the program that opens each pair's value with noise of its own; raise ConfigError."""
     if epsilon is None:
         raise ConfigError.at("epsilon", "pairs that are opened one by one have noise", ConfigCheck.CONFLICT)
     plan = plan_statistic(
@@ -184,7 +184,7 @@ def sum_program(
     *,
     distribution: CentralDistribution = "laplace",
 ) -> Program:
-    """Return the program of a secure sum, mean or weighted mean of records of integers.
+    """Return the program on shares of a sum or (weighted) mean of integer records, noisy if epsilon is set.
 
     `bounds` are the least and the greatest value of each integer; the last of "weighted-mean" is the weight,
     which is not negative. Noise is scaled to all of a record: with Laplace noise each integer gets an equal
@@ -233,7 +233,7 @@ def sum_program(
 
 
 def table_program(parties: int, length: int, most: int, smallest: int, least_parties: int) -> Program:
-    """Return the program of exact tables: counts of 0 to `most` of each party in `length` cells.
+    """Return the program on shares of exact tables, which opens only cells with large enough counts.
 
     Cells of fewer than `smallest` records, or of records of fewer than `least_parties` parties, stay shared.
     Raises ConfigError.
@@ -252,7 +252,7 @@ def table_program(parties: int, length: int, most: int, smallest: int, least_par
 def wide_sum_program(
     parties: int, bounds: Sequence[tuple[int, int]], noise: WideGaussian, epsilon: float, delta: float
 ) -> Program:
-    """Return the program of a sum with noise for vectors of a bounded norm, (epsilon, delta)-DP.
+    """Return the program of a sum of vectors of bounded norm, with wide Gaussian noise on shares.
 
     `bounds` as of `sum_program`; they are checked on shares, the norm is each party's own affair. Raises
     ConfigError.
@@ -262,7 +262,7 @@ def wide_sum_program(
 
 
 def read_answer(program: Program, opened: Sequence[int], level: float = 0.95) -> Answer:
-    """Return the answer that the integers opened by `run_program` stand for.
+    """Convert the integers that a program on shares has opened to the result in the user's units.
 
     `level` is of an interval from many pairs. Raises ConfigError for too few integers, and for integers that
     no program opens.
@@ -311,7 +311,7 @@ def read_answer(program: Program, opened: Sequence[int], level: float = 0.95) ->
 
 
 def _statistic(terms: ProgramTerms, sums: list[Fraction], errors: list[float], refused: list[int]) -> Answer:
-    """Return the answer of a statistic from its noisy sum and count."""
+    """Convert the opened noisy sum over pairs (and number of records of label 1) to the estimate."""
     kernel, pairs = kernel_in(terms), count_pairs(terms)
     value = kernel.low + kernel.unit * float(sums[0] / pairs)
     answer = Answer(values=[value], noise_error=[kernel.unit * errors[0] / pairs], refused=refused)
@@ -329,7 +329,7 @@ def _statistic(terms: ProgramTerms, sums: list[Fraction], errors: list[float], r
 def _of_pairs(
     plan: StatisticPlan, terms: ProgramTerms, opened: Sequence[int], refused: list[int], level: float
 ) -> Answer:
-    """Return the answer of a statistic whose pairs were opened one by one."""
+    """Return the estimate of a statistic from the opened noisy values of its single pairs."""
     count = count_pairs(terms)
     raw, top = opened[:count], (1 << plan.noise.output_bits) - 1
     if not all(0 <= value <= top for value in raw):
@@ -339,7 +339,7 @@ def _of_pairs(
 
 
 def _gaussians(moved: list[int], spans: list[int], epsilon: float, delta: float) -> list[CentralNoise]:
-    """Return Gaussian noise for integers opened together, (epsilon, delta)-DP for one record."""
+    """Return the Gaussian noise of integers that are opened together under one (epsilon, delta)."""
     if not 0 < delta < 1:
         raise ConfigError.at(
             "delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone", ConfigCheck.UNSUPPORTED
@@ -363,7 +363,7 @@ def _design_each(
 
 
 def _with_noise(bare: ProgramTerms, noise: list[CentralNoise], epsilon: float, delta: float) -> Program:
-    """Return the program with the noise in its terms."""
+    """Return a program made of terms without noise and this noise, which is added to the terms."""
     one = len(set(noise)) == 1
     retained = noise[:1] if one else noise
     distributions: tuple[NoiseTerms, ...] = tuple(noise_terms(design) for design in retained)
@@ -372,11 +372,11 @@ def _with_noise(bare: ProgramTerms, noise: list[CentralNoise], epsilon: float, d
 
 
 def _security(values: int) -> int:
-    """Return mpyc's security parameter k for so many values of records and a few results."""
+    """Return mpyc's security parameter for a program that checks so many values of records."""
     return LEAST_SECURITY + MASKS_LOG + (values + 2 * values.bit_length()).bit_length()
 
 
 def _set_field_size(terms: ProgramTerms) -> ProgramTerms:
-    """Return the terms with the field size that their integers need."""
+    """Return the terms with a field that is large enough for their integers."""
     bits = needed_bits(terms)
     return msgspec.structs.replace(terms, bits=bits, modulus=modulus_for(bits, terms.security))

@@ -43,7 +43,7 @@ MAX_RECORD_BITS = 1 << 22
 async def run_program(
     mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]], way: Way | None = None
 ) -> list[int]:
-    """Return the opened integers, then the indexes of parties whose record was outside its bounds.
+    """Run a program on shares in mpyc; return the opened integers, then indexes of refused parties.
 
     Args:
         mpc: mpyc's runtime, started, with as many servers as hold shares, and `terms.security` as its k.
@@ -54,7 +54,7 @@ async def run_program(
     Every value is checked against its bounds in the computation. Inconsistent shares of a party are first
     turned into shares of one value. A party with a value out of bounds is named to all servers, and its whole
     record counts as the lowest values; this shows nothing about other parties' records. Noise is added before
-    anything is opened.
+    a result is opened.
 
     Raises ConfigError where terms, runtime and shares do not fit each other.
     """
@@ -104,7 +104,7 @@ async def run_program(
 
 
 def output_spans(terms: ProgramTerms) -> list[tuple[int, int]]:
-    """Return the least and the greatest value of each opened integer, without noise except that of pairs."""
+    """Return (least, greatest) of each integer that a program opens, before noise on the whole."""
     if terms.kind == "pairs":
         top = (1 << randomiser_of(terms.noise[0]).output_bits(kernel_in(terms).steps)) - 1
         return [(0, top)] * count_pairs(terms)
@@ -125,10 +125,10 @@ def output_spans(terms: ProgramTerms) -> list[tuple[int, int]]:
 
 
 def kernel_in(terms: ProgramTerms) -> Kernel:
-    """Return the kernel of a statistic's terms; raise ConfigError."""
+    """Return the kernel that a program's terms describe; raise ConfigError for invalid ones."""
     try:
         described = json.loads(terms.kernel_terms)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError.at("kernel_terms", f"not JSON ({error})", ConfigCheck.FORMAT) from None
     kernel = read_kernel(described) if isinstance(described, dict) else None
     if kernel is None or kernel.name != terms.kernel:
@@ -137,7 +137,7 @@ def kernel_in(terms: ProgramTerms) -> Kernel:
 
 
 def design_pairs(terms: ProgramTerms) -> Pairs:
-    """Return the pairs of a statistic, shape (pairs, 2); the first has label 1 where labels are public."""
+    """Return the pairs of parties that a program compares, shape (pairs, 2), label 1 first."""
     if terms.partners:
         seed = bytes.fromhex(terms.design)
         if terms.public_labels:
@@ -150,7 +150,7 @@ def design_pairs(terms: ProgramTerms) -> Pairs:
 
 
 def count_pairs(terms: ProgramTerms) -> int:
-    """Return the number of pairs of a statistic."""
+    """Return how many pairs of parties a program compares."""
     high = sum(terms.public_labels)
     low = len(terms.public_labels) - high
     if terms.partners:
@@ -159,12 +159,12 @@ def count_pairs(terms: ProgramTerms) -> int:
 
 
 def way_of(terms: ProgramTerms) -> Way:
-    """Return the way in which a statistic is computed."""
+    """Return the cheapest way (by pairs, counts, sorting, ...) to compute a statistic of these terms."""
     return cheapest(kernel_in(terms), terms.parties, count_pairs(terms), not terms.partners)
 
 
 def _sums(terms: ProgramTerms, codes: Shared) -> Shared:
-    """Return the sum of each column; for a weighted mean of products with weights, and of the weights."""
+    """Return the shared sum of each column; for a weighted mean, of values times weights, and of weights."""
     values = codes + public(terms.lower)
     if terms.kind == "weighted-mean":
         weights = values[:, -1:]
@@ -174,7 +174,7 @@ def _sums(terms: ProgramTerms, codes: Shared) -> Shared:
 
 
 async def _statistic(mpc: Any, terms: ProgramTerms, bits: list[Shared], codes: Shared, way: Way) -> Shared:
-    """Return the integers of a statistic: its sum over pairs, and a count where labels are private."""
+    """Return a statistic's shared sum over pairs, and a shared count where labels are private."""
     kernel = kernel_in(terms)
     match way:
         case "sums":
@@ -201,7 +201,7 @@ async def _statistic(mpc: Any, terms: ProgramTerms, bits: list[Shared], codes: S
 async def _within_bounds(
     mpc: Any, terms: ProgramTerms, records: Shared
 ) -> tuple[Shared, list[Shared], list[int]]:
-    """Return codes (values less their least), their bits by column, and the parties out of bounds."""
+    """Check shared records against their bounds; return codes, their bits, and refused parties."""
     tops = [high - low for low, high in zip(terms.lower, terms.upper, strict=True)]
     codes = records - public(terms.lower)
     indices: dict[int, list[int]] = {}
@@ -227,14 +227,14 @@ async def _within_bounds(
 
 
 def _check(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> None:
-    """Raise ConfigError with the first of four groups of faults; each check needs those before it."""
+    """Raise ConfigError unless terms, runtime and shares fit; later checks rely on earlier ones."""
     issues = _shape_issues(mpc, terms, shares) or size_issues(terms) or _kind_issues(terms)
     if issues := issues or _room_issues(mpc, terms):
         raise ConfigError(issues)
 
 
 def _shape_issues(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> list[ConfigIssue]:
-    """Return the faults where terms, runtime and shares do not fit each other."""
+    """Return the faults where the shares' shape or the runtime's settings do not fit the terms."""
     servers = len(mpc.parties)
     issues = Issues()
     if servers > 1 and mpc.threshold < 1:
@@ -257,7 +257,7 @@ def _shape_issues(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]
 
 
 def _kind_issues(terms: ProgramTerms) -> list[ConfigIssue]:
-    """Return the faults for this kind of program."""
+    """Return the faults in a program's terms that depend on its kind (sum, mean, statistic, ...)."""
     if terms.kind in ("statistic", "pairs"):
         return _check_statistic(terms)
     if terms.kind == "tables":
@@ -268,7 +268,7 @@ def _kind_issues(terms: ProgramTerms) -> list[ConfigIssue]:
 
 
 def _check_tables(terms: ProgramTerms) -> list[ConfigIssue]:
-    """Return the faults of exact tables: no rule, noise, or counts that may be negative."""
+    """Return the faults in the terms of exact tables: no rule, noise, or counts that do not begin at 0."""
     issues = Issues()
     if terms.smallest_count < 1 or terms.least_parties < 1:
         issues.add_issue("smallest_count", "is none, or without least_parties", ConfigCheck.RANGE)
@@ -280,7 +280,7 @@ def _check_tables(terms: ProgramTerms) -> list[ConfigIssue]:
 
 
 def _room_issues(mpc: Any, terms: ProgramTerms) -> list[ConfigIssue]:
-    """Return the faults where integers have too few bits, or noise is not one for each integer."""
+    """Return the faults where integers or masks have too few bits, or noise is missing for some."""
     issues = Issues()
     # mpyc's masks are sums of one number for each set of servers that lacks t: all but one may be known.
     masks = math.comb(len(mpc.parties), mpc.threshold)
@@ -302,7 +302,7 @@ def _room_issues(mpc: Any, terms: ProgramTerms) -> list[ConfigIssue]:
 
 
 def needed_bits(terms: ProgramTerms) -> int:
-    """Return mpyc's bit length l with room for integers that are opened or decomposed.
+    """Return how many bits mpyc's secure integers need for a program of these terms.
 
     Other integers may wrap around in the field.
     """
@@ -315,7 +315,7 @@ def needed_bits(terms: ProgramTerms) -> int:
 
 
 def _check_statistic(terms: ProgramTerms) -> list[ConfigIssue]:
-    """Return the faults of a statistic's terms."""
+    """Return the faults in the terms of a pairwise statistic."""
     kernel = kernel_in(terms)
     issues = Issues()
     paired = [distribution.paired for distribution in terms.noise]
@@ -347,7 +347,7 @@ def _check_statistic(terms: ProgramTerms) -> list[ConfigIssue]:
 
 
 def size_issues(terms: ProgramTerms) -> list[ConfigIssue]:
-    """Return the faults where records are too many or too large to be checked against their bounds."""
+    """Return the faults if a program has too many or too large records to be checked on shares."""
     spans = zip(terms.lower, terms.upper, strict=True)
     each = sum(max(1, (high - low).bit_length()) for low, high in spans)
     if terms.parties * each <= MAX_RECORD_BITS:
@@ -361,7 +361,7 @@ def size_issues(terms: ProgramTerms) -> list[ConfigIssue]:
 
 
 def pair_issues(kernel: Kernel, terms: ProgramTerms) -> list[ConfigIssue]:
-    """Return the faults where the pairs are too many for the kernel, or without an order."""
+    """Return the faults of a statistic's pairs: too many to compute, or in no known order."""
     pairs, complete = count_pairs(terms), not terms.partners
     where = f"kernel {kernel.name}"
     if terms.kind == "pairs":

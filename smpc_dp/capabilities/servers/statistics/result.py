@@ -26,7 +26,7 @@ RELATION: Relation = "substitution"
 
 
 def event_of(program: Program) -> Event:
-    """Return the event that each party's ledger is charged; raise ConfigError for an exact program."""
+    """Return the privacy event that each party's ledger charges; raise ConfigError for an exact program."""
     if program.noise and isinstance(program.noise[0], WideGaussian):
         return program.noise[0].event()
     # Not at the top: the accountant takes a while to load.
@@ -47,7 +47,7 @@ def statistic_result(
     zetas: Sequence[float] | None = None,
     names: Sequence[str] = (),
 ) -> StatisticResult:
-    """Return the result; `how` it was computed: "protocol", or a fidelity of a simulation.
+    """Return the user's result of a pairwise statistic on shares: estimate, errors, privacy.
 
     The noise's part of the error is exact. Pairs that were opened one by one show their own spread; else that
     of the data cannot be read from one noisy number: it is taken from `zetas` = (zeta_1, zeta_2), or is the
@@ -85,7 +85,7 @@ def statistic_result(
 
 
 def claim_of(program: Program, servers: int, how: str = "protocol") -> Claim:
-    """Return the claim of a program's result."""
+    """Return the claim of a program's result: its privacy, correctness, and which servers must be honest."""
     clauses = NamedSentences.of(
         shared=f"records are shared among {servers} servers",
         learned=f"any {(servers - 1) // 2} of them learn nothing but what is opened",
@@ -132,7 +132,7 @@ def _norm_of(program: Program) -> str:
 
 
 def mechanism_of(program: Program) -> str:
-    """Describe the opened values and their noise, in words."""
+    """Return text that describes what a program opens, and with which noise."""
     terms = program.terms
     reason = f"{terms.kernel} of {count_pairs(terms)} pairs" if terms.kernel else terms.kind
     if program.plan is not None:
@@ -145,7 +145,7 @@ def mechanism_of(program: Program) -> str:
 
 
 def _sampling(program: Program, zetas: Sequence[float] | None) -> float:
-    """Return the sampling part of the squared error, from `zetas` or its bound."""
+    """Return the part of the squared standard error that comes from sampling pairs and records."""
     terms = program.terms
     kernel = kernel_in(terms)
     if terms.public_labels:

@@ -16,7 +16,7 @@ MASKED = 2
 
 
 def shown_cells(mpc: Any, terms: ProgramTerms, columns: list[Shared], codes: Shared) -> Shared:
-    """Return for each cell whether it is shown, then its count times that, shape (2 length,).
+    """Return, on shares, for each cell 1 if it may be shown, then its count if it may, else 0.
 
     `columns` has the bits of the parties' counts of each cell, `codes` the counts, shape (parties, length).
     Sums are split into bits by masked openings of mpyc; the comparisons are exact.
@@ -30,13 +30,13 @@ def shown_cells(mpc: Any, terms: ProgramTerms, columns: list[Shared], codes: Sha
 
 
 def _at_least(mpc: Any, numbers: Shared, least: int, most: int) -> Shared:
-    """Return whether numbers of 0..most are at least a public number."""
+    """Return shared bits that say whether shared numbers of 0..most reach the public number `least`."""
     size = max(most, least).bit_length()
     return 1 - below_each(mpc.np_to_bits(numbers, size), [least])[..., 0]
 
 
 def read_tables(terms: ProgramTerms, opened: Sequence[int]) -> list[int] | None:
-    """Return the count of each cell, NOT_SHOWN for those that stay shared; None for impossible values."""
+    """Return each cell's opened count, NOT_SHOWN for hidden ones; None for impossible values."""
     shown, counts = opened[: terms.length], opened[terms.length : 2 * terms.length]
     most = terms.parties * max(terms.upper)
     if len(counts) != terms.length:

@@ -15,7 +15,7 @@ from smpc_dp.records.exact import LEAST_PARTIES
 
 @functools.lru_cache(maxsize=16)
 def vector_program(parameters: VectorParameters, parties: int) -> Program:
-    """Return the program for so many parties, with the noise that was planned; raise ConfigError."""
+    """Return the program on shares of a sum of `parties` vectors, with the planned noise if any."""
     encoding, noise = parameters.sum_encoding, parameters.noise
     bounds = [(0, encoding.highest - encoding.lowest)] * encoding.length
     if noise is None or parameters.epsilon is None:
@@ -24,13 +24,13 @@ def vector_program(parameters: VectorParameters, parties: int) -> Program:
 
 
 def record_program(parameters: SharedRecordParameters, parties: int) -> Program:
-    """Return the program of a request for statistics of records; raise ConfigError."""
+    """Return the program on shares of a request for statistics of records; raise ConfigError."""
     budget = parameters.request.epsilon, parameters.request.delta
     return wide_sum_program(parties, parameters.bounds, parameters.noise, *budget)
 
 
 def exact_program(parameters: TableParameters, parties: int) -> Program:
-    """Return the program of a request for exact tables; raise ConfigError."""
+    """Return the program on shares of a request for exact tables; raise ConfigError."""
     most, smallest = parameters.schema.max_rows, parameters.request.smallest
     return table_program(parties, parameters.request.length, most, smallest, LEAST_PARTIES)
 

@@ -26,7 +26,7 @@ AT_ONCE = 1024
 
 
 def wide_terms(design: WideGaussian) -> NoiseTerms:
-    """Return the numbers, in hex, from which a program draws wide noise.
+    """Return the terms (sampling table, in hex) from which servers draw wide Gaussian noise.
 
     k, J, then for each place alias * 2^87 + threshold.
     """
@@ -39,13 +39,13 @@ def wide_terms(design: WideGaussian) -> NoiseTerms:
 
 
 def wide_reach(terms: NoiseTerms) -> int:
-    """Return the greatest absolute value of a draw; raise ConfigError for invalid terms."""
+    """Return the greatest absolute value that wide noise can take; raise ConfigError if invalid."""
     factor, levels, _, _ = _read(terms)
     return (SLOTS // 2) * sum(powers(factor, levels))
 
 
 async def wide_noise(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Shared:
-    """Return `count` draws, shape (count,), for each level 512 products, and 4 for each bit of a number.
+    """Return `count` shared draws of wide Gaussian noise, drawn in parts to bound the memory.
 
     Unit vectors choose threshold and alias from public tables, which costs no message.
     """
@@ -60,7 +60,7 @@ async def wide_noise(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Sh
 
 
 def _draws(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Shared:
-    """Return `count` draws, each the sum of one table draw per level."""
+    """Return `count` shared noise draws, each a weighted sum of alias-table draws, one per level."""
     factor, levels, thresholds, aliases = _read(terms)
     fair = mpc.np_random_bits(secint, count * levels * WHOLE_BITS).reshape(count * levels, WHOLE_BITS)
     units = one_hot(fair[:, :SLOT_BITS])
@@ -74,7 +74,7 @@ def _draws(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Shared:
 
 
 def _choose(mpc: Any, units: Shared, table: NDArray[np.int64]) -> Shared:
-    """Return units @ table, for entries of a public table below 2^10.
+    """Return the rows of a public table that shared unit vectors select (their matrix product).
 
     mpyc's own product is far slower.
     """
@@ -93,7 +93,7 @@ def _choose(mpc: Any, units: Shared, table: NDArray[np.int64]) -> Shared:
 
 
 def product(numbers: Public, table: NDArray[np.int64], modulus: int) -> Public:
-    """Return numbers @ table as Python integers, for numbers below the modulus and a small table.
+    """Return the matrix product of large Python integers with a small table, exactly, by floats.
 
     In limbs of 32 bits, so that floating point is exact: 2^32 times 2^10 times 2^9 rows is below 2^53.
     """
@@ -108,7 +108,7 @@ def product(numbers: Public, table: NDArray[np.int64], modulus: int) -> Public:
 
 
 def _read(terms: NoiseTerms) -> tuple[int, int, list[int], list[int]]:
-    """Return (k, J, thresholds, aliases) of terms; raise ConfigError for invalid ones."""
+    """Return (factor, levels, thresholds, aliases) of wide noise terms; raise ConfigError if invalid."""
     codes = [int(text, 16) for text in terms.cuts]
     if len(codes) != SLOTS + 2 or terms.bits != NUMBER_BITS:
         raise ConfigError.at("noise.cuts", f"{len(codes)} of them for wide Gaussian noise", ConfigCheck.SHAPE)

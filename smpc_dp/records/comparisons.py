@@ -1,0 +1,352 @@
+"""Comparisons of two groups, and the association of two columns, from noisy sums: tests include the noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.records.asked import Statistic
+from smpc_dp.records.cells import spreads
+from smpc_dp.records.features import product, selector
+from smpc_dp.records.intervals import (
+    INFINITE,
+    ErrorDistribution,
+    around,
+    scaled,
+    shown_ratio,
+    within,
+)
+from smpc_dp.records.noisy import Display, NoisySums, cell_labels
+from smpc_dp.records.population import (
+    Sampling,
+    Share,
+    chi_square_tail,
+    difference,
+    equal_shares_p_value,
+    ratio,
+    student_quantile,
+    transformed,
+    two_sided,
+)
+from smpc_dp.records.result import WITHIN_NOISE, Estimate, cell_text, near_zero
+from smpc_dp.records.terms import risk_selectors
+
+Floats = NDArray[np.float64]
+NO_RATIO = "none: a risk is 0 or 1 within the noise"
+# Expected counts below this are named.
+SPARSE = 5.0
+FEW = "approximate: an expected count is below 5"
+NO_TABLE = "none: less than two rows or columns are clear of the noise"
+
+
+def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
+    """Yield the difference of a column's means in two groups, first less second, with Welch's test.
+
+    The noise of both means is in the variance, and has infinitely many degrees of freedom. Where the variance
+    of a group is within its noise it is taken as it is, 0 at least: the noise of the means is then larger.
+    """
+    schema, (name,) = noisy.schema, one.columns
+    column, by = schema.number(name, one.text), [selector(schema, each) for each in one.by]
+    first, count = product(schema, name, by=by), product(schema, over=one.columns, by=by)
+    half, counted = column.width / 2, noisy.deviation(count)
+    errors = half * noisy.deviation(first) / column.steps, counted
+    groups = [
+        _Mean(rows, half * total, half**2 * variance, half**2 * error, errors)
+        for rows, total, variance, error in spreads(name, noisy, by)
+    ]
+    label = f"difference of mean({name}), {_against(one, noisy)}"
+    over = sum(group.rows for group in groups)
+    if any(group.rows <= max(display.least(counted), 1.0) for group in groups):
+        yield Estimate.of(one, label, name, INFINITE, over=over, note=WITHIN_NOISE)
+        return
+    value = groups[0].value - groups[1].value
+    ends = [
+        scaled(
+            shown_ratio(
+                (group.total / half, errors[0] / half),
+                (group.rows, counted),
+                display.least(counted),
+                display.outside,
+            ),
+            half,
+        )
+        for group in groups
+    ]
+    noise = math.hypot(*(group.noise for group in groups))
+    squares = [group.square for group in groups]
+    whole, each = noise**2 + sum(squares), zip(squares, groups, strict=True)
+    least = sum(square**2 / (group.rows - 1) for square, group in each)
+    freedom = whole**2 / least if least > 0 else math.inf
+    reach, clear = student_quantile(freedom, display.outside), all(group.is_clear for group in groups)
+    sampled = Sampling(
+        math.sqrt(sum(squares)) if clear else None,
+        around(value, math.sqrt(whole), reach),
+        two_sided(value / math.sqrt(whole), freedom) if whole > 0 else None,
+    )
+    noise_ends = difference(groups[0].value, ends[0], groups[1].value, ends[1])
+    yield Estimate.of(one, label, name, noise_ends, value=value, error=noise, sampled=sampled, over=over)
+
+
+@dataclass(frozen=True)
+class _Mean:
+    """Noisy mean of one group, less the middle of the column's range, with variances of noise and values.
+
+    `errors`: the noise deviations of the total and of the rows; `variance`, `variance_error`: of the values.
+    """
+
+    rows: float
+    total: float
+    variance: float
+    variance_error: float
+    errors: tuple[float, float]
+
+    @property
+    def value(self) -> float:
+        """The noisy total over the noisy number of rows."""
+        return self.total / self.rows
+
+    @property
+    def noise(self) -> float:
+        """The standard error that the noise brings to the mean, to first order."""
+        return math.hypot(self.errors[0], self.value * self.errors[1]) / self.rows
+
+    @property
+    def square(self) -> float:
+        """The variance of the mean over samples of rows, 0 at least."""
+        return max(self.variance, 0.0) / (self.rows - 1)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the estimated variance of the values is well above its own noise error."""
+        return not near_zero(self.variance, self.variance_error)
+
+
+def _against(one: Statistic, noisy: NoisySums) -> str:
+    """Return the label of a comparison, the names of the two groups joined by a minus sign."""
+    cells = cell_labels(tuple(selector(noisy.schema, each) for each in one.by), noisy.schema)
+    return " - ".join(cell_text(cell) for cell in cells)
+
+
+def risks(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
+    """Yield the risk of an event in two groups, and the difference, ratio and odds ratio of both risks.
+
+    The p-value is that of equal risks, the same for all three.
+    """
+    schema, (name,) = noisy.schema, one.columns
+    block = product(schema, by=risk_selectors(one, schema))
+    counts = noisy.sums(block).reshape(2, 2).tolist()
+    noise, distribution = noisy.deviation(block), noisy.distribution(block)
+    shares = [Share(events, rest, noise, distribution) for rest, events in counts]
+    cells = cell_labels(block.selectors[:-1], schema)
+    outside, hidden = display.outside, [share.rows <= _least(share, display) for share in shares]
+    for share, cell, is_hidden in zip(shares, cells, hidden, strict=True):
+        yield _risk(one, share, cell, outside, is_hidden=is_hidden)
+    over = sum(share.rows for share in shares)
+    names = [cell_text(cell) for cell in cells]
+    labels = (
+        f"risk difference of {name}, {names[0]} - {names[1]}",
+        f"risk ratio of {name}, {names[0]} / {names[1]}",
+        f"odds ratio of {name}, {names[0]} / {names[1]}",
+    )
+    if any(hidden):
+        for label in labels:
+            yield Estimate.of(one, label, "", INFINITE, over=over, note=WITHIN_NOISE)
+        return
+    tested = equal_shares_p_value(*shares)
+    for label, made in zip(labels, (_difference, _ratio, _odds_ratio), strict=True):
+        yield made(one, label, shares, outside, tested)
+
+
+def _least(share: Share, display: Display) -> float:
+    """Return the threshold that a group's noisy number of rows must exceed for its risk to be shown."""
+    return max(display.least(share.noise * math.sqrt(2)), 0.0)
+
+
+def _risk(one: Statistic, share: Share, cell: dict[str, str], outside: float, *, is_hidden: bool) -> Estimate:
+    """Return the estimated risk of one group with intervals; one without a value if it is to be hidden."""
+    label, over = f"risk of {one.columns[0]}", share.rows
+    if is_hidden:
+        return Estimate.of(one, label, "", (0.0, 1.0), cell=cell, over=over, note=WITHIN_NOISE)
+    return Estimate.of(
+        one,
+        label,
+        "",
+        share.noise_ends(outside),
+        cell=cell,
+        value=share.events / share.rows,
+        error=share.noise_error,
+        sampled=Sampling(_clear_error(share, 1.0), share.population_ends(outside)),
+        over=over,
+        possible=(0.0, 1.0),
+    )
+
+
+def _clear_error(share: Share, slope: float) -> float | None:
+    """Return a share's sampling error times a slope; None if the share's variance is within its noise."""
+    moved = abs(1 - 2 * share.value) * share.noise_error / share.rows
+    return None if near_zero(share.square, moved) else slope * math.sqrt(share.square)
+
+
+def _together(errors: list[float | None]) -> float | None:
+    """Return the root of the sum of squares of errors, None if one of the errors is not known."""
+    known = [each for each in errors if each is not None]
+    return math.hypot(*known) if len(known) == len(errors) else None
+
+
+def _difference(
+    one: Statistic, label: str, shares: list[Share], outside: float, tested: float | None
+) -> Estimate:
+    """Return the estimated difference of two groups' risks, first less second, with intervals."""
+    first, second = shares
+    noise, both = (
+        difference(first.value, ends[0], second.value, ends[1])
+        for ends in (
+            [share.noise_ends(outside) for share in shares],
+            [share.population_ends(outside) for share in shares],
+        )
+    )
+    return Estimate.of(
+        one,
+        label,
+        "",
+        within(noise, -1.0, 1.0),
+        value=first.value - second.value,
+        error=math.hypot(first.noise_error, second.noise_error),
+        sampled=Sampling(_together([_clear_error(share, 1.0) for share in shares]), both, tested),
+        over=first.rows + second.rows,
+        possible=(-1.0, 1.0),
+    )
+
+
+def _ratio(one: Statistic, label: str, shares: list[Share], outside: float, tested: float | None) -> Estimate:
+    """Return the estimated ratio of two groups' risks, without a value unless both risks are positive."""
+    first, second = shares
+    over = first.rows + second.rows
+    if min(first.value, second.value) <= 0:
+        return Estimate.of(one, label, "", (0.0, math.inf), over=over, note=NO_RATIO)
+    value = first.value / second.value
+    noise, both = (
+        ratio(first.value, ends[0], second.value, ends[1])
+        for ends in (
+            [share.noise_ends(outside) for share in shares],
+            [share.population_ends(outside) for share in shares],
+        )
+    )
+    error = value * math.hypot(*(share.noise_error / share.value for share in shares))
+    sampled = _together([_clear_error(share, value / share.value) for share in shares])
+    both_ends = Sampling(sampled, both, tested)
+    return Estimate.of(one, label, "", noise, value=value, error=error, sampled=both_ends, over=over)
+
+
+def _odds_ratio(
+    one: Statistic, label: str, shares: list[Share], outside: float, tested: float | None
+) -> Estimate:
+    """Return the estimated odds ratio of two groups, without a value if a risk is not inside (0, 1)."""
+    first, second = shares
+    over = first.rows + second.rows
+    if not all(0 < share.value < 1 for share in shares):
+        return Estimate.of(one, label, "", (0.0, math.inf), over=over, note=NO_RATIO)
+    odds = [_odds(share.value) for share in shares]
+    value = odds[0] / odds[1]
+    noise, both = (
+        ratio(odds[0], transformed(ends[0], _odds), odds[1], transformed(ends[1], _odds))
+        for ends in (
+            [share.noise_ends(outside) for share in shares],
+            [share.population_ends(outside) for share in shares],
+        )
+    )
+    # the slope of the log odds in a share
+    slopes = [1 / (share.value * (1 - share.value)) for share in shares]
+    error = value * math.hypot(
+        *(slope * share.noise_error for slope, share in zip(slopes, shares, strict=True))
+    )
+    sampled = _together(
+        [_clear_error(share, value * slope) for slope, share in zip(slopes, shares, strict=True)]
+    )
+    both_ends = Sampling(sampled, both, tested)
+    return Estimate.of(one, label, "", noise, value=value, error=error, sampled=both_ends, over=over)
+
+
+def _odds(share: float) -> float:
+    """Return share / (1 - share)."""
+    return share / (1 - share)
+
+
+def independence(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
+    """Yield the chi-square test of independence of two columns, its p-value allowing for the noise.
+
+    Rows and columns whose totals are within the noise are left out.
+    """
+    schema = noisy.schema
+    block = product(schema, by=[selector(schema, name) for name in one.columns])
+    noise, distribution = noisy.deviation(block), noisy.distribution(block)
+    counts = noisy.sums(block).reshape([each.cells for each in block.selectors])
+    rows, columns = counts.shape
+    shown_rows = counts.sum(axis=1) > max(display.least(noise * math.sqrt(columns)), 0.0)
+    shown_columns = counts.sum(axis=0) > max(display.least(noise * math.sqrt(rows)), 0.0)
+    shown = counts[shown_rows][:, shown_columns]
+    label = "chi-square, noise included"
+    left = rows - int(shown_rows.sum()) + columns - int(shown_columns.sum())
+    # what is left out may take another total below 0
+    positive = shown.size > 0 and min(shown.sum(axis=0).min(), shown.sum(axis=1).min()) > 0
+    if min(shown.shape) < 2 or not positive:
+        yield Estimate.of(one, label, "", INFINITE, over=float(counts.sum()), note=NO_TABLE)
+        return
+    test = association(shown, noise, distribution)
+    notes = [f"degrees of freedom: {test.freedom}"]
+    notes += [f"rows or columns within the noise that are left out: {left}"] if left else []
+    notes += [FEW] if test.least < SPARSE else []
+    yield Estimate.of(
+        one,
+        label,
+        "",
+        INFINITE,
+        value=test.value,
+        sampled=Sampling(p_value=test.p_value),
+        over=float(shown.sum()),
+        note="; ".join(notes),
+    )
+
+
+@dataclass(frozen=True)
+class Association:
+    """Result of a chi-square test of independence: statistic, degrees of freedom, p-value, least expected.
+
+    `growth`: half the variance of the statistic over its mean, without an association; 1 of chi-square.
+    """
+
+    value: float
+    freedom: int
+    p_value: float
+    least: float
+    growth: float
+
+
+def association(counts: Floats, noise: float, distribution: ErrorDistribution) -> Association:
+    """Return the chi-square test of a table of noisy counts, whose row and column sums must be positive.
+
+    The residuals from independence, R = M counts with M of full rank on all but the last row and column, have
+    the covariance M (diag(E) + noise^2) M', E being the expected counts. R' cov^-1 R is a chi-square number
+    if all errors are normal. Those of counts are Poisson numbers, those of the noise may be shares of Laplace
+    noise: the kurtosis of both is in the variance of a scaled chi-square distribution of the same mean.
+    """
+    total = float(counts.sum())
+    by_row, by_column = counts.sum(axis=1) / total, counts.sum(axis=0) / total
+    expected = total * np.outer(by_row, by_column)
+    of_rows = (np.eye(len(by_row)) - by_row[:, None])[:-1]
+    of_columns = (np.eye(len(by_column)) - by_column[:, None])[:-1]
+    residuals = (counts - expected)[:-1, :-1].ravel()
+    into = np.kron(of_rows, of_columns)
+    covariance = (into * (expected.ravel() + noise**2)) @ into.T
+    value = float(residuals @ np.linalg.solve(covariance, residuals))
+    # of the statistic what is due to each count with variance 1
+    parts = (into * np.linalg.solve(covariance, into)).sum(axis=0)
+    kurtosis = (expected.ravel() + distribution.excess_kurtosis * noise**4) * parts**2
+    freedom = len(residuals)
+    growth = 1 + float(kurtosis.sum()) / (2 * freedom)
+    tail = chi_square_tail(value / growth, freedom / growth)
+    return Association(value, freedom, tail, float(expected.min()), growth)

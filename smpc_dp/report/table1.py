@@ -1,0 +1,95 @@
+"""The table of a study's groups as it is printed, from the estimates that it stands for.
+
+A row of the table stands for each number, and for each category; a column for each group.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+BRACKETS = (
+    "In brackets: after a mean the standard deviation, after a number of rows its share of the group's rows."
+)
+NOISE = "± is the standard error of the noise; JSON and CSV have the intervals."
+# Notes about sampling errors, which the table does not print, begin with this.
+_OF_SAMPLING = "sampling error"
+_PART = re.compile(r"(mean|variance|missing)\((\w+)\)")
+
+Json = Mapping[str, Any]
+
+
+class Printed(NamedTuple):
+    """A table as it is printed: its headings, those of rows first, its rows, and what stands below it."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...]
+
+
+def printed(parts: Sequence[Json]) -> Printed:
+    """Return the table of a study's groups as it is printed, from its estimates (JSON data)."""
+    by = tuple(parts[0]["cell"])
+    groups = list(dict.fromkeys(_group(one, by) for one in parts))
+    rows: dict[tuple[str, ...], dict[tuple[str, ...], Json]] = {}
+    for one in parts:
+        rows.setdefault(_row(one, by), {})[_group(one, by)] = one
+    totals = rows[("rows",)]
+    numbers: dict[str, int] = {}
+    lines = []
+    for row, cells in rows.items():
+        if row[0] == "variance":
+            continue
+        variances = rows[("variance", *row[1:])] if row[0] == "mean" else {}
+        shown = [_cell(cells[each], variances.get(each), totals[each], numbers) for each in groups]
+        lines.append((_heading(row), *shown))
+    headings = (" x ".join(by), *(" x ".join(each) or "all" for each in groups))
+    about = (BRACKETS, *([NOISE] if any(one["standard_error"] for one in parts) else []))
+    return Printed(
+        headings, tuple(lines), (*about, *(f"[{index}] {note}" for note, index in numbers.items()))
+    )
+
+
+def table_lines(text: str, parts: Sequence[Json]) -> list[str]:
+    """Return a table in lines of text, its question first."""
+    made = printed(parts)
+    rows = [made.headings, *made.rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    return [text, *(f"  {line}" for line in (*lines, *made.notes))]
+
+
+def _group(one: Json, by: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(one["cell"][name] for name in by)
+
+
+def _row(one: Json, by: tuple[str, ...]) -> tuple[str, ...]:
+    """Return which row an estimate is in: its kind, its column and its category, as far as it has them."""
+    if matched := _PART.match(one["name"]):
+        return matched[1], matched[2]
+    others = [("category", name, value) for name, value in one["cell"].items() if name not in by]
+    return others[0] if others else ("rows",)
+
+
+def _heading(row: tuple[str, ...]) -> str:
+    known = {"rows": "rows", "mean": "mean of {}", "missing": "{} missing", "category": "{} = {}"}
+    return known[row[0]].format(*row[1:])
+
+
+def _cell(one: Json, variance: Json | None, total: Json, numbers: dict[str, int]) -> str:
+    """Return the text of a cell; new notes get the next index."""
+    is_count, error, brackets = variance is None, one["standard_error"], ""
+    value = "-" if one["value"] is None else f"{one['value']:.0f}" if is_count else f"{one['value']:.4g}"
+    if error and one["value"] is not None:
+        value += f" ± {float(f'{error:.2g}'):g}"
+    if variance is not None and variance["value"] is not None:
+        brackets = f" ({math.sqrt(variance['value']):.4g})"
+    elif is_count and one is not total and one["value"] is not None and total["value"]:
+        brackets = f" ({min(one['value'] / total['value'], 1.0):.1%})"
+    notes = [each["note"] for each in (one, variance) if each is not None]
+    of_cell = [note for note in dict.fromkeys(notes) if note and not note.startswith(_OF_SAMPLING)]
+    return value + brackets + "".join(f" [{numbers.setdefault(note, len(numbers) + 1)}]" for note in of_cell)

@@ -1,0 +1,104 @@
+"""Formulas of regressions, and the sums that they need [protocols/records/README.md]."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+from smpc_dp_verify.columns import Block, Table
+from smpc_dp_verify.errors import required
+
+MOST_PRODUCTS, MOST_ORDER, MOST_COEFFICIENTS, MOST_SUMS = 100, 3, 60, 4096
+# Bits of the square of a product of several numbers.
+MOST_GREATEST = 1 << 48
+Names = tuple[str, ...]
+
+
+def read_products(terms: list[list[Names]]) -> tuple[Names, ...]:
+    """Return the products of columns that terms stand for, those of fewer columns first, or refuse them."""
+    products: dict[frozenset[str], Names] = {}
+    written: set[frozenset[str]] = set()
+    for factors in terms:
+        names = [*itertools.chain(*factors)]
+        required(len(names) <= MOST_ORDER and len({*names}) == len(names), "what is asked")
+        required(frozenset(names) not in written, "what is asked")
+        written.add(frozenset(names))
+        for size in range(len(factors)):
+            for some in itertools.combinations(factors, size + 1):
+                product = tuple(itertools.chain(*some))
+                products.setdefault(frozenset(product), product)
+        required(len(products) <= MOST_PRODUCTS, "what is asked")
+    for whole in products:
+        parts = [whole - {name} for name in whole if len(whole) > 1]
+        required(all(part in products for part in parts), "what is asked")
+    return tuple(sorted(products.values(), key=len))
+
+
+def check_formula(columns: Names, products: tuple[Names, ...], table: Table) -> None:
+    """Refuse what columns do not allow, and too many coefficients or sums."""
+    table.number(columns[0])
+    levels = {name: len(table.columns[name].values) for name in columns}
+    required(1 not in levels.values(), "the categories of a regressor")
+    count = _coefficients(products, levels)
+    required(count < MOST_COEFFICIENTS and (table.expected is None or count < table.expected), "coefficients")
+    for product in products:
+        numbers = [name for name in product if not levels[name]]
+        size = math.prod(table.columns[name].steps for name in numbers)
+        required(len(numbers) < 2 or size * size <= MOST_GREATEST, "the product of columns")
+    required(sum(block.cells for block in factors_of(columns, products, table)) <= MOST_SUMS, "the sums")
+
+
+def _coefficients(products: tuple[Names, ...], levels: dict[str, int]) -> int:
+    """Return the number of coefficients beside the intercept."""
+    return sum(math.prod(levels[name] - 1 for name in product if levels[name]) for product in products)
+
+
+def factors_of(columns: Names, products: tuple[Names, ...], table: Table) -> dict[Block, float]:
+    """Return the blocks of X'X, X'y and y'y in order of first use, with the greatest c_b of each."""
+    levels = {name: len(table.columns[name].values) for name in columns}
+    sums = [*_sums(columns[0], products, levels)]
+    maximal: dict[Names, list[frozenset[str]]] = {}
+    for powers, cells, _ in sorted(sums, key=lambda one: -len(one[1])):
+        sets = maximal.setdefault(powers, [])
+        if cells not in sets and not any(cells < other for other in sets if len(other) > len(cells)):
+            sets.append(cells)
+    result: dict[Block, float] = {}
+    blocks: dict[tuple[Names, frozenset[str]], Block] = {}
+    for powers, cells, factor in sums:
+        if (block := blocks.get((powers, cells))) is None:
+            fitting = [one for one in maximal[powers] if cells <= one]
+            sizes = [(math.prod(levels[name] for name in one), tuple(sorted(one))) for one in fitting]
+            block = blocks[powers, cells] = _block(powers, min(sizes)[1], levels, table)
+        result[block] = max(result.get(block, 0.0), factor)
+    return result
+
+
+def _block(powers: Names, cells: Names, levels: dict[str, int], table: Table) -> Block:
+    present = {name for name in levels if table.columns[name].missing}
+    present |= {name for name, count in levels.items() if count and name not in cells}
+    return Block(powers, tuple(sorted(present)), tuple(map(table.selector, cells)))
+
+
+def _sums(
+    response: str, products: tuple[Names, ...], levels: dict[str, int]
+) -> Iterator[tuple[Names, frozenset[str], float]]:
+    """Yield of each sum its factors, the columns whose cells it is needed in, and c_b."""
+
+    def parts(*some: Names) -> tuple[list[str], frozenset[str]]:
+        names = [*itertools.chain(*some)]
+        return [name for name in names if not levels[name]], frozenset(name for name in names if levels[name])
+
+    weights = {one: math.prod(2 * levels[name] if levels[name] else 4 for name in one) for one in products}
+    for power in ((), (response,), (response, response)):
+        yield power, frozenset(), 1.0 if power else 0.25
+    for one in products:
+        numbers, cells = parts(one)
+        yield tuple(sorted(numbers)), cells, weights[one] ** 2 / 16
+    for one in products:
+        numbers, cells = parts(one)
+        yield tuple(sorted([*numbers, response])), cells, float(weights[one] ** 2)
+    count = _coefficients(products, levels)
+    for one, other in itertools.combinations_with_replacement(products, 2):
+        numbers, cells = parts(one, other)
+        yield tuple(sorted(numbers)), cells, weights[one] * weights[other] / count

@@ -1,0 +1,80 @@
+"""Counts that fit all noisy counts of the same rows best [protocols/records/README.md]."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from smpc_dp_verify.columns import Block, Selector, Table
+
+# Columns of a table that is reconciled.
+MOST_COLUMNS = 8
+
+
+class Noisy(NamedTuple):
+    """Noisy counts of cells, in order, with the deviation of each."""
+
+    selectors: tuple[Selector, ...]
+    counts: list[float]
+    deviation: float
+
+
+def is_count(block: Block) -> bool:
+    """Tell whether a block counts rows, and is none of survival, whose last columns are time and event."""
+    last = sorted(one.column for one in block.selectors[-2:])
+    is_survival = len(last) == 2 and tuple(last) == block.present
+    return not (block.powers or block.of_party or is_survival)
+
+
+def needed(block: Block, table: Table) -> frozenset[str]:
+    """Return the columns that a row may lack, and must have to be counted."""
+    return frozenset(name for name in block.columns if table.columns[name].lacks)
+
+
+def reconciled(
+    axes: tuple[Selector, ...], noisy: Sequence[Noisy], rows: float | None
+) -> tuple[list[float], float]:
+    """Return the counts of the cells of these axes, and the deviation of each; `rows`: all, where known."""
+    sizes = {one: one.cells for one in axes}
+    values, variance = [0.0] * math.prod(sizes.values()), 0.0
+    chosen_sets = (set_ for size in range(len(axes) + 1) for set_ in itertools.combinations(axes, size))
+    for chosen in chosen_sets:
+        parts = [
+            (_component(each, chosen), _precision(each, chosen))
+            for each in noisy
+            if {*chosen} <= {*each.selectors}
+        ]
+        precision = sum(weight for _, weight in parts)
+        mean = {cell: sum(weight * part[cell] for part, weight in parts) / precision for cell in parts[0][0]}
+        square = 1 / precision
+        if not chosen and rows is not None:
+            mean, square = {(): rows}, 0.0
+        spread = math.prod(size for one, size in sizes.items() if one not in chosen)
+        positions = [axes.index(one) for one in chosen]
+        for index, cell in enumerate(itertools.product(*map(range, sizes.values()))):
+            values[index] += mean[tuple(cell[position] for position in positions)] / spread
+        variance += square / spread**2 * math.prod(1 - 1 / one.cells for one in chosen)
+    return values, math.sqrt(variance)
+
+
+def _precision(noisy: Noisy, chosen: tuple[Selector, ...]) -> float:
+    """Return one over the variance of a sum over all cells that have the chosen columns' cells."""
+    return 1 / (noisy.deviation**2 * math.prod(one.cells for one in noisy.selectors if one not in chosen))
+
+
+def _component(noisy: Noisy, chosen: tuple[Selector, ...]) -> dict[tuple[int, ...], float]:
+    """Return the sum for each cell of the chosen columns, less its means along each of them in turn."""
+    sums = dict.fromkeys(itertools.product(*(range(one.cells) for one in chosen)), 0.0)
+    positions = [noisy.selectors.index(one) for one in chosen]
+    cells = itertools.product(*(range(one.cells) for one in noisy.selectors))
+    for cell, count in zip(cells, noisy.counts, strict=True):
+        sums[tuple(cell[position] for position in positions)] += count
+    for at, one in enumerate(chosen):
+        lines: dict[tuple[int, ...], float] = {}
+        for cell, value in sums.items():
+            line = cell[:at] + cell[at + 1 :]
+            lines[line] = lines.get(line, 0.0) + value / one.cells
+        sums = {cell: value - lines[cell[:at] + cell[at + 1 :]] for cell, value in sums.items()}
+    return sums
