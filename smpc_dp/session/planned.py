@@ -40,7 +40,7 @@ MOST_REPEATED = 1000
 
 
 class Changed(PlainStruct, frozen=True, kw_only=True):
-    """Forecast of an answer under a changed plan: half widths of its intervals, and the detectable effect."""
+    """A forecast of a changed plan: `noise`, `both` and `detected` as of `Forecast`."""
 
     noise: float | None
     both: float | None
@@ -48,7 +48,7 @@ class Changed(PlainStruct, frozen=True, kw_only=True):
 
 
 class StudiedAnswer(Forecast, frozen=True, kw_only=True):
-    """Forecast of one number of an answer, also for one party more and for twice the epsilon.
+    """The forecast of one number of an answer.
 
     Attributes:
         one_more_party: with one party more, that has as many rows as the others have on average; None where
@@ -61,7 +61,7 @@ class StudiedAnswer(Forecast, frozen=True, kw_only=True):
 
 
 class Remaining(PlainStruct, frozen=True, kw_only=True):
-    """Budget that a request leaves for later ones: epsilon spent, repetitions that fit, later epsilon.
+    """What a budget leaves for later questions about the same rows.
 
     Attributes:
         epsilon, delta: the budget; composition: the rule by which releases are composed, that of the ledger.
@@ -81,7 +81,7 @@ class Remaining(PlainStruct, frozen=True, kw_only=True):
 
 
 class Study(PlainStruct, frozen=True, kw_only=True):
-    """Forecast of a study: the predicted answers for so many rows of so many parties."""
+    """The plan of a study; `rows` of all `parties` together."""
 
     rows: int
     parties: int
