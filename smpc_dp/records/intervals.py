@@ -126,7 +126,7 @@ Part = tuple[float, ErrorDistribution]
 
 
 def sum_quantile(parts: Sequence[Part], outside: float) -> float:
-    """Return z such that a sum of independent noises exceeds z deviations, either way, this seldom."""
+    """Return z such that a sum of independent noises is beyond z deviations with this probability."""
     normal, laplace = _over_whole(parts)
     if not laplace:
         return normal_quantile(outside)

@@ -83,11 +83,12 @@ def _groups(one: Statistic, schema: Schema) -> list[Selector]:
 
 
 def _by(one: Statistic) -> str:
-    """Return the groups as a text has them; nothing without groups."""
+    """Return the groups as text, such as ` by sex x age`; an empty text without groups."""
     return f" by {' x '.join(one.by)}" if one.by else ""
 
 
 def _of_groups(one: Statistic) -> str:
+    """Return the assumption of groups of equal size as text; an empty text without groups."""
     return ", groups of equal size" if one.by else ""
 
 
