@@ -250,7 +250,7 @@ def mask_degree(parties: int, degree: int) -> float:
 
 
 def _control(plan: SecAggPlan, shares: bool) -> tuple[dict[str, int], dict[str, int]]:
-    """Return (bytes sent, bytes received) of one party by kind of message, apart from vectors.
+    """Return a party's (bytes sent, bytes received) by kind of message but vectors; without `shares` fewer.
 
     On average k parties drew it.
     """

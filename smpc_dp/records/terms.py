@@ -72,7 +72,7 @@ def missing_blocks(one: Statistic, schema: Schema) -> tuple[Block, Block]:
 
 
 def missing_terms(one: Statistic, schema: Schema) -> list[Term]:
-    """Return the error model of a number of missing values: counts of all rows and of rows with one."""
+    """Return the error model of a number of missing values: counts of all rows and of rows with a value."""
     every, given = missing_blocks(one, schema)
     return [Term(one.text, 1.0, True, {every: 1.0, given: float(given.cells // every.cells)})]
 

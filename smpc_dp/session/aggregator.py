@@ -728,7 +728,7 @@ async def serve(  # noqa: PLR0913 - each can be left out
     counter: str | os.PathLike[str] | None = None,
     stop: asyncio.Event | None = None,
 ) -> list[Result | RecordResult | StatisticResult | SmpcError]:
-    """Run a session's aggregator until `requests` are served, and return their results or errors.
+    """Serve `requests` requests as aggregator (None: until all left; 0: endless); return results or errors.
 
     Args:
         session: path of the session file.

@@ -376,7 +376,7 @@ class SavedSessionState(SessionState):
             self._keep({_BESIDE: msgspec.msgpack.encode(after)})
 
     def restored_collection(self, run: Run[Any]) -> Run[Any] | None:
-        """Return the aggregator's restored run, None if it was not begun; an error if it is lost."""
+        """Return the aggregator's restored run, None if it was not begun; LocalError if its state is lost."""
         row, number = self._row(run), run.member.context.request
         if row is None:
             if number > self._ended:
@@ -477,7 +477,7 @@ class SavedSessionState(SessionState):
         )
 
     def _check_retained(self, row: Row) -> None:
-        """Raise LostRunError, and give up the run, if it cannot be restored without a counter."""
+        """Give up a saved run and raise LostRunError if it cannot be restored, having no counter."""
         if is_retained(row.position.flags):
             return
         number = row.position.request

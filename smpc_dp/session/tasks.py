@@ -269,7 +269,7 @@ class Task:
         as_json: bool,  # noqa: ARG002
         out: Path | None,  # noqa: ARG002
     ) -> bool | None:
-        """Print a local run's results, write them to `out`, return if written; here None: nothing done.
+        """Print a local run's results, write them to `out`, return if written; here None: nothing is done.
 
         Returns whether that was done; None where all have the same result, which the command prints.
         """
@@ -289,7 +289,7 @@ class Task:
         raise NotImplementedError
 
     def own_sections(self, session: SessionFile, result: Json) -> list[Section]:
-        """Return the report sections that only this kind of result has; subclasses implement this."""
+        """Return the report sections that only this kind of result has; here NotImplementedError."""
         raise NotImplementedError
 
     def sections(

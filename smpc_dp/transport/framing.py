@@ -84,7 +84,7 @@ class Share:
             raise TimeoutError
 
     def look(self, waited: float) -> tuple[int, float]:
-        """Update the recent bytes; return (bytes, seconds) of all looks at which other messages waited."""
+        """Update recent bytes; return total (bytes, seconds) of the looks at which other messages waited."""
         brought, self._seen = self.received - self._seen, self.received
         self.recent = self.recent / 2 + brought
         if waited:

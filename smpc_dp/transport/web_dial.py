@@ -79,7 +79,7 @@ class Route:
 
 
 def find_route(address: WebAddress) -> Route:
-    """Return the way to an address by HTTPS_PROXY and NO_PROXY; ConfigError for a wrong proxy URL."""
+    """Return the route to an address, by the proxy of HTTPS_PROXY or direct; ConfigError for a wrong URL."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     url = urllib.request.getproxies().get("https")
     # An address of IPv6 is listed without brackets.

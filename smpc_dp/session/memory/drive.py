@@ -100,7 +100,7 @@ class _Drive:
         return True
 
     def _latest(self, waiting: Sequence[Driver]) -> Driver:
-        """Return the waiting run whose deadline passes first: the aggregator's, or in a mesh a late one."""
+        """Return a waiting run whose deadline is first: the aggregator's, or in a mesh one least advanced."""
         if self._aggregator in waiting and not self._mesh:
             return self._aggregator
         if self._mesh:
