@@ -181,7 +181,7 @@ def audit(
 
 
 def _policy(checkpoint: Path | None, witness: list[str], least: int | None) -> CheckpointPolicy | None:
-    """Return which checkpoint of the session log to require, and from which witnesses; None if none."""
+    """Return the checkpoint policy that options give, None without one; ConfigError for a stray --witness."""
     from smpc_dp.logs.audits.audit_selection import CheckpointPolicy
 
     if checkpoint is not None:
@@ -192,7 +192,7 @@ def _policy(checkpoint: Path | None, witness: list[str], least: int | None) -> C
 
 
 def _audit_certificate(certificate: Path, session: str | None, as_json: bool) -> None:
-    """Check a certificate that a garbler cheated, and print the report."""
+    """Check a certificate that a garbler cheated, and print the report; exit with its code if not 0."""
     from smpc_dp.session.tasks import CONVICTING
 
     report = CONVICTING.find().audit_certificate(certificate, session)

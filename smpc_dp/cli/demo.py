@@ -87,9 +87,9 @@ def _run(
     reporting: Reporting | None,
     quiet: bool,
 ) -> T:
-    """Run a demonstration with live progress, in `folder` or a temporary one, and return its result.
+    """Run a demonstration with live progress and return its result; exit with an error code if it fails.
 
-    Exits if it fails or is stopped.
+    Runs in `folder` or a temporary one. Exits if it fails or is stopped.
     """
     results: list[T] = []
 

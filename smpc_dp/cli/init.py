@@ -192,7 +192,7 @@ def _answered(prompts: Prompts) -> Terms:
 
 
 def _tolerated(parties: int, counts: tuple[int, int] | None = None) -> tuple[int, int]:
-    """Return how many parties may be lost, and how many may collude, checked or by default.
+    """Return (parties that may be lost, that may collude), checked or by default; ConfigError if too many.
 
     `counts`: how many; without it, as many as where a session file does not say it. Raises ConfigError for
     more than a plan permits.
@@ -285,7 +285,7 @@ class _Suggested(NamedTuple):
 
 
 def _suggested(prompts: Prompts) -> _Suggested:
-    """Return what the file of --length-from or --public, or an estimator's name, suggests."""
+    """Return what --length-from, --public or --estimator suggests, nothing without; ConfigError for two."""
     sources = [option for option in ("--length-from", "--estimator", "--public") if prompts.given(option)]
     if len(sources) > 1:
         raise ConfigError.at(sources[1], f"is not for {sources[0]}", ConfigCheck.CONFLICT)
@@ -392,7 +392,7 @@ def _asked(text: str) -> list[str]:
 
 
 def _columns(text: str) -> dict[str, dict[str, object]]:
-    """Return a schema's columns from texts such as NAME=LOWER:UPPER:STEP and NAME=VALUE,VALUE."""
+    """Return a schema's columns from texts as NAME=LOWER:UPPER:STEP and NAME=VALUE,VALUE; or ValueError."""
     columns: dict[str, dict[str, object]] = {}
     for part in _asked(text):
         name, equals, values = (piece.strip() for piece in part.partition("="))
@@ -407,7 +407,7 @@ def _columns(text: str) -> dict[str, dict[str, object]]:
 
 
 def _write_local(folder: Path, terms: Terms) -> Path:
-    """Write a session file with all members' keys, and an empty `inputs`, into a new folder.
+    """Write a session file with all keys, and an empty `inputs`, into a new folder; return the file's path.
 
     Returns the session file.
     """
@@ -426,7 +426,7 @@ def _check_new_folder(folder: Path) -> None:
 
 
 def _write_example(folder: Path) -> None:
-    """Write the example session of hospitals, with inputs and keys, into a new folder."""
+    """Write the example session of hospitals, with inputs and keys, into a new folder; print its plan."""
     from smpc_dp.demo import hospitals
 
     terms = Terms(

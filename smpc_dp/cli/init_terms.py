@@ -122,7 +122,7 @@ def shares_of(lost: int, colluding: int, parties: int) -> dict[str, object]:
 
 
 def share_of(count: int, parties: int, option: str) -> float:
-    """Return the shortest fraction of the parties that gives the count when it is rounded down."""
+    """Return the shortest fraction of the parties that gives the count rounded down; ConfigError if unfit."""
     if not 0 <= count < parties:
         reason = f"{count} is not from 0 to {parties - 1}, of {parties} parties"
         raise ConfigError.at(option, reason, ConfigCheck.RANGE)
@@ -131,6 +131,6 @@ def share_of(count: int, parties: int, option: str) -> float:
 
 
 def at_option(issue: ConfigIssue) -> ConfigIssue:
-    """Return an issue of a session file renamed to the command-line option that sets its key."""
+    """Return an issue renamed to the command-line option that sets its key, unchanged if there is none."""
     option = next((option for key, option in _OPTIONS.items() if issue.where.startswith(key)), None)
     return issue if option is None else issue._replace(where=f"{option} ({issue.where})")

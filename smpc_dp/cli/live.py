@@ -66,7 +66,7 @@ class LiveBoard:
             self._print(event)
 
     def begin(self, heading: str) -> None:
-        """Clear the display of progress for another run of these members."""
+        """Clear the display of progress for another run, and print a heading unless quiet."""
         self._last.clear()
         self._notes.clear()
         self._printed.clear()
@@ -119,7 +119,7 @@ def _inbound(event: Event) -> str:
 
 
 def _index(event: Event) -> int:
-    """Return the position of an event's step in the list of steps, for the progress bar."""
+    """Return the position of an event's step in its list of steps; 0 if in none, but the end for `done`."""
     for steps in _step_lists():
         if event.step in steps:
             return steps.index(event.step)

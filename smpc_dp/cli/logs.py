@@ -29,7 +29,7 @@ class LineFormatter(logging.Formatter):
 
 @contextmanager
 def shown_logs(level: Level) -> Iterator[None]:
-    """Write log records from this level on to standard error within the block."""
+    """Context manager that writes log records from this level on to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(_FORMAT, "%H:%M:%S"))
     before = _ROOT.level

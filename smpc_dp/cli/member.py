@@ -28,7 +28,7 @@ def reported_member(
     results: Sequence[Any],
     problems: list[str],
 ) -> Iterator[None]:
-    """Write a party's report file at the end of the block, for a result, a refusal or a failed run.
+    """Context manager that, given `reporting`, writes a party's report at its end, also after an error.
 
     `task`: what it computes; `results`: at most one, with `to_json`; `problems`: what was printed as errors,
     and what the block raises.
@@ -58,7 +58,7 @@ async def exit_code(
     events: bool,
     problems: list[str] | None = None,
 ) -> int:
-    """Run a member's computation, report its errors, and return the exit code of the process.
+    """Run a member's computation, report errors; return the exit code, 1 after an error or a bad audit.
 
     1 after an error, which is shown, or a bad audit; both are added to `problems`.
     """

@@ -31,7 +31,7 @@ class Metering:
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Serve the metrics over HTTP during the block; raises LocalError if the port is in use."""
+        """Context manager that serves the metrics, if counted, over HTTP; LocalError if the port is used."""
         if self._metrics is None or self._port is None:
             yield
             return

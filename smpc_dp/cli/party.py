@@ -260,7 +260,7 @@ def _is_called(roster: Roster) -> bool:
 def _state_folder(
     session: Path, loaded: SessionFile, name: str, state: Path | None, *, is_endless: bool, stateless: bool
 ) -> Path | None:
-    """Return the folder in which a member keeps its state; None if it keeps none.
+    """Return the folder for a member's state, made if it is a default; None if it keeps none; or LocalError.
 
     Without an option it is for members of a service: one that serves until it is stopped, or that systemd
     gives a folder.

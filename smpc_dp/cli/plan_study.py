@@ -30,7 +30,7 @@ _BOUNDS = (
 
 
 def print_study(plan: SessionPlan) -> None:
-    """Print what is expected of a study, and what a budget leaves."""
+    """Print a plan's forecast of a study, and what a budget leaves, each if there is one."""
     out = console()
     if plan.study is not None:
         _print_table(plan.study)
@@ -42,6 +42,7 @@ def print_study(plan: SessionPlan) -> None:
 
 
 def _print_table(study: Study) -> None:
+    """Print the table of a study's predicted answers."""
     from rich.table import Table
 
     table = Table(title=f"expected with {study.rows} rows of all {study.parties} parties")
@@ -60,17 +61,19 @@ def _print_table(study: Study) -> None:
 
 
 def _cells(one: StudiedAnswer) -> tuple[str, ...]:
+    """Return a number's table cells: three half widths, detected effect, and two changes of the plan."""
     detected = "" if one.detected is None else f"{one.detected:.3g}"
     widths = map(_half_width, (one.noise, one.sampling, one.both))
     return *widths, detected, _change(one.one_more_party), _change(one.twice_epsilon)
 
 
 def _half_width(number: float | None) -> str:
+    """Return a half width as text with a sign ±; a dash for None."""
     return "-" if number is None else f"± {number:.3g}"
 
 
 def _change(changed: Changed | None) -> str:
-    """Return the width of a changed plan, and what its test finds."""
+    """Return as text the half width under a changed plan and what its test finds; a dash for None."""
     if changed is None:
         return "-"
     width = changed.noise if changed.both is None else changed.both
@@ -79,7 +82,7 @@ def _change(changed: Changed | None) -> str:
 
 
 def _assumptions(study: Study) -> Iterator[str]:
-    """Yield what the numbers are stated for, each assumption once."""
+    """Yield lines on what a study's numbers assume, each with the answers that it concerns."""
     of_assumed: dict[str, dict[str, None]] = {}
     for one in study.answers:
         effect = f"test finds: {one.effect}" if one.effect else ""
@@ -92,7 +95,7 @@ def _assumptions(study: Study) -> Iterator[str]:
 
 
 def _bounds(study: Study) -> Iterator[str]:
-    """Yield what narrower and wider bounds would do to the noise of each answer that is a mean."""
+    """Yield lines on how narrower and wider bounds change the noise of means; none without means."""
     means = [(one, one.at_bound) for one in study.answers if one.at_bound is not None]
     for one, noise in means:
         half, twice = _half_width(noise / 2), _half_width(2 * noise)
@@ -105,7 +108,7 @@ def _bounds(study: Study) -> Iterator[str]:
 
 
 def _left(left: Remaining) -> Iterator[str]:
-    """Yield what a budget leaves."""
+    """Yield lines on the privacy budget that a request leaves for later questions."""
     yield (
         f"budget: epsilon = {left.epsilon:g} at delta = {left.delta:g}, by {left.composition} composition; "
         f"{left.spent:.4g} is spent, {left.after:.4g} after this request"

@@ -34,7 +34,7 @@ class Prompts:
     def answer(
         self, option: str, text: str, read: Callable[[str], T], default: object = None, why: str = ""
     ) -> T | None:
-        """Return the option's value, or the user's or default answer, converted by `read`; or None.
+        """Return an option's given, default or typed value, converted; None, noted as missing, if none.
 
         `read` raises ValueError, or ConfigError, for a wrong text. `why`: the reason why there is no default.
         """

@@ -72,7 +72,7 @@ class Reporting:
 
 @contextlib.contextmanager
 def reported_below(problem: str) -> Iterator[None]:
-    """Within the block: an error of writing the report is printed if there is a `problem`, else raised."""
+    """Context manager that prints a LocalError of writing a report if there is a `problem`, else raises."""
     try:
         yield
     except LocalError as error:

@@ -175,7 +175,7 @@ class _Ended:
 
 @contextlib.contextmanager
 def _reported(reporting: Reporting | None, session: SessionFile, task: Task, ended: _Ended) -> Iterator[None]:
-    """Write the run's report at the end of the block, also if an input or result is refused."""
+    """Context manager that, given `reporting`, writes the run's report at its end, also after an error."""
     problem = ""
     try:
         yield
@@ -243,7 +243,7 @@ def _commands(
     servers: Sequence[str],
     parties: Mapping[str, Sequence[str]],
 ) -> dict[str, list[str]]:
-    """Return the command line of every member; the aggregator and servers come first.
+    """Return the command line of every member, aggregator and servers first; ConfigError for a stray --board.
 
     `shared` are the arguments of all, `board` those of the aggregator alone, `parties` each party's own.
     """
@@ -263,7 +263,7 @@ def _commands(
 def _launch(
     commands: dict[str, list[str]], aggregator: str | None, watch: OnEvent, *, quiet: bool, logs: bool
 ) -> dict[str, ProcessOutcome]:
-    """Run all members to their ends and show their progress; return their outcomes."""
+    """Run all members to their ends, showing progress; return their outcomes, or exit with an error code."""
     # What the members log goes past a table that is drawn anew.
     with LiveBoard(list(commands), quiet=quiet or logs) as live:
 
@@ -300,7 +300,7 @@ def _print_notes(ledgers: Path | None, has_log: bool, board: Path) -> None:
 
 
 def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | None:
-    """Check every member's key before any process starts; return the aggregator's name, or None."""
+    """Load every member's key before any process starts, or raise; return the aggregator's name, or None."""
     for member in loaded.roster:
         path = _key_file(keys, session, member.name)
         Membership.load(session, member.name, path, member.role)
@@ -356,7 +356,7 @@ def _key(keys: Path | None, name: str) -> list[str]:
 def results_of(
     files: Mapping[str, Path], outcomes: Mapping[str, ProcessOutcome]
 ) -> dict[str, dict[str, Any]]:
-    """Return the members' results as JSON data, read from their files or from their printed output."""
+    """Return the members' results as JSON data, from their files or printed output; none for others."""
     results: dict[str, dict[str, Any]] = {}
     for name, file in files.items():
         written = file.read_text("utf-8").splitlines() if file.exists() else []

@@ -98,7 +98,7 @@ def write_run_report(
 
 
 def ledger_state(path: Path, party: str) -> dict[str, Any]:
-    """Return the spent budget and the whole one in a party's ledger, in the form of a receipt."""
+    """Return, as in a receipt, a ledger's data set, unit, spent cost and budget; raise if unreadable."""
     # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
     from smpc_dp.privacy.accountant.ledger import Ledger
 
@@ -114,7 +114,7 @@ def ledger_state(path: Path, party: str) -> dict[str, Any]:
 
 
 def _states(ledgers: Mapping[str, Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the state of each ledger that can be read, and for the others the reasons why not."""
+    """Return (state of each ledger that can be read, reasons why the others cannot)."""
     states, unread = {}, []
     for name, path in ledgers.items():
         try:

@@ -62,14 +62,14 @@ class SavedMembers:
                 one.close()
 
     def options(self, name: str) -> dict[str, object]:
-        """Return the options for saved states to add to a member's command, by name; None if not given."""
+        """Return a member's options for saved states, by name (None: not given); empty if none is saved."""
         if self._state is None or not name:
             return {}
         number = None if name == self._aggregator else self.number
         return {"--state": self._state / name, "--counter": self._folder(name), "--number": number}
 
     def _folder(self, name: str) -> Path | None:
-        """Create and return the folder of a member's counter; None without a counter option."""
+        """Make and return the folder of a member's counter, None without --counter; LocalError on failure."""
         if self._counter is None:
             return None
         folder = self._counter / name

@@ -206,7 +206,7 @@ def _check_runs(runs: int, useless: Mapping[str, object]) -> None:
 
 
 def _seed_of_run(seed: int | None, number: int) -> int | None:
-    """Return the seed of a run by its number: the first run has `seed` itself.
+    """Return a run's seed: `seed` itself for number 0, else one derived from both; None without a seed.
 
     The drawn ones have 48 bits: any reader of JSON takes them as they are.
     """
@@ -231,7 +231,7 @@ def _simulate(
     progress: Callable[[str, int], None] | None = None,
     trace: Trace | None = None,
 ) -> tuple[Result, _Compared]:
-    """Draw random vectors and average them; return the result, and its comparison with the plain average."""
+    """Average random vectors in a simulated run; return (result, its comparison with the plain average)."""
     from smpc_dp.simulate.average import average as simulate_average
 
     values = np.random.default_rng(seed).uniform(-1.0, 1.0, (parties, length))

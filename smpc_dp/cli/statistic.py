@@ -156,7 +156,7 @@ def check_records(statistic: Statistic, files: Mapping[str, Path], labels: Mappi
 async def take_part(
     statistic: Statistic, host: HostMember, session: SessionFile, number: int | None
 ) -> StatisticResult:
-    """Check one party's input for a statistic of pairs, then connect and return the estimate.
+    """Check one party's input for a statistic of pairs, connect, and return the estimate; or raise.
 
     `number`: of the request; None: the first one, or with a state that under way, or the next.
     """
@@ -198,7 +198,7 @@ def arguments(
 
 
 def _field(text: str) -> Field:
-    """Return the field of a record (range and step) that a text LOW:HIGH:STEP describes."""
+    """Return the field (range and step) that a text LOW:HIGH:STEP describes; ConfigError for another text."""
     from smpc_dp.capabilities.pairs.kernels.fields import Field
 
     try:

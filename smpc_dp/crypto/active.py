@@ -53,7 +53,7 @@ _LEAST_BUCKET, _BUCKET_BITS = 2, 41
 
 
 def bucket_size(triples: int, groups: int) -> int:
-    """Return how many leaky AND triples are combined into one, for a statistical security of 2^-41.
+    """Return how many leaky AND triples make one, for statistical security 2^-41; ValueError out of range.
 
     The least B with groups max over m of 2^-m l C(m, B) / C(l B, B) <= 2^-41, computed in whole numbers:
     both sides have the same. Raises ValueError for fewer than FEWEST or more than GROUP triples.
@@ -101,7 +101,7 @@ class SharedBits(NamedTuple):
 
     @classmethod
     def zeros(cls, count: int) -> SharedBits:
-        """Return shares of `count` bits, all 0 with empty MACs, as placeholders."""
+        """Return shares of `count` bits that are all 0, with MACs and keys of zero bytes, as placeholders."""
         labels = (count, LABEL_BYTES)
         return cls(np.zeros(count, np.uint8), np.zeros(labels, np.uint8), np.zeros(labels, np.uint8))
 
@@ -117,7 +117,7 @@ class OpenedBits:
         self.core = core
 
     def bits(self) -> Bits:
-        """Return this side's shares of the opened bits."""
+        """Return this side's shares of the bits to be opened, for the other side."""
         return self.core.bits()
 
     def digest(self, key: bytes) -> bytes:
@@ -154,26 +154,26 @@ class LeakyTriples:
         self._core = _core.ActiveLeaky(side.garbler, side.delta, side.start, kernel=side.kernel)
 
     def begin(self, first: int, shares: SharedBits) -> Labels:
-        """Begin a group; return the first message about its triples, 16 bytes a triple.
+        """Begin a group of shared triples; return the first message about them, 16 bytes a triple.
 
         `shares` are x of all, y of all and rho of all; `first` is the number of the first one.
         """
         return self._core.begin(first, shares._flat())
 
     def answer(self, others: Labels) -> Bits:
-        """Take the other side's first message; return this side's bits d for the other side."""
+        """Take the other side's first message; return this side's shares d, to be sent to the other."""
         return self._core.answer(others)
 
     def finish(self, d: Bits, key: bytes) -> bytes:
-        """Take both sides' summed d; return a digest that equals the other side's if z = x y."""
+        """Take the XOR of both sides' d; return a digest that equals the other side's if z = x y."""
         return self._core.finish(d, key)
 
     def differences(self, order: Order, size: int) -> OpenedBits:
-        """Return, to be opened, how the y of each bucket's triples differ from its first."""
+        """Return, to be opened, the XOR of each triple's y with the y of its bucket's first triple."""
         return OpenedBits(self._core.differences(order, size))
 
     def combine(self, opened: OpenedBits, differences: Bits) -> Triples:
-        """Combine each bucket into one triple, from opened differences; the next group can begin.
+        """Return one triple for each bucket, combined by opened differences; the next group can begin.
 
         `differences` are the sums of both sides' bits. Takes the content of `opened`, which the method
         `differences` returned.
@@ -198,11 +198,11 @@ class Masks:
         )
 
     def open(self, triples: Triples) -> OpenedBits:
-        """Return, to be opened, the sums of masks and triples at every AND gate."""
+        """Return, to be opened, the XORs of masks with a triple's x and y at every AND gate."""
         return OpenedBits(self.core.open(triples.core))
 
     def multiply(self, triples: Triples, opened: Bits) -> None:
-        """Compute shares of the products of masks at AND gates, from the opened sums."""
+        """Compute and store shares of the products of masks at AND gates, from the opened sums."""
         self.core.multiply(triples.core, opened)
 
     def outputs(self) -> OpenedBits:
@@ -228,7 +228,7 @@ class Garbler:
         self._core = _core.ActiveGarbler(masks.core, side.start, first, masked, kernel=side.kernel)
 
     def tables(self, seed: bytes) -> tuple[Labels, Bits]:
-        """Return the garbled tables, 32 bytes for each gate and instance, and one bit for each.
+        """Return (garbled tables, 32 bytes for each gate and instance, one bit for each).
 
         `seed`: 16 public bytes, from which the active labels of all inputs are drawn.
         """

@@ -33,14 +33,14 @@ def coefficients(chi: bytes, count: int) -> Weights:
 
 
 def sum_of(bits: Bits, hiding: Bits, weights: Weights) -> bytes:
-    """Return the XOR of the coefficients of bits that are 1 and of the hiding bits, as 8 bytes."""
+    """Return as 8 bytes the XOR of the 64 hiding bits with the coefficients of those bits that are 1."""
     chosen = np.bitwise_xor.reduce(weights & np.negative(bits.astype(np.uint64)), initial=np.uint64(0))
     hidden = np.packbits(hiding, bitorder="little").view("<u8")[0]
     return int(chosen ^ hidden).to_bytes(HIDING_BITS // 8, "little")
 
 
 def _combined(labels: Labels, hiding: Labels, weights: Weights) -> Labels:
-    """Return MACs (or keys) on each bit of the hidden sum, combined from those on single bits."""
+    """Return MACs (or keys) on each of the hidden sum's 64 bits, from those on the single bits."""
     words = np.ascontiguousarray(labels).view(np.uint64).reshape(-1, _WORDS)
     result = np.ascontiguousarray(hiding).view(np.uint64).reshape(-1, _WORDS).copy()
     for index in range(HIDING_BITS):

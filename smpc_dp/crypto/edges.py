@@ -43,7 +43,7 @@ class EdgeFold:
         self._core = _core.EdgeFold(counted.astype(np.uint8).tobytes(), locate)
 
     def take(self, claims: Sequence[Claim]) -> list[tuple[bytes, str]]:
-        """Add the claims of parties; return for each (sum of its counted commitments, error text).
+        """Add the claims of parties; return for each (sum of its counted commitments, "" or error text).
 
         A claim with a point that is not canonical is not folded: its sum is empty, and the text gives the
         reason. One core call, without the interpreter lock. Raises ValueError for lengths and parties out of
@@ -56,5 +56,5 @@ class EdgeFold:
         return self._core.cancels()
 
     def find_uncancelled(self) -> list[int]:
-        """Return the parties with an edge that does not cancel, ascending; empty without `locate`."""
+        """Return the parties with an edge that does not cancel, ascending; none unless `locate` was set."""
         return self._core.apart()

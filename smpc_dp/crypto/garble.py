@@ -111,7 +111,7 @@ def compile_circuit(
     n_inputs: int,
     outputs: NDArray[np.uint32],
 ) -> GarblingCircuit:
-    """Check a circuit given as arrays of gates, and compile the circuit for garbling.
+    """Check and compile for garbling a circuit given as arrays of gates; ValueError for a wrong gate.
 
     `op`: 0 XOR, 1 AND, 2 INV, 3 EQ (`out` is the constant `a`), 4 EQW (copy); `b` is 0 for the last three.
     Wires 0 to `n_inputs - 1` are the inputs. Raises ValueError that names the gate and the bound.
@@ -150,7 +150,7 @@ class Garbler:
         self._core.set_zero_labels(first, labels)
 
     def open_inputs(self, wires: Wires, bits: Bytes, seed: bytes) -> None:
-        """Choose labels so that the active ones of the garbler's inputs follow from a public seed.
+        """Set labels of the garbler's inputs so that the active ones follow from a public seed.
 
         `bits` (wires, instances), 0 or 1; `seed`: 16 bytes, fresh for each run, which the evaluator may know.
         Before the first table. Raises ValueError for an input that has labels, or other shapes.
@@ -203,7 +203,7 @@ class Garbler:
         return self._core.deltas()
 
     def fill(self, buffer: Bytes) -> int:
-        """Write the next garbled tables to the front of `buffer`; return their length in bytes, 0 at the end.
+        """Write the next garbled tables into `buffer`; return their length in bytes, 0 at the end.
 
         Reuse the buffer: fresh memory costs as much as the garbling. Raises ValueError if it cannot hold
         a gate of a tile, 32 * tile bytes.
@@ -217,14 +217,14 @@ class Garbler:
         return buffer[:written].tobytes() if written else None
 
     def output_colours(self) -> Bytes:
-        """Return the colour bits of the outputs' labels for 0, which decode the outputs.
+        """Return the colour bits of the outputs' labels for 0; ValueError before all tables are made.
 
         Raises ValueError until all tables are made, like the two functions below.
         """
         return self._core.output_colours()
 
     def output_zero_labels(self) -> Bytes:
-        """Return the secret label for 0 of each output wire."""
+        """Return each output's secret label for 0; ValueError before all tables are made."""
         return self._core.output_zero_labels()
 
     def output_hashes(self) -> Bytes:
@@ -262,7 +262,7 @@ class Evaluator:
         self._core.transfer(wires, index, choices, pads, corrections)
 
     def feed(self, tables: Bytes | bytes | memoryview) -> None:
-        """Evaluate further gates with the next bytes of garbled tables, which may be cut anywhere.
+        """Evaluate more gates with the next bytes of tables; ValueError: too many, or an input lacks labels.
 
         Raises ValueError for more bytes than remain, and while an input has no labels.
         """
@@ -273,7 +273,7 @@ class Evaluator:
         return self._core.output_labels()
 
     def output_colours(self) -> Bytes:
-        """Return the colour bits of the outputs' active labels, shape (outputs, instances).
+        """Return the colour bits of the outputs' active labels: output bits XOR the garbler's colours.
 
         They are the output bits, masked by the garbler's colours.
         """
@@ -281,7 +281,7 @@ class Evaluator:
 
 
 def label_hashes(labels: Bytes, run: Run) -> Bytes:
-    """Return the hash of each output label, shape (wires, instances, 16), under the run's keys.
+    """Return the hash of each output label, shape (wires, instances, 16); ValueError for another shape.
 
     Raises ValueError for another shape.
     """
@@ -309,7 +309,7 @@ def opened_list(opened: Bytes, bits: Bytes, run: Run, key: bytes) -> tuple[bytes
 
 
 def check_labels(labels: Bytes, hashes: Bytes, run: Run) -> Bytes:
-    """Return the colours of output labels; raise an error unless they match the garbler's hashes.
+    """Return the colours of output labels; VerificationError unless they match the garbler's hashes.
 
     `labels` are the evaluator's, `hashes` the garbler's `output_hashes`. Raises VerificationError that names
     the first output and instance whose label is neither of the two, ValueError for shapes that do not fit.

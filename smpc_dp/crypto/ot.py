@@ -48,7 +48,7 @@ Octets = bytes | bytearray | memoryview | Rows
 
 @contextmanager
 def _blaming(peer: str) -> Iterator[None]:
-    """Context manager that converts the native code's errors to PeerFault or LocalError."""
+    """Context manager that converts the core's errors to PeerFault of `peer`, or LocalError for others."""
     try:
         yield
     except _core.OtPeerFault as error:
@@ -116,7 +116,7 @@ class Sender:
             return self._core.delta()
 
     def respond(self, first: bytes) -> bytes:
-        """Return the sender's answer (10,240 bytes) to the receiver's first setup message.
+        """Return the answer (10,240 bytes) to the receiver's first setup message; or raise PeerFault.
 
         Raises PeerFault for a wrong length, an encoding that is not canonical or not of a group element,
         and the identity; LocalError if out of order.
@@ -125,7 +125,7 @@ class Sender:
             return self._core.respond(first)
 
     def finish_setup(self, corrections: bytes) -> None:
-        """Check the receiver's last setup message, and finish the base transfers.
+        """Check the receiver's last setup message, and end the setup; PeerFault if the check fails.
 
         Raises PeerFault for a wrong length or a failed check, LocalError if out of order.
         """
@@ -133,7 +133,7 @@ class Sender:
             self._core.finish_setup(corrections)
 
     def challenge(self, count: int, corrections: Octets) -> bytes:
-        """Take the receiver's message for the next `count` transfers; return the check's challenge.
+        """Take the receiver's message for the next `count` transfers; return the challenge, or raise.
 
         Raises ValueError for a count outside 1 to 2**22, PeerFault for a wrong length or for corrections of
         other transfers, LocalError out of order, with MAX_PENDING chunks on their way, or beyond MAX_INDEX.
@@ -143,7 +143,7 @@ class Sender:
             return self._core.challenge(count, np.frombuffer(corrections, np.uint8))
 
     def correlated(self, response: bytes, out: Rows | None = None) -> Rows:
-        """Check the receiver's response; return the rows of correlated transfers, shape (count, 16).
+        """Check the receiver's response; return the rows, shape (count, 16); PeerFault if it is wrong.
 
         They are written to `out` if it is given. The receiver's row is q for choice 0 and q xor Delta for
         choice 1. Raises PeerFault for a wrong length or a failed check, LocalError if out of order,
@@ -155,7 +155,7 @@ class Sender:
         return rows
 
     def random(self, response: bytes, out: Rows | None = None) -> Rows:
-        """Check the receiver's response; return both random pads of each transfer.
+        """Check the receiver's response; return both pads of each transfer, shape (count, 2, 16).
 
         Errors as `correlated`. The pads are a view of `out` if it is given, which has shape (2, count, 16).
         """
@@ -196,12 +196,12 @@ class Receiver:
         return self._core.first_message()
 
     def finish_setup(self, response: bytes) -> bytes:
-        """Take the sender's answer, and return the receiver's last message of the setup."""
+        """Take the sender's answer; return the receiver's last setup message, or raise PeerFault."""
         with _blaming(self.peer):
             return self._core.finish_setup(response)
 
     def extend(self, count: int, choices: bytes) -> bytes:
-        """Fix the choices of the next `count` transfers; return the message for the sender.
+        """Fix the choices of the next `count` transfers; return the message for the sender, or raise.
 
         Bit j mod 8, from the least significant, of byte j // 8 of `choices` chooses in transfer j; bits
         after the last are 0. Raises ValueError for another length, a stray bit, a count outside 1 to 2**22;
@@ -226,7 +226,7 @@ class Receiver:
             self._core.extend(count, choices, out)
 
     def correlated(self, challenge: bytes, out: Rows | None = None) -> tuple[bytes, Rows]:
-        """Answer the sender's challenge; return (response, the receiver's rows of the transfers).
+        """Answer the sender's challenge; return (response, rows of shape (count, 16)), or raise PeerFault.
 
         The rows, uint8 of shape (count, 16), are `out` if given. Raises PeerFault for a wrong length or for
         the challenge of another chunk, LocalError if out of order, ValueError for an `out` of another shape.
@@ -245,7 +245,7 @@ class Receiver:
             return self._core.random(challenge, pads.reshape(-1)), pads
 
     def remake(self, seed: bytes) -> Rows | Deviation:
-        """Replay the sender from its seed; return both pads of the last chunk, or what deviates.
+        """Replay the sender from its seed; return both pads of the last chunk, or the first deviation.
 
         If the base response and the challenge that came follow from the seed, return both pads of each
         transfer, uint8 of shape (2, count, 16), those for choice 0 first; else the first that does not. This
@@ -259,7 +259,7 @@ class Receiver:
 
 
 def _rows(out: Rows | None, shape: tuple[int, ...]) -> Rows:
-    """Return the caller's array `out`, checked, or a new array of this shape."""
+    """Return the caller's array `out`, or a new array of this shape; ValueError if `out` does not fit."""
     if out is None:
         return np.empty(shape, np.uint8)
     if out.dtype != np.uint8 or out.shape != shape or not out.flags.c_contiguous:
@@ -281,7 +281,7 @@ class BaseSender:
         return f"BaseSender(peer={self.peer!r})"
 
     def keys(self, count: int, response: bytes) -> Rows:
-        """Return both random keys of each of `count` transfers, from the receiver's response.
+        """Return both random keys of each of `count` transfers, shape (count, 2, 16), or PeerFault.
 
         Raises PeerFault for a response of another length, or that encodes no group elements, ValueError for
         another count.
@@ -294,7 +294,7 @@ class BaseSender:
 def base_respond(
     peer: str, context: bytes, seed: bytes, choices: Sequence[int], first: bytes
 ) -> tuple[bytes, Rows]:
-    """Return the receiver's response in base oblivious transfers, and its chosen keys.
+    """Return (receiver's response, its chosen keys) in base oblivious transfers, or raise PeerFault.
 
     `choices` are 1 to 128 bits, 0 or 1. Raises PeerFault for a first message that is no group element,
     ValueError for a wrong argument.
@@ -324,7 +324,7 @@ def group_multiplications(seed: bytes, variable: int, fixed: int) -> None:
 
 
 def seal_pairs(pads: Rows, messages: Rows) -> Rows:
-    """Encrypt both messages of each oblivious transfer under its two pads; return what is sent.
+    """Encrypt both messages of each transfer under its two pads, by XOR; ValueError for unfit shapes.
 
     Both arrays, and the result, are uint8 of shape (count, 2, 16). Pads serve once. There is no integrity:
     the channel must provide it. Raises ValueError for other shapes or dtypes.
@@ -337,7 +337,7 @@ def seal_pairs(pads: Rows, messages: Rows) -> Rows:
 
 
 def open_chosen(pads: Rows, choices: bytes, sealed: Rows) -> Rows:
-    """Decrypt the chosen message of each oblivious transfer with the receiver's pads.
+    """Decrypt the chosen message of each transfer with the receiver's pads; ValueError for unfit shapes.
 
     `choices` as for `Receiver.extend`. Reads both sealed messages whatever the choice. Raises ValueError for
     other shapes, dtypes or lengths.

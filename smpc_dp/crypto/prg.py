@@ -28,7 +28,7 @@ def add_masks(
     offset: int = 0,
     threads: int = 1,
 ) -> None:
-    """Expand each seed pseudorandomly, and add or subtract the expansion to `accumulator` in place.
+    """Add each seed's expansion (subtract for sign -1) to `accumulator` in place; ValueError for bad input.
 
     `accumulator` is one-dimensional, contiguous and writable, of native uint64 or uint32; it stands for
     elements [offset, offset + len(accumulator)) of a longer vector. `seeds` are 32 bytes each; `signs`,
@@ -58,7 +58,7 @@ def add_masks(
 
 
 def expand(seed: bytes, length: int, dtype: type[Word]) -> NDArray[Word]:
-    """Return the first `length` pseudorandom integers that a 32-byte seed expands to.
+    """Return the first `length` pseudorandom integers that a 32-byte seed expands to; or ValueError.
 
     `dtype` is `numpy.uint64` or `numpy.uint32`. Raises ValueError for a wrong length, TypeError for
     another dtype.

@@ -95,7 +95,7 @@ def range_proof_bytes(length: int, lo: Bound, hi: Bound) -> int:
 
 
 def _ranges(length: int, lo: Bound, hi: Bound) -> tuple[Sequence[int], Sequence[int]]:
-    """Return lower and upper bounds as sequences: one for all values, or one for each."""
+    """Return lower and upper bounds as sequences: of one bound, or of one for each value; or ValueError."""
     if isinstance(lo, int) and isinstance(hi, int):
         return (lo,), (hi,)
     if isinstance(lo, int) or isinstance(hi, int) or not len(lo) == len(hi) == length:
@@ -161,7 +161,7 @@ class NoiseSecret:
     def prove(
         self, context: bytes, coins: bytes, blinding: bytes, randomness: Randomness
     ) -> tuple[bytes, bytes]:
-        """Return (commitment to the noise for these coins, proof of its derivation); usable once.
+        """Return (commitment to the noise for these coins, proof); LocalError at a second call.
 
         Raises ValueError for coins of another length, LocalError the second time.
         """
@@ -180,7 +180,7 @@ class NoiseSecret:
 
 
 def draw_secret_bytes(length: int, bits: int, randomness: Randomness) -> SecretBytes:
-    """Draw the random bytes from which a party's noise secret is built later."""
+    """Draw the random bytes (for the secret bits, for their blinding) that build a noise secret later."""
     return randomness.bytes(coin_bytes(length, bits)), randomness.bytes(WIDE_BYTES)
 
 
@@ -242,7 +242,7 @@ class Batch:
         values: Sequence[int],
         blinding: bytes,
     ) -> None:
-        """Add the claim that a sum and difference of commitments opens to these values."""
+        """Add the claim that sum(plus) - sum(minus) of commitments opens to these values, for `verify`."""
         self._core.add_opening(plus, minus, values, blinding)
         self._tags.append(tag)
 
@@ -284,7 +284,7 @@ class Batch:
         self._tags.append(tag)
 
     def verify(self, threads: int = 1) -> None:
-        """Check all collected statements and empty the batch; raise an error that names false ones.
+        """Check all collected statements and empty the batch; ProofFailure names those that are false.
 
         Raises ProofFailure that names the false statements, and ValueError unless `threads` is 1 to 256:
         then, as after any error but ProofFailure, the statements stay.
@@ -296,7 +296,7 @@ class Batch:
 
 
 class Statements:
-    """List of proofs and openings that can be sent to another process, which checks them as a batch."""
+    """List of proofs and openings, unchecked, that can be sent to another process for a batch check."""
 
     def __init__(self) -> None:
         """Create a list without statements."""

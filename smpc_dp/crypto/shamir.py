@@ -17,7 +17,7 @@ MAX_HOLDER = 65535
 
 
 def split(secret: bytes, threshold: int, holders: Sequence[int], randomness: Randomness) -> list[bytes]:
-    """Split a secret into Shamir shares for `holders`, any `threshold` of which recover the secret.
+    """Return Shamir shares of a secret for `holders`, any `threshold` of which recover it; or ValueError.
 
     `secret` is a positive multiple of 16 bytes; `holders` are distinct numbers from 1 to 65535; the
     i-th share returned is that of `holders[i]` and as long as the secret. Draws
@@ -36,7 +36,7 @@ def split(secret: bytes, threshold: int, holders: Sequence[int], randomness: Ran
 
 
 def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
-    """Recover a Shamir-shared secret from at least `threshold` shares, given by holder.
+    """Recover a Shamir-shared secret from at least `threshold` shares by holder; ValueError for fewer.
 
     Uses the shares of the `threshold` lowest holders. Raises ValueError for fewer shares than that, for
     holders outside 1 to 65535 and for shares that differ in length or are no multiple of 16 bytes. A

@@ -56,7 +56,7 @@ class Generators:
         return True
 
     def make_block(self, threads: int = 1) -> bytes:
-        """Compute and append the next block of generators; return its bytes, to be stored.
+        """Compute and append the next block of generators; return its bytes; ValueError after the last.
 
         Raises ValueError after the last one.
         """
@@ -68,7 +68,7 @@ class Generators:
     def extended(
         self, length: int, threads: int = 1, append: Callable[[int], object] | None = None
     ) -> Generators:
-        """Append the blocks that vectors of this length still need, and return these generators.
+        """Append the blocks that vectors of this length still need; return these generators, or raise.
 
         `append` appends the next block, with so many threads; by default `make_block`. Raises ValueError for
         a length that is not between 1 and MAX_LENGTH, or a number of threads that is not 1 or 2.

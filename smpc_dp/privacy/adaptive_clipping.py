@@ -86,7 +86,7 @@ class AdaptiveClipping:
         return math.sqrt(1 - self.share) * mu, math.sqrt(self.share) * mu
 
     def clip(self, vector: ArrayLike, party: str = "vector") -> NDArray[np.float64]:
-        """Return the message vector of a round: clipped vector and indicator, of L2 norm at most 1.
+        """Return the message: vector clipped and divided by the bound, whether it was within; or ConfigError.
 
         Raises ConfigError unless the vector has `length` finite numbers.
         """

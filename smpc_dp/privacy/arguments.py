@@ -66,7 +66,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def checks_numbers(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function so that arguments that are no numbers raise ConfigError, not TypeError.
+    """Wrap a function: NumPy integers become int, and an error due to non-numbers becomes ConfigError.
 
     What the function checks itself, and bounds in its errors, are left to it. Looked at are parameters with
     an annotation of `_NUMBERS`, with None or without. Numbers of other libraries are numbers; the function

@@ -67,7 +67,7 @@ class WideGaussian:
 
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, bounds: Sensitivity) -> WideGaussian:
-        """Return the noise that makes one release (epsilon, delta)-DP in the central model.
+        """Return the noise for an (epsilon, delta)-DP release in the central model, or ConfigError.
 
         Raises ConfigError for an invalid budget, and for noise wider than the tables allow.
         """
@@ -180,7 +180,7 @@ def powers(base: int, count: int) -> list[int]:
 
 @functools.lru_cache(maxsize=64)
 def table_of(variance: Fraction) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return the alias table that draws a discrete Gaussian: masses, thresholds, and other places.
+    """Return (masses, thresholds, aliases) of the alias table that draws a discrete Gaussian.
 
     Masses are those of the discrete Gaussian rounded down; what is left over goes to 0.
     """
@@ -215,7 +215,7 @@ def _aliases(masses: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _levels(variance: Fraction) -> tuple[Fraction, int, int]:
-    """Return (table variance, factor, levels) for noise of at least this variance with the fewest levels."""
+    """Return (table variance, factor, levels) with the fewest levels for this variance, or ConfigError."""
     for levels in range(1, MOST_LEVELS + 1):
         for factor in range(17, 1, -1) if levels > 1 else (1,):
             scale = sum(powers(factor**2, levels))
@@ -228,7 +228,7 @@ def _levels(variance: Fraction) -> tuple[Fraction, int, int]:
 
 
 def _loosened(known: AnyDescription, near: float) -> AnyDescription:
-    """Return a privacy bound weakened for noise whose log mass ratios to the described one span `near`."""
+    """Return a bound weakened for noise whose log mass ratios to the described one span `near`."""
     from smpc_dp.privacy.accountant.events import Gaussian, Line, Renyi, Shift
 
     match known:

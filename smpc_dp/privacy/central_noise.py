@@ -52,7 +52,7 @@ class FlooredLaplace:
 
     @classmethod
     def design(cls, sensitivity: int, span: int, epsilon: float) -> FlooredLaplace:
-        """Return noise for integers 0..span such that a change by `sensitivity` is epsilon-DP.
+        """Return noise for integers 0..span with which a `sensitivity` move is epsilon-DP, or ConfigError.
 
         Raises ConfigError for an epsilon outside 1e-6..12, a sensitivity outside 1..span, and for a noisy
         integer of more than 480 bits.
@@ -87,7 +87,7 @@ class FlooredLaplace:
 
     @property
     def edge(self) -> Fraction:
-        """Bound on the ratio of noise mass to uniform mass at outputs out of another integer's reach."""
+        """Bound on noise mass over uniform mass at outputs out of a neighbouring integer's reach."""
         highest = self.inner.coins[-2].probability
         return highest * (1 - self.floor.probability) / self.floor.probability * (1 << self.bits)
 
@@ -140,7 +140,7 @@ class CoarseGaussian:
     def design(
         cls, sensitivity: int, span: int, epsilon: float, delta: float, evaluations: int = 1
     ) -> CoarseGaussian:
-        """Return the least noise, on the finest coarse grid that allows it, that is (epsilon, delta)-DP.
+        """Return the least (epsilon, delta)-DP noise on the finest grid; ConfigError if none.
 
         Raises ConfigError for arguments out of range, and for an epsilon too small for any grid.
         """

@@ -27,7 +27,7 @@ COUNT_SHARE = Fraction(1, 4)
 def sum_sensitivity(
     steps: int, parties: int, public_labels: tuple[int, int] | None = None, partners: int = 0
 ) -> int:
-    """Return how far substituting one record can move the sum of a pairwise statistic over its pairs.
+    """Return by how many grid steps one substituted record moves a pairwise sum, or ConfigError.
 
     | design | pairs | S moves by | the mean moves by |
     |---|---|---|---|

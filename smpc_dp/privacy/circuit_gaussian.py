@@ -45,7 +45,7 @@ class TableGaussian(Noise):
 
     @classmethod
     def design(cls, steps: int, epsilon: float, delta: float, evaluations: int) -> TableGaussian:
-        """Return the least noise for integers 0..steps that makes all evaluations (epsilon, delta)-DP.
+        """Return the least noise that makes all evaluations (epsilon, delta)-DP; ConfigError if none.
 
         Raises ConfigError for arguments out of range, and where the table would be too long: then it says
         which is the smallest epsilon that works.

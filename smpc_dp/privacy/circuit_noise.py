@@ -180,7 +180,7 @@ class CyclicLaplace(Noise):
 
     @classmethod
     def design(cls, steps: int, epsilon: float) -> CyclicLaplace:
-        """Return noise for integers 0..steps that makes one evaluation epsilon-DP.
+        """Return noise that makes one evaluation on 0..steps epsilon-DP; ConfigError if none.
 
         Raises ConfigError for an epsilon that is not above 0 or above 12, or too small for the grid; then it
         says which is the smallest.
@@ -278,7 +278,7 @@ class RandomisedResponse(Noise):
 
     @classmethod
     def design(cls, steps: int, epsilon: float) -> RandomisedResponse:
-        """Return randomised response for integers 0..steps that makes one evaluation epsilon-DP.
+        """Return an epsilon-DP response on 0..steps; ConfigError if epsilon or steps do not fit.
 
         Raises ConfigError for an epsilon out of range, and for more than 64 integers.
         """

@@ -121,7 +121,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         return DiscreteLaplaceDistribution(self.scale).epsilon(self.update * shifts)
 
     def publication(self, steps: int, epsilon: float) -> Fraction:
-        """Return the noise scale, in grid steps, to publish an agent's model for `epsilon` more.
+        """Return the noise scale, in steps, to publish a model for `epsilon` more, or ConfigError.
 
         Homomorphic alone: given all messages, it differs by 2 mu G i in the l1 norm. Raises ConfigError.
         """

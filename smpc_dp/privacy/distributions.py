@@ -62,7 +62,7 @@ class NoiseDistribution(msgspec.Struct, frozen=True, tag_field="law", forbid_unk
 
     @classmethod
     def start(cls, _l1: float, l2: float) -> Fraction:
-        """Return a parameter at which to start the search for noise of this sensitivity."""
+        """Return the parameter at which the search for the least noise starts, from L2 sensitivity."""
         return Fraction(math.ceil(l2**2))
 
     @property
@@ -80,11 +80,11 @@ class NoiseDistribution(msgspec.Struct, frozen=True, tag_field="law", forbid_unk
         return max(self.value / shares, Fraction(1, 4))
 
     def draw(self, source: NoiseSource, count: int) -> Integers:
-        """Draw `count` independent noise integers."""
+        """Draw `count` independent noise integers; here NotImplementedError, for subclasses."""
         raise NotImplementedError
 
     def unscaled_log_masses(self, shares: int, margin: int) -> Floats:
-        """Return unnormalised log masses of a sum of draws, `margin` wider than its tails."""
+        """Return unnormalised log masses of a sum of draws; here NotImplementedError."""
         raise NotImplementedError
 
 
@@ -104,7 +104,7 @@ class DiscreteGaussianDistribution(NoiseDistribution, frozen=True, tag="discrete
         return sampling.discrete_gaussian(source, count, self.variance)
 
     def unscaled_log_masses(self, shares: int, margin: int) -> Floats:
-        """Return unnormalised log masses of one draw, cut off at far tails."""
+        """Return unnormalised log masses of a draw, without tails; ConfigError unless `shares` is 1."""
         if shares != 1:
             raise ConfigError(
                 "a sum of discrete Gaussians is not a discrete Gaussian", ConfigCheck.UNSUPPORTED
@@ -151,7 +151,7 @@ class DiscreteLaplaceDistribution(NoiseDistribution, frozen=True, tag="discrete-
         return sampling.discrete_laplace(source, count, self.scale)
 
     def unscaled_log_masses(self, shares: int, margin: int) -> Floats:
-        """Return unnormalised log masses of a sum of `shares` draws."""
+        """Return unnormalised log masses of a sum of draws; ConfigError if it is too wide."""
         scale = float(self.scale)
         if shares == 1:
             return -np.abs(_symmetric(scale * (_LOG_TAIL + 1) + margin)) / scale
@@ -190,7 +190,7 @@ class SkellamDistribution(NoiseDistribution, frozen=True, tag="skellam"):
         return sampling.skellam(source, count, self.variance)
 
     def unscaled_log_masses(self, shares: int, margin: int) -> Floats:
-        """Return unnormalised log masses of a sum of draws, by Bessel recurrence."""
+        """Return unnormalised log masses of a sum of draws; ConfigError if it is too wide."""
         # exp(-v) I_k(v): ratios of Bessel functions by their downward recurrence, which is stable.
         variance = float(self.variance * shares)
         # Bennett: P(X >= W) <= exp(-W^2 / (2 (v + W/3)))
@@ -249,7 +249,7 @@ class BinomialDistribution(NoiseDistribution, frozen=True, tag="binomial"):
         return sampling.binomial(source, count, self.trials, Fraction(1, 2)) - self.trials // 2
 
     def unscaled_log_masses(self, shares: int, margin: int) -> Floats:
-        """Return unnormalised log masses of a sum of `shares` draws, by mass ratios."""
+        """Return unnormalised log masses of a sum of draws; ConfigError if it is too wide."""
         # From the middle outwards by ratios; Hoeffding: P(|X - n/2| >= W) <= 2 exp(-2 W^2 / n).
         trials = self.trials * shares
         reach = math.ceil(math.sqrt((_LOG_TAIL + 1) * trials / 2)) + 1 + margin
@@ -306,7 +306,7 @@ def _symmetric(width: float) -> Floats:
 
 
 def losses(distribution: AnyDistribution, shares: int, shift: int) -> tuple[Floats, Floats, float]:
-    """Return privacy losses of noise against shifted noise, their log masses, and the mass of infinite loss.
+    """Return (privacy losses of noise against shifted noise, their log masses, mass of infinite loss).
 
     By symmetry the loss of the shifted noise against the unshifted one has the same distribution.
     """

@@ -92,7 +92,7 @@ def published_sigmas(
 
 
 def _published_network(n: int, epsilon: float, delta: float, lipschitz: float, k: int) -> float:
-    """Return the paper's sigma for network DP, epsilon split between seen and unseen contributions."""
+    """Return the paper's sigma for network DP; ConfigError if its search for a split of epsilon fails."""
     part = delta / k
     spotted = math.ceil(2 * k / n + math.sqrt(6 * k * math.log(1 / delta) / n))
     share = 0.5

@@ -266,7 +266,7 @@ def _released(
 
 
 def neighbours(mechanism: Mechanism) -> list[tuple[Outputs, Outputs]]:
-    """Return pairs of neighbouring inputs as far apart as allowed: in one coordinate, and in several."""
+    """Return pairs of neighbouring inputs as far apart as allowed; ConfigError for unknown mechanisms."""
     match mechanism:
         case KaryRandomisedResponse():
             zeros = np.zeros(mechanism.changed, dtype=np.int64)
@@ -314,7 +314,7 @@ def audit(
     randomness: Randomness | None = None,
     executor: Executor | None = None,
 ) -> list[Finding]:
-    """Test privacy claims on samples of two neighbouring inputs; return two lower bounds on epsilon a claim.
+    """Test privacy claims on samples of two neighbouring inputs; return two findings for each claim.
 
     Args:
         sample: the implementation on two neighbouring inputs.
@@ -362,7 +362,7 @@ def audit(
 def _draw(
     sample: Sampler, counts: Sequence[int], drawn: Drawn, randomness: Randomness, executor: Executor | None
 ) -> Iterator[Outputs]:
-    """Yield samples on the first and the second input for each count, drawn in blocks with seeds."""
+    """Yield, for each count, so many samples on the first and then on the second input, drawn in blocks."""
     parts = [
         (which, [min(BLOCK, count - start) for start in range(0, count, BLOCK)])
         for count in counts

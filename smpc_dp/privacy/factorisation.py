@@ -251,7 +251,7 @@ class CorrelatedNoise:
     delta: float
 
     def draw(self, earlier: list[Integers], length: int, source: NoiseSource) -> Integers:
-        """Return the noise of the next step, from fresh noise and the noise of all earlier steps."""
+        """Return the next step's noise, from fresh noise and all earlier steps' noise, left unchanged."""
         step, matrix = len(earlier), self.factorisation.matrix
         drawn = discrete_gaussian(source, length, self.variances[step])
         first = max(0, step + 1 - self.factorisation.bands)
@@ -263,7 +263,7 @@ class CorrelatedNoise:
 
     @property
     def reach(self) -> float:
-        """Upper bound on the standard deviation of a coordinate of summed noise, in grid steps."""
+        """Upper bound on the deviation, in grid steps, of a coordinate of noise summed over steps."""
         summed = np.cumsum(self.factorisation.inverse, axis=0)
         largest = math.sqrt(float((summed**2).sum(axis=1).max()))
         scale = math.sqrt(float(self.variances[0])) * float(self.factorisation.matrix[0, 0])
@@ -300,7 +300,7 @@ def fine_bits(reaches: Floats) -> int:
 def plan_correlated_noise(
     epsilon: float, delta: float, factorisation: Factorisation, reach: float, bits: int, length: int
 ) -> CorrelatedNoise:
-    """Return one party's correlated noise, so that all its messages are (epsilon, delta)-DP per record.
+    """Return a party's correlated noise for (epsilon, delta)-DP of all its messages, or ConfigError.
 
     Args:
         epsilon, delta: of all messages, for one record.

@@ -64,7 +64,7 @@ def published_error_bound(
 def exact_variance(
     positive: Floats, negative: Floats, epsilon: float, *, split: Split = "budget", ties: float = 0.0
 ) -> float:
-    """Return the exact variance of a locally private AUC without a threshold, for these counts of scores.
+    """Return the exact variance of a locally private AUC for these score counts; ConfigError if unfit.
 
     `positive` and `negative` count the records with each score, shape (2^alpha,); a pair of equal scores
     counts `ties`. Proof in docs/proofs/local-statistics.md. Raises ConfigError.

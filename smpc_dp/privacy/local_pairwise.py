@@ -50,7 +50,7 @@ def zetas(kernel: Floats, distribution: Floats) -> tuple[float, float]:
 
 
 def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: float) -> float:
-    """Return the exact variance of a locally private pairwise statistic, for records of a distribution.
+    """Return the exact variance of a locally private pairwise statistic; ConfigError for unfit shapes.
 
     Covers both the sampling of records and the randomised response. Raises ConfigError for shapes, an
     asymmetric kernel, or chances that are negative or do not add up to 1.
@@ -69,7 +69,7 @@ def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: 
 
 
 def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: float) -> float:
-    """Return the variance, by randomised response alone, of a pairwise mean of two fixed samples.
+    """Return randomised response's variance in a pairwise mean of two fixed samples, or ConfigError.
 
     `kernel` (k, k), symmetric or not; `first` and `second` (k,) count the records of the samples. Raises
     ConfigError for shapes, negative counts or an empty sample.
@@ -99,7 +99,7 @@ def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: 
 def quantisation_error(
     bins: int, *, lipschitz: float | None = None, density_lipschitz: float | None = None
 ) -> float:
-    """Return a bound on the squared bias of a pairwise statistic from rounding [0, 1] to `bins` cells.
+    """Return a bound on squared bias from rounding [0, 1] to `bins` cells, by one given constant.
 
     `lipschitz`: the kernel is L-Lipschitz in each argument and taken at the cells' centres: L^2 / k^2.
     `density_lipschitz`: the records' density on [0, 1] is L-Lipschitz and the kernel is averaged over
@@ -115,7 +115,7 @@ def quantisation_error(
 
 @checks_numbers
 def corollary_bins(parties: int, epsilon: float, constant: float) -> float:
-    """Return a paper's number of cells, n^(1/4) sqrt(L epsilon) (Corollary 3.1, epsilon <= 1).
+    """Return a paper's number of cells, n^(1/4) sqrt(L epsilon); ConfigError unless epsilon <= 1.
 
     It balances the two errors in order.
     """

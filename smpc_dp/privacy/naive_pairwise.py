@@ -49,7 +49,7 @@ def plan_naive(
     width: float = 1.0,
     composition: CompositionTheorem = "optimal",
 ) -> NaivePlan:
-    """Plan the noise per pair so that one party's n - 1 noisy values are (epsilon, delta)-DP together.
+    """Plan noise per pair with which a party's n - 1 values are (epsilon, delta)-DP; or ConfigError.
 
     n at least 3; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4; delta in (0, 1). Raises ConfigError.
     """

@@ -83,7 +83,7 @@ class NameSelection:
 
 @functools.lru_cache(maxsize=16)
 def _chances(epsilon: float, delta: float, changes: int) -> tuple[int, ...]:
-    """Return the release probability of each count, in units of 2^-62, as large as privacy allows."""
+    """Return the greatest private release chance of each count, in units of 2^-62; ConfigError if none."""
     one_step = epsilon / changes
     # Group privacy: k steps have delta times the sum of e^(i one_step) over i < k.
     share = delta * math.expm1(one_step) / math.expm1(epsilon)

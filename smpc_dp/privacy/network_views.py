@@ -72,7 +72,7 @@ class View:
         return np.concatenate(rows), times, who
 
     def fixed_gram(self, party: int, factorisation: Factorisation | None = None) -> tuple[Floats, Floats]:
-        """Return the matrix by which observers tell a party's contributions apart, and its steps.
+        """Return (Gram matrix that tells a party's contributions apart, their steps), or ConfigError.
 
         Contributions that differ by D tell the observers as much as a Gaussian mechanism of squared distance
         tr(D^T H D), for noise C^-1 Z of all parties; None: C = I. For contributions that do not depend on
@@ -143,7 +143,7 @@ class View:
         return (moves.T @ moves).tocsr()
 
     def _shifted(self, party: int, first: int, batches: int) -> float:
-        """Return the norm, made small, of noise shifts that hide a record used from step `first` on."""
+        """Return the norm of noise shifts that hide a record used from step `first`; infinite if none."""
         steps, parties = self.active.shape
         moved = np.zeros((steps, parties))
         moved[first::batches, party] = self.active[first::batches, party]

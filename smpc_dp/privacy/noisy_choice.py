@@ -95,7 +95,7 @@ def plan_choices(
 
 
 def choose(scores: NDArray[np.int64], sensitivity: int, epsilon: float, source: NoiseSource) -> int:
-    """Return the index of a candidate with a high score, chosen by the exponential mechanism.
+    """Return a candidate's index, drawn by the exponential mechanism; ConfigError without candidates.
 
     Args:
         scores: in grid steps; one record moves each by at most `sensitivity`.

@@ -228,7 +228,7 @@ def record_guarantee(
 def plan_gradient_noise(
     epsilon: float, delta: float, shares: Sequence[float], reach: float, bits: int
 ) -> GradientNoise:
-    """Plan a party's Gaussian noise so that all its releases together are (epsilon, delta)-DP.
+    """Plan Gaussian noise with which all releases are (epsilon, delta)-DP; ConfigError if too large.
 
     Args:
         epsilon, delta: of all releases, for one record.
@@ -261,7 +261,7 @@ def plan_gradient_noise(
 def plan_pure_noise(
     mechanism: Literal["k-norm", "laplace"], epsilon: float, shares: Sequence[float], reach: float, bits: int
 ) -> PureNoise:
-    """Plan a party's Laplace or K-norm noise so that all its releases together are epsilon-DP.
+    """Plan Laplace or K-norm noise with which all releases are epsilon-DP; ConfigError if too large.
 
     Args:
         epsilon: of all releases, for one record.

@@ -91,7 +91,7 @@ class ResponseDistribution(Generic[N]):
         return np.asarray((counts - float(answers * self.lie)) / float(self.retained))
 
     def unbiased_pairs(self, values: Floats) -> Floats:
-        """Return the kernel matrix that is unbiased when applied to pairs of randomised answers.
+        """Return the kernel matrix for randomised answers whose mean over pairs is unbiased for `values`.
 
         Its mean over pairs of answers is in expectation that of `values` over the pairs of true answers.
         (1 - beta)^-2 (e_i - b)' A (e_j - b) with b = beta/k everywhere [Bellet 2021, (3.10)]; answers must be

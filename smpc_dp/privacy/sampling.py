@@ -89,7 +89,7 @@ def skellam(source: NoiseSource, count: int, variance: Rational, *, threads: int
 
 
 def binomial(source: NoiseSource, count: int, trials: int, p: Rational, *, threads: int = 1) -> Integers:
-    """Draw binomial integers: successes in `trials` (0 to 2**62) of probability p each, exactly."""
+    """Draw exact binomial integers: successes in `trials` of probability p; ConfigError if out of range."""
     if not isinstance(trials, int) or isinstance(trials, bool) or not 0 <= trials <= MAX_TRIALS:
         raise ConfigError(f"trials is {trials!r}: it must be an integer from 0 to 2**62", ConfigCheck.RANGE)
     p = _rational("p", p, low=Fraction(0))
@@ -99,7 +99,7 @@ def binomial(source: NoiseSource, count: int, trials: int, p: Rational, *, threa
 
 
 def uniform(source: NoiseSource, count: int, below: int) -> Integers:
-    """Draw uniform integers in [0, below), 1 <= below <= 2**62.
+    """Draw `count` uniform integers in [0, below); ConfigError unless 1 <= below <= 2**62.
 
     From fair bits; those too large are drawn anew.
     """
@@ -118,7 +118,7 @@ def uniform(source: NoiseSource, count: int, below: int) -> Integers:
 def _draw(
     source: NoiseSource, distribution: str, count: int, threads: int, *parameters: Fraction
 ) -> Integers:
-    """Draw exact samples of a named distribution with the compiled Rust core."""
+    """Draw exact samples of a named distribution in the Rust core; ConfigError if out of range."""
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MAX_COUNT:
         raise ConfigError(f"count is {count!r}: it must be an integer from 0 to 2**32", ConfigCheck.RANGE)
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_THREADS:

@@ -9,7 +9,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 
 
 def bisect(holds: Callable[[float], bool], low: float, high: float, rounds: int = 100) -> tuple[float, float]:
-    """Halve the range from low, where `holds` is true, to high, where it is false; return the last ends."""
+    """Return (low, high) halved `rounds` times, `holds` being true at low and false at high."""
     for _ in range(rounds):
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
@@ -50,7 +50,7 @@ def least_sufficient(
 def narrowed(
     sufficient: Callable[[float], bool], low: float, high: float, tolerance: float
 ) -> tuple[float, float]:
-    """Narrow the range from low (insufficient) to high (sufficient) by bisection to a relative tolerance."""
+    """Return (low, high) bisected to a relative tolerance, low being insufficient and high sufficient."""
     while high > low * (1 + tolerance):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if sufficient(middle) else (middle, high)

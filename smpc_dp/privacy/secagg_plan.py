@@ -118,7 +118,7 @@ class SecAggPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Limits(msgspec.Struct, frozen=True):
-    """Request for a plan of a secure sum, with numbers of parties that follow from it."""
+    """Checked request for a secure sum's plan: parties, dropouts, corrupt parties, and the quorum."""
 
     requested: dict[str, float]
     n: int
@@ -189,7 +189,7 @@ def check_plan(
     corrupt: float = 0.1,
     security: float = 40,
 ) -> SecAggPlan:
-    """Return a secure sum's plan with given neighbours and threshold, with its bounds on failure.
+    """Return the plan of a secure sum with these neighbours and threshold; ConfigError if unfit.
 
     degree in 2..parties - 1, threshold in 2..degree with 2 * threshold > degree. Raises ConfigError otherwise
     and where signers or honest survivors are too few for any degree. An insufficient plan is returned.
@@ -212,7 +212,7 @@ def communication(
     checked: bool = False,
     has_checkers: bool = False,
 ) -> dict[str, dict[str, int]]:
-    """Return the expected bytes that one party sends and receives in a secure sum, by kind.
+    """Return a party's expected bytes in a secure sum: sent (up), received (down), expanded (work).
 
     `shares`: whether shares of secrets are dealt, and survivors certified, so that lost parties' masks are
     taken out. `checked`: whether each receiver checks the total, with the commitments of all parties, or with
@@ -250,7 +250,7 @@ def mask_degree(parties: int, degree: int) -> float:
 
 
 def _control(plan: SecAggPlan, shares: bool) -> tuple[dict[str, int], dict[str, int]]:
-    """Return expected bytes up and down of one party in a secure sum, apart from vectors.
+    """Return a party's (bytes sent, bytes received) by kind of message but vectors; without `shares` fewer.
 
     On average k parties drew it.
     """
@@ -382,7 +382,7 @@ def _shares(logs: LogBinomials, lim: _Limits, k: int, t: int | Ints) -> Floats:
 
 
 def _graph(logs: LogBinomials, lim: _Limits, k: int, t: int) -> float:
-    """Return ln of a bound on the chance that some group of honest parties can be opened on its own."""
+    """Return ln of a bound on the chance that the sum of a part of the honest parties can be opened."""
     n, c = lim.n, lim.corrupt
     s = np.arange(1, n // 2 + 1, dtype=np.int64)
     inside = np.minimum(c + s - 1, (n + c) // 2 - 1)
@@ -400,7 +400,7 @@ def _sum(lns: Floats | list[float]) -> float:
 
 
 def _smallest_sparse(logs: LogBinomials, lim: _Limits, target: float, least: int) -> tuple[int, int] | None:
-    """Return the fewest neighbours, below n - 1, that meet the failure target, with the best threshold.
+    """Return (fewest neighbours below n - 1 that meet the target, best threshold); None if none.
 
     None if there is none.
     """

@@ -33,7 +33,7 @@ def estimate(
     simultaneous: bool = False,
     hide: float = DEFAULT_HIDE,
 ) -> Answers:
-    """Return all estimates, with intervals, that the opened noisy sum of the parties' vectors gives.
+    """Return all estimates, with intervals, that an opened noisy sum gives; ConfigError for unfit arguments.
 
     Args:
         plan: the planned request.

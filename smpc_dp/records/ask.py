@@ -59,7 +59,7 @@ def asked_loop(ask: object) -> str | None:
 
 
 def _read(reader: Reader, schema: Schema, where: str) -> Statistic:
-    """Parse a whole text that requests one statistic, such as `mean(age) by sex where bmi > 25`."""
+    """Parse a text that requests one statistic, as `mean(age) by sex where bmi > 25`; or raise an error."""
     result = _called(reader, schema, where) if reader.tokens[1:2] == ["("] else _bare(reader)
     if reader.accepts("by"):
         result = msgspec.structs.replace(result, by=reader.names("x"))

@@ -124,7 +124,7 @@ class Reader:
             raise self.error(f"a number is expected, not {token}") from None
 
     def value(self) -> str:
-        """Consume and return the value in a comparison: a name, a number, or a text in quotes."""
+        """Consume and return the value in a comparison, a name, number or quoted text; or ConfigError."""
         token = self.take()
         if token[0] in "'\"":
             return token[1:-1]
@@ -140,7 +140,7 @@ class Reader:
         return int(number)
 
     def names(self, separator: str, most: int | None = None) -> tuple[str, ...]:
-        """Consume and return column names between separators, stopping one after `most` names."""
+        """Consume and return column names between separators: all, or at most `most` + 1 of them."""
         names = [self.name()]
         while (most is None or len(names) <= most) and self.accepts(separator):
             names.append(self.name())

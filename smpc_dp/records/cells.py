@@ -102,7 +102,7 @@ def sums(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimat
 
 
 def means(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
-    """Yield a column's noisy mean in each group, with Fieller's intervals; none for a count within noise."""
+    """Yield a column's noisy mean in each group, with Fieller's intervals; no value where noise hides it."""
     schema, (name,) = noisy.schema, one.columns
     column = schema.number(name, one.text)
     by = [selector(schema, each) for each in one.by]

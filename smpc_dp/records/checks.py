@@ -50,7 +50,7 @@ def check_difference(one: Statistic, schema: Schema, where: str) -> None:
 
 
 def _check_condition(one: Statistic, schema: Schema, where: str) -> None:
-    """Raise ConfigError if the condition leaves rows in one of two groups alone."""
+    """Raise ConfigError if a statistic of two groups has a row condition that leaves one of them empty."""
     name = one.by[0]
     column = schema.columns[name]
     starts = range(2) if isinstance(column, Category) else column.thresholds(column.bins)

@@ -41,7 +41,7 @@ def read_conditions(reader: Reader, schema: Schema, where: str) -> tuple[Conditi
 
 
 def _of_category(column: Category, sign: str, value: str) -> Ranges:
-    """Return the index ranges of the categories that a comparison such as `= b` or `!= b` allows."""
+    """Return the index ranges of categories that a comparison such as `= b` allows; ValueError for others."""
     known = [category_of(one) for one in column.values]
     if category_of(value) not in known:
         raise ValueError(f"has no category {shown(value)} (categories: {', '.join(column.values[:20])})")
@@ -52,7 +52,7 @@ def _of_category(column: Category, sign: str, value: str) -> Ranges:
 
 
 def _of_number(column: Number, sign: str, value: str) -> Ranges:
-    """Return the ranges of grid points of a number column that a comparison such as `>= 5` allows."""
+    """Return the ranges of grid points that a comparison such as `>= 5` allows; ValueError for others."""
     try:
         number = float(value)
     except ValueError:

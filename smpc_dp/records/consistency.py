@@ -60,7 +60,7 @@ def counts_of(block: Block, noisy: NoisySums) -> Counts:
 
 
 def reconciled(block: Block, noisy: NoisySums) -> Counts | None:
-    """Return a table's counts fitted by least squares to all noisy tables of the same rows, or None.
+    """Return a table's counts fitted to all noisy tables of its rows; None if there are no others.
 
     None where no other counts are of these rows, for the public number of rows, and for a table of more than
     `MOST_COLUMNS` columns.
@@ -117,7 +117,7 @@ class Agreement:
         self.distribution = distribution_of(noises)
 
     def values(self, counts: Sequence[Floats], rows: float | None = None) -> Floats:
-        """Return the fitted counts, from the noisy counts of each table and the number of rows, if known.
+        """Return the fitted counts, from noisy counts and the number of rows, if known; or ConfigError.
 
         Raises ConfigError for a count that is not there.
         """

@@ -192,7 +192,7 @@ def fitted(counts: Counts, design: Floats, widths: Floats) -> Fit | None:
 
 
 def _totals(each: Floats, indices: Indices) -> Floats:
-    """Return the sum, over patterns and over the bins that share an intercept, of a given number."""
+    """Return, for each intercept, the sum of a number over patterns and over the bins that share it."""
     return np.asarray(np.bincount(indices.ravel(), each.sum(axis=1).ravel()), np.float64)
 
 

@@ -155,7 +155,7 @@ class EffectsPlan(SteppedPlan):
         return {"effects": self.statistic, "scales": scales, "at": self.ratio}
 
     def following(self, answers: Answers) -> EffectsPlan:
-        """Return the second request's plan from the first one's answers, or after it the first plan."""
+        """Return the second request's plan, from the first one's answers; after it the first plan again."""
         if self.ratio is not None:
             return replace(self, ratio=None, within=math.nan, known=())
         ratio, within = answers.following
@@ -224,7 +224,7 @@ def plan_effects(
 
 
 def _plan_step(schema: Schema, ask: Ask, noise: StepNoise | None, parties: int) -> EffectsPlan:
-    """Return the plan of the first request, with noise for one step; exact sums where `noise` is None."""
+    """Return the first request's plan, with noise for one step (None: exact sums); or ConfigError."""
     one = read_alone(ask, schema)
     if parties < 2:
         raise ConfigError.at("ask", f"{one.text!r} needs two parties", ConfigCheck.RANGE)

@@ -83,7 +83,7 @@ class _FirstSums:
         return ONE_PARTY if room <= display.least(error) else ""
 
     def following(self, display: Display) -> tuple[int, int]:
-        """Return, as integers for the second request, tau² over the within-party variance, and that variance.
+        """Return (tau² over the variance within parties, that variance) as integers; (0, 0) if hidden.
 
         They do not depend on the level of intervals.
         """

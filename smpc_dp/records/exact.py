@@ -184,7 +184,7 @@ class ExactTables:
 
 
 def plan_tables(schema: Schema, ask: Ask, smallest: int) -> ExactTables:
-    """Plan exact tables of counts, all of them margins of one.
+    """Plan exact tables of counts, all of them margins of the largest; ConfigError for any other table.
 
     Raises ConfigError for other statistics, public rows, and tables that are not margins of one of them: a
     cell that is not shown in one could be worked out from the other.

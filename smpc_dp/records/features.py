@@ -186,7 +186,7 @@ def presence(schema: Schema, *columns: str) -> tuple[str, ...]:
 
 
 def product(schema: Schema, *powers: str, over: Sequence[str] = (), by: Sequence[Selector] = ()) -> Block:
-    """Return a description of the sums of a product of columns over rows that have these and `over`."""
+    """Return a description of the sums of a product of columns over rows with values in these and `over`."""
     return Block(tuple(sorted(powers)), presence(schema, *powers, *over), tuple(by))
 
 

@@ -222,7 +222,7 @@ def plan_fit(
 
 
 def _plan_step(schema: Schema, ask: Ask, steps: int, noise: StepNoise | None, parties: int) -> FitPlan:
-    """Return the plan of the first Newton step, with noise for one step; exact sums if `noise` is None."""
+    """Return the first Newton step's plan, with noise for one step (None: exact sums); or ConfigError."""
     one = read_alone(ask, schema)
     size = len(Design(one, schema).coefficients)
     if size > MAX_COEFFICIENTS:

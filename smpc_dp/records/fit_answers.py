@@ -75,7 +75,7 @@ class _Average:
         return [self.value - step.at for step in self.steps]
 
     def errors(self, outside: float) -> tuple[float, float]:
-        """Return bounds that the noise norms of the mean information and of all seldom exceed."""
+        """Return bounds, each wrong with probability `outside`, on noise norms of mean and all matrices."""
         count, parts = len(self.steps), len(self.matrix) * (len(self.matrix) + 1) // 2
         mean, every = chi_square(parts, outside) / count, chi_square(parts * count, outside)
         return self.weight * math.sqrt(2 * mean), self.weight * math.sqrt(2 * every)

@@ -32,7 +32,7 @@ MAX_PRODUCT = 1 << 48
 
 
 def read_formula(reader: Reader, kind: str) -> Statistic:
-    """Parse a regression formula `y ~ a * b + c`: `a:b` is a product, `a * b` stands for `a + b + a:b`."""
+    """Parse a formula `y ~ a * b + c` (`a * b` stands for `a + b + a:b`); ConfigError for a wrong one."""
     response = reader.name()
     reader.take("~")
     products: dict[Product, None] = {}
@@ -61,7 +61,7 @@ def read_formula(reader: Reader, kind: str) -> Statistic:
 
 
 def _factors(reader: Reader) -> list[Product]:
-    """Parse one summand of a formula, such as `a * b:c`, into the products between its stars."""
+    """Parse one summand of a formula, such as `a * b:c`, into products between its stars; or ConfigError."""
     factors = [reader.names(":", MAX_ORDER)]
     while reader.accepts("*"):
         factors.append(reader.names(":", MAX_ORDER))

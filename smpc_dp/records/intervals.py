@@ -126,7 +126,7 @@ Part = tuple[float, ErrorDistribution]
 
 
 def sum_quantile(parts: Sequence[Part], outside: float) -> float:
-    """Return z such that a sum of independent noises exceeds z deviations, either way, this seldom."""
+    """Return z such that a sum of independent noises is beyond z deviations with this probability."""
     normal, laplace = _over_whole(parts)
     if not laplace:
         return normal_quantile(outside)
@@ -189,7 +189,7 @@ class _Sum:
 
 @functools.lru_cache(maxsize=4096)
 def _sum_quantile(normal: float, laplace: tuple[tuple[float, float], ...], outside: float) -> float:
-    """Return z that a mixed sum exceeds either way this seldom, by Chernoff's bound far in the tails."""
+    """Return z that a mixed sum exceeds in size with probability `outside`; if tiny, by Chernoff's bound."""
     if outside < _LEAST_OUTSIDE:
         weights, shapes = np.array(laplace).T
         return _chernoff(normal, weights, shapes, outside)
@@ -205,7 +205,7 @@ def _sum_of(normal: float, laplace: tuple[tuple[float, float], ...]) -> _Sum:
 def _chernoff(
     normal: float, weights: NDArray[np.float64], shapes: NDArray[np.float64], outside: float
 ) -> float:
-    """Return Chernoff's upper bound on the z that a sum of noises exceeds either way this seldom."""
+    """Return z that a sum of noises exceeds in size with chance `outside` at most, by Chernoff's bound."""
     most = float((np.sqrt(2 * shapes) / weights).min())
     at = most * np.linspace(0.01, 0.99, 99)
     moments = normal**2 * at**2 / 2 - np.log1p(-np.multiply.outer(at**2, weights**2 / (2 * shapes))) @ shapes
@@ -255,7 +255,7 @@ Distributions = tuple[ErrorDistribution, ErrorDistribution]
 
 @functools.lru_cache(maxsize=256)
 def ratio_quantile(upper: float, lower: float, distributions: Distributions, outside: float) -> float:
-    """Return the greatest quantile of the standardized noise of S - t N over a grid of t in [-1, 1]."""
+    """Return the greatest quantile, over t in [-1, 1], of the standardized noise of S - t N, for S / N."""
     if distributions[0].shape is None:
         return normal_quantile(outside)
     ratios = np.linspace(0.0, 1.0, _RATIOS).tolist()

@@ -119,6 +119,7 @@ def covariances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
 def _covariances(
     one: Statistic, moments: Moments, cell: dict[str, str], display: Display
 ) -> Iterator[Estimate]:
+    """Yield the covariance of each pair of columns in one cell, and each column's variance."""
     schema = moments.noisy.schema
     count, error = moments.count
     hidden = count <= display.least(error)
@@ -159,6 +160,7 @@ def correlations(one: Statistic, noisy: NoisySums, display: Display) -> Iterator
 def _correlations(
     one: Statistic, moments: Moments, cell: dict[str, str], display: Display
 ) -> Iterator[Estimate]:
+    """Yield the correlation of each pair of columns in one cell, without a value if noise hides it."""
     count, error = moments.count
     hidden = count <= display.least(error)
     matrix, changed = (np.zeros(0), False) if hidden else projected(moments.covariances())
@@ -186,7 +188,7 @@ def _correlations(
 
 
 def fisher(value: float, noise: float, count: float, outside: float) -> Sampling | None:
-    """Return a correlation's interval in the population by Fisher's transform, and the p-value of 0.
+    """Return a correlation's population interval by Fisher's transform, and a p-value; None if undefined.
 
     The p-value needs no normal values: without an association a correlation has the variance 1/n.
     """

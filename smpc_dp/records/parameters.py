@@ -155,11 +155,11 @@ class RecordParameters(RequestParameters):
         return tuple(one.text for one in self.request.statistics)
 
     def rows_of(self, numbers: Sequence[int]) -> int | None:
-        """Return the public number of rows of the parties at these places; None if it is private."""
+        """Return the public number of rows of the parties at these roster indices; None if private."""
         return None if self.public_rows is None else sum(self.public_rows[number] for number in numbers)
 
     def holders_of(self, numbers: Sequence[int]) -> int | None:
-        """Return how many of the parties at these places have rows; None if that is private."""
+        """Return how many of the parties at these roster indices have rows; None if that is private."""
         return None if self.public_rows is None else sum(self.public_rows[at] > 0 for at in numbers)
 
     @property
@@ -342,7 +342,7 @@ def read_records(
     unknown: str,
     refused: Mapping[str, str],
 ) -> tuple[Schema | None, dict[str, Any], list[ConfigIssue]]:
-    """Parse a session's `[parameters]`; return the schema if valid, the valid settings and all faults."""
+    """Parse a session's `[parameters]`; return (schema or None, the valid settings, all faults)."""
     from smpc_dp.records.schema import read_schema
 
     good, issues = read(settings, parameters, unknown=unknown, refused=refused)

@@ -190,7 +190,7 @@ class Priced:
         return bisect(lambda epsilon: gaussian_mu(epsilon, self.delta) < wanted, self.epsilon, 100.0, 50)[1]
 
     def check_errors(self, most: float | Mapping[str, float], present: int, rows: int | None = None) -> None:
-        """Raise ConfigError, naming each answer whose standard error is above what is accepted, or unknown.
+        """Raise ConfigError, naming each answer whose standard error is above `most`, or unknown.
 
         `most` is a share of the range of every answer, or a standard error for each text.
         """
@@ -515,7 +515,7 @@ def _all_laplace(plan: Plan, spread: Sequence[float]) -> Plan:
 
 
 def _of_split(plan: Plan, split: Split) -> Plan | None:
-    """Return the plan with the split's Laplace and Gaussian noise, or None.
+    """Return the plan with the split's Laplace and Gaussian noise; None if all Gaussian, or unaccountable.
 
     None where all noise is Gaussian there, or epsilon or delta is none for which the accountant composes both
     laws.
@@ -573,7 +573,7 @@ def _of_split(plan: Plan, split: Split) -> Plan | None:
 def _least_variance(
     shares: Callable[[int], DistributedSum], plan: Plan, sensitivity: Sensitivity, split: Split
 ) -> int | None:
-    """Search for nearly the least variance of Gaussian noise that is private beside Laplace noise.
+    """Return nearly the least Gaussian variance that is private beside Laplace noise; None if not found.
 
     None where the search ends with none.
     """
@@ -623,7 +623,7 @@ def _check(epsilon: float, delta: float, terms: Sequence[Term], weights: Mapping
 def _scaled(
     blocks: Sequence[Block], spread: Sequence[float], schema: Schema, parties: int, max_bits: float
 ) -> list[Scaled]:
-    """Return the blocks of sums with the scales at which one ring noise gives each its wanted deviation."""
+    """Return blocks with scales at which one ring noise gives each its wanted deviation; or ConfigError."""
     total = parties * schema.max_rows / min(spread)
     bits = min(max_bits, math.floor(SUM_BITS - 1 - math.log2(total + 80 * parties)))
     if bits < min(max_bits, LEAST_BITS):

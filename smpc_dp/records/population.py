@@ -167,7 +167,7 @@ class Share:
 
 
 def equal_shares_p_value(first: Share, second: Share) -> float | None:
-    """Return the p-value of the hypothesis that two proportions are equal, noise included.
+    """Return the p-value of two proportions' equality, noise included; None without any error.
 
     At the pooled share p the difference is the sum of (1 - p) events/n - p rest/n of both, with signs: linear
     in the four counts, whose noises have their own laws.

@@ -115,7 +115,7 @@ def _rank_deviations(tree: CountTree, level: float) -> Floats:
 def _rank_quantiles(
     tree: CountTree, level: float, distributions: tuple[ErrorDistribution, ...], outside: float
 ) -> Floats:
-    """Return, for each inner edge, z such that its rank's noise is beyond z deviations this seldom."""
+    """Return, for each inner edge, z that its rank's noise exceeds either way with probability `outside`."""
     edges = len(tree.covariance) - 1
     if all(one.shape is None for one in distributions):
         return np.full(edges, normal_quantile(outside))

@@ -94,7 +94,7 @@ def audit_records(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> RecordAudit:
-    """Audit a session's claim by simulated releases; a right claim is refuted with chance 0.002 at most.
+    """Audit a session's claim by simulated releases; return findings, wrong with chance 0.002 at most.
 
     Args:
         samples: releases on each of two neighbouring inputs; None takes as many as show one missing share of
@@ -180,7 +180,7 @@ def _variances(request: Plan | SteppedPlan) -> NDArray[np.float64]:
 
 
 def _claims(parameters: PlannedRecordParameters, epsilon: float | None, delta: float | None) -> list[Claim]:
-    """Return the (epsilon, delta) claims to test: points of the session's profile, or the given one."""
+    """Return the (epsilon, delta) claims to test: points of the session's profile, or a given, valid one."""
     request = parameters.request
     if epsilon is None and delta is None:
         composed = Composition([parameters.event()])

@@ -219,7 +219,7 @@ RESERVED = frozenset({*BUILT_IN, TABLE1, "by", "x"})
 
 
 def statistic_of(one: Statistic) -> RecordStatistic:
-    """Return the definition of the kind of statistic that is asked for, built in or another package's.
+    """Return the definition of the kind of statistic that is asked for; LocalError if its package is gone.
 
     Raises LocalError if its package is gone since the question was read.
     """
@@ -235,7 +235,7 @@ def terms_of(one: Statistic, schema: Schema) -> list[terms.Term]:
 
 
 def find_statistic(name: str) -> RecordStatistic | None:
-    """Return a kind of statistic by name, built in or from an installed package; None if there is none.
+    """Return a kind of statistic by name, None if there is none; LocalError if a package's is malformed.
 
     Raises LocalError that names entry point and package for another object. What another package registers is
     made anew from its sums and its function: nothing else of it is called.
@@ -262,7 +262,7 @@ def find_statistic(name: str) -> RecordStatistic | None:
 
 
 def describe_statistic(name: str) -> dict[str, Any]:
-    """Return the JSON description of another package's statistic, to be put into a session file.
+    """Return the JSON description of another package's statistic; ConfigError for an unknown name.
 
     Raises ConfigError for a name that no package registers, and LocalError as `find_statistic` does.
     """
@@ -275,7 +275,7 @@ def describe_statistic(name: str) -> dict[str, Any]:
 
 
 def check_registered(name: str, described: SumsOfRows, where: str) -> RecordStatistic:
-    """Return the installed statistic that a session file describes.
+    """Return the installed statistic that a session file describes; ConfigError if absent or different.
 
     Raises ConfigError, naming the answer, unless the described package is here, and describes the same.
     """

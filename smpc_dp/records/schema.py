@@ -551,7 +551,7 @@ def _read_column(given: object, where: str) -> tuple[Column | None, list[ConfigI
 def _read_kind(
     given: object, kinds: Mapping[str, type[T]], keys: Mapping[str, str], where: str
 ) -> tuple[T | None, list[ConfigIssue]]:
-    """Parse a table as the class that its `kind`, or else one of its keys, names; return faults too."""
+    """Parse a table as the class that its `kind`, or else a key, names; return (object or None, faults)."""
     if not isinstance(given, Mapping):
         return None, [ConfigIssue(where, f"must be a table, is {shown(given)}", ConfigCheck.TYPE)]
     own = dict(given)

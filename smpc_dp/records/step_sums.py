@@ -18,7 +18,7 @@ _LEVEL = 0.95
 
 
 class StepSums(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Opened sums of one request in a form to be stored, with whose rows are in them.
+    """Opened sums of one request in a form to be stored, with the parties whose rows are in them.
 
     Attributes:
         total: int64, the least significant byte first.

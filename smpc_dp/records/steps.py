@@ -113,7 +113,7 @@ def split_budget(
     budget: tuple[float, float],
     shares: tuple[int, int, int],
 ) -> Planned:
-    """Return the first step's plan, with noise by which all steps together stay within the budget.
+    """Return the first step's plan, with noise by which all steps keep the budget; or ConfigError.
 
     Args:
         step: plans one of them for a part of the budget.

@@ -155,7 +155,7 @@ def _points(hazards: Hazards, display: Display) -> Iterator[_Point]:
 
 
 def _population(errors: _Errors, index: int, value: float | None, outside: float) -> Sampling | None:
-    """Return the population's interval of a survival probability, normal for log(-log S)."""
+    """Return the sampling error of a survival probability, with the population's interval if it has one."""
     noise, error = errors.noise(index, value), errors.sampling(index, value)
     if value is None or not 0 < value < 1:
         return Sampling(error)
@@ -224,7 +224,7 @@ class _Errors:
         return None if value is None or math.isnan(moved) else value * moved
 
     def sampling(self, index: int, value: float | None) -> float | None:
-        """Return the sampling error of the survival at a bin's end, Greenwood's if nobody leaves.
+        """Return the survival's sampling error (Greenwood's if nobody leaves); None if it is not known.
 
         None if nobody stays, or if its square is within its noise.
         """
@@ -233,7 +233,7 @@ class _Errors:
         return value * math.sqrt(total) if clear and value is not None else None
 
     def weighted(self, weights: Floats) -> tuple[float | None, float | None]:
-        """Return the noise and sampling errors of a weighted sum of the bins' log survivals.
+        """Return (noise error, sampling error) of a weighted sum of log survivals, None where not known.
 
         Each is None as that of the curve is.
         """

@@ -187,7 +187,7 @@ def undeclared_counts(
 def _arrays(
     source: Source, schema: Schema, names: Iterable[str], party: str
 ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_], Columns]:
-    """Return needed columns as arrays, a mask of rows ignored for their person, and the raw columns."""
+    """Return (columns as arrays, mask of rows ignored for their person, raw columns); or ConfigError."""
     wanted = [*names, *([schema.id] if schema.id else [])]
     read = read_columns(source, wanted, party)
     columns = {name: column_of(values) for name, values in read.values.items()}
@@ -234,7 +234,7 @@ def _keys(source: Any, party: str) -> list[str]:
 
 @contextlib.contextmanager
 def _long_fields() -> Iterator[None]:
-    """Lift the csv module's limit on the length of fields while the context lasts."""
+    """Context manager that lifts the csv module's limit on the length of fields."""
     with _FIELD_LIMIT:
         before = csv.field_size_limit(MAX_FIELD)
         try:

@@ -10,7 +10,7 @@ TABLE1 = "table1"
 
 
 def part_texts(one: Statistic, schema: Schema, where: str) -> list[str]:
-    """Return the texts of the answers that a table stands for.
+    """Return the texts of the statistics that a table of groups stands for; ConfigError for a wrong column.
 
     Raises ConfigError for a column that there is not, or that is there twice.
     """

@@ -72,7 +72,7 @@ def missing_blocks(one: Statistic, schema: Schema) -> tuple[Block, Block]:
 
 
 def missing_terms(one: Statistic, schema: Schema) -> list[Term]:
-    """Return the error model of a number of missing values: counts of all rows and of rows with one."""
+    """Return the error model of a number of missing values: counts of all rows and of rows with a value."""
     every, given = missing_blocks(one, schema)
     return [Term(one.text, 1.0, True, {every: 1.0, given: float(given.cells // every.cells)})]
 
@@ -83,11 +83,12 @@ def _groups(one: Statistic, schema: Schema) -> list[Selector]:
 
 
 def _by(one: Statistic) -> str:
-    """Return the groups as a text has them; nothing without groups."""
+    """Return the groups as text, such as ` by sex x age`; an empty text without groups."""
     return f" by {' x '.join(one.by)}" if one.by else ""
 
 
 def _of_groups(one: Statistic) -> str:
+    """Return the assumption of groups of equal size as text; an empty text without groups."""
     return ", groups of equal size" if one.by else ""
 
 

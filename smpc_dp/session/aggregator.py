@@ -210,7 +210,7 @@ class RequestServer:
         return run
 
     def _restored(self, run: Run[Any]) -> Run[Any] | None:
-        """Return the run as an earlier process saved it, or None if nothing is saved.
+        """Return the run that an earlier process saved, None if there is none; LostRunError if it stopped.
 
         Raises LostRunError where that has nothing to go on with.
         """
@@ -222,11 +222,11 @@ class RequestServer:
 
     @property
     def _is_skipping(self) -> bool:
-        """Whether parties may begin at a later request than this process's first."""
+        """Whether parties may join at a later request than this process's first one."""
         return self._is_endless or self._state.saves
 
     def resume_earlier(self, number: int, group: Membership | None = None) -> None:
-        """Restore the saved run of the previous request, to send its result again if asked.
+        """Restore the saved run of request `number` - 1, if any, to send its result again if asked.
 
         `group`: the membership of that request, where it is of a group.
         """
@@ -238,7 +238,7 @@ class RequestServer:
                 self._earlier = self._state.restored_collection(earlier)
 
     def _end(self, number: int) -> None:
-        """Delete the saved states of earlier requests; keep the last run for parties that come back."""
+        """Keep the last run for parties that come back; delete the saved states of earlier requests."""
         if self._drive.saved:
             self._earlier = self._drive.run
         self._state.end_collection(number)
@@ -248,14 +248,14 @@ class RequestServer:
         return self._groups.get(number, self._membership)
 
     async def _heed_certificates(self) -> None:
-        """Check stored cheating certificates, once, and refuse the parties that they convict."""
+        """Check stored cheating certificates, at the first call alone; refuse the convicted parties."""
         if not self._judged and self._membership.certificate_folder.exists():
             self._convictions = await asyncio.to_thread(self._judge)
             self._culprits |= {name: self._convictions.fault(name) for name in self._convictions.files}
         self._judged = True
 
     def _judge(self) -> ConvictedParties:
-        """Return the parties convicted by certificates stored beside the key; raises LocalError."""
+        """Return the parties convicted by certificates beside the key; LocalError if not checkable."""
         folder, roster = self._membership.certificate_folder, self._membership.session.roster
         if not CONVICTING.is_there:
             reason = f"'{CONVICTING.task}' is not in this installation"
@@ -263,7 +263,7 @@ class RequestServer:
         return CONVICTING.find().convictions(folder, roster)
 
     def _keep_conviction(self, event: events.Event) -> None:
-        """Store the certificate that an event brings, before other members are told.
+        """Store the certificates of cheating if an event is an accusation; else do nothing.
 
         It is not shown again to a process that is started anew.
         """
@@ -272,7 +272,7 @@ class RequestServer:
             self._keep_convictions()
 
     def _keep_convictions(self) -> None:
-        """Store the certificates of the current request; refuse their parties from now on."""
+        """Store certificates against parties excluded from this request; refuse these from now on."""
         inbox, convictions = getattr(self._drive.run.state, "inbox", None), self._convictions
         if inbox is None or convictions is None:
             return
@@ -291,7 +291,7 @@ class RequestServer:
                         inbox.faults.append(issue)
 
     async def _ban_culprits(self) -> None:
-        """Exclude from this request the parties that deviated in an earlier one."""
+        """Exclude from this request the parties that are refused for an earlier fault, or have left."""
         for name, fault in self._culprits.items():
             await self._drive.act(events.Conviction(name, fault))
 
@@ -339,7 +339,7 @@ class RequestServer:
         return True
 
     async def begin_step(self, drive: Drive) -> None:
-        """Set the time limit of the aggregator's step that has just begun."""
+        """Set the time limit of the step that has begun; do nothing for one that collects hellos."""
         run, timeouts = drive.run, self._membership.session.timeouts
         if run.step not in HELLOS:
             seconds = aggregator_step_seconds(run.state.matchings, timeouts)
@@ -415,7 +415,7 @@ class RequestServer:
         return math.inf if self._stop is None else now() + LOOK_SECONDS
 
     async def _returned(self, drive: Drive, missing: Callable[[], Collection[str]]) -> bool:
-        """Wait for a lost party of a saved run to reconnect; return whether one did."""
+        """Wait for a lost party of a saved run to reconnect; return whether one did in time."""
         names = self._requested(drive.request).names
         if not (self._state.saves and any(map(self._pool.is_cut, names))):
             return False
@@ -455,7 +455,7 @@ class RequestServer:
     def _refuse_early(
         self, hello: InboundEvent, operations: Operations, lacking: Collection[str], enough: int
     ) -> None:
-        """Tell a party that waited long that too few others ask for its request."""
+        """Forget a party's hello that has waited too long; tell the party that too few others ask."""
         operations.forget(hello.peer)
         self._asked.forget(hello.peer)
         context = self._requested(hello.request).context(hello.request)
@@ -466,7 +466,7 @@ class RequestServer:
     async def _hear(
         self, drive: Drive, inbound: InboundEvent | None, operations: Operations, askers: Askers
     ) -> None:
-        """Take an event before the request's operation is agreed: hold hellos, count who asks."""
+        """Store or drop a hello before the operation is agreed, or take another event; None: do nothing."""
         names = self._requested(drive.request).names
         if inbound is None:
             return
@@ -498,7 +498,7 @@ class RequestServer:
             await drive.take(inbound)
 
     async def _show(self, inbound: InboundEvent) -> None:
-        """Answer a party's request for log lines, in a thread; report a malformed request."""
+        """Send a party the log lines that it asks for; report a malformed request to the watcher."""
         try:
             self._pool.send(
                 inbound.request, await asyncio.to_thread(answer, self._membership, self._board, inbound)
@@ -517,7 +517,7 @@ class RequestServer:
         return self._state.first_request()
 
     async def skip(self, number: int, group: Membership) -> None:
-        """Skip a group's request that an earlier process has served; restore the last of them.
+        """Skip a group's request that an earlier process has served; if it is the last, restore its run.
 
         The last one stays for those who come back.
         """
@@ -526,7 +526,7 @@ class RequestServer:
             await finish_in_thread(partial(self.resume_earlier, self.first))
 
     def span(self, requests: int | None) -> tuple[int, int]:
-        """Restore the request before; return (first, last) number that this process serves, last 0: no end.
+        """Restore the run before; return the numbers (first, last) of requests to serve, last 0: no end.
 
         `requests`: as of `serve`.
         """
@@ -543,7 +543,7 @@ class RequestServer:
         await finish_in_thread(self._state.end_command)
 
     async def _await_survivors(self) -> None:
-        """Wait, for at most a step's time, for survivors that have not received the result."""
+        """Wait, for at most a step's time, for survivors that may lack the result; answer them."""
         last, waiting = now() + self._membership.session.timeouts.step, set(self._survivors_away())
         while waiting and now() < last and (inbound := await self._pool.next(last)) is not None:
             if inbound.envelope is None and inbound.clean:
@@ -589,14 +589,14 @@ class RequestServer:
             await self._answer(inbound)
 
     async def _answer(self, inbound: InboundEvent) -> bool:
-        """Answer a message after the last request; return whether it needed nothing else."""
+        """Answer a message after the last request; return whether no other answer is needed."""
         if is_log_request(inbound):
             await self._show(inbound)
             return True
         return inbound.envelope is not None and await self._resend(self._drive, inbound, inbound.envelope)
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Answer a request for log lines, or return the event that the message means to the run.
+        """Return the event that a message means to the run; None if it is answered or stored here.
 
         Raises LocalError for an expected message that this process could not store: its sender is not at
         fault.
@@ -648,7 +648,7 @@ class RequestServer:
         return None if drive.saved and not inbound.clean else events.PeersLost((inbound.peer,))
 
     async def _resend(self, drive: Drive, inbound: InboundEvent, envelope: Envelope) -> bool:
-        """Send a reconnected party what it has missed; return whether its message was only for that."""
+        """Send a reconnected party what it has missed; return whether its message needs nothing else."""
         number, connection, run = inbound.request, inbound.connection, drive.run
         # A call that was cancelled and is made again says hello again, also to an aggregator without a state.
         is_repeated = (
@@ -679,7 +679,7 @@ class RequestServer:
         return is_repeated or number < drive.request
 
     def _refuse_past(self, drive: Drive, inbound: InboundEvent, envelope: Envelope) -> bool:
-        """Answer a message of a past request; return False for a hello."""
+        """Tell a party that its message's request is over, and return True; return False for a hello."""
         if is_hello(inbound):
             return False
         if envelope.step not in (LEAVE, QUIT):
@@ -691,7 +691,7 @@ class RequestServer:
         return True
 
     def _leaves_other_kind(self, inbound: InboundEvent, envelope: Envelope) -> bool:
-        """Return whether a party has left, signed, a request of another kind than others ask for.
+        """Return whether a message is a signed leave from another kind of request than most ask for.
 
         It does not know what others ask for: no fault.
         """
@@ -728,7 +728,7 @@ async def serve(  # noqa: PLR0913 - each can be left out
     counter: str | os.PathLike[str] | None = None,
     stop: asyncio.Event | None = None,
 ) -> list[Result | RecordResult | StatisticResult | SmpcError]:
-    """Run a session's aggregator until `requests` are served, and return their results or errors.
+    """Serve `requests` requests as aggregator (None: until all left; 0: endless); return results or errors.
 
     Args:
         session: path of the session file.

@@ -47,7 +47,7 @@ class RequestHello(Protocol):
 
 
 class HelloKind(NamedTuple):
-    """Which first messages one kind of aggregator or server expects: their step and type."""
+    """Step and message type of the first messages that one kind of aggregator or server expects."""
 
     step: str
     body: type[RequestHello]
@@ -70,7 +70,7 @@ class Asked(Body, frozen=True):
 
 
 def needed_signers(parameters: Tolerant) -> int:
-    """Return how many parties' hellos show what most ask for: more than may lie, or than half.
+    """Return how many parties' signed hellos are needed to show what most ask for; at least 2.
 
     It is never one alone, and at most as many as a request has.
     """
@@ -138,18 +138,18 @@ class Hellos:
 
     @property
     def most(self) -> str:
-        """The operation that most parties ask for; of equally frequent ones the alphabetically first."""
+        """The operation that most parties ask for, the alphabetically first of equals; "" without hellos."""
         counts = self.counts()
         return min(counts, key=lambda text: (-counts[text], text), default="")
 
     def others(self, operation: str, names: Collection[str] | None = None) -> list[str]:
-        """Return the parties that ask for another operation than the given one."""
+        """Return the parties (of `names`, if given) that ask for another operation than this one."""
         requests = self._requests
         asked = requests if names is None else requests.keys() & set(names)
         return [name for name in asked if requests[name].operation != operation]
 
     def shown(self, party: str = "") -> list[Envelope]:
-        """Return enough signed hellos to show what most parties ask for, or an empty list.
+        """Return as many signed hellos as show what most parties ask for; an empty list if too few.
 
         `party`: to whom they are shown; its own is none of them.
         """
@@ -176,7 +176,7 @@ class Hellos:
 
 
 class AskedRequests:
-    """Collector's record of who asks for what, with answers to parties that ask for something else.
+    """Record, at an aggregator or server, of who asks for what; answers those that ask for something else.
 
     Requests of groups and of statistics have none.
     """
@@ -191,7 +191,7 @@ class AskedRequests:
         self._most: str | None = None
 
     def begin(self, context: Context, parameters: Tolerant) -> None:
-        """Begin to collect the parties' hellos for a new request."""
+        """Begin to collect hellos for a new request; those of the last one are kept for answers."""
         self._last = self._current or self._last
         needed, name = needed_signers(parameters), self._identity.name
         self._current = None if context.grouped else Hellos(context, needed, self._kind, name)
@@ -202,7 +202,7 @@ class AskedRequests:
         self._current = None
 
     def add(self, envelope: Envelope | None) -> None:
-        """Store a party's hello for the current request."""
+        """Store a party's hello for the current request; do nothing for None, or in a group's request."""
         if self._current is not None and envelope is not None:
             self._current.add(envelope)
 
@@ -252,7 +252,7 @@ class AskedRequests:
         return current.others(most)
 
     def answer(self, party: str, following: int) -> list[Envelope]:
-        """Return the messages that show a party which request it can join next.
+        """Return the message that shows a party which request it can join; an empty list if unknown.
 
         Nothing where no request next to it was asked for by enough parties.
         """
@@ -312,7 +312,7 @@ class OwnRequest:
         return text.removesuffix(rest).strip()
 
     def shown_error(self, party: str, envelope: Envelope) -> OtherRequestError | None:
-        """Check what a collector shows of others' hellos; return the error that follows, or None.
+        """Check others' hellos that are shown; return the error if label or number differ, else None.
 
         Raises PeerFault naming its sender, which has signed it, if it shows nothing; TimeoutFault if it
         shows the party's own request: that this has begun is the sender's word alone.

@@ -56,7 +56,7 @@ class Askers:
         return math.inf if self.opened else next((until for _, until in self._asked.values()), math.inf)
 
     def add(self, hello: InboundEvent) -> None:
-        """Count the party that sent this hello as asking for the request."""
+        """Count the sender of this hello as asking for the request, unless the request is open."""
         if not self.opened:
             self._asked.setdefault(hello.peer, (hello, self._timer.others_until()))
 
@@ -65,13 +65,13 @@ class Askers:
         self._asked.pop(peer, None)
 
     def open(self) -> None:
-        """Begin the request, and the time in which further parties may join."""
+        """Open the request, and start the time in which further parties may join; only once."""
         if not self.opened:
             self.opened = True
             self._timer.begin()
 
     def open_if_enough(self, ahead: Collection[str], others: Collection[str]) -> None:
-        """Begin the request if enough parties ask for it; else do nothing.
+        """Open the request if enough parties ask for it, or all that are left; else do nothing.
 
         `ahead`: those that ask for a later request, and have passed this one; `others`: those that are
         connected, or may be soon.
@@ -84,7 +84,7 @@ class Askers:
             self.open()
 
     def take_late(self) -> list[InboundEvent]:
-        """Remove and return the hellos of parties that have waited too long for others."""
+        """Remove and return hellos of parties that waited too long; none once the request is open."""
         late = [] if self.opened else [hello for hello, until in self._asked.values() if until <= now()]
         for hello in late:
             self.remove(hello.peer)

@@ -71,7 +71,7 @@ class Awaited:
                     return None
 
     async def follow(self, work: Awaitable[T], seconds: float) -> T:
-        """Wait for the result of `work`, which takes at most `seconds`, reporting meanwhile."""
+        """Wait for `work` and return its result; report meanwhile that this takes at most `seconds`."""
         until, task = now() + seconds, asyncio.ensure_future(work)
         try:
             while not (await asyncio.wait([task], timeout=max(0.0, self.next_report - now())))[0]:

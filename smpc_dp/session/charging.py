@@ -37,7 +37,7 @@ async def charge_run(
     run_id: bytes,
     raised: Raised | None = None,
 ) -> Receipt | None:
-    """Charge a run's release to the ledger and return the receipt; None without a ledger."""
+    """Charge a run's release to the ledger and return the receipt, None without one; or PrivacyError."""
     if ledger is None:
         return None
     if raised is None:

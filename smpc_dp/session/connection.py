@@ -102,7 +102,7 @@ class Connection(ABC):
         before: int = 0,
         label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
-        """Take part in one sum of all parties or of a group; return the result and the ledger's receipt.
+        """Take part in one sum; return (result, ledger's receipt or None); raise SmpcError if it fails.
 
         Raises SmpcError after the others are notified; OtherRequestError if a `label` is given.
 
@@ -176,7 +176,7 @@ class Connection(ABC):
 
 
 class Waits:
-    """Holder of a party's run: time limits for its collectors' messages, and what messages mean."""
+    """Handler of a party's run: sets the time limits of steps, and turns inbound messages into events."""
 
     def __init__(self, first: float, later: float, own: OwnRequest | None = None) -> None:
         """`own`: the request that others may not ask for; None where a plan numbers requests."""
@@ -184,12 +184,12 @@ class Waits:
         self._own = own
 
     async def begin_step(self, drive: Drive) -> None:
-        """Set the time limit of the step that has just begun."""
+        """Set the time limit of the step that has begun: `first` seconds at first, `later` then."""
         drive.timer.step(self._first)
         self._first = self._later
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Return the event that an incoming message or lost connection means to the run, or None."""
+        """Return the run's event for a message or loss, or None; raise if others are at another request."""
         if inbound.envelope is None:
             return None if drive.connections.is_live(inbound.peer) else events.PeersLost((inbound.peer,))
         if inbound.request != drive.request:
@@ -209,7 +209,7 @@ class Waits:
 
 
 class AggregatorWaits(Waits):
-    """Holder of a party's run at an aggregator: time limits, reconnection, and what messages mean.
+    """Handler of a party's run at an aggregator: time limits, reconnection, messages as events.
 
     Before the aggregator's first message a lost connection is opened anew, and the hello is sent again:
     nothing else was sent. `first`: the step of that message; `reconnect`: opens the connection; None: its
@@ -238,7 +238,7 @@ class AggregatorWaits(Waits):
             drive.warn(text)
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Return the event that an incoming message or lost connection means to the run, or None."""
+        """Return the run's event, or None; reconnect after a loss; TimeoutFault if others are ahead."""
         step = drive.run.step
         if inbound.clean and step == self.first:
             raise TimeoutFault({inbound.peer}, step, SESSION_ENDED)
@@ -253,7 +253,7 @@ class AggregatorWaits(Waits):
         return await super().event_of(drive, inbound)
 
     async def _resume(self, drive: Drive, peer: str, reconnect: Callable[[], Awaitable[None]]) -> None:
-        """Reconnect to the aggregator after a pause, and send again what it may have missed."""
+        """Reconnect to the aggregator after a pause, and send again what it may lack, unless connected."""
         if drive.connections.is_live(peer):
             return
         drive.notify_lost(peer)
@@ -322,7 +322,7 @@ class AggregatorConnection(Connection):
         return connection
 
     async def reconnect(self) -> None:
-        """Connect to the aggregator again, unless it is connected or has ended the session.
+        """Connect to the aggregator again unless connected; TimeoutFault if it has ended the session.
 
         Tries until `connect` seconds have passed, and less and less often. Raises the errors of `dial`, and
         TimeoutFault after the end of the session.
@@ -357,7 +357,7 @@ class AggregatorConnection(Connection):
         before: int = 0,
         label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
-        """Take part in one sum; reconnect if possible; return the result and the ledger's receipt."""
+        """Take part in one sum, reconnecting if possible; return (result, ledger's receipt or None)."""
         member = membership or self.membership
         is_planned = label is None
         may_reconnect = not is_planned or self.state.saves
@@ -384,7 +384,7 @@ class AggregatorConnection(Connection):
         return run.result, receipt
 
     async def saved(self, run: Run[Any], given: NDArray[Any] | None) -> Run[Any]:
-        """Return the run, restored from disk if it was begun, or saved from now on."""
+        """Return the run restored from disk, or made to be saved; unchanged without a state folder."""
         run, self.resumed = await finish_in_thread(partial(self.state.party_run, run, given))
         return run
 
@@ -397,7 +397,7 @@ class AggregatorConnection(Connection):
         in_result: tuple[str, str] = IN_RESULT,
         **options: Any,
     ) -> Receipt | None:
-        """Drive a run, saved or not, to its end; return the ledger's receipt of the charge.
+        """Drive a run to its end; return the ledger's receipt, None without one; or raise its error.
 
         `in_result`: what the error of a saved run says of this party's input, after its release and before;
         `options`: of `Drive`. Raises the error that ended the run.
@@ -413,7 +413,7 @@ class AggregatorConnection(Connection):
         return receipt
 
     def drive(self, request: int, run: Run[Any], waits: Waits, **options: Any) -> Drive:
-        """Return the driver that exchanges a run's messages over this connection.
+        """Return the driver of a run's messages over this connection; TimeoutFault if that is lost.
 
         Raises TimeoutFault if the connection is lost.
         """

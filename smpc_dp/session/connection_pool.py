@@ -198,7 +198,7 @@ class ConnectionPool:
         self._on_event(Event(self._membership.name, "refused", detail=f"{who}: {error}"))
 
     async def _read(self, connection: Connection, before: asyncio.Task[None] | None, resumes: bool) -> None:
-        """Task of a connection: read its messages into the queue, until it ends."""
+        """Read a connection's messages into the queue until it ends, then queue its loss (a task)."""
         channel = connection.channel
         if before is not None:
             # The loss of a party's last channel is reported before any event of this one.
@@ -224,7 +224,7 @@ class ConnectionPool:
             self._early.pop(channel.peer, None)
 
     async def _receive(self, connection: Connection) -> InboundEvent:
-        """Return a connection's next message, other than those that are passed on elsewhere."""
+        """Return a connection's next message that `divert` does not take, or the failure to store one."""
         peer = connection.channel.peer
         while True:
             try:
@@ -256,7 +256,7 @@ class ConnectionPool:
         return message is not None
 
     def send(self, request: int, envelopes: Sequence[Envelope], *, excludes: bool = True) -> None:
-        """Queue messages for their receivers; cut a connection whose queue is too full.
+        """Queue messages for connected receivers, drop others; cut a connection whose queue is full.
 
         `excludes`: whether an abort among them excludes its receiver from the request under way.
         """
@@ -310,7 +310,7 @@ class ConnectionPool:
         return await self.awaited.next(self.inbound.get, until, look)
 
     def keep(self, inbound: InboundEvent, most: int = EARLY_LIMIT, size: int = SMALL_MESSAGE) -> None:
-        """Store a message of a later request, if it is small and its sender has few stored."""
+        """Store a message of a later request if it is small and its sender has few stored; else drop it."""
         retained = self._early.setdefault(inbound.peer, [])
         if inbound.envelope is not None and len(inbound.envelope.body) <= size and len(retained) < most:
             retained.append(inbound)
@@ -343,7 +343,7 @@ class ConnectionPool:
         return asked
 
     async def drain(self, name: str) -> None:
-        """Drop incoming events until a lost connection's reader has ended, and its last words are known."""
+        """Drop incoming events until the reader of the named member's ended connection is done."""
         if name in self.connections:
             reader = self.connections[name].tasks[0]
             while not reader.done():

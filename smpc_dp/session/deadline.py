@@ -40,13 +40,13 @@ class StepTimer:
         return now() >= self.at
 
     def begin(self) -> None:
-        """Start the time in which further parties may ask, after enough have asked."""
+        """Set the deadline until which further parties may ask, after enough have asked."""
         self.at = self.others_until()
         if self._is_endless:
             self._late_until = self.at
 
     def others_until(self) -> float:
-        """Return the time until which further parties may join the request."""
+        """Return the time until which further parties may join a request that is opened now."""
         return max(now() + self._timeouts.gather, self._connected)
 
     def shorten(self) -> None:
@@ -64,7 +64,7 @@ class StepTimer:
         self.at = now() + seconds
 
     def pause(self) -> float:
-        """Return the time until which the caller may wait for incoming events."""
+        """Return the time until which to wait for events: the deadline, or the earlier end of connecting."""
         return min(self.at, self._connected) if now() < self._connected else self.at
 
 
@@ -124,7 +124,7 @@ def hello_seconds(timeouts: Timeouts, before: int = 0) -> float:
 
 
 def direct_run_seconds(patience: Sequence[bool], timeouts: Timeouts) -> float:
-    """Return an upper bound in seconds on a request between parties without an aggregator."""
+    """Return an upper bound in seconds on a direct request; `patience`: which of its steps wait longer."""
     return timeouts.gather + sum(PATIENCE if patient else 1.0 for patient in patience) * timeouts.step
 
 

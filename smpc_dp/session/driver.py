@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Holder(Protocol):
-    """Interface of whoever drives a role: sets the time limits of steps, and interprets messages."""
+    """Interface of a run's handler: sets the time limits of steps, and turns inbound messages into events."""
 
     async def begin_step(self, drive: Drive) -> None:
         """Set the time limit of the step that has begun; start work that the step requires, if any."""
@@ -100,7 +100,7 @@ class Drive:
         self._drained = self._declared = False
 
     async def to_end(self, *, resumed: bool = False) -> Receipt | None:
-        """Run the role to its end and return the ledger's receipt; raise the error that ended it.
+        """Run the role to its end; return the ledger's receipt, None without one; or raise the run's error.
 
         `resumed`: the role was restored.
         """
@@ -156,7 +156,7 @@ class Drive:
             await asyncio.gather(self._work, return_exceptions=True)
 
     async def loop(self) -> None:
-        """Pass events to the run until it ends."""
+        """Pass events to the run until it ends, and begin its steps; raise the error that ends it."""
         while not self.run.finished:
             if self.run.step != self._step:
                 self._step, self._drained = self.run.step, False
@@ -183,13 +183,13 @@ class Drive:
             await self.take(inbound)
 
     async def _next(self) -> InboundEvent | None:
-        """Save what was taken so far, wait for the next incoming event, and return it."""
+        """Save received messages, wait for the next incoming event, and return it; None at the deadline."""
         if self.saved and not self.run.is_settled and self.connections.inbound.is_empty:
             await finish_in_thread(self.run.settle)
         return await self.connections.next(self.timer.pause())
 
     async def take(self, inbound: InboundEvent) -> None:
-        """Pass an incoming message or loss to the role; end the wait early if enough have sent."""
+        """Pass an incoming message or loss to the role; shorten the first step once enough have sent."""
         event = await self._holder.event_of(self, inbound) if inbound.peer else None
         if event is not None:
             await self.act(event)
@@ -197,14 +197,14 @@ class Drive:
             self.timer.shorten()
 
     async def lose(self, *names: str) -> None:
-        """Tell the role that members without a connection are lost, unless messages of theirs wait."""
+        """Tell the role that these members are lost, but for those connected, unread or still awaited."""
         pool = self.connections
         missing = (name for name in names if not (self.saved and pool.is_cut(name)))
         if absent := tuple(filter(pool.is_gone, missing)):
             await self.act(events.PeersLost(absent))
 
     async def act(self, event: events.Event) -> Sequence[Envelope]:
-        """Pass an event to the role; charge the ledger, save the state, and send the messages.
+        """Pass an event to the role; charge, save and send what follows; return the messages, or raise.
 
         Raises the error that ends the run.
 
@@ -236,7 +236,7 @@ class Drive:
         return messages
 
     def _act(self, event: events.Event) -> Sequence[Envelope]:
-        """Pass an event to the role and save evidence; completes even if the caller is cancelled."""
+        """Pass an event to the role, store evidence, and return the messages that are to be sent."""
         messages = self._driver.act(event)
         if self.keep is not None:
             self.keep(event)
@@ -250,12 +250,12 @@ class Drive:
             self.connections.send(self.request, messages)
 
     async def charge(self, raised: Raised | None = None) -> None:
-        """Charge the run to the party's ledger before a release; PrivacyError if the ledger refuses."""
+        """Charge the run to the party's ledger, if any, before a release; PrivacyError if it refuses."""
         if self._charge is not None:
             self._receipt = await self._charge(self.run.run_id, raised)
 
     async def _keep(self) -> None:
-        """Charge the additional loss from false statements, and save the state of the session log."""
+        """Charge extra loss by false statements, and save the session log's state; nothing without a log."""
         retained = self._retained
         if retained is None:
             return

@@ -44,7 +44,7 @@ class HostMember:
     stop: asyncio.Event | None = None
 
     def input_among(self, suffixes: Collection[str]) -> Path:
-        """Return the party's input file, given or found beside the session file by suffix.
+        """Return the party's input file, given or in `inputs` with one of the suffixes; or LocalError.
 
         Raises LocalError if that does not exist with one of these suffixes.
         """
@@ -56,7 +56,7 @@ class HostMember:
         return self.input_among(SUFFIXES)
 
     def connect(self) -> AbstractAsyncContextManager[Session]:
-        """Return a context manager that connects a party to its session."""
+        """Return a context manager that connects the party; noise and charge warnings are silenced."""
         for kind in (NoiseWarning, UnchargedWarning):
             warnings.simplefilter("ignore", kind)
         return connect(

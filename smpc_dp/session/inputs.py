@@ -30,7 +30,7 @@ Vector = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.uint64]
 
 
 def read_vector(path: str | os.PathLike[str]) -> Vector:
-    """Read a party's vector from a JSON, text or .npy file, shape (length,), without rounding.
+    """Read a vector, unrounded, from a .json, .csv, .txt or .npy file; ConfigError if it is none.
 
     Whole numbers give int64 (uint64 where one is above 2^63 - 1), all others float64. `.npy` holds a
     one-dimensional array, `.json` a list of numbers, `.csv` and `.txt` numbers separated by commas, blanks or
@@ -72,7 +72,7 @@ def read_vector(path: str | os.PathLike[str]) -> Vector:
 
 
 def read_weights(path: str | os.PathLike[str], parties: Collection[str]) -> dict[str, int]:
-    """Read the parties' weights from a JSON file {"alice": 3, ...}, one for each party."""
+    """Read an integer weight for each party from a JSON file {"alice": 3, ...}; ConfigError if unfit."""
     return read_table(path, parties, "weight")
 
 
@@ -108,7 +108,7 @@ def read_table(path: str | os.PathLike[str], parties: Collection[str], kind: str
 
 
 def find_input(folder: str | os.PathLike[str], name: str, suffixes: Collection[str] = SUFFIXES) -> Path:
-    """Return the path of a party's input file in a folder, NAME with one of the suffixes.
+    """Return the path of NAME with one of the suffixes in a folder; LocalError unless exactly one exists.
 
     Raises:
         LocalError: there is none, or more than one.
@@ -178,7 +178,7 @@ def _load_npy(file: Path) -> NDArray[np.generic]:
 
 
 def _array(values: Sequence[object], file: Path) -> Vector:
-    """Convert a list of numbers to an array, without rounding any."""
+    """Convert a list of numbers to an array without rounding; ConfigError for unfit values."""
     wholes: list[int] = []
     for index, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, int | float):

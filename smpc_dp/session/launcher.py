@@ -91,7 +91,7 @@ class Launcher:
     async def run(
         self, commands: Mapping[str, Sequence[str]], aggregator: str | None
     ) -> dict[str, ProcessOutcome]:
-        """Start a process for each member, wait until all have ended, and return their outcomes.
+        """Start a process for each member, wait until all have ended, return outcomes; or LocalError.
 
         When the `aggregator` has ended, the others get GRACE_SECONDS, or if it failed FAILED_SECONDS to
         report their state. Without one they get GRACE_SECONDS when the first of them has succeeded. On
@@ -115,7 +115,7 @@ class Launcher:
         return self.outcomes
 
     async def _first(self, watchers: Mapping[str, asyncio.Task[None]], aggregator: str | None) -> float:
-        """Wait for the first decisive end of a process; return how many seconds the others have left."""
+        """Wait for the aggregator's end, or else a first success; return seconds left to the others."""
         if aggregator is not None:
             await watchers[aggregator]
             return GRACE_SECONDS if self.outcomes[aggregator].ok else FAILED_SECONDS
@@ -125,7 +125,7 @@ class Launcher:
         return GRACE_SECONDS
 
     async def _start(self, name: str, command: Sequence[str]) -> asyncio.subprocess.Process:
-        """Start the process of one member with this command line, and return the process."""
+        """Start one member's process with this command line and return it; LocalError if that fails."""
         self.outcomes[name] = ProcessOutcome(name)
         try:
             process = await asyncio.create_subprocess_exec(
@@ -205,7 +205,7 @@ def print_event(event: Event) -> None:
 
 
 def run_child(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
-    """Run `main` as a child process's work and return its exit code; signals cancel the work.
+    """Run `main` as a child process's work; return its exit code, or 128 + the signal that cancelled it.
 
     If supervised, the end of the parent counts as SIGTERM.
     """
@@ -218,7 +218,7 @@ def run_child(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
 
 
 async def _guarded(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
-    """Run `main` until it ends, a signal arrives, or the parent process ends; return the exit code."""
+    """Run `main` to its end; return its exit code, or 128 + the signal number if a signal stops it."""
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(main())
     reported_by: signal.Signals | None = None

@@ -38,7 +38,7 @@ def create_local_session(
     timeouts: Timeouts | None = None,
     servers: int = 3,
 ) -> Path:
-    """Write a session file and all members' keys into a folder, to try on one machine.
+    """Write a session file and all members' keys into a folder, for trials; return the file's path.
 
     For trials and tests: all secret keys are on one machine. Between hosts each member runs `smpc-dp keygen`
     and sends the others only its output.
@@ -90,7 +90,7 @@ def check_free(address: str) -> None:
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 on which no process listens now.
+    """Return a TCP port of 127.0.0.1 on which no process listens now; LocalError if there is none.
 
     It is below the range of ports for outgoing connections (from 32768 on Linux), so that none of them takes
     it first. Ports are tried from a random one on, so that processes that search at the same time rarely find

@@ -283,7 +283,7 @@ class _Hosting:
             self._on_change(served.name, f"{current.file} has other timeouts, which are not taken: {stays}")
 
     def _ended(self, session: HostedSession, task: asyncio.Task[bool]) -> None:
-        """Remove a session whose task has ended from the server, and log its error if any."""
+        """Remove a session whose task has ended; report its end or error, have the folder read again."""
         served = self._served.pop(session.name, None)
         if served is None:
             return
@@ -310,7 +310,7 @@ class _Hosting:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _make_threads(self, sessions: int) -> None:
-        """Give the event loop enough threads for so many sessions."""
+        """Give the event loop enough threads for so many sessions; do nothing if it has them."""
         if sessions <= self._threads:
             return
         self._threads = sessions
@@ -336,7 +336,7 @@ def _check_unchanged(session: HostedSession) -> None:
 async def _serve(
     session: HostedSession, member: HostMember, stop: asyncio.Event, on_problem: OnProblem
 ) -> bool:
-    """Run the aggregator of one session to its end; return whether it ended without an error."""
+    """Run one session's aggregator, again after a local error; return True if it ended well, else False."""
     task, pause = task_of(session.loaded), 0.0
     while not stop.is_set():
         try:

@@ -101,7 +101,7 @@ class Membership:
         loaded: SessionFile | None = None,
         web: WebSettings | None = None,
     ) -> Membership:
-        """Read a member's session file and key from disk; connects to nobody.
+        """Read a member's session file and key, and return the member; an error if anything is wrong.
 
         Args:
             path: the session file.

@@ -37,7 +37,7 @@ async def prepare(
     *,
     saved: bool = False,
 ) -> tuple[Membership, Ledger | None, ReadyRows | None]:
-    """Load and check a party's session, key, ledger and table, before it connects to anybody.
+    """Load and check a party's files before it connects; return (member, ledger or None, rows or None).
 
     `saved`: whether it has a state, which says how many requests its ledger still has to afford.
     """
@@ -65,7 +65,7 @@ async def open_state(
     counter: str | os.PathLike[str] | None,
     on_event: OnEvent,
 ) -> SessionState:
-    """Open what a member stores of its session: in a folder, or in memory if `state` is None.
+    """Open and return what a member stores of its session: in a folder, or in memory if `state` is None.
 
     Arguments and errors as of `connect`. The watcher is told what is restored.
     """
@@ -113,7 +113,7 @@ async def open_connection(
     role: MakeParty | None = None,
     state: SessionState | None = None,
 ) -> Connection:
-    """Connect a party to the aggregator, servers or other parties, as its session needs."""
+    """Connect a party to aggregator, servers or other parties; return the connection, or raise an error."""
     if role is not None and membership.session.roster.aggregator is None:
         raise ConfigError.at(
             "role", "is for sessions with an aggregator: here there is none", ConfigCheck.UNSUPPORTED

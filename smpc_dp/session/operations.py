@@ -77,11 +77,11 @@ class Operations:
 
     @property
     def heard(self) -> Set[str]:
-        """Names of the parties that have asked, or that are lost."""
+        """Names of the parties of which a message or a loss is stored."""
         return self._numbers.keys()
 
     def hold(self, inbound: InboundEvent) -> None:
-        """Store a party's message or loss until the operation is decided, a few for each party.
+        """Store a party's message or loss until the operation is decided; ignore all but a few of each.
 
         What a party asks for after its loss, in another process, takes the place of all before.
         """
@@ -95,7 +95,7 @@ class Operations:
         self._numbers.setdefault(inbound.peer, []).append(number)
 
     def forget(self, peer: str) -> None:
-        """Delete what a party has asked for, so that it may ask again."""
+        """Delete a party's stored messages and loss, so that it may ask again."""
         for number in self._numbers.pop(peer, ()):
             del self._held[number]
 
@@ -107,7 +107,7 @@ class Operations:
         return self._numbers.keys() >= others
 
     def settle(self) -> tuple[str, list[InboundEvent]]:
-        """Return (kind of request that most ask for, all stored events), in the order of arrival."""
+        """Return (first step of the kind of request that most ask for, stored events as they arrived)."""
         requested = self._requested()
         # Of two equally frequent kinds, the one that was asked for first.
         step = max(requested, key=lambda each: requested[each], default=HELLO)

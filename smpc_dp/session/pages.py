@@ -28,7 +28,7 @@ _KNOWN_LOGS = 4_096
 
 @contextlib.asynccontextmanager
 async def showing_logs(membership: Membership, folder: Path) -> AsyncIterator[Callable[[PeerListener], None]]:
-    """Context manager that gives a function, by which a listener shows web pages of the session's logs.
+    """Context manager that yields a function, which makes a listener show pages of the session's logs.
 
     The listener, which is that of the aggregator, is closed within the block: at its end an audit is waited
     for, and nobody is to be admitted meanwhile.

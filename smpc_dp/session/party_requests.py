@@ -101,7 +101,7 @@ class PartyRequests:
             raise ConfigError(issues)
 
     def take(self, number: int | None, label: str = "") -> None:
-        """Choose the number of a call's request: the given one, the next, or a saved one to resume.
+        """Set the number of a call's request: given, next, or saved to resume; ConfigError if taken.
 
         Raises ConfigError for a number that was taken; and without one where most others were at another
         request: a vector that was not made for that one must not be part of it.
@@ -118,7 +118,7 @@ class PartyRequests:
         self.number, self.behind = int(number), None
 
     def check_known(self, label: str) -> None:
-        """Raise ConfigError if a call needs a number, or a label, to say which request it is."""
+        """Raise ConfigError if a call lacks a label, or a number, to tell which request it is."""
         if self.state.saves and not label:
             reason = f"{self.party}: with a state each call has a number, or a label, to be known again"
             raise ConfigError.at("number", reason, ConfigCheck.MISSING)
@@ -149,7 +149,7 @@ class PartyRequests:
             raise
 
     async def begin(self, operation: str) -> None:
-        """Begin or resume the request of a call; its number is stored when this returns.
+        """Begin or resume a call's request, and store its number; ConfigError if another is open.
 
         Raises ConfigError where another request is under way.
         """
@@ -160,7 +160,7 @@ class PartyRequests:
     async def outcome(
         self, kind: str, vector: EncodedVector, label: str, planned: str
     ) -> tuple[Outcome, Receipt | None]:
-        """Take part in one sum with a vector; return the result and the ledger's receipt.
+        """Take part in one sum with a vector; return (result, the ledger's receipt or None).
 
         `planned`: what parties must have in common beside the label.
         """
@@ -198,7 +198,7 @@ class PartyRequests:
 
     @contextmanager
     def noting_others(self) -> Iterator[None]:
-        """Context manager that notes, from an error, that the others are at another request."""
+        """Context manager that notes, from an error it lets pass, if others are at another request."""
         try:
             yield
         except OtherRequestError as error:
@@ -213,7 +213,7 @@ class PartyRequests:
             raise
 
     def _budget(self) -> Budget | None:
-        """Return the privacy budget of all requests that the session file declares, or None."""
+        """Return the budget of all requests that the session file declares; None if it declares none."""
         if BUDGET not in self.membership.session.parameters:
             return None
         from smpc_dp.privacy.budget import read_budget
@@ -234,7 +234,7 @@ class PartyRequests:
         raise error
 
     def _spent_budget(self) -> SpentBudget | None:
-        """Return how much of the session's budget the requests so far have spent, or None."""
+        """Return how much of the session's budget its requests have spent; None without a budget."""
         from smpc_dp.privacy.budget import spent_budget
 
         budget = self._budget()

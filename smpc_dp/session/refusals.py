@@ -23,7 +23,7 @@ def evidence_file(key_file: Path, party: str, session_digest: bytes) -> Path:
 
 
 def read_evidence(path: Path) -> dict[str, bytes]:
-    """Read the evidence of a refused total from a file; raise LocalError if it is malformed."""
+    """Return the evidence of a refused total, by name, from a file; LocalError if it is malformed."""
     try:
         fields = json.loads(read_bounded(path, "the evidence", MAX_FILE_BYTES))
         return {name: bytes.fromhex(value) for name, value in fields.items()}

@@ -34,7 +34,7 @@ class Counter:
 
 
 def ends_session(last: object, servers: Collection[str]) -> bool:
-    """Return whether this result ends the session: a fault or loss of these members, or a local error."""
+    """Return whether an outcome ends the session: a fault or loss of one of `servers`, or a local error."""
     match last:
         case TimeoutFault():
             return bool(last.missing & set(servers))

@@ -170,7 +170,7 @@ class SavedSessionState(SessionState):
         return self._requests.fixed(self._scope, parties)
 
     def sent(self, random: Randomness) -> SentResults:  # noqa: ARG002 - of the operating system
-        """Return the stored record of the results that the aggregator has sent last, to be named."""
+        """Return the stored record of the results that the aggregator has sent last."""
         return self._requests.sent(self._scope)
 
     def held(self, path: Path, key: bytes) -> StoredResult:
@@ -178,7 +178,7 @@ class SavedSessionState(SessionState):
         return SavedResult(path, key, self._requests, self._scope)
 
     def exclusions(self) -> dict[str, SmpcError]:
-        """Return the parties that the aggregator has excluded for good, with the reasons."""
+        """Return the parties that the aggregator has excluded for good: the error, by name."""
         return {
             name.removeprefix(_EXCLUDED): decode_msgpack(content, SavedError).error()
             for name, content in self._stored().items()
@@ -208,7 +208,7 @@ class SavedSessionState(SessionState):
         return self.number if self.is_under_way else self.number + 1
 
     def following_call(self, label: str, steps: int) -> int:
-        """Return the first request number of a call: of one to resume with this label, or new.
+        """Return a call's first request number, to resume or new; ConfigError if another is open.
 
         Raises ConfigError while a request of another call is under way.
         """
@@ -227,7 +227,7 @@ class SavedSessionState(SessionState):
         return (max(newest, progress.first) + steps - 1) // steps * steps + 1
 
     def least(self, number: int) -> int:  # noqa: ARG002 - the stored one counts
-        """Return the smallest number that a call may give, that of the newest request."""
+        """Return the smallest number that a call may give: that of the newest request, or 1."""
         return max(1, self.number)
 
     def is_open(self, number: int, scope: bytes = b"") -> bool:
@@ -236,7 +236,7 @@ class SavedSessionState(SessionState):
         return flags is not None and not flags & OVER
 
     def begin_call(self, number: int, operation: str, *, chosen: bool, scope: bytes = b"") -> int:
-        """Begin or resume the request of a call, and store its number; return the number."""
+        """Begin or resume a call's request; store and return its number; ConfigError if used."""
         newest = self.number
         self._newest_scope = scope or self._scope
         if number < newest:
@@ -276,7 +276,7 @@ class SavedSessionState(SessionState):
             self._remove(number - 1 if flags is not None and flags & OVER else number)
 
     def count_charge(self, number: int) -> None:
-        """Count a request as charged, once, and store the count."""
+        """Count a request as charged, unless it was counted last, and store the count."""
         super().count_charge(number)
         self._keep({_CHARGED: msgspec.msgpack.encode((self._counted, self.charged))})
 
@@ -305,7 +305,7 @@ class SavedSessionState(SessionState):
         return kind.restore(run.role, run.member, saving), row.position.counter > 0
 
     def earlier_messages(self) -> tuple[int, Sequence[Envelope]]:
-        """Return (number of the last ended request, messages that this party sent in its run)."""
+        """Return (last ended request, this party's messages in it); (0, ()) if not retained."""
         number = self.number - self.is_under_way
         row = self._store.find(self._scope, number, self._member) if self._is_direct and number > 0 else None
         if row is None or self._counter is None or not row.position.flags & OVER:
@@ -327,7 +327,7 @@ class SavedSessionState(SessionState):
         self._interrupted = True
 
     def end_session(self) -> bool:
-        """Store that the caller has its results; return whether a run is left to be resumed."""
+        """Store that the caller has its results, if so; return whether a run is left to resume."""
         if self.answers and not (self._interrupted and self._has_result):
             self.answer_last()
         return self.is_under_way and self.is_open(self.number)
@@ -344,14 +344,14 @@ class SavedSessionState(SessionState):
         return self.number if self.is_under_way else self.number + 1
 
     def skip_to(self, number: int) -> None:
-        """Store that the aggregator serves no request before this number."""
+        """Store that the aggregator serves no request before this number: earlier ones have ended."""
         if number > self.number + 1:
             self._requests.begin(self._scope, number - 1, "")
             self.number = number - 1
         self._end(number - 1)
 
     def last_request(self, count: int) -> int:
-        """Return the number of the last of `count` requests, counted from before a restart."""
+        """Return the number of the last of `count` requests, stored so that a restart keeps it."""
         target = _number(self._stored().get(_TARGET))
         if target < self.first_request():
             target = self.first_request() + count - 1
@@ -376,7 +376,7 @@ class SavedSessionState(SessionState):
             self._keep({_BESIDE: msgspec.msgpack.encode(after)})
 
     def restored_collection(self, run: Run[Any]) -> Run[Any] | None:
-        """Return the aggregator's run of a request, restored; None if it was not begun."""
+        """Return the aggregator's restored run, None if it was not begun; LocalError if its state is lost."""
         row, number = self._row(run), run.member.context.request
         if row is None:
             if number > self._ended:
@@ -434,12 +434,12 @@ class SavedSessionState(SessionState):
     # Media
 
     def _row(self, run: Run[Any]) -> Row | None:
-        """Return the saved state of a run from the database, or None."""
+        """Return the saved state of a run from the database; None if there is none."""
         context: Context = run.member.context
         return self._store.find(context.scope, context.request, run.name)
 
     def _saving(self, codec: Codec, number: int, given: bytes = b"") -> Saving:
-        """Return where and with which key, counter and charge a run is saved."""
+        """Return the settings that save a run: store, keys, counter, input, and charging function."""
 
         def charge(run_id: bytes, released: bytes) -> Receipt | None:
             receipt = None
@@ -477,7 +477,7 @@ class SavedSessionState(SessionState):
         )
 
     def _check_retained(self, row: Row) -> None:
-        """Raise LostRunError, and give up the run, if it cannot be restored without a counter."""
+        """Give up a saved run and raise LostRunError if it cannot be restored, having no counter."""
         if is_retained(row.position.flags):
             return
         number = row.position.request
@@ -530,7 +530,7 @@ class SavedSessionState(SessionState):
             )
 
     def _check_owner(self) -> str:
-        """Mark empty folders as this member's; raise an error for folders of other members.
+        """Return the state folders' common identifier; mark empty ones; raise an error for others'.
 
         Returns what only these folders have.
         """
@@ -618,7 +618,7 @@ def _locked(folder: Path, member: str) -> int:
 
 
 def read_owner(folder: Path) -> _Owner | None:
-    """Return which member and session a state folder belongs to, or None if no file in it says so."""
+    """Return the member and session of a state folder, None if no file says so; LocalError if damaged."""
     path = folder / OWNER
     try:
         if not path.exists():
@@ -637,7 +637,7 @@ def read_owner(folder: Path) -> _Owner | None:
 
 
 def _write_owner(folder: Path, owner: _Owner) -> None:
-    """Write into a state folder which member and session it belongs to."""
+    """Write into a state folder which member and session it belongs to; LocalError if that fails."""
     content = msgspec.json.encode(owner)
     try:
         replace_file(folder / OWNER, lambda file: file.write(content), 0o600)

@@ -550,7 +550,7 @@ class Session:
         return result
 
     async def _asked(self, task: str, *arguments: Any, **named: Any) -> Any:
-        """Run a request of the named task and return its result; the arguments are passed on."""
+        """Run a request of the named task and return its result; ConfigError if it cannot be saved."""
         from smpc_dp.session.tasks import find_task
 
         asked = find_task(task)

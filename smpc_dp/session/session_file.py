@@ -163,7 +163,7 @@ def check_document(document: Mapping[str, object], *, audited: bool = False) -> 
 
 
 def check_outline(document: Mapping[str, object]) -> tuple[Outline, Roster]:
-    """Check a session's content without the slow planning of parameters; return it with its roster."""
+    """Check a session's content but for planning; return (outline, roster), or raise ConfigError."""
     issues: list[ConfigIssue] = []
     read = _outline(document, issues, audited=True)
     if issues or read.roster is None:
@@ -200,7 +200,7 @@ def write_session(
     members: Iterable[Member],
     timeouts: Timeouts | None = None,
 ) -> None:
-    """Check a session's content and write it to a file, over an existing one.
+    """Check a session's content, and write it to a file, over an existing one; raise an error on failure.
 
     Raises ConfigError when the content is wrong, LocalError when it cannot be written.
     """
@@ -368,7 +368,7 @@ def plan_parameters(
     names: Sequence[str],
     issues: list[ConfigIssue],
 ) -> Any:
-    """Check and plan a session's parameters for these parties; append faults to `issues`.
+    """Return a session's checked and planned parameters, or None with faults appended to `issues`.
 
     Returns None if they are wrong, or the protocol is unknown; `issues` has the faults. This can take
     seconds.

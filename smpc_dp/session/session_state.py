@@ -57,7 +57,7 @@ class SessionState:
     # From one request to the next
 
     def fixed(self, parties: int) -> FixedSurvivors:  # noqa: ARG002 - where they are read from a file
-        """Return the set of survivors for all exact sums of the session, not yet fixed."""
+        """Return a new, empty record of the survivors over which all exact sums are taken."""
         return FixedSurvivors()
 
     def sent(self, random: Randomness) -> SentResults:
@@ -91,7 +91,7 @@ class SessionState:
         return number + 1
 
     def following_call(self, label: str, steps: int) -> int:  # noqa: ARG002 - of saved runs
-        """Return the first request number for a call that gives none."""
+        """Return the first request number for a call that gives none: the next one."""
         return self.following(self.number)
 
     def is_open(self, number: int, scope: bytes = b"") -> bool:  # noqa: ARG002 - of saved runs

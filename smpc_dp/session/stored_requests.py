@@ -114,7 +114,7 @@ class Requests:
             _put(connection, scope, number, operation)
 
     def ask(self, scope: bytes, number: int, operation: str) -> None:
-        """Replace the operation of the newest request, whose run has no state yet; else do nothing."""
+        """Replace the stored operation of a request if it is the newest one; else do nothing."""
         with self._database.changing() as connection:
             if _last(connection, scope).number == number:
                 _put(connection, scope, number, operation)

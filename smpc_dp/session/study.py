@@ -37,7 +37,7 @@ def record_parameters(session: SessionFile) -> PlannedRecordParameters | None:
 
 
 def read_expected(given: Sequence[str], session: SessionFile) -> dict[str, Expected]:
-    """Return the means and deviations of options `NAME=MEAN:DEVIATION`, or `NAME=MEAN`.
+    """Return expected means and deviations by column, of options `NAME=MEAN:DEVIATION`; ConfigError if wrong.
 
     Raises ConfigError for a text of another form, and what the bounds of the column do not allow. Without a
     deviation it is the largest for the mean.
@@ -67,7 +67,7 @@ def read_expected(given: Sequence[str], session: SessionFile) -> dict[str, Expec
 
 
 def with_rows(session: SessionFile, rows: int) -> SessionFile:
-    """Return a session with another number of expected rows; raise ConfigError where it states its own."""
+    """Return a session replanned for another number of expected rows; ConfigError if that cannot be."""
     asked = record_parameters(session)
     if asked is None:
         raise ConfigError.at("--rows", _ONLY, ConfigCheck.UNSUPPORTED)
@@ -111,6 +111,7 @@ def study_of(session: SessionFile, expected: Mapping[str, Expected]) -> Study | 
 
 
 def _rows(asked: PlannedRecordParameters) -> int | None:
+    """Return the number of rows of all parties: the public one, or the expected one, None if not stated."""
     public = asked.public_rows
     return asked.schema.rows_expected if public is None else sum(public)
 
@@ -122,7 +123,7 @@ def _altered(
     public_rows: Sequence[int] | None = None,
     factor: float = 1.0,
 ) -> dict[str, object]:
-    """Return parameters with other rows, or with an epsilon that is so many times as large."""
+    """Return a copy of parameters with other expected or public rows, or with `factor` times the epsilon."""
     result = dict(parameters)
     if rows is not None:
         result[RECORDS] = {**cast("Mapping[str, object]", result[RECORDS]), "rows_expected": rows}
@@ -139,7 +140,7 @@ def _altered(
 def _checked(
     session: SessionFile, parameters: Mapping[str, object], more: int
 ) -> tuple[Any, list[ConfigIssue]]:
-    """Return the checked parameters of a session with so many parties more, or the faults."""
+    """Return (checked parameters of a session with so many parties more, or None; faults)."""
     names = [member.name for member in session.roster.parties]
     further = (name for name in map("party-{}".format, itertools.count()) if name not in names)
     names += itertools.islice(further, more)
@@ -151,7 +152,7 @@ def _checked(
 def _changed(
     session: SessionFile, parameters: Mapping[str, object], more: int, expected: Mapping[str, Expected]
 ) -> dict[tuple[str, str], Changed]:
-    """Return the forecasts of a session with other parameters; none where these cannot be planned."""
+    """Return forecasts for other parameters or parties, by (text, name); empty if they cannot be planned."""
     checked, issues = _checked(session, parameters, more)
     if issues:
         return {}
@@ -168,7 +169,7 @@ def _changed(
 def remaining(
     session: SessionFile, *, epsilon: float | None = None, ledger: Ledger | None = None
 ) -> Remaining:
-    """Return what a budget leaves after a request of a session.
+    """Return what a budget or ledger leaves after a session's request; raise an error if that costs more.
 
     The budget is `epsilon` at the delta of a request, with nothing spent, or that of a ledger.
 
@@ -227,7 +228,7 @@ def remaining(
 
 
 def _later(fits: Callable[[Event], bool], like: Event, whole: float, delta: float) -> float:
-    """Return the largest epsilon of one later request of Gaussian noise that fits into a budget."""
+    """Return about the largest epsilon of one later Gaussian request within a budget; 0 if there is none."""
 
     def affords(epsilon: float) -> bool:
         noise = Gaussian(gaussian_mu(epsilon, delta))
@@ -238,4 +239,5 @@ def _later(fits: Callable[[Event], bool], like: Event, whole: float, delta: floa
 
 
 def _or_infinite(epsilon: float | None) -> float:
+    """Return the given epsilon, or infinity for None."""
     return math.inf if epsilon is None else epsilon

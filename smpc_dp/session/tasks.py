@@ -195,15 +195,15 @@ class Task:
         return None if aggregator is None else aggregator.name
 
     def members_with_result(self, session: SessionFile) -> list[str]:
-        """Return the names of the members that get a result in this session."""
+        """Return the names of the members that get a result in this session; here all parties."""
         return [*session.roster.party_names]
 
     def steps(self, session: SessionFile) -> int:  # noqa: ARG002
-        """Return how many requests an aggregator or server serves by default."""
+        """Return how many requests an aggregator or server serves by default; here 1."""
         return 1
 
     async def serve(self, host: Any, role: Role, requests: int | None, results: list[Any]) -> list[str]:
-        """Serve requests as an aggregator or server, and append the results to `results`.
+        """Serve requests, append results to `results`, return errors as text; subclasses implement this.
 
         `host`: the aggregator or server, a `session.host.HostMember`. Returns the errors of requests that
         do not end the others, and raises the first other one.
@@ -216,7 +216,7 @@ class Task:
         opening: AbstractAsyncContextManager[Any],  # noqa: ARG002
         on_event: OnEvent,  # noqa: ARG002
     ) -> Any:
-        """Serve a simulated session's requests as its aggregator, and return the results.
+        """Serve a simulated session as its aggregator; here ConfigError: it cannot be simulated.
 
         `opening` opens the connections. Returns what was served, as of `serve`. Raises ConfigError for a task
         that is not simulated so.
@@ -227,7 +227,7 @@ class Task:
     async def contribute(
         self, host: Any, membership: Membership, options: Mapping[str, Any], results: list[Any]
     ) -> Any:
-        """Run one party: check its input, connect, compute, and append the result to `results`.
+        """Run one party, append its result to `results`, return an audit report or None; for subclasses.
 
         Args:
             host: the party, a `session.host.HostMember`.
@@ -256,7 +256,7 @@ class Task:
         """
 
     def text(self, results: Mapping[str, Json]) -> str:
-        """Return the results as lines of text for a person."""
+        """Return the results as lines of text for a person; subclasses implement this."""
         raise NotImplementedError
 
     def print_run(
@@ -269,7 +269,7 @@ class Task:
         as_json: bool,  # noqa: ARG002
         out: Path | None,  # noqa: ARG002
     ) -> bool | None:
-        """Print the results of a local run, and write them to `out`; return None to use the default.
+        """Print a local run's results, write them to `out`, return if written; here None: nothing is done.
 
         Returns whether that was done; None where all have the same result, which the command prints.
         """
@@ -289,7 +289,7 @@ class Task:
         raise NotImplementedError
 
     def own_sections(self, session: SessionFile, result: Json) -> list[Section]:
-        """Return the report sections that only this kind of result has; subclasses implement this."""
+        """Return the report sections that only this kind of result has; here NotImplementedError."""
         raise NotImplementedError
 
     def sections(
@@ -313,7 +313,7 @@ class Task:
         return len(result["survivors"]) or result.get("parties", 0)
 
     def privacy(self, result: Json) -> Json:
-        """Return epsilon, delta and unit of a result as JSON; epsilon is None without privacy."""
+        """Return the privacy part of a result as JSON: epsilon (None if exact), delta, unit and more."""
         privacy: Json = result["privacy"]
         return privacy
 
@@ -326,7 +326,7 @@ class Task:
         progress: Progress,  # noqa: ARG002
         executor: Executor | None,  # noqa: ARG002
     ) -> AuditedRelease:
-        """Draw releases on neighbouring inputs to test the session's privacy claim; return the audit.
+        """Test the session's privacy claim on drawn releases, return the audit; here ConfigError.
 
         Args:
             samples: releases on each of two inputs; None: as many as the audit needs.
@@ -376,7 +376,7 @@ class BesideTask(Task):
         raise NotImplementedError
 
     def audit_certificate(self, path: Path, session: str | None) -> Any:
-        """Check a certificate of cheating in a file, and return a report on it.
+        """Check a certificate of cheating in a file, and return a report; for subclasses.
 
         `session`: the session file of which the convicted party should be. Raises ConfigError and LocalError
         for files that cannot be read, and a session file with faults.
@@ -384,7 +384,7 @@ class BesideTask(Task):
         raise NotImplementedError
 
     def convictions(self, folder: Path, roster: Roster) -> ConvictedParties:
-        """Check all certificates in a folder, and return the parties that they convict.
+        """Check all certificates in a folder, return the parties that they convict; for subclasses.
 
         Raises LocalError for a folder or a certificate that cannot be read: it may convict a party.
         """

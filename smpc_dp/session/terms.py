@@ -29,7 +29,7 @@ _POSITION = re.compile(r"roster\[(\d+)\]")
 
 
 def check_terms(text: str, parties: Sequence[str]) -> SessionFile:
-    """Check an unfinished session file, whose members' keys are not known yet, with made-up keys.
+    """Check a session file without members, adding made-up ones; return the session, or raise ConfigError.
 
     Raises ConfigError that lists every fault.
     """
@@ -42,7 +42,7 @@ def check_terms(text: str, parties: Sequence[str]) -> SessionFile:
 
 
 def assembled(path: str | os.PathLike[str], entries: Iterable[str | os.PathLike[str]]) -> str:
-    """Return the text of a session file made of terms and roster entries in files, checked.
+    """Return a checked session file's text, made of terms and entries in files; ConfigError with every fault.
 
     Raises:
         LocalError: a file cannot be read.
@@ -71,7 +71,7 @@ def _at_files(text: str, files: Sequence[str], issues: Iterable[ConfigIssue]) ->
 
 
 def read_entry(path: str | os.PathLike[str]) -> Member:
-    """Read the single roster entry in a file, as `smpc-dp keygen` prints one.
+    """Read the single roster entry in a file, as `smpc-dp keygen` prints it; ConfigError for other content.
 
     Raises:
         LocalError: it cannot be read.

@@ -75,7 +75,7 @@ def start_in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
 
 
 def run_in_loop(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """Run a coroutine in another thread's event loop, wait, and return its value."""
+    """Run a coroutine in another thread's event loop and return its value; LocalError if the loop ends."""
     try:
         return asyncio.run_coroutine_threadsafe(work, loop).result()
     except concurrent.futures.CancelledError:

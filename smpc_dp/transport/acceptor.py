@@ -36,7 +36,7 @@ _LOG = logging.getLogger("smpc_dp.transport")
 
 
 def call(endpoint: Endpoint, peer: str, patience: float, halt: Halt) -> BlockingChannel:
-    """Connect to `peer` and wait up to `patience` seconds to be accepted; return the blocking channel.
+    """Connect to `peer` and wait to be accepted; return the blocking channel; TimeoutFault if late or halted.
 
     Errors as for `dial_blocking`; TimeoutFault too when halted.
     """
@@ -77,7 +77,7 @@ class Acceptor:
         return f"Lobby({self._own.name!r})"
 
     def claim(self, endpoint: Endpoint, peer: str, patience: float, halt: Halt) -> BlockingChannel:
-        """Wait up to `patience` seconds for `peer` to call for this session; return the channel.
+        """Wait up to `patience` seconds for `peer` to call for this session; return the channel, or raise.
 
         `patience`: seconds. Raises TimeoutFault when the peer has not called by then, or the wait was halted;
         ConfigError that names the differences when it has another session; PeerFault when it breaks the
@@ -121,7 +121,7 @@ class Acceptor:
             return peer in self._waiting
 
     def _refuse_others(self, endpoint: Endpoint, peer: str, stream: BlockingStream) -> None:
-        """Refuse a member's further connections, which another process made; warn both sides."""
+        """Refuse a member's further connections, if any; warn both sides that its key is used twice."""
         with self._inbound:
             others = self._waiting.pop(peer, None)
         if others:
@@ -153,7 +153,7 @@ class Acceptor:
         return True
 
     def _next(self, peer: str, deadline: float, halt: Halt) -> tuple[BlockingStream, bool]:
-        """Wait for and return the first connection of `peer`, and if no other one waits behind it."""
+        """Return (first connection of `peer`, whether none waits behind it); TimeoutFault if none comes."""
         with self._inbound:
             while True:
                 # Before the queue is read: a member that has called by now is for the next claim.

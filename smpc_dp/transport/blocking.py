@@ -103,11 +103,11 @@ class BlockingStream:
         return bytes(self.read(self.max_message))
 
     async def aside(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns, computed in this thread, as the handshake asks."""
+        """Return what `work` returns, computed at once in this thread: there is no event loop."""
         return work()
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        """Send one message from several buffers, in frames that each have the time limit.
+        """Send one message from several buffers, in frames; raise an error if the peer does not read.
 
         Raises TimeoutFault when the peer does not read in time, ChannelClosed when the connection is gone.
         """
@@ -118,7 +118,7 @@ class BlockingStream:
             raise self._failed(error) from None
 
     def begin(self, buffers: Sequence[Buffer], total: int) -> bool:
-        """Send what the socket takes now of a short message; return True if that was all of it.
+        """Send what the socket takes now of a short message; return True if that was all of it, or raise.
 
         `flush` sends the rest. Raises ChannelClosed when the connection is gone.
         """
@@ -132,14 +132,14 @@ class BlockingStream:
         return done
 
     def flush(self) -> None:
-        """Send the rest of a message that `begin` could not send at once."""
+        """Send the rest of a message that `begin` could not send at once; raise an error on failure."""
         try:
             self._send([], _Limit(self._timeout))
         except OSError as error:
             raise self._failed(error) from None
 
     def read(self, limit: int) -> memoryview:
-        """Return the next message, up to `limit` bytes; its memory is reused after RETAINED more.
+        """Return the next message, in memory that is reused after RETAINED more; or raise an error.
 
         The header of each frame has the time limit, and its payload has it again, whatever comes meanwhile.
 
@@ -177,7 +177,7 @@ class BlockingStream:
         return message
 
     def wait(self, seconds: float) -> None:
-        """Set how many seconds the peer may take; no other thread may use the connection."""
+        """Set the time limit, in seconds, for later waits for the peer; nothing is waited for now."""
         self._timeout = seconds
 
     def warn(self) -> None:
@@ -223,7 +223,7 @@ class BlockingStream:
         self._send([framing.control_frame(kind)], _Limit(min(self._timeout, CLOSE_SECONDS)))
 
     def _send(self, frame: Sequence[Buffer], limit: _Limit) -> None:
-        """Encrypt and send one frame, after bytes that are already encrypted."""
+        """Encrypt and send one frame, after bytes already encrypted; TimeoutError at the limit."""
         octets = [_octets(buffer) for buffer in frame]
         encrypted, done = self._tls.send(self._socket.fileno(), octets, 0)
         while not done:
@@ -237,7 +237,7 @@ class BlockingStream:
         return message
 
     def _reserve(self, total: int) -> memoryview:
-        """Return `total` free bytes of a reused buffer, which is faster than new memory."""
+        """Return `total` bytes of a reused buffer that no retained message occupies."""
         if self._memory is None:
             # Between retained messages there are holes, each smaller than the next message.
             self._memory = np.empty((2 * RETAINED + 1) * framing.MAX_FRAME, np.uint8).data
@@ -250,7 +250,7 @@ class BlockingStream:
         return self._memory[start : start + total]
 
     def _long(self, total: int) -> memoryview:
-        """Read and return a message of several frames, `total` bytes in all."""
+        """Read and return a message of several frames, `total` bytes in all; or raise PeerFault."""
         buffer, have = bytearray(framing.MAX_FRAME), 0
         while True:
             frame = min(total - have, framing.MAX_FRAME)
@@ -268,13 +268,13 @@ class BlockingStream:
                 )
 
     def _header(self) -> tuple[int, int]:
-        """Read a frame's header; return how many bytes of the message are left, and the frame's kind."""
+        """Read a frame's header; return (bytes of the message from this frame on, the frame's kind)."""
         self._fill(self._head)
         total, kind = framing.HEADER.unpack(self._head)
         return total, kind
 
     def _fill(self, view: Buffer) -> None:
-        """Fill `view` with decrypted bytes; raise TimeoutError when the peer takes too long."""
+        """Fill `view` with decrypted bytes; TimeoutError if the peer is late, ChannelClosed at the end."""
         target, limit, have = _octets(view), None, 0
         while True:
             have, ended = self._tls.receive(self._socket.fileno(), target, have)
@@ -389,7 +389,7 @@ class BlockingChannel:
             self._enqueue(self._stream.flush)
 
     def receive(self, limit: int, ahead: int = 0) -> memoryview:
-        """Wait for and return the next message; let a thread read `ahead` more that are expected.
+        """Wait for and return the next message, valid until the next call; let a thread read `ahead` more.
 
         Fewer than DEPTH more are not read before their turn. The message stays valid until the next call.
         Errors as for `send`, after all that came before.
@@ -405,7 +405,7 @@ class BlockingChannel:
         return self._take(self._messages.get(), limit)
 
     def _take(self, message: memoryview | SmpcError, limit: int) -> memoryview:
-        """Count and return a received message; raise the error if there is one in its place."""
+        """Count and return a received message; raise its error, or PeerFault above `limit` bytes."""
         if isinstance(message, SmpcError):
             self._awaited = 0
             raise message
@@ -470,7 +470,7 @@ class BlockingChannel:
         self._outgoing.put(job)
 
     def _send_unless_failed(self, job: Callable[[], T], otherwise: T) -> T:
-        """Run a sending job and return its result; `otherwise` if the connection fails."""
+        """Run a sending job and return its result; return `otherwise` if the connection has failed."""
         if self._error is None:
             try:
                 return job()

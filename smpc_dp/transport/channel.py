@@ -196,7 +196,7 @@ class Channel:
             self._pinger = loop.create_task(self._ping_until_silent(silence))
 
     async def send(self, *buffers: bytes | memoryview) -> None:
-        """Send one message from several buffers; return when the transport has taken all of it.
+        """Send one message from several buffers; return when the transport has all of it, or raise.
 
         The buffers are not copied and must not change meanwhile. Raises ConfigError above `max_message`
         (nothing is sent), TimeoutFault when the peer does not read for `frame_timeout` seconds, PeerFault
@@ -214,7 +214,7 @@ class Channel:
         self.bytes_sent += total
 
     async def receive(self) -> Buffer:
-        """Wait, without limit, for the next message and return it.
+        """Wait, without limit, for the next message and return it; raise the error that ends the channel.
 
         One that was stored in a file is a read-only view. Raises LocalError in the place of one that could
         not be stored; the channel goes on.
@@ -250,7 +250,7 @@ class Channel:
         return await asyncio.to_thread(work)
 
     async def answers(self) -> bool | None:
-        """Ping the peer; return True if it answers, False if it is silent, None if unknown.
+        """Ping the peer; return True if it answers, False if it is silent or gone, None if unknown.
 
         It is unknown where this side does not read now, or a long message is under way.
         """
@@ -270,7 +270,7 @@ class Channel:
         return pong.done() and pong.result()
 
     async def _ping_until_silent(self, silence: float) -> None:
-        """Ping a silent peer; cut the connection after `silence` seconds without a byte.
+        """Ping a silent peer, until the channel ends; cut it after `silence` seconds without a sign.
 
         Looks are counted, and not time: while this process is stopped the peer is not silent. Bytes that its
         system acknowledges are a sign of it too: on a slow line a ping waits behind what was sent before.
@@ -332,13 +332,13 @@ class Channel:
         self._writer.transport.abort()
 
     def _fail(self, error: SmpcError) -> None:
-        """Record why the channel ends, and wake waiting tasks."""
+        """Record the error that ends the channel; wake tasks that wait for a message or an answer."""
         self._inbox.fail(error)
         if self._pong is not None and not self._pong.done():
             self._pong.set_result(False)
 
     def _release_held(self) -> None:
-        """Return the last message's bytes to the memory budget."""
+        """Return the last received message's bytes to the memory budget, unless that is done."""
         if self._held is not None:
             self._held.release()
             self._held = None
@@ -354,7 +354,7 @@ class Channel:
                 self._writer.transport.abort()
 
     async def _until_taken(self) -> None:
-        """Wait until the peer's system has acknowledged all sent bytes, as long as it makes progress."""
+        """Wait until the peer's system has acknowledged all sent bytes, or no longer makes progress."""
         transport, left, moved = self._writer.transport, -1, now()
         while not transport.is_closing() and now() < moved + self.frame_timeout:
             if (sock := transport.get_extra_info("socket")) is None:
@@ -390,7 +390,7 @@ class Channel:
         return message.share
 
     async def _read(self) -> Message:
-        """Read the next message; raise ChannelClosed at a goodbye or a lost connection."""
+        """Return the next message, with `failure` if it cannot be stored; raise when the channel ends."""
         message = Message()
         try:
             message.content = await self._read_content(partial(self._admit, message))
@@ -415,7 +415,7 @@ class Channel:
         return f"a frame took more than {self.frame_timeout} s, or a message {self._message_timeout} s{seen}"
 
     async def _read_content(self, admit: Callable[[int], Awaitable[framing.Share]]) -> Buffer:
-        """Read one message's content, once the memory budget admits it."""
+        """Return the next message's content, handling control frames before it; ChannelClosed at the end."""
         while True:
             first = await self._stream.stream.read(1)
             if not first:
@@ -460,7 +460,7 @@ class Channel:
                 self._writer.write(frames)
 
     def _on_control(self, kind: int) -> None:
-        """Handle a received control frame, such as a ping; PeerFault if unexpected or too many."""
+        """Answer a ping, take an answer or a warning; PeerFault for an unexpected or excess frame."""
         self._controls += 1
         if self._reader is None or self._controls > CONTROL_FRAMES + (now() - self._begun):
             raise PeerFault(
@@ -480,7 +480,7 @@ class Channel:
             self._pong = None
 
     async def _write(self, frames: Iterable[bytes | memoryview]) -> None:
-        """Write to the transport in pieces, each when it has room."""
+        """Write frames to the transport, each when it has room; raise and cut if the peer does not read."""
         whole = False
         try:
             for piece in frames:

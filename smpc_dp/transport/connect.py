@@ -32,7 +32,7 @@ _LOG = logging.getLogger("smpc_dp.transport")
 def dial_blocking(
     endpoint: Endpoint, peer: str, *, welcome_timeout: float | None = None, halt: Halt | None = None
 ) -> BlockingChannel:
-    """Connect to `peer`, trying until the endpoint's timeout, and authenticate; return a blocking channel.
+    """Connect to `peer`, with repeated attempts, and authenticate; return the blocking channel, or raise.
 
     `welcome_timeout`: seconds until the peer's welcome, by default the `frame_timeout`.
     """
@@ -96,7 +96,7 @@ class AuthenticatingListener:
             caller.socket.close()
 
     def wait(self, deadline: float) -> tuple[BlockingStream, Member] | None:
-        """Wait for the next authenticated member; return None at the deadline."""
+        """Wait for the next authenticated member; return (stream, member), or None at the deadline."""
         while (now := time.monotonic()) < deadline:
             for number, caller in list(self._callers.items()):
                 if caller.deadline <= now:
@@ -113,7 +113,7 @@ class AuthenticatingListener:
         return None
 
     def _admit(self) -> None:
-        """Accept a connection and start its TLS handshake."""
+        """Accept a connection, if one waits, and start its TLS handshake; drop one of too many."""
         try:
             raw, address = self._server.accept()
         except OSError:
@@ -133,7 +133,7 @@ class AuthenticatingListener:
         self._selector.register(raw, selectors.EVENT_READ)
 
     def _shake(self, number: int) -> tuple[BlockingStream, Member] | None:
-        """Continue a caller's TLS handshake; return its stream and member when done."""
+        """Continue a caller's TLS handshake; return (stream, member) when done, None before or if dropped."""
         caller = self._callers[number]
         try:
             done = _step(caller.socket, caller.secured, caller.address, caller.socket.recv(SHAKE_BYTES))
@@ -165,7 +165,7 @@ class AuthenticatingListener:
 
 
 def listen_at_own_address(endpoint: Endpoint) -> socket.socket:
-    """Return a socket that listens at this member's address in the roster.
+    """Return a socket that listens at this member's address in the roster; LocalError if it cannot.
 
     Raises LocalError when the address is not available, ConfigError for none.
     """
@@ -179,7 +179,7 @@ def listen_at_own_address(endpoint: Endpoint) -> socket.socket:
 def accept_blocking(
     endpoint: Endpoint, server: socket.socket, peers: Sequence[str]
 ) -> dict[str, BlockingChannel]:
-    """Accept callers until every one of `peers` has connected; return their channels by name.
+    """Accept callers until all `peers` have connected; return their channels by name, or raise a fault.
 
     `server` is that of `listen_at_own_address`, and stays open. A connection that does not authenticate as a
     member in HANDSHAKE_SECONDS is dropped, without other consequences. Of more than STRANGERS at once some
@@ -232,7 +232,7 @@ async def answer(
 
 
 def _call(endpoint: Endpoint, address: tuple[str, int], seconds: float) -> tuple[BlockingStream, Member]:
-    """Connect to an address by TLS; return the stream and the member whose certificate it shows.
+    """Connect to an address by TLS; return (stream, member whose certificate it shows); PeerFault if none.
 
     Raises PeerFault without a member's certificate, which names the address, OSError when the connection
     breaks or takes longer.
@@ -263,7 +263,7 @@ def _broken(error: OSError) -> str:
 
 
 def _step(sock: socket.socket, secured: TlsConnection, address: str, received: bytes) -> bool:
-    """Feed received bytes to a TLS handshake and send its answer; return True when it is done."""
+    """Feed received bytes to a TLS handshake, send the answer; return True when done, or PeerFault."""
     if not received:
         raise ConnectionError("end of file")
     try:
@@ -285,7 +285,7 @@ def _set_options(raw: socket.socket, silence: float) -> None:
 
 
 def exchange_hello(stream: BlockingStream, hello: Coroutine[Any, Any, None]) -> BlockingChannel:
-    """Run an asyncio handshake over a blocking stream; return the blocking channel."""
+    """Run a handshake coroutine over a blocking stream; return the channel, or close the stream and raise."""
     try:
         hello.send(None)
     except StopIteration:

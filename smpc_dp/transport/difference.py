@@ -45,7 +45,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,66}")
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Part of a session's description for a peer: paths, texts and digests of values, or hash tables.
+    """Part of a session's description: all values as (path, text, digest), or hash tables of their digests.
 
     `count` is the number of values; `tables` has TABLES * SLOTS * DIGEST_BYTES bytes, or none.
     """
@@ -151,7 +151,7 @@ class _Terms:
         return np.frombuffer(b"".join(hashes), np.uint8).reshape(-1, TABLES)
 
     def difference(self, theirs: Part) -> list[str]:
-        """Return lines on which values differ from those that a peer describes."""
+        """Return lines on which values differ from those a peer describes; ValueError if malformed."""
         mine = self.described
         if len(theirs.tables) != len(mine.tables):
             if len(theirs.tables) not in (0, TABLES * SLOTS * DIGEST_BYTES):

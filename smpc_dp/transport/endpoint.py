@@ -79,11 +79,11 @@ class Endpoint:
         return max(SILENCE_SECONDS, 2 * self.frame_timeout)
 
     async def dial(self, peer: str, on_failed: OnFailed | None = None) -> Channel:
-        """Connect to a member and authenticate it; return the channel."""
+        """Connect to a member, with repeated attempts, and authenticate it; return the channel, or raise."""
         return await dial(self, peer, on_failed=on_failed)
 
     async def listen(self, host: str, port: int, on_channel: OnChannel, on_refused: OnRefused) -> Listener:
-        """Listen for other members and pass each authenticated channel to `on_channel`."""
+        """Listen for other members, pass authenticated channels to `on_channel`; return the listener."""
         return await listen(self, host, port, on_channel, on_refused)
 
     def channel(self, peer: str, stream: Stream, transport: asyncio.Transport) -> Channel:
@@ -184,7 +184,7 @@ class SocketDialler:
 async def dial(
     endpoint: Endpoint, peer: str, address: str | None = None, on_failed: OnFailed | None = None
 ) -> Channel:
-    """Connect to the member `peer`, with repeated attempts until a timeout; return the channel.
+    """Connect to the member `peer`, with repeated attempts until a timeout; return the channel, or raise.
 
     `on_failed` gets the reason of each attempt that is followed by another one.
 
@@ -249,7 +249,7 @@ def _dialler(endpoint: Endpoint, target: str) -> Dialler:
 
 
 async def _attempt(endpoint: Endpoint, peer: str, target: str, dialler: Dialler) -> Channel:
-    """Connect once to a peer, authenticate it and run the handshake; return the channel."""
+    """Connect once to a peer and run the handshake; return the channel; PeerFault for another member."""
     async with asyncio.timeout(ATTEMPT_SECONDS):
         transport, stream = await dialler.attempt()
     try:

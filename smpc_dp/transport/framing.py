@@ -72,7 +72,7 @@ class Share:
         return MemorySpool() if spools is None else spools.spool(self.total)
 
     def add(self, count: int) -> None:
-        """Count received bytes before they are stored; a slow message may have to make room.
+        """Count received bytes, reserving them for a slow message; TimeoutError if it is stopped.
 
         Raises TimeoutError where the budget has ended the message.
         """
@@ -84,7 +84,7 @@ class Share:
             raise TimeoutError
 
     def look(self, waited: float) -> tuple[int, float]:
-        """Return the bytes received, and the seconds, of all looks at which others waited."""
+        """Update recent bytes; return total (bytes, seconds) of the looks at which other messages waited."""
         brought, self._seen = self.received - self._seen, self.received
         self.recent = self.recent / 2 + brought
         if waited:
@@ -100,7 +100,7 @@ class Share:
         self._held = self.received
 
     def stop(self) -> None:
-        """Stop the message: its reader gets a TimeoutError."""
+        """End the message and give its bytes back: its reader gets a TimeoutError."""
         self.stopped = True
         self.release()
         if not self.limit.expired():
@@ -164,7 +164,7 @@ class InflightBudget:
         self._looked: float | None = None
 
     async def take(self, wanted: int) -> int:
-        """Wait for and reserve `wanted` bytes, or all if there are fewer; return the number."""
+        """Wait for and reserve `wanted` bytes, at most the budget's size; return the number reserved."""
         amount = min(wanted, self.size)
         if self._waiting or amount > self._free:
             waiter = asyncio.get_running_loop().create_future()
@@ -199,7 +199,7 @@ class InflightBudget:
             waiter.set_result(None)
 
     def _begin_to_look(self) -> None:
-        """Start to look regularly for messages that are too slow."""
+        """Start regular looks for slow messages, unless they run or there is no least speed."""
         if self._rate and self._looked is None:
             self._looked = _now()
             for share in self.receiving:
@@ -207,7 +207,7 @@ class InflightBudget:
             asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look, self._looked)
 
     def _look(self, last: float) -> None:
-        """Find and demote messages that are too slow, regularly while others wait."""
+        """Move too slow messages among the slow ones; schedule the next look while messages wait."""
         self._looked = _now() if self._waiting or self._slow.receiving else None
         if self._looked is None:
             return
@@ -316,7 +316,7 @@ async def _read_rest(
     frame_timeout: float,
     on_control: Callable[[int], None],
 ) -> None:
-    """Read the rest of a long message, after its first piece, into a store."""
+    """Read the rest of a long message, after its first piece, into a store; ConnectionError if cut."""
 
     def store(piece: Buffer) -> None:
         share.add(len(piece))
@@ -338,7 +338,7 @@ async def _read_rest(
 async def _read_header(
     reader: StreamReader, peer: str, remaining: int, on_control: Callable[[int], None]
 ) -> None:
-    """Read a frame's header within a message, handling control frames before it."""
+    """Read a frame's header within a message, after control frames; PeerFault for a wrong header."""
     header = HEADER.unpack(await _exactly(reader, HEADER.size, peer))
     while header[0] == 0 and header[1] in CONTROL:
         on_control(header[1])

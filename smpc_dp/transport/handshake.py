@@ -153,7 +153,7 @@ async def greet(channel: HelloChannel, name: str, session: DescribedSession) -> 
 async def inquire(
     channel: HelloChannel, name: str, session: DescribedSession
 ) -> tuple[Answer, SmpcError | None]:
-    """Ask a member if a greeting would be welcome; return its answer, and an error if sessions differ.
+    """Ask a member if a greeting would be welcome; return (answer, error if sessions differ, else None).
 
     Errors otherwise as of `greet`.
     """
@@ -236,7 +236,7 @@ def _verdict(greeting: Greeting, own: Member, peer: str) -> tuple[Reason | None,
 async def _refused(
     channel: HelloChannel, name: str, session: DescribedSession, refusal: Refusal
 ) -> SmpcError:
-    """Return the client's error for a refusal, with the differences if sessions differ."""
+    """Return the client's error for a refusal; if sessions differ, send the own one, name differences."""
     peer, theirs = channel.peer, refusal.session
     if refusal.reason != "session":
         return PeerFault(peer, f"refuses us ({name}): {_WORDS[refusal.reason]}", Check.REFUSED)

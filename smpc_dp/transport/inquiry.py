@@ -49,7 +49,7 @@ async def connect(addresses: Sequence[AddressInfo]) -> socket.socket:
 
 
 async def secure(endpoint: Endpoint, peer: str, sock: socket.socket) -> Channel:
-    """Run TLS with `peer` over a socket; return the channel before the application handshake.
+    """Run TLS with `peer` over a socket; return the channel before the handshake; PeerFault for another.
 
     Raises PeerFault if another member answers, ssl.SSLError if none of the roster does, OSError.
     """
@@ -78,7 +78,7 @@ def _channel(endpoint: Endpoint, peer: str, transport: asyncio.Transport, stream
 
 
 async def shown_certificate(addresses: Sequence[AddressInfo]) -> bytes | None:
-    """Return the TLS certificate (DER) that a server at these addresses shows, unverified, or None.
+    """Return the TLS certificate (DER) that a server shows, unverified; None if the connection fails.
 
     For the description of an error: the connection shows no certificate of this member, and nothing is sent
     over it.
@@ -89,7 +89,7 @@ async def shown_certificate(addresses: Sequence[AddressInfo]) -> bytes | None:
 
 
 async def certificate_within(below: WebSocketTransport) -> bytes | None:
-    """Return the TLS certificate (DER) shown inside a WebSocket, unverified, or None."""
+    """Return the TLS certificate (DER) shown inside a WebSocket, unverified; None if TLS fails."""
     with contextlib.suppress(OSError):
         return _certificate(await _within(below, _unverified()))
     return None
@@ -103,7 +103,7 @@ def _unverified() -> ssl.SSLContext:
 
 
 def _certificate(connection: tuple[asyncio.Transport, Stream]) -> bytes | None:
-    """Return the peer's TLS certificate (DER) and close the connection."""
+    """Return the peer's TLS certificate (DER), None without one, and cut the connection."""
     shown: bytes | None = connection[0].get_extra_info("ssl_object").getpeercert(binary_form=True)
     connection[0].abort()
     return shown
@@ -119,7 +119,7 @@ async def _within(below: WebSocketTransport, context: ssl.SSLContext) -> tuple[a
 
 
 async def _over_tls(sock: socket.socket, context: ssl.SSLContext) -> tuple[asyncio.Transport, Stream]:
-    """Run TLS over a socket; return the transport and stream, or close the socket on failure."""
+    """Run TLS over a socket; return (transport, stream), or close the socket and raise on failure."""
     with contextlib.ExitStack() as stack:
         stack.callback(sock.close)
         async with asyncio.timeout(ATTEMPT_SECONDS):

@@ -115,7 +115,7 @@ class Listener(ABC):
     async def admit(
         self, connection: socket.socket, address: str, securing: Securing, accepting: AcceptLoop
     ) -> None:
-        """Authenticate an accepted connection and run its handshake; report a refusal."""
+        """Authenticate an accepted connection and run its handshake; report a refusal or a failure."""
         who = address
         try:
             async with securing as channel:
@@ -157,7 +157,7 @@ class Listener(ABC):
         self._on_channel(channel)
 
     async def _duplicate(self, peer: str) -> handshake.Reason | None:
-        """Return the reason to refuse a second connection in a member's name; None if it is the only one.
+        """Return "busy" or "twice" to refuse a member's second connection; None if it is the only one.
 
         The other one is pinged, and cut if it does not answer; if it does, the peer is told there that its
         key is used twice.
@@ -205,7 +205,7 @@ class SocketListener(Listener):
 
     @contextlib.asynccontextmanager
     async def _tls(self, connection: socket.socket, address: str) -> AsyncIterator[Channel]:
-        """Run TLS on a connection and yield the member's channel; cut it on failure."""
+        """Context manager that runs TLS and yields the member's channel; cuts the connection on failure."""
         endpoint = self._endpoint
         tune(connection, endpoint.silence)
         limit = min(HANDSHAKE_SECONDS, endpoint.connect_timeout)

@@ -60,7 +60,7 @@ class MemoryNetwork:
         self.messages = 0
 
     def send(self, envelope: Envelope) -> None:
-        """Send a message over the simulated network; a simulated fault may drop or change it."""
+        """Queue a message for delivery; a simulated fault may drop, delay, repeat or change it."""
         faults, sender = self._faults, envelope.sender
         if sender in faults.kill:
             count = self._sent[sender] = self._sent.get(sender, 0) + 1

@@ -78,7 +78,7 @@ class MemoryChannel:
         self._other._inbox.put_nowait(((request, envelope), size))
 
     async def receive(self) -> Message:
-        """Wait for and return the next message; ChannelClosed at the end."""
+        """Wait for and return the next message; ChannelClosed at the end, PeerFault if it is too long."""
         if self._ended is not None:
             raise self._ended
         entry = await self._inbox.get()
@@ -155,7 +155,7 @@ class MemoryConnections:
         return MemoryEndpoint(name, connect_timeout, self)
 
     def may_send(self, sender: str, envelope: Envelope, size: int) -> bool:
-        """Count a message about to be sent; False if the simulation has killed its sender."""
+        """Count and report a message before it is sent; return False if its sender has been killed."""
         if sender in self._killed:
             return False
         if sender in self.kill:

@@ -18,7 +18,7 @@ _DECRYPTED: _Views = WeakKeyDictionary()
 
 
 def share_read_buffer(transport: asyncio.BaseTransport) -> None:
-    """Let a TLS connection share its event loop's read buffer, to save memory; only for asyncio's loops.
+    """Let a TLS connection use its event loop's shared read buffer; do nothing on other loops than asyncio's.
 
     Only where the system is asked for bytes when they are there, and they are taken in the same call: other
     loops hand out buffers that are filled later.

@@ -60,7 +60,7 @@ class FileSpool:
             self._failure = error
 
     def write(self, piece: Buffer, /) -> None:
-        """Append bytes to the file; after a failed write all bytes are dropped."""
+        """Append bytes to the file; if that fails, drop all bytes and raise nothing until `content`."""
         rest = memoryview(piece)
         try:
             while self._file is not None and rest:

@@ -21,7 +21,7 @@ class StreamReader(asyncio.StreamReader):
         self._passed: asyncio.Future[None] | None = None
 
     async def pass_on(self, count: int, take: Callable[[Buffer], object]) -> int:
-        """Pass the next `count` bytes to `take` in pieces; return how many came before the end.
+        """Pass the next `count` bytes to `take` in pieces; return how many came, or raise the stream's error.
 
         A piece is valid until the call returns. Raises the OSError that `take` raises, or that of the
         connection. After either, and when it is cancelled, what comes next is at no certain place.

@@ -51,7 +51,7 @@ class Contexts:
 
 
 def contexts(identity: Identity, roster: Roster) -> Contexts:
-    """Return a member's TLS contexts: TLS 1.3 only, trusting only the roster's certificates.
+    """Return a member's TLS contexts: TLS 1.3, the roster's certificates; raise for a wrong key or clock.
 
     Raises ConfigError when the roster holds another key for `identity.name`, or none, LocalError when this
     machine's clock is outside the time for which certificates are valid.
@@ -114,7 +114,7 @@ def describe(error: ssl.SSLError | TlsError, *, dialled: bool = False) -> str:
 
 
 def _context(purpose: int, trusted: Iterable[bytes], identity: Identity) -> ssl.SSLContext:
-    """Return a TLS context for one direction, with a member's key and these trusted certificates."""
+    """Return a TLS context for one direction, of a member's key and trusted certificates; or LocalError."""
     context = ssl.SSLContext(purpose)
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
     # Certificates name members, not hosts: `authenticated` pins the whole certificate.
@@ -134,7 +134,7 @@ def _context(purpose: int, trusted: Iterable[bytes], identity: Identity) -> ssl.
 
 @contextlib.contextmanager
 def _private_file(content: bytes) -> Iterator[str]:
-    """Yield the path of a temporary file with secret content, in memory where possible."""
+    """Context manager that yields the path of a file with secret content, in memory if possible."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("key", os.MFD_CLOEXEC)
         with os.fdopen(descriptor, "wb") as file:

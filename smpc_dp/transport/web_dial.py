@@ -79,7 +79,7 @@ class Route:
 
 
 def find_route(address: WebAddress) -> Route:
-    """Return the way to an address by HTTPS_PROXY and NO_PROXY; ConfigError for a wrong proxy URL."""
+    """Return the route to an address, by the proxy of HTTPS_PROXY or direct; ConfigError for a wrong URL."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     url = urllib.request.getproxies().get("https")
     # An address of IPv6 is listed without brackets.
@@ -109,7 +109,7 @@ def _proxy(url: str) -> Proxy:
 
 
 async def look_up(route: Route) -> Sequence[str]:
-    """Step 1 of dialling: return the IP addresses of the host, or of the proxy."""
+    """Step 1 of dialling: return the IP addresses of the host or proxy; ConnectionError if not found."""
     host, port = route.first
     try:
         entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -122,7 +122,7 @@ async def look_up(route: Route) -> Sequence[str]:
 
 
 async def reach(route: Route, addresses: Sequence[str], context: ssl.SSLContext, silence: float) -> ProxyTalk:
-    """Step 2 of dialling: connect to one of the addresses, with TLS to an `https://` proxy.
+    """Step 2 of dialling: connect to one of the addresses; return the connection's protocol, or raise.
 
     `context`: of the TLS with a proxy at `https://`; `silence` as of `tune`.
     """
@@ -151,7 +151,7 @@ async def reach(route: Route, addresses: Sequence[str], context: ssl.SSLContext,
 
 
 async def pass_proxy(route: Route, talk: ProxyTalk) -> None:
-    """Step 3 of dialling: ask the proxy for a tunnel to the host; do nothing without a proxy."""
+    """Step 3 of dialling: ask the proxy, if any, for a tunnel to the host; raise an error if it refuses."""
     if route.proxy is None:
         return
     target = f"{route.address.host}:{route.address.port}"
@@ -183,7 +183,7 @@ async def pass_proxy(route: Route, talk: ProxyTalk) -> None:
 
 
 async def secure(route: Route, talk: ProxyTalk, context: ssl.SSLContext) -> asyncio.Transport:
-    """Step 4 of dialling: run the outer TLS with the web server; return the transport."""
+    """Step 4 of dialling: run the outer TLS with the web server; return the transport, or raise."""
     host = route.address.host
     shown = str(route.address)
     try:
@@ -218,7 +218,7 @@ async def secure(route: Route, talk: ProxyTalk, context: ssl.SSLContext) -> asyn
 
 
 async def upgrade(route: Route, transport: asyncio.Transport, ping: float) -> WebSocketTransport:
-    """Step 5 of dialling: open a WebSocket, pinged every `ping` seconds; return its byte stream."""
+    """Step 5 of dialling: open a WebSocket, pinged every `ping` seconds; return its byte stream, or raise."""
     uri = parse_uri(str(route.address))
     stream = _Dialled(ClientProtocol(uri, max_size=MESSAGE_BYTES, logger=_LOG))
     transport.set_protocol(stream)
@@ -250,7 +250,7 @@ class WebDialler:
         self.step = ""
 
     async def attempt(self) -> tuple[asyncio.Transport, Stream]:
-        """Connect once through the web server; return the inner TLS transport and stream."""
+        """Connect once through the web server; return (inner TLS transport, stream), or raise an error."""
         route = self._route
         first = "{}:{}".format(*route.first)
         self.step = f"the addresses of {route.first[0]}"
@@ -286,7 +286,7 @@ class ProxyTalk(asyncio.Protocol):
             self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Collect the proxy's answer up to the end of its header (called by asyncio)."""
+        """Collect the proxy's answer; end the wait of `ask` after its header (called by asyncio)."""
         self._received += data
         # What a proxy sends before it is asked, or after its head, is no HTTP: the host speaks second.
         if self._answer is None or self._answer.done():
@@ -324,19 +324,19 @@ class _Dialled(WebSocketTransport):
         self._is_open: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def ask(self) -> None:
-        """Ask the web server to upgrade the connection to a WebSocket; return when it has."""
+        """Ask the web server for a WebSocket upgrade; return when it agrees, raise if it refuses."""
         self._client.send_request(self._client.connect())
         self._flush()
         await self._is_open
 
     def opened(self, response: Response) -> None:  # noqa: ARG002 - its errors are in `handshake_exc`
-        """Finish the wait for the upgrade; hold incoming bytes until TLS reads them."""
+        """End the wait for the upgrade if it is accepted; hold incoming bytes until TLS reads them."""
         if self._client.handshake_exc is None:
             self.pause_reading()
             self._settle(None)
 
     def data_received(self, data: bytes) -> None:
-        """Read the answer to the upgrade; fail with PeerFault if it is no WebSocket."""
+        """Read the answer to the upgrade; end the wait with PeerFault if it is no WebSocket."""
         if not self._is_open.done() and self._is_refused(data):
             return
         super().data_received(data)
@@ -352,7 +352,7 @@ class _Dialled(WebSocketTransport):
             )
 
     def _is_refused(self, data: bytes) -> bool:
-        """Tell whether the answer to the upgrade is a refusal, judged without reading its body."""
+        """Tell whether the answer refuses the upgrade, by its header; then end the wait with an error."""
         self._head += data
         head, end, _ = self._head.partition(b"\r\n\r\n")
         status = _STATUS.match(head + end)
@@ -365,7 +365,7 @@ class _Dialled(WebSocketTransport):
         return True
 
     def lost(self, error: Exception | None) -> None:
-        """Fail the wait for the upgrade: the connection has ended."""
+        """End the wait for the upgrade, if it lasts, with an error: the connection has ended."""
         reason = "" if error is None else f" ({error})"
         self._settle(
             ConnectionError(f"{self._shown} ends the connection instead of an answer to the upgrade{reason}")

@@ -70,7 +70,7 @@ class WebListener(Listener):
 
     @contextlib.asynccontextmanager
     async def _within(self, stream: WebSocketTransport, address: str) -> AsyncIterator[Channel]:
-        """Run TLS inside a WebSocket and yield the member's channel; cut it on failure."""
+        """Context manager that runs TLS inside a WebSocket, yields the member's channel; cuts on failure."""
         endpoint = self._endpoint
         limit = min(HANDSHAKE_SECONDS, endpoint.connect_timeout)
         async with asyncio.timeout(limit):

@@ -158,7 +158,7 @@ class WebServer:
 
     @contextlib.asynccontextmanager
     async def making(self, path: str) -> AsyncIterator[None]:
-        """Wait for the turn to render a page of the session at a path; hold it within the block."""
+        """Context manager that waits for the turn to render a page of a session, held within the block."""
         async with self._locks[path], self._making:
             yield
 
@@ -176,7 +176,7 @@ class WebServer:
         await self.accepting.close()
 
     async def _serve(self, connection: socket.socket, address: str) -> None:
-        """Serve one connection: answer with a page, or pass an upgraded one to its session."""
+        """Serve one connection: answer with a page, or pass an upgraded one on; report a failure."""
         loop = asyncio.get_running_loop()
         call = Call(self, connection, address)
         admitted = None
@@ -224,7 +224,7 @@ async def open_server(
     label: str,
     pages: Sequence[Route] = (),
 ) -> WebServer:
-    """Open a listening socket at `host`:`port` and return an HTTP server on it."""
+    """Return an HTTP server that listens at `host`:`port`; raise LocalError if nothing can listen there."""
     sock = await asyncio.to_thread(listening, host, port)
     sock.setblocking(False)
     try:
@@ -267,7 +267,7 @@ class Call:
             self.transport.abort()
 
     def take_header(self, values: Iterable[str]) -> None:
-        """Count the connection under the address in a trusted proxy's X-Forwarded-For header."""
+        """Set the address by a trusted proxy's X-Forwarded-For header, and count the connection there."""
         host = self.transport.get_extra_info("peername")[0] if self.transport is not None else ""
         if not self.server.is_proxy(host):
             return
@@ -278,7 +278,7 @@ class Call:
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
-        """Hold the connection, within the block, among those being answered."""
+        """Context manager within which the connection counts among those being answered."""
         self._holders += 1
         self.server.answering.add(self)
         try:
@@ -400,11 +400,11 @@ class _Pages:
             await app(scope, receive, send)
 
     async def _healthz(self, _request: PageRequest) -> Response:
-        """Answer a health check: this process is alive."""
+        """Answer a health check with status 200: this process is alive."""
         return PlainTextResponse("ok\n")
 
     async def _readyz(self, _request: PageRequest) -> Response:
-        """Answer a readiness check: whether members can connect."""
+        """Answer a readiness check: status 200 if members can connect, else 503."""
         if self._server.is_ready:
             return PlainTextResponse("ready\n")
         return PlainTextResponse("no session is served\n", 503)
@@ -416,7 +416,7 @@ def _application(routes: Sequence[BaseRoute]) -> Starlette:
 
 
 async def made(request: PageRequest, make: Callable[..., T], *arguments: Any) -> T:
-    """Run a function in a worker thread for an HTTP answer, and return its result."""
+    """Run a function in a worker thread, in its session's turn to render a page; return its result."""
     call: Call = request.scope["state"]["call"]
     async with call.server.making(call.shown):
         return await run_in_threadpool(make, *arguments)

@@ -80,7 +80,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
     # Protocol of the connection below.
 
     def connection_made(self, transport: BaseTransport) -> None:
-        """Store the underlying transport (called by asyncio)."""
+        """Store the underlying transport (called by asyncio); TypeError if it is no stream's."""
         if not isinstance(transport, asyncio.Transport):
             raise TypeError(f"no transport of a stream: {transport!r}")
         self._below = transport
@@ -184,7 +184,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._below.resume_reading()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes as binary frames of at most MESSAGE_BYTES each."""
+        """Send bytes as binary frames of at most MESSAGE_BYTES each; drop them once closing."""
         if self.is_closing():
             return
         view = memoryview(data)
@@ -226,7 +226,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._ping_timer = None
 
     def _take(self, event: Request | Response | Frame) -> None:
-        """Handle one received frame, upgrade request or answer."""
+        """Handle one frame, upgrade request or answer; close the connection for a forbidden frame."""
         if isinstance(event, Request):
             self.requested(event)
         elif isinstance(event, Response):
@@ -281,7 +281,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
         self._is_held = False
 
     def _flush(self) -> None:
-        """Write the queued frames to the underlying transport."""
+        """Write queued frames to the transport below, if any; close it after the last one."""
         if self._below is None:
             return
         contents = self._messages.data_to_send()
@@ -293,7 +293,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
             self._below.close()
 
     def _fail(self, reason: str, code: int = NORMAL) -> None:
-        """Close the connection with a code: the peer has broken the WebSocket protocol."""
+        """Close the connection, with the reason as its error: the peer broke the WebSocket protocol."""
         if self._error is None:
             _LOG.debug("a WebSocket ends: %s", reason)
             self._error = ConnectionError(reason)
@@ -314,7 +314,7 @@ class WebSocketTransport(asyncio.Protocol, asyncio.Transport):
 async def within(
     stream: WebSocketTransport, context: ssl.SSLContext, *, server_side: bool, seconds: float
 ) -> tuple[asyncio.Transport, Stream]:
-    """Run the members' TLS inside a WebSocket; return the transport and stream after its handshake.
+    """Run the members' TLS inside a WebSocket; return (transport, stream), or cut the stream and raise.
 
     No name is sent in the clear: there is no SNI. The byte stream is cut on failure.
     """

@@ -65,7 +65,7 @@ class Composition:
         self._exact = any(event.exact for event in self._events)
 
     def epsilon(self, delta: float) -> float:
-        """Return the least provable total epsilon at delta, rounded up; infinite if none is provable."""
+        """Return the least provable total epsilon at delta (infinite if none), or raise ConfigError."""
         check_budget(0.0, delta)
         if not self._events:
             return 0.0
@@ -84,7 +84,7 @@ class Composition:
         return min(candidates)
 
     def delta(self, epsilon: float) -> float:
-        """Return the least provable total delta at epsilon, rounded up."""
+        """Return the least provable total delta at epsilon, rounded up; 1 for exact releases."""
         check_budget(epsilon, 0.0)
         if not self._events:
             return 0.0
@@ -139,7 +139,7 @@ class Composition:
         return summed([(event.slack, 1), (least, 1)]) if event.slack else least
 
     def _single_epsilon(self, delta: float) -> float:
-        """Return the least epsilon at delta of a single release, over its descriptions.
+        """Return the least epsilon at delta of a single release; infinite if not provable.
 
         Infinite for several releases.
         """
@@ -175,7 +175,7 @@ class Composition:
         return min(1.0, slack + renyi_delta(divergence, orders, epsilon))
 
     def _split_epsilon(self, delta: float) -> float:
-        """Return total epsilon by privacy loss distributions, and by Rényi DP for releases without one.
+        """Return total epsilon at delta by loss distributions, and Rényi DP for other releases.
 
         The parts may be interleaved by concurrent composition [Lyu 2022; Vadhan and Zhang 2023].
         """
@@ -195,7 +195,7 @@ class Composition:
         )
 
     def _distributions(self) -> tuple[_Losses, list[tuple[Event, int]], float]:
-        """Return composed privacy loss distributions, the releases without one, and slack in delta."""
+        """Return (composed losses, counted releases with Rényi bounds alone, summed slack in delta)."""
         distributed, rest, slack = _Losses(), [], list[tuple[float, int]]()
         for event, count in self._events.items():
             known = next((known for known in event.descriptions if not isinstance(known, Renyi)), None)
@@ -244,7 +244,7 @@ class _Losses:
         return math.sqrt(self._mu_squared) * (1 + 1e-12)
 
     def delta(self, epsilon: float) -> float:
-        """Return total delta at epsilon of the added releases.
+        """Return total delta at epsilon of the added releases; 1 where it cannot be computed.
 
         All densities are within e^closeness of the composed ones: see docs/proofs/accounting.md.
         """
@@ -259,7 +259,7 @@ class _Losses:
         return min(1.0, factor * (float(whole.get_delta_for_epsilon(inner)) + FFT_ERROR))
 
     def epsilon(self, delta: float) -> float:
-        """Return the least total epsilon at delta of the added releases."""
+        """Return the least total epsilon at delta of the releases; infinite where not computable."""
         inner = delta * math.exp(-self._closeness)
         if not 2 * FFT_ERROR < inner < 1 or self._mu > GREATEST_MU:
             return math.inf
@@ -288,7 +288,7 @@ class _Losses:
 # more. A composed distribution may take megabytes.
 @functools.lru_cache(maxsize=4)
 def _compose(counts: tuple[tuple[AnyDescription, int], ...], mu: float) -> Any:
-    """Return the composed privacy loss distribution of counted releases, and a Gaussian of shift `mu`."""
+    """Return the privacy loss distribution of counted releases and of a Gaussian of shift `mu` (0: none)."""
     whole = _compose_others(counts)
     if mu and whole is not None:
         gaussian = _pld().from_gaussian_mechanism(1 / mu, value_discretization_interval=INTERVAL)
@@ -310,7 +310,7 @@ def _compose_others(counts: tuple[tuple[AnyDescription, int], ...]) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _distribution(description: AnyDescription) -> tuple[Any, float, int]:
-    """Return one coordinate's privacy loss distribution (pessimistic), its variance and its size.
+    """Return (one coordinate's pessimistic loss distribution, its variance, its number of grid cells).
 
     The variance is infinite and no distribution is made where the losses are too large.
     """
@@ -355,7 +355,7 @@ def _pld() -> Any:
 
 
 def _least_bound(event: Event, pure: bool) -> tuple[float, float]:
-    """Return the least (epsilon, delta) that is stated for a release; with `pure`, of bounds with delta 0.
+    """Return a release's least stated (epsilon, delta) bound; with `pure`, of bounds with delta 0.
 
     Infinite if there is none.
     """

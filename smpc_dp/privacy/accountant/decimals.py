@@ -33,7 +33,7 @@ def _rounded_down(exact: Fraction) -> float:
 
 
 def summed(terms: Iterable[tuple[float, int]]) -> float:
-    """Return the sum of number * count over the terms, as decimals, rounded up to a float.
+    """Return the sum of number * count, as decimals, rounded up; ConfigError for a negative number.
 
     Raises ConfigError for a negative number: no release gives back what another one has spent.
     """

@@ -77,7 +77,7 @@ class Pure(Description, frozen=True, tag="pure"):
     delta: Probability = 0.0
 
     def two_steps_apart(self) -> Pure:
-        """Return the group-privacy bound for two steps: 2 epsilon and (1 + e^epsilon) delta."""
+        """Return the group-privacy bound (2 epsilon, (1 + e^epsilon) delta), or raise PrivacyError."""
         # group privacy: P <= e^eps R + d <= e^2eps Q + (1 + e^eps) d
         delta = (1 + math.exp(min(self.epsilon, 700))) * self.delta if self.delta else 0.0
         if delta >= 1:
@@ -102,7 +102,7 @@ class Gaussian(Description, frozen=True, tag="gaussian"):
 
 
 class Shift(Description, frozen=True, tag="shift", rename={"distribution": "law"}):
-    """Bound for a vector with `shares` draws of integer noise a coordinate, and one limit for all shifts.
+    """Bound for a vector with integer noise; up to `coordinates` entries move, each by at most `shift`.
 
     Between neighbours at most `coordinates` of them move, each by `shift` at most. `closeness` is that of
     `Gaussian`.
@@ -125,7 +125,7 @@ class Shift(Description, frozen=True, tag="shift", rename={"distribution": "law"
 
 
 class Shifts(Description, frozen=True, tag="shifts", rename={"distribution": "law"}):
-    """Bound as ledgers store it: sums with integer noise, coordinates of which shift by different amounts.
+    """Bound for a vector with integer noise, as pairs (shift, number of entries that move by at most it).
 
     Between neighbours, for each (shift, coordinates) of `moves`, so many of them move by that much at most.
     `closeness` is that of `Gaussian`.
@@ -151,7 +151,7 @@ class Shifts(Description, frozen=True, tag="shifts", rename={"distribution": "la
 
 
 class RandomisedResponse(Description, frozen=True, tag="randomised-response"):
-    """Bound for randomised response: `values` answers, the true one `ratio` times as likely as another.
+    """Bound for randomised response in which `values` answers may change, truth `ratio` times as likely.
 
     A ratio below 1 costs as much as its inverse.
     """
@@ -168,7 +168,7 @@ class RandomisedResponse(Description, frozen=True, tag="randomised-response"):
 
     @property
     def distribution(self) -> ResponseDistribution[Fraction]:
-        """Probabilities of an answer, given the true one."""
+        """Distribution of one randomised answer, given the true one, as exact fractions."""
         return ResponseDistribution.of_gain(self.categories, self.ratio - 1)
 
     def two_steps_apart(self) -> RandomisedResponse:
@@ -197,7 +197,7 @@ class Renyi(Description, frozen=True, tag="renyi"):
     all_orders: bool = False
 
     def two_steps_apart(self) -> Renyi:
-        """Return zCDP with 4 rho, for inputs two neighbouring steps apart; PrivacyError otherwise."""
+        """Return zCDP with 4 rho, for inputs two steps apart; PrivacyError if this is not zCDP."""
         if not self.all_orders or any(line.offset for line in self.lines):
             raise PrivacyError("this Rényi bound has no conversion between neighbouring relations")
         # [Bun and Steinke 2016, Proposition 27]: k steps apart cost k^2 rho
@@ -317,7 +317,7 @@ def exact_release(mechanism: str, relation: Relation) -> Event:
 
 
 def encode_hook(value: Any) -> str:
-    """Encode a fraction for JSON as the text 'numerator/denominator'.
+    """Encode a fraction for JSON as 'numerator/denominator'; NotImplementedError for other values.
 
     For another value raises NotImplementedError, as msgspec asks of a hook.
     """

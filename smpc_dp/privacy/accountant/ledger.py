@@ -80,7 +80,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One charge in a privacy ledger: the run, the release, and the date.
+    """One charge in a privacy ledger: number, run, label, release, cost by itself, date, chained digest.
 
     `digest` is the SHA-256 of the entry before it and of this one without it. `epsilon` is the cost of the
     release by itself at `delta`, the ledger's (None: infinite, or not known), and `date` the day of the
@@ -138,7 +138,7 @@ class Ledger:
         exact: ExactReleases = "refused",
         unit: Unit = "party",
     ) -> Ledger:
-        """Create a ledger file with a budget and no charges; its terms can never be changed.
+        """Create a ledger file with fixed terms and no charges; LocalError if the file exists already.
 
         Raises ConfigError for invalid terms, LocalError if the file exists or cannot be written.
         """
@@ -194,7 +194,7 @@ class Ledger:
     def charge(
         self, run: bytes, event: Event, label: str = "", *, resume: bool = False, forced: bool = False
     ) -> Receipt:
-        """Record a release durably before its data are sent; PrivacyError if the budget does not suffice.
+        """Record a release durably, return its receipt; PrivacyError if over budget or charged before.
 
         Args:
             run: 8 to 64 bytes that name the run, never used for another release; random, or a run id.
@@ -360,7 +360,7 @@ class Ledger:
 
 
 def _filter_epsilon(events: list[Event], plan: FilterPlan) -> float:
-    """Return epsilon spent so far under a Rényi filter; infinite if the filter's budget is exceeded."""
+    """Return epsilon spent under a Rényi filter, infinite beyond its budget; PrivacyError if unbounded."""
     order = np.array([plan.order])
     divergence, slack = 0.0, list[tuple[float, int]]()
     for event in events:

@@ -101,7 +101,7 @@ def renyi_delta(divergence: Floats, orders: Floats, epsilon: float) -> float:
 
 
 def total_curve(events: Sequence[tuple[Event, int]]) -> tuple[Floats, Floats, float] | None:
-    """Return orders, total Rényi divergence and total delta of counted releases; None if one has no bound."""
+    """Return (orders, total Rényi divergence at each, total delta) of releases; None if one has no bound."""
     for orders in (ALL_ORDERS, INTEGER_ORDERS):
         divergence, slack = np.zeros_like(orders), list[tuple[float, int]]()
         for event, count in events:

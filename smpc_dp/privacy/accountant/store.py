@@ -18,7 +18,7 @@ _POLL_SECONDS = 0.02
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a ledger, by a file PATH.lock, against all processes of this host.
+    """Context manager that locks a ledger exclusively on this host; LocalError if not free in 30 s.
 
     The lock ends with the process that holds it. Raises LocalError if it is not free within 30 seconds.
     """
@@ -35,7 +35,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _try_lock(lock: Path) -> int | None:
-    """Return the descriptor of the lock file, locked; None if another process holds or replaced it."""
+    """Return the locked lock file's descriptor; None if another process holds it; LocalError if unusable."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         descriptor = os.open(lock, flags, 0o600)
@@ -55,7 +55,7 @@ def _try_lock(lock: Path) -> int | None:
 
 
 def write_durably(path: Path, content: bytes, *, new: bool = False) -> None:
-    """Write a file (mode 0600) atomically, and return when it is on disk; the caller holds the lock.
+    """Write a ledger file (mode 0600) atomically to disk; LocalError on failure, or if a `new` one exists.
 
     A crash leaves the old content or the new one. With `new` an existing file is never replaced. Raises
     LocalError.

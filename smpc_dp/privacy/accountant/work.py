@@ -17,7 +17,7 @@ class TooMuchWorkError(LocalError):
 
 @contextlib.contextmanager
 def limit_work(cells: int) -> Iterator[None]:
-    """Limit the work on privacy loss distributions in the block, on this thread, to this many cells."""
+    """Context manager in which `spend` raises TooMuchWorkError after this many cells, in this thread."""
     token = _left.set(cells)
     try:
         yield

@@ -160,7 +160,7 @@ def entries(
 def _conjugate_gradients(
     apply: Callable[[Floats], Floats], b: Floats, retained: Floats, left: Floats, gap: float, aim: float
 ) -> Floats:
-    """Solve A x = b approximately by conjugate gradients, until the bounds from x are close enough."""
+    """Return x with A x = b approximately, by conjugate gradients until bounds from x are close."""
     x, r = np.zeros_like(b), b.copy()
     p, square = r.copy(), (r * r).sum(axis=0)
     for _ in range(_MOST_STEPS):

@@ -86,7 +86,7 @@ class HonestGraph:
 
 
 def honest_graph(parties: int, edges: Ints, honest: NDArray[np.bool_] | None = None) -> HonestGraph:
-    """Return the subgraph of the honest parties, renumbered, from a graph's edges and a mask.
+    """Return the honest parties' subgraph, renumbered, from edges and a mask; ConfigError if unfit.
 
     Args:
         parties: n; edges join numbers 0 to n - 1.
@@ -147,7 +147,7 @@ def _below(randomness: Randomness, bound: int, count: int) -> Ints:
 
 
 def k_out(parties: int, k: int, draw: int, randomness: Randomness = os.urandom) -> Ints:
-    """Return the edges, shape (m, 2), of a random graph in which each party draws k neighbours.
+    """Return the edges, shape (m, 2), of a graph in which `draw` parties pick k others each at random.
 
     Each of the first `draw` parties picks k of the other parties - 1; an edge is there if either end picked
     the other. [Bellet 2021, before Theorem 4.1]
@@ -175,7 +175,7 @@ def ring(parties: int) -> Ints:
 
 
 def random_regular(parties: int, degree: int, randomness: Randomness = os.urandom) -> Ints:
-    """Return the edges of a random graph in which every node has `degree` neighbours.
+    """Return the edges of a random graph of `degree` neighbours a node; parties * degree even.
 
     parties * degree must be even. Raises LocalError where networkx is not installed.
     """

@@ -79,7 +79,7 @@ def smoothing_for(
     length: int,
     s: float | None = None,
 ) -> Smoothing:
-    """Return the privacy cost of GOPA's noise on a grid of this step, compared with continuous noise.
+    """Return the privacy cost of GOPA's noise on a grid of this step; ConfigError for a coarse grid.
 
     Args:
         sigma_eta, sigma_delta: parameters of the discrete Gaussians, in the unit of `step`.

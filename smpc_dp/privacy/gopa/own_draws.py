@@ -37,7 +37,7 @@ SLACK = 1e-7
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """One choice of a privacy bound's parameters: how many parties' own noise is given up; pairwise term."""
+    """One form of a privacy bound: how many parties' own noise it gives up, and its pairwise term."""
 
     spared: int
     entry: float
@@ -171,7 +171,7 @@ class _Cuts:
         return self._expansion("in", self._inwards, above)
 
     def closed_sets_are_rare(self, above: int) -> bool:
-        """Tell whether any two parts of the parties are proven to draw into each other.
+        """Tell whether sets of parties without draws out, or (above `above`) into them, are proven rare.
 
         A part of at most half of the parties has draws out of it; one of more than `above` has draws into it.
         """
@@ -191,7 +191,7 @@ class _Cuts:
         return np.asarray(self._result[which][:, above] <= self._log_budget)
 
     def _tails(self, logs: tuple[Floats, Floats], expansion: float) -> Floats:
-        """Return ln of bounds on the probability that a set of more than 0, 1, ... parties is bad."""
+        """Return ln of bounds on the chance that a set of more than 0, 1, ... parties has too few draws."""
         tilt = self._beta * (expansion * self._size)
         direct, chosen = ((tilt + log).min(axis=1) for log in logs)
         terms = self._sets + np.minimum(direct, chosen + self._choices + SLACK)

@@ -202,7 +202,7 @@ class _Exact:
         return CertifiedGraph(self._draw(k), self.randomness)
 
     def _draw(self, k: int | None) -> HonestGraph:
-        """Draw a random graph with k neighbours per party, and return its honest part."""
+        """Return the honest part of a drawn random graph, or of given edges; ConfigError without edges."""
         request = self.request
         n, honest = request.parties, request.honest
         if request.graph == "k-out" and k is not None:
@@ -238,7 +238,7 @@ class _Exact:
     def _sigma_delta(
         self, certified: CertifiedGraph, proven: ProcessPrivacy | str, sigma_eta: float
     ) -> float:
-        """Return the least pairwise noise that the drawn graph and, if proven, the process need."""
+        """Return the least pairwise noise for drawn graph and process; ConfigError if none suffices."""
         request = self.request
         requested = request.delta_asked
         left = request.honest - self.removed

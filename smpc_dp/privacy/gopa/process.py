@@ -28,7 +28,7 @@ BUDGETS = (1e-1, 1e-2, 1e-3, 1e-5)
 
 
 class Connected(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds on the random graph of honest parties, and the probability that they fail."""
+    """Proven conductance, gap and degrees of a random graph of honest parties; failure probability."""
 
     honest: int
     removed: int

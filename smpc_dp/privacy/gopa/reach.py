@@ -85,7 +85,7 @@ class Reach(msgspec.Struct, frozen=True):
         return 2 * self.squared / (coins + 1) / (1 - u * u) ** 2 * _MARGIN
 
     def event(self, mechanism: str, honest: int, bits: int, more: float = 0.0) -> Event:
-        """Return the release of a total with honest parties' binomial noise as a ledger's event.
+        """Return the release of a total with binomial noise as an event; ConfigError for too few coins.
 
         Raises ConfigError if the coins are too few for the ball's bound to hold at all.
         """

@@ -21,7 +21,7 @@ class TheoremGuarantee(msgspec.Struct, frozen=True):
 
 
 def spread(n_honest: int, rho: float, k: int) -> float:
-    """Return the part of Theorem 4.1's theta that stems from pairwise noise on a random k-out graph.
+    """Return the pairwise part of Theorem 4.1's theta on a random k-out graph; ConfigError for small k.
 
     1/(floor((k-1) rho/3) - 1) + (12 + 6 ln n_H)/n_H; raises ConfigError if the first term has no sense.
     """
@@ -49,7 +49,7 @@ def smallest_k(n_honest: int, rho: float, delta: float) -> int:
 
 
 def corollary_kappa(curator_delta: float, delta: float) -> float:
-    """Return kappa of GOPA's Corollary 4.1 that turns a curator's delta into the asked delta."""
+    """Return kappa of Corollary 4.1 that turns a curator's delta into the asked one, or ConfigError."""
     share = math.log(delta / 3.75) / math.log(curator_delta / 1.25)
     if not 0 < share < 1:
         reason = f"Corollary 4.1 needs curator_delta < delta/3, is {curator_delta:g} for {delta:g}"
@@ -73,7 +73,7 @@ def corollary_sigma_delta(n_honest: int, rho: float, k: int, sigma_eta: float, k
 def guarantee(
     *, parties: int, n_honest: int, k: int, epsilon: float, delta: float, sigma_eta: float, sigma_delta: float
 ) -> TheoremGuarantee:
-    """Check every condition of GOPA's Theorem 4.1, and return the guarantee that the theorem states.
+    """Check all conditions of GOPA's Theorem 4.1; return its guarantee, or raise ConfigError.
 
     Raises ConfigError naming each condition that fails.
     """

@@ -147,7 +147,7 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
     corrupt: int | None = None,
     bound_squared: int | None = None,
 ) -> VerifiablePlan:
-    """Plan the noise of a verifiable average, or check a given one; arguments of None are planned.
+    """Plan a verifiable average's noise, or check a given one (None: planned); or raise ConfigError.
 
     Args:
         parties: parties who publish.
@@ -290,7 +290,7 @@ def greatest_bias(bits: int, corrupt: int, tries: int = TRIES) -> float:
 
 
 def _smoothing(honest: int) -> float:
-    """Return a deviation of pairwise noise, in grid steps, at which its grid hardly matters.
+    """Return a deviation of pairwise noise, in grid steps, that makes it nearly Gaussian on the grid.
 
     With it the distribution of B Delta is Gaussian up to a factor of nearly 1. The lattice of integer flows
     without sources has rank at most (n-1)(n-2)/2, and its dual no vector shorter than 1/sqrt(n).
@@ -328,7 +328,7 @@ def _sigma_delta(reach: float, epsilon: float, delta: float, honest: int) -> flo
 
 
 def _least_bits(reach: Reach, honest: int, epsilon: float, delta: float, mu: float) -> int:
-    """Return the least even number of coins of each party's binomial noise that meets delta."""
+    """Return the least even number of a party's coins per coordinate that meets delta, or ConfigError."""
 
     def enough(half: int) -> bool:
         """Return whether 2 `half` bits suffice."""
@@ -350,7 +350,7 @@ def _least_bits(reach: Reach, honest: int, epsilon: float, delta: float, mu: flo
 
 
 def _widest(steps: int | Sequence[int] | None, length: int) -> tuple[int | None, tuple[int, ...] | None]:
-    """Return the widest of the coordinates' ranges in steps, and all ranges if they differ."""
+    """Return (widest range in steps, all ranges if they differ, else None); ConfigError for unfit ranges."""
     if steps is None or isinstance(steps, int):
         return steps, None
     if len(steps) != length:

@@ -99,7 +99,7 @@ class AdditiveNoise(Mechanism):
 
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, sensitivity: Sensitivity) -> Self:
-        """Return the mechanism with the least noise that is (epsilon, delta)-DP for this sensitivity.
+        """Return the mechanism with the least noise for (epsilon, delta)-DP; PrivacyError if none.
 
         Raises ConfigError for a budget that is none, PrivacyError if no noise suffices.
         """
@@ -186,7 +186,7 @@ class DiscreteGaussian(AdditiveNoise):
         return self.sensitivity.l2**2 / (2 * float(self.variance)) * _UP
 
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
-        """Return bounds on the privacy loss of a sum with `shares` discrete Gaussian noises."""
+        """Return bounds on a sum of `shares` discrete Gaussian noises; ConfigError if none."""
         bounds, variance = self.sensitivity, float(self.variance)
         moved = bounds.coordinates
         near = moved * sum_ripple(variance, shares)

@@ -89,7 +89,7 @@ class Mechanism(ABC):
         return Composition([self.event()]).delta(epsilon)
 
     def guarantee(self, delta: float, *, units: int | None = None) -> PrivacyGuarantee:
-        """Return the privacy guarantee of one release at `delta`; warn if delta is above 1 / units.
+        """Return one release's guarantee at `delta`, with warnings; PrivacyError if there is none.
 
         Raises PrivacyError if no epsilon holds at this delta.
         """
@@ -110,7 +110,7 @@ class Mechanism(ABC):
 
 
 def search_least(make: Callable[[Fraction], M], start: Fraction, epsilon: float, delta: float) -> M:
-    """Return the mechanism `make(parameter)` with the least parameter that is (epsilon, delta)-DP.
+    """Return `make` of the least parameter that is (epsilon, delta)-DP; PrivacyError if there is none.
 
     The parameter is a multiple of 2^-20 times a power of two near it. The returned mechanism has been checked
     itself. Raises ConfigError for an invalid budget, PrivacyError if no parameter suffices.

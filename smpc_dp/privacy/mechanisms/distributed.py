@@ -119,7 +119,7 @@ class DistributedSum(Mechanism):
         missing: int = 0,
         corrupt: int = 0,
     ) -> DistributedSum:
-        """Return the sum with the least noise shares such that honest ones suffice for this privacy.
+        """Return the sum with the least noise shares that suffice if honest; raise an error if none.
 
         Raises ConfigError for invalid arguments, PrivacyError if no noise suffices.
         """

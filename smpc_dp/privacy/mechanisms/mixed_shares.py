@@ -70,7 +70,7 @@ class MixedShare(AdditiveNoise):
         return np.concatenate([np.full(count, pure) for count, pure in self.runs])
 
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
-        """Return bounds on the joint privacy loss of a sum with `shares` shares, over both groups."""
+        """Return bounds on the joint loss of a sum of `shares` shares; ConfigError if not known."""
         known = next(
             (one for one in self.gaussian.descriptions(shares) if isinstance(one, Gaussian | Shift)), None
         )

@@ -79,7 +79,7 @@ class KaryRandomisedResponse(Mechanism):
 
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, categories: int, changed: int = 1) -> Self:
-        """Return the response with the least noise that is (epsilon, delta)-DP.
+        """Return the least noisy (epsilon, delta)-DP response; PrivacyError if there is none.
 
         With delta > 0 and one changed answer: (ratio - e^epsilon) / (ratio + categories - 1) <= delta.
         """

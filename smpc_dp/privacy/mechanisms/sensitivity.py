@@ -110,7 +110,7 @@ class Sensitivity:
 
     @property
     def shift(self) -> int:
-        """Greatest number of grid steps by which one coordinate differs between neighbours."""
+        """Greatest number of grid steps that one coordinate moves; ConfigError for real vectors."""
         if not self.integer:
             raise ConfigError(
                 "a shift is counted on integers: put the values on a grid first", ConfigCheck.UNSUPPORTED

@@ -125,7 +125,7 @@ def local_sigma(
 
 
 def hidden_delta(epsilon: float, mu: float, steps: int, others: int) -> float:
-    """Return delta of a random walk whose tokens are seen, but not at whom.
+    """Return delta of a random walk if observers see the tokens, but not which party holds them.
 
     `others` parties take each step with equal probability.
     """
@@ -171,7 +171,7 @@ def gaps_distribution(
 
 
 def _grid_size(contributions: int, finest: int) -> int:
-    """Return how many grid cells keep the rounding of so many contributions below 1 %, or 1/8 at worst."""
+    """Return how many grid cells keep the rounding of so many contributions small, or ConfigError."""
     size = _SIZE
     while size < finest and size < 128 * contributions:
         size *= 2

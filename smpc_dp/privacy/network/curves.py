@@ -118,7 +118,7 @@ def _curve_end(curve: Curve) -> float:
 
 
 def _interval(epsilon: float, parts: list[tuple[Curve, int]]) -> float:
-    """Return the grid interval for composing these privacy curves, up to `epsilon`."""
+    """Return the grid interval of privacy loss for composing these counted privacy curves."""
     ends = [_curve_end(curve) for curve, _ in parts]
     # What rounding adds to the variance of the sum grows with the number of terms and the step squared.
     finer = min(_FINEST, max(1.0, math.sqrt(parts[0][1] / _COARSE_TERMS)))

@@ -51,7 +51,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         least_bits: int = 0,
         stretch: float = 1.0,
     ) -> Self:
-        """Return the grid for a planned walk whose contributions move by at most `width`.
+        """Return the grid for a planned walk; ConfigError for no sigma, or a width above the plan's.
 
         `noises`: coordinates of noise in a whole run. `shares`: noises that only together have sigma^2; a
         `share` is the variance of each. `least_bits`, `stretch`: for a finer grid, and for a sigma so many
@@ -90,7 +90,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         return 2.0**-self.bits
 
     def to_grid(self, values: NDArray[np.float64], lower: float, upper: float) -> Integers:
-        """Return values rounded to the nearest grid steps, as integers.
+        """Return values rounded to grid steps; PrivacyError if one is outside [lower, upper].
 
         Raises PrivacyError if one is outside [lower, upper].
         """
@@ -120,7 +120,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guarantee(plan: NetworkPlan, closeness: float, mechanism: str) -> PrivacyGuarantee:
-    """Return the privacy guarantee of a planned walk that runs on a grid.
+    """Return the guarantee of a planned walk on a grid; ConfigError where the grid costs too much.
 
     It costs (epsilon + kappa, e^kappa delta) of the plan's noise, which is within the plan's allowance for it
     (`without_grid`). Raises ConfigError where it is not.

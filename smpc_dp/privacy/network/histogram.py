@@ -85,7 +85,7 @@ def _segment(blankets: list[tuple[int, float]], beta: float, categories: int, lo
 
 
 def _blankets(others: int, beta: float) -> tuple[list[tuple[int, float]], float]:
-    """Return grouped numbers of uniform answers among `others`, with chances, and the chance of fewer."""
+    """Return (groups of (number of uniform answers among `others`, chance), the chance of fewer)."""
     # Not at the top: it takes long to load.
     from scipy.stats import binom
 

@@ -33,7 +33,7 @@ def epsilon_of_each(total: float, times: int, slack: float) -> float:
 
 
 def classical_gaussian(epsilon: float, delta: float, sensitivity: float) -> float:
-    """Return sigma of the classical Gaussian mechanism [Bellet 2021, Theorem A.5]; needs epsilon < 1."""
+    """Return sigma of the classical Gaussian mechanism [Bellet 2021, A.5]; ConfigError if epsilon >= 1."""
     if epsilon >= 1:
         raise _refusal("Theorem A.5 (classical Gaussian)", f"epsilon < 1 for one release, not {epsilon:.4g}")
     return math.sqrt(2 * math.log(1.25 / delta)) * sensitivity / epsilon
@@ -46,7 +46,7 @@ def ring_sum_sigma(epsilon: float, delta: float, rounds: int, sensitivity: float
 
 
 def shuffled_local_epsilon(epsilon: float, delta: float, parties: int) -> float:
-    """Return the local epsilon that shuffling amplifies to `epsilon` [Erlingsson et al. 2019, Theorem 7].
+    """Return the local epsilon that shuffling amplifies to `epsilon`; ConfigError where unproven.
 
     epsilon = 12 epsilon_0 sqrt(ln(1/delta) / n), which docs/proofs/errata.md solves for epsilon_0.
     """
@@ -61,7 +61,7 @@ def shuffled_local_epsilon(epsilon: float, delta: float, parties: int) -> float:
 
 
 def clones_epsilon(local: float, delta: float, parties: int) -> float:
-    """Return the central epsilon of shuffled answers of `local` epsilon, by the clones bound.
+    """Return the central epsilon of shuffled answers by the clones bound; ConfigError where it fails.
 
     [Feldman, McMillan, Talwar 2021, Theorem 3.1]. Raises ConfigError unless
     epsilon_0 <= ln(n / (16 ln(2/delta))).
@@ -76,7 +76,7 @@ def clones_epsilon(local: float, delta: float, parties: int) -> float:
 
 
 def clones_local_epsilon(epsilon: float, delta: float, parties: int) -> float:
-    """Return the greatest local epsilon whose shuffled answers have at most `epsilon`, by clones' bound."""
+    """Return the greatest local epsilon that shuffles to `epsilon` by the clones bound, or ConfigError."""
     condition = parties / (16 * math.log(2 / delta))
     if condition <= 1:
         raise _refusal(
@@ -94,7 +94,7 @@ def contributions_bound(steps: int, parties: int, slack: float) -> float:
 
 
 def sgd_sigma(epsilon: float, delta: float, steps: int, parties: int, lipschitz: float) -> float:
-    """Return sigma for SGD on a random walk, by a published theorem [Bellet 2021, Theorem 4.6].
+    """Return sigma for SGD on a random walk [Bellet 2021, Theorem 4.6]; ConfigError where it fails.
 
     The theorem gives epsilon' = sqrt(2 q ln(1/d) / ln(1.25/d)) e for noise sqrt(8 L^2 ln(1.25/d)) / e, e < 1.
     """

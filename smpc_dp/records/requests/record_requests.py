@@ -50,7 +50,7 @@ async def request_statistics(
     simultaneous: bool,
     hide: float | None,
 ) -> RecordResult:
-    """Run, as a party, all requests that a session's statistics take, and return the last one's answers."""
+    """Run all requests of a session's statistics as a party; return the last answers, or raise an error."""
     parameters = _parameters_of(requests, ask)
     requests.check_expected(expect)
     check_label(label)
@@ -174,7 +174,7 @@ class ReadyRows:
 def ready_rows(
     source: Source | Table | ReadyRows, parameters: RecordParameters, membership: Membership
 ) -> ReadyRows:
-    """Read a party's table and encode its vector of sums; already prepared rows are returned unchanged.
+    """Read a party's table and encode its vector; return ready rows unchanged; ConfigError for unfit ones.
 
     Raises the errors of `read_rows`, and ConfigError for `ReadyRows` that were made for another session.
     """
@@ -191,7 +191,7 @@ def ready_rows(
 
 
 def prepared_rows(source: Source | Table, membership: Membership) -> ReadyRows:
-    """Read and encode a party's table, before the party connects.
+    """Read and encode a party's table before it connects; ConfigError if it does not fit, or is too long.
 
     Raises ConfigError for a session that asks nothing of records and for more rows than `max_rows`, besides
     the errors of `read_rows`.

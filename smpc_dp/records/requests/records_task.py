@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RecordsTask(VectorTask):
-    """Command-line task that computes statistics of the parties' tables by secure sums."""
+    """Task of sessions and commands: statistics of the parties' tables by secure sums."""
 
     name: ClassVar[str] = "records"
     is_long_to_plan: ClassVar[bool] = True
@@ -69,7 +69,7 @@ class RecordsTask(VectorTask):
     async def contribute(
         self, host: HostMember, membership: Membership, options: Mapping[str, Any], results: list[Any]
     ) -> None:
-        """Read the host's table, tell its owner alone what is dropped, then connect and request answers."""
+        """Read the host's table, tell its owner what is dropped; append the answers to `results`."""
         rows = load_rows(host, membership)
         number, following = options["--number"], options["--number"]
         if number is None and host.state is not None:
@@ -152,7 +152,7 @@ class RecordsTask(VectorTask):
 
 
 def load_rows(host: HostMember, membership: Membership) -> ReadyRows:
-    """Read and encode the host's table, noting to its owner alone what is dropped; nothing is sent.
+    """Read and encode the host's table, telling its owner alone what is dropped; ConfigError if too long.
 
     Raises ConfigError for more rows than `max_rows`, besides the errors of `read_rows`.
     """
@@ -216,6 +216,7 @@ def _without(name: str, rows: Table) -> str:
 
 
 def _or_none(name: str, rows: Table) -> str:
+    """Return words to add that a value may be of a wrong type; an empty text for a column of categories."""
     kind = _counted(name, rows)
     return f", or no {kind}" if kind else ""
 

@@ -221,7 +221,7 @@ class Inquirer:
         )
 
     async def _inquire(self, channel: Channel) -> tuple[handshake.Answer, SmpcError | None]:
-        """Ask the peer for its session; return its answer, and the error if the sessions differ."""
+        """Ask the peer for its session; return (answer, error if sessions differ or None), or FailedCheck."""
         name, has_key = self.peer.name, f"'{self.peer.name}' has its key, {brief(self.peer.public_key)}"
         roster = _SAME_ROSTER.format(file=self.file)
         try:

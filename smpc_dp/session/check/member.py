@@ -18,7 +18,7 @@ from smpc_dp.web_settings import DEFAULT
 
 
 async def check_member(path: Path, name: str, options: HostOptions) -> list[Line]:
-    """Run all checks of a member's host and connections; return their results to show.
+    """Run all checks of a member's host and connections, return their results; ConfigError for wrong options.
 
     Raises ConfigError for a name that is not in the roster, and for options that do not fit the session.
     """

@@ -84,11 +84,11 @@ class WebWay:
         return stream
 
     async def shown_certificate(self) -> bytes | None:
-        """Return the certificate (DER) of whoever answers inside the WebSocket connection."""
+        """Connect, and return the TLS certificate (DER) shown inside the WebSocket, or None."""
         return await certificate_within(await self.open(lambda _check, _text: None))
 
     def _route(self) -> Route:
-        """Return the route to the web address, through the environment's proxy if there is one."""
+        """Return the route to the web address, by a proxy if set; FailedCheck for a wrong proxy setting."""
         from smpc_dp.transport.web_dial import find_route
 
         try:

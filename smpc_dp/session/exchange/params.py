@@ -57,7 +57,7 @@ class ExchangeParameters(SumParameters, frozen=True):
 
     @property
     def view(self) -> str:
-        """Which explanation of roles a report shows for an exchange."""
+        """The name, "exchange", of the explanation of roles that a report shows."""
         return "exchange"
 
     @property
@@ -87,7 +87,7 @@ class ExchangeParameters(SumParameters, frozen=True):
         ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
 
     def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
-        """Return (sum as integers on the grid, number of contributors), to be read later.
+        """Return (sum as grid integers, number of contributors); VerificationError if out of range.
 
         Raises:
             VerificationError: it is further out than the noise explains.
@@ -110,7 +110,7 @@ class ExchangeParameters(SumParameters, frozen=True):
         return replace(self, plan=plan, edges=edges)
 
     def to_each(self) -> ExchangeParameters:
-        """Return a copy in which each party sends every other party a vector of its own.
+        """Return a copy in which each receiver gets another vector; ConfigError if vectors have noise.
 
         Raises ConfigError where vectors have noise: it would be drawn again for each receiver.
         """
@@ -159,7 +159,7 @@ class ExchangeParameters(SumParameters, frozen=True):
         return f"{described} {hashlib.sha256(edges).hexdigest()[:32]}" + (" apart" if self.apart else "")
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
-        """Return the noise, as standard deviations, in the sum of so many parties' vectors; or None."""
+        """Return the noise deviations in the sum of so many parties' vectors; None for exact vectors."""
         if not self.variance:
             return None
         curator = math.sqrt(self.honest * self.variance) * self.encoding.step
@@ -225,7 +225,7 @@ def plan_exchange(
     honest: int = 1,
     missing: int = 0,
 ) -> ExchangeParameters:
-    """Return checked parameters of an exchange, with noise for epsilon and delta if they are given.
+    """Return checked parameters of an exchange, with noise if epsilon and delta are given; or raise an error.
 
     Args:
         length, l2_bound, precision: of the vectors.

@@ -106,7 +106,7 @@ def say_hello(member: Party, state: Ready) -> Transition:
 
 
 def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
-    """Check the peers' keys, add noise to the vector, and encrypt a copy for each receiver."""
+    """Check the peers' keys; return the noisy vector encrypted for each receiver, or raise PeerFault."""
     context, parameters = member.context, member.parameters
     start = decode(body, m.Start, context.aggregator)
     present = _members_of(member, start.present)
@@ -146,7 +146,7 @@ def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
 
 
 def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
-    """Decrypt the received vectors, and add them up with the party's own; end the run."""
+    """Decrypt the received vectors; return the final state with these and their sum, or raise an error."""
     parameters = member.parameters
     deliver = decode(body, m.Deliver, member.context.aggregator)
     sent = _members_of(member, deliver.senders)
@@ -223,7 +223,7 @@ def _members_of(member: Party, packed: bytes) -> PartySet:
 
 
 def _key_of(member: Party, party: int, content: bytes, signature: bytes, nonce: bytes) -> bytes:
-    """Return another party's encryption key, once its signed hello is checked."""
+    """Return a party's encryption key from its signed hello; PeerFault if the hello is invalid."""
     name, context = member.name_of(party), member.context
     context.check_detached(context.session_digest, m.HELLO, name, context.aggregator, content, signature)
     hello = decode(content, m.Hello, name)
@@ -320,7 +320,7 @@ class Delivered(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 def accept_hello(aggregator: Aggregator, _state: CollectHello, _party: int, envelope: Envelope) -> Item:
-    """Check that a party's hello is for this request and has a valid key; return it to be stored."""
+    """Return a party's hello, to be stored; PeerFault for another request's hello, or an invalid key."""
     context, hello = aggregator.context, decode(envelope.body, m.Hello, envelope.sender)
     if (hello.session_digest, hello.request) != (context.session_digest, context.request):
         raise PeerFault(envelope.sender, "its hello is for another session or request", Check.OTHER_REQUEST)
@@ -332,7 +332,7 @@ def accept_hello(aggregator: Aggregator, _state: CollectHello, _party: int, enve
 
 
 def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
-    """Begin the exchange with the parties present; return messages with the keys of their peers."""
+    """Begin the exchange: return the next state and messages with peers' keys; or raise an error."""
     inbox, parameters = state.inbox, aggregator.parameters
     items = {party: inbox.items[party] for party in sorted(inbox.alive)}
     requested = {party: item.message.operation for party, item in items.items()}
@@ -354,7 +354,7 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
 
 
 def accept_boxes(aggregator: Aggregator, state: CollectBoxes, party: int, envelope: Envelope) -> Item:
-    """Check that a party sent an encrypted vector for each receiver present; return them to be stored."""
+    """Return a party's encrypted vectors, to be stored; PeerFault unless there is one for each receiver."""
     boxes = decode(envelope.body, m.Send, envelope.sender).boxes
     # A missing box would look to its receiver as if the aggregator had dropped it.
     receivers = sorted(aggregator.parameters.receivers(party))
@@ -366,7 +366,7 @@ def accept_boxes(aggregator: Aggregator, state: CollectBoxes, party: int, envelo
 
 
 def finish_boxes(aggregator: Aggregator, state: CollectBoxes) -> Transition:
-    """Forward the encrypted vectors; a party with a required sender missing is told to stop."""
+    """Return the final state and all encrypted vectors to forward; abort parties that lack a sender."""
     inbox, parameters = state.inbox, aggregator.parameters
     sent = frozenset(inbox.alive)
     boxes = {party: inbox.items[party].message for party in sent}
@@ -392,7 +392,7 @@ def finish_boxes(aggregator: Aggregator, state: CollectBoxes) -> Transition:
 
 
 def min_senders(aggregator: Aggregator, _state: CollectorState) -> int:
-    """Return the number of parties that a step of the exchange needs."""
+    """Return the number of parties that a step of the exchange needs: the plan's least number, at least 1."""
     return max(1, aggregator.parameters.plan.min_survivors)
 
 

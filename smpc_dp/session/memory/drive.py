@@ -68,7 +68,7 @@ class _Drive:
                 return self._errors
 
     def _deliver(self, delivery: Delivery) -> None:
-        """Deliver one message to its receiver's run, and queue the messages that follow."""
+        """Pass a message (if damaged: its sender's loss) to a run, unless it is out; queue the answers."""
         driver, received = self._drivers[delivery.receiver], delivery.envelope
         if self._is_out(driver):
             return
@@ -85,7 +85,7 @@ class _Drive:
         return driver.error is not None or self._network.is_dead(driver.run.name)
 
     def _deadline(self) -> bool:
-        """Release a held message or let one run's deadline pass; return False if nothing is left."""
+        """Put a held message under way, or let one run's deadline pass; return False if neither is left."""
         waiting = [
             driver
             for driver in self._drivers.values()
@@ -100,7 +100,7 @@ class _Drive:
         return True
 
     def _latest(self, waiting: Sequence[Driver]) -> Driver:
-        """Choose which of the waiting runs has its deadline pass first."""
+        """Return a waiting run whose deadline is first: the aggregator's, or in a mesh one least advanced."""
         if self._aggregator in waiting and not self._mesh:
             return self._aggregator
         if self._mesh:
@@ -112,7 +112,7 @@ class _Drive:
         return waiting[self._network.choose(len(waiting))]
 
     def _send(self, driver: Driver, messages: Sequence[Envelope]) -> None:
-        """Queue a run's messages for delivery."""
+        """Record the run's error, if it has failed, and put its messages on the simulated network."""
         if driver.error is not None:
             self._errors[driver.run.name] = driver.error
         for envelope in messages:

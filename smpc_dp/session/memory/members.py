@@ -76,7 +76,7 @@ class Simulated(Generic[T]):
     killed: Mapping[str, int]
 
     def result(self, leader: str = "") -> T:
-        """Return the result of `leader`, or of the first party that has one, unless an error explains more.
+        """Return the result of `leader`, or else a party's; raise the error that explains a failure.
 
         Raises the error that explains the others. A party's ConfigError, PrivacyError or LocalError, as of
         its input, comes first; then the aggregator's error. Without an aggregator the error of the `leader`
@@ -108,7 +108,7 @@ def simulated_session(
     timeouts: Timeouts | None = None,
     renamed: Mapping[str, str] | None = None,
 ) -> SimulatedSession:
-    """Return a session with so many parties, and an aggregator if needed, for one process.
+    """Return a session of so many parties, and an aggregator if needed, in one process; or ConfigError.
 
     Args:
         protocol, parameters: as in a session file; a key with None is not there, and numbers may be NumPy's.
@@ -186,7 +186,7 @@ async def run_members(
     folder: Path | None = None,
     on_event: OnEvent = ignore,
 ) -> Simulated[T]:
-    """Run a simulated session: call `compute` with each party's Session, and serve their requests.
+    """Run a simulated session: call `compute` with each party's Session, and return all results.
 
     Run it in a simulation's event loop: with `run_simulation`.
 
@@ -249,7 +249,7 @@ async def run_members(
 
 
 async def _watch(connections: MemoryConnections, parties: Mapping[str, asyncio.Future[Any]]) -> None:
-    """Raise LocalError that names the busy parties once nothing has been sent for a long time."""
+    """Wait until nothing is sent for QUIET_SECONDS of simulated time; then raise LocalError."""
     sent = -1
     while connections.sent != sent:
         sent = connections.sent

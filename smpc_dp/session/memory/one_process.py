@@ -71,13 +71,13 @@ class OneProcess:
     memos: WeakValueDictionary[int, _Memo] = field(default_factory=WeakValueDictionary)
 
     def noise_source(self, name: str) -> NoiseSource:
-        """Return the source of noise for a member's draws outside of runs."""
+        """Return a member's noise source outside of runs: from its seeded randomness, or the system's."""
         if name not in self.sources:
             return NoiseSource.system()
         return NoiseSource.keyed(self.sources[name].bytes(32), b"member")
 
     def maker(self, name: str, make: Callable[..., Run[Any]]) -> Callable[..., Run[Any]]:
-        """Return a version of `make` whose runs get the member's seed and the shared caches."""
+        """Return a version of `make` whose runs use the member's key, its seed and the shared caches."""
 
         def simulated(
             context: Context, parameters: Any, _identity: Identity, *arguments: Any, **named: Any

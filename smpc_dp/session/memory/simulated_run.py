@@ -55,7 +55,7 @@ class Signer:
     verifier: RememberingVerifier | None = None
 
     def sign(self, message: bytes) -> bytes:
-        """Return the Ed25519 signature of a message, 64 bytes."""
+        """Return a message's Ed25519 signature, 64 bytes; tell the verifier, if any, that it is valid."""
         signature = self.key.sign(message).signature
         if self.verifier is not None:
             self.verifier.made(bytes(self.key.verify_key), message, signature)
@@ -124,7 +124,7 @@ def simulated_run(
 def draw_kills(
     names: Sequence[str], fraction: float, seed_for_simulation: int | None, messages: int
 ) -> Mapping[str, int]:
-    """Choose which parties a simulation kills, and before which of their messages."""
+    """Return, for a random fraction of the parties, before which of its messages each is killed."""
     seed = checked_seed(seed_for_simulation)
     chooser = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311
     dropouts = chooser.sample(list(names), int(fraction * len(names)))
@@ -132,7 +132,7 @@ def draw_kills(
 
 
 def with_board(simulated: SimulatedRun, declared: Mapping[str, object]) -> tuple[SimulatedRun, MemoryBoard]:
-    """Return the simulated run with a roster of certificates, and a log kept in memory.
+    """Return (the simulated run, bound to a session with certificates; a public log of it in memory).
 
     A log can describe such a run.
     """
