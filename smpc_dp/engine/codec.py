@@ -130,7 +130,7 @@ class Codec:
         lines: Iterable[bytes] = (),
         given: bytes = b"",
     ) -> bytes:
-        """Return a state as bytes, with the messages sent on entering it and other data of its run.
+        """Return a state, the messages sent on entering it, and log lines as bytes; LocalError if not in the table.
 
         `given`: the caller's input, which is given again to `decode`: an array of these bytes is left out.
         Raises LocalError for a state of another table.
@@ -227,7 +227,7 @@ def _decoded(
 
 
 def _to_builtin(given: bytes, value: Any) -> Any:
-    """Return a value of the state in types that MessagePack can encode."""
+    """Return an array, PartySet, Inbox or error of a state in types that MessagePack can encode."""
     match value:
         case np.ndarray():
             name = value.dtype.newbyteorder("<").str

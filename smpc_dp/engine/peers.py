@@ -69,7 +69,7 @@ class Inbox:
         return (self.retained, len(self.gone), len(self.faults), len(self.unsent))
 
     def letter(self, step: str, party: int) -> Letter | None:
-        """Return the stored message of a party for a step, or None."""
+        """Return the stored message of a party for a step; None if no such message is stored."""
         return self.letters.get(step, {}).get(party)
 
     def senders(self, step: str) -> Collection[int]:
@@ -347,7 +347,7 @@ class PeerRole:
     def _take(
         self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope
     ) -> Sequence[Envelope]:
-        """Check and store a message of another party, and return the messages sent in answer."""
+        """Check a party's message, pass it to its step's function, and return the messages sent in answer."""
         sender, step = envelope.sender, envelope.step
         if envelope.receiver != peer.name:
             raise PeerFault(sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER)
@@ -365,7 +365,7 @@ class PeerRole:
         return self.takes[step](peer, state, party, envelope, body_hash)
 
     def _left(self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope) -> None:
-        """Handle a party's message that it leaves, or the coordinator's that it aborts the run."""
+        """Record that a party has left the run; raise the error of the coordinator's abort or needed leave."""
         abort = decode(envelope.body, Abort, envelope.sender)
         if envelope.run_id != peer.context.session_digest:
             raise PeerFault(envelope.sender, "left another session", Check.OTHER_SESSION)

@@ -56,7 +56,7 @@ _RANDOM = SystemRandomness()
 
 
 def charge_once(ledger: Ledger, release: Callable[[], Release], request: int) -> Charge:
-    """Return a function that charges each run to a ledger one time.
+    """Return a function that charges a run to a ledger once; again is free for equal messages, else refused.
 
     A second charge is free for the digest that the run was charged for, and refused for another one.
     """
@@ -227,14 +227,14 @@ class SavedRun(Run[R_co]):
         """Do nothing: a party writes no public logs (overridden for aggregators)."""
 
     def _repeated(self, state: State, messages: tuple[Envelope, ...]) -> tuple[Envelope, ...]:
-        """Return the messages to send again on each new connection: by default the last ones.
+        """Return the messages to send on new connections: those given, else the last ones, () after the end.
 
         Who says nothing in a state shows a collector by earlier ones that it is there again.
         """
         return messages or (() if state.over else self._messages)
 
     def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
-        """Handle an event in the given state; save the next state and charge a release before returning."""
+        """Handle an event in a state, saving the next; charge a release first; () if a write has failed."""
         if self._broken:
             return ()
         if not self._failed and not isinstance(event, Cancellation):
@@ -242,14 +242,14 @@ class SavedRun(Run[R_co]):
         return super().step_from(state, event)
 
     def resend(self) -> Sequence[Envelope]:
-        """Return the newest state's messages, to be sent again once on each new connection."""
+        """Charge an uncharged release; return the newest state's messages, to send again on a new connection."""
         if self._broken or (self._failed and not self.is_over):
             return ()
         self._charge()
         return self._messages
 
     def finish(self) -> None:
-        """Destroy the last key and the saved state, once the caller has the result."""
+        """Destroy the last key and the saved state, once the caller has the result; LocalError if not over."""
         if not self.is_over or self._broken:
             raise LocalError(f"{self.name}: the run is not over")
         self._broken = self._failed = True
@@ -380,7 +380,7 @@ def abandon(member: Any, saving: Saving) -> None:
 
 
 def _newest(member: Any, saving: Saving) -> tuple[Row, bytes, str]:
-    """Return a request's saved row, its key (empty if it cannot be restored), and a description.
+    """Return a request's saved row, its key (empty without encrypted state), and words for it; or LocalError.
 
     Raises LocalError unless terms, counter and key fit.
     """

@@ -54,7 +54,7 @@ class FileSessionLog(SessionLog):
             self._publish()
 
     def _publish(self) -> None:
-        """Write a signed checkpoint of the log beside it, unless one of these lines is there."""
+        """Write a signed checkpoint of the log beside it; do nothing without a key, or if it is there."""
         if self._checkpoint_identity is None:
             return
         path, note = self._path.with_suffix(".checkpoint"), sign_checkpoint(self, self._checkpoint_identity)
@@ -220,7 +220,7 @@ class BoardFolder:
             self._length, self._heads[self._run_id] = length, head
 
     def lines(self, request: int, first: int, size: int) -> list[bytes]:
-        """Return lines of a request's log from number `first` on, `size` bytes at most but at least one.
+        """Return lines of a request's log from number `first` on, at least one, to `size` bytes; [] without a log.
 
         Line 0 is the header.
         """

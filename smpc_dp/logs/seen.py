@@ -35,7 +35,7 @@ class SeenRuns:
         self._database = Database(path, _KIND)
 
     def get(self, scope: bytes) -> Seen:
-        """Return what this member has seen of the list of runs with digest `scope`, from the database."""
+        """Return how far this member has seen the list of runs of `scope`: `NOTHING_SEEN` if not at all."""
         if not self.path.exists():
             return NOTHING_SEEN
         with self._database.reading() as connection:
@@ -63,14 +63,14 @@ def _row(seen: Seen) -> tuple[int, bytes, int, bytes]:
 
 
 def _get(connection: sqlite3.Connection, scope: bytes) -> Seen:
-    """Read from the database what a member has seen of the list of runs with digest `scope`."""
+    """Read how far this member has seen the list of runs with digest `scope`; `NOTHING_SEEN` without a row."""
     query = "SELECT number, head, closed, closed_head FROM seen WHERE scope = ?"
     rows = connection.execute(query, (scope,)).fetchall()
     return Seen(*rows[0]) if rows else NOTHING_SEEN
 
 
 class StoredRun:
-    """State of what a member has seen of one session log, in memory and on disk, during a run."""
+    """How far a member has seen one session log (numbers and hashes), in memory and in its database file."""
 
     def __init__(self, file: SeenRuns, scope: bytes) -> None:
         self._file, self._scope = file, scope

@@ -153,7 +153,7 @@ def show_total(aggregator: Aggregator, state: CollectUnmask) -> Transition:
 
 
 def accept_total(_aggregator: Aggregator, state: CollectTotal, party: int, envelope: Envelope) -> Item:
-    """Store a checking party's signature on the total."""
+    """Record a checking party's signature on the total; return it as an item, or raise PeerFault."""
     if party not in state.pending:
         raise PeerFault(envelope.sender, "attests a total that it was not shown", Check.UNEXPECTED_STEP)
     if decode(envelope.body, m.Attestation, envelope.sender).set_digest != state.attesting.digest:
@@ -190,7 +190,7 @@ def lose_checker(_aggregator: Aggregator, state: CollectorState, party: int) -> 
 
 
 def check_fixed(aggregator: Aggregator, state: CollectorState) -> None:
-    """Raise TimeoutFault for a lost party of earlier sums that is not in this one, until there is a total."""
+    """Raise TimeoutFault if the sum lacks a lost party that earlier sums include, unless the total is known."""
     if not isinstance(state, CollectTotal):
         states.check_fixed(aggregator, state)
 

@@ -136,7 +136,7 @@ class NoisySumParameters(CheckableParameters, frozen=True):
 
     @property
     def known_noise(self) -> str:
-        """The words of a claim for the noise that observers of a sum know, their own."""
+        """The words for noise that observers know: of one party, or of all parties that collude."""
         parties, corrupt = self.plan.parties, self.plan.max_corrupt
         colluding = f"the own noise of up to {corrupt} of {parties} parties that collude"
         return colluding if corrupt else "any one party's own noise"
@@ -223,13 +223,13 @@ def counted_shares(plan: SecAggPlan) -> int:
 
 
 def noise_counts(plan: SecAggPlan) -> tuple[int, int, int]:
-    """Return the numbers of parties, of missing ones, and of those that look, for which noise is planned."""
+    """Return numbers of parties: in all, those that may be missing, and corrupt ones (at least 1), for noise plans."""
     looking = max(plan.max_corrupt, 1)
     return plan.parties, plan.parties - looking - counted_shares(plan), looking
 
 
 def sensitivity_of(encoding: Encoding) -> Sensitivity:
-    """Return the greatest distances of two vectors of an encoding, in grid steps."""
+    """Return the sensitivity of a sum by substitution: greatest L1, L2 and Linf distances of two encoded vectors."""
     from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 
     widths, length = encoding.widths, encoding.ring_length
@@ -315,7 +315,7 @@ def with_precision(parameters: Mapping[str, object]) -> dict[str, object]:
 
 
 def _range(given: Mapping[str, object]) -> float:
-    """Return the widest range that the bounds in `[parameters]` allow a coordinate; 0 if invalid."""
+    """Return the widest distance of upper and lower bound of a coordinate in `[parameters]`; 0 if invalid."""
     if "l2_bound" in given:
         bound = given["l2_bound"]
         return 2 * bound if isinstance(bound, int | float) else 0.0

@@ -245,7 +245,7 @@ def check_sum(
 def resolve_total(
     total: Total | None, elements: int, parties: int, unsupported: str | None = None, *, least: int
 ) -> Total:
-    """Return how the total is checked: as set, or by default for this many elements and parties.
+    """Return "checked" or "unchecked" for totals: as set, or by default; ConfigError if it cannot be had.
 
     Args:
         total: the setting; None if the session lacks it: then what is within the bounds of the default, and
@@ -281,7 +281,7 @@ def resolve_total(
 def plan_graph(
     good: Mapping[str, Any], parties: int, complete: bool, loss: float | None = None
 ) -> tuple[SecAggPlan | None, list[ConfigIssue]]:
-    """Return the plan of neighbours and thresholds for valid settings, or None, and the faults.
+    """Return the plan of neighbours and thresholds for valid settings (None if there is none), and the faults.
 
     `dropout` and `corrupt` have their defaults where they are None: `loss` as of `check_sum`.
     """

@@ -132,7 +132,7 @@ def begin_log(
     present: bytes,
     root: bytes,
 ) -> tuple[RunLog, SessionLog]:
-    """Add a run to a copy of the session log; queue its line and its own log's header; return both logs."""
+    """Add a run to a copy of the session log; queue its line and its own log's header; return run log, copy."""
     board, runs, request = collector.board, collector.runs.copy(), collector.context.request
     before = board.head_of(runs.lines[-1]) if runs.lines else NO_HEAD
     line = runs.begin(request, run_id, before)
@@ -168,7 +168,7 @@ class BeginningState(Protocol):
 
 
 def accept_begin(collector: Collector[Any], state: BeginningState, _party: int, envelope: Envelope) -> Item:
-    """Return a party's signature on the session log; raise PeerFault if it signed another digest."""
+    """Return an item with a party's signature on the session log; PeerFault if it signed another digest."""
     expected = attestation_digest(collector.context, state.run_id, state.log.session_head, state.present)
     if decode(envelope.body, m.Attestation, envelope.sender).set_digest != expected:
         raise PeerFault(
@@ -178,7 +178,7 @@ def accept_begin(collector: Collector[Any], state: BeginningState, _party: int, 
 
 
 def certify_begin(collector: Collector[Any], state: Any, quorum: int) -> m.Certified:
-    """Queue a quorum's signatures for the session log; return them as the log entry's content.
+    """Queue a log line with a quorum's signatures, and return these; raise TimeoutFault if there are fewer.
 
     `state`: a `BeginningState` of a collecting role.
     """

@@ -69,7 +69,7 @@ class Delivered(Secret, frozen=True):
 def open_delivery(
     member: Member[SumParameters], run_id: bytes, graph: Graph, sealing: Sealing, body: bytes
 ) -> Delivered:
-    """Decrypt and check the shares for this party from each participant that drew it as neighbour."""
+    """Return the decrypted shares of participants that drew this party, with the dealers of invalid ones."""
     message = decode(body, m.Deliver, member.context.aggregator)
     participants = members_of(member, message.participants, graph.revealed, "participants")
     expected = tuple(party for party in graph.drew_me if party in participants)
@@ -104,7 +104,7 @@ def check_holders(member: Member[SumParameters], chosen: Sequence[int], present:
 def _open_share(
     member: Member[SumParameters], run_id: bytes, sealing: Sealing, dealer: int, sealed: bytes
 ) -> m.Share:
-    """Decrypt a dealer's share for this party and check its signature; raise if it is invalid."""
+    """Decrypt a dealer's share for this party and check its signature; VerificationError or PeerFault if bad."""
     context, name = member.context, member.name_of(dealer)
     key = sealing.key(member, run_id, dealer, sending=False)
     opened = unseal(key, sealed, keys.seal_context(context, run_id, name, member.name))
@@ -221,7 +221,7 @@ def add_masked(
     envelope: Envelope,
     masked: m.Masked,
 ) -> Item:
-    """Add a party's masked vector to the total in place; note dealers whose share was invalid."""
+    """Add a party's masked vector to `total` in place; return an item with the dealers it complains about."""
     bad_dealers = unpack_list(masked.bad_dealers, aggregator.parties, envelope.sender)
     if not set(bad_dealers) <= set(dealt.dealers_of[party]):
         raise PeerFault(

@@ -114,17 +114,17 @@ class RequestParameters:
 
     @property
     def keeps_survivors(self) -> bool:
-        """Whether all sums of a session must include exactly the same parties."""
+        """Whether all sums of a session must include exactly the same parties; by default False."""
         return False
 
     @property
     def quorum(self) -> int:
-        """The number of parties that must sign a set of parties; 0 if sets are not signed."""
+        """The number of parties that must sign a set of parties; 0, as by default, if sets are not signed."""
         return 0
 
     @property
     def steps(self) -> int:
-        """The number of requests, one after the other, after which the answers are complete."""
+        """The number of successive requests that one computation takes until its answer; by default 1."""
         return 1
 
     @property
@@ -139,11 +139,11 @@ class RequestParameters:
 
     @property
     def share_name(self) -> str | None:
-        """The name of the distribution of a party's noise; None without noise or name."""
+        """The name of the distribution of a party's noise; None, the default, without noise or name."""
         return None
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:  # noqa: ARG002
-        """Return `count` draws, in grid steps, of one party's noise in one coordinate."""
+        """Return `count` draws, in grid steps, of one party's noise in a coordinate; by default zeros."""
         return np.zeros(count, dtype=np.int64)
 
     def planned(self) -> str:
@@ -158,11 +158,11 @@ class RequestParameters:
         return average_answer(self.sum_encoding, parties, error)
 
     def noise_distributions(self, survivors: int, residual_pairs: int) -> tuple[Part, ...]:  # noqa: ARG002
-        """Return the distribution and the number of each independent term of the noise."""
+        """Return the distribution and number of each independent noise term; by default none."""
         return ()
 
     def following(self, last: Any) -> Self:  # noqa: ARG002
-        """Return the parameters of the next request, after this result: by default unchanged."""
+        """Return the parameters of the next request, given the last result: by default unchanged."""
         return self
 
     def result(self, outcome: Outcome, names: tuple[str, ...]) -> Any:  # noqa: ARG002
@@ -179,7 +179,7 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
 
     @property
     def tolerated(self) -> tuple[int, int, int]:
-        """The number of parties, how many may be lost, and how many may collude with the aggregator."""
+        """Three numbers: parties in all, most parties lost, most parties colluding with the aggregator."""
         return self.plan.parties, self.plan.max_dropouts, self.plan.max_corrupt
 
     @property
@@ -226,11 +226,11 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         return RESULT
 
     def survivors_in(self, message: Any) -> bytes | None:  # noqa: ARG002
-        """Return the packed survivors listed in a message with the total; None if they are certified."""
+        """Return the packed survivors listed in a message with the total; None, the default, if certified."""
         return None
 
     def residual_pairs(self, message: Any, participants: int, survivors: PartySet) -> int:  # noqa: ARG002
-        """Return the number of pairs whose noise did not cancel in the total of a message.
+        """Return the number of pairs whose noise did not cancel in a message's total; by default 0.
 
         Raises VerificationError if that is impossible with so many participants and these survivors.
         """
@@ -272,11 +272,11 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
     def add_pair_terms(
         self, ring_vector: RingVector, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
     ) -> None:
-        """Add the masks shared with neighbours, each from a seed and with a sign, to the vector."""
+        """Add the mask of each pair, expanded from its seed, times its sign, to the vector in place."""
         add_uniform_terms(ring_vector, seeds, signs, threads)
 
     def check_neighbourhood(self, party: str, own: int, drawn_by: int) -> None:
-        """Raise PrivacyError if a party has too few neighbours for the claim to hold.
+        """Raise PrivacyError if a party has too few neighbours for the claim; by default do nothing.
 
         Of the parties that it drew `own` participate, and `drawn_by` drew it.
         """
@@ -292,7 +292,7 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         return self.encoding.decoded(total, contributors)
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
-        """Return the noise in a sum over this many survivors; None for an exact sum."""
+        """Return the noise in a sum over this many survivors; None for an exact sum, the default."""
         return None
 
     def event(self) -> Event:

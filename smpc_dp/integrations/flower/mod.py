@@ -50,7 +50,7 @@ def secure_mod(message: Message, context: Context, call_next: Call) -> Message:
 
 
 def _answer(message: Message, context: Context, call_next: Call) -> Answer:
-    """Handle one message of the server at a node, and return the node's answer; raises on any error."""
+    """Begin or continue a request by the server's message; return the node's answer; raise for a wrong message."""
     if message.has_error():
         raise PeerFault("server", "sent an error", Check.MALFORMED)
     kind: str = message.metadata.message_type

@@ -109,7 +109,7 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return coefficients, weights[:, -1] - coefficients @ centre
 
     def _settings(self, sizes: list[int], features: int) -> dict[str, Any]:
-        """Return the simulation's parameters for these party sizes; subclasses implement this."""
+        """Return the simulation's keyword arguments for party sizes and features; subclasses override this."""
         raise NotImplementedError
 
     def _keep(self, values: Floats) -> None:
@@ -165,7 +165,7 @@ class _PersonalizedClassifier(_NetworkClassifier):
         return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
 
     def _terms(self, rows: Floats) -> Floats:
-        """Return the values that models weigh for each row; subclasses implement this."""
+        """Return the columns that a model's weights multiply, one row per row; subclasses override this."""
         raise NotImplementedError
 
     def _edges(self) -> Any:
