@@ -130,7 +130,7 @@ class Codec:
         lines: Iterable[bytes] = (),
         given: bytes = b"",
     ) -> bytes:
-        """Return a state, the messages sent on entering it, and log lines as bytes; LocalError if not in the table.
+        """Return a state as bytes, with its messages and log lines; LocalError if its type is not saved.
 
         `given`: the caller's input, which is given again to `decode`: an array of these bytes is left out.
         Raises LocalError for a state of another table.

@@ -398,7 +398,7 @@ class CollectorRole:
         )
 
     def _expire(self, collector: Collector[Any], state: CollectorState) -> Transition:
-        """Return the transition at a step's deadline: as the state's row says, else exclude all late parties."""
+        """Return the transition at a step's deadline: as the state's row says, else exclude late parties."""
         if (late := self.row(state).late) is not None:
             state.inbox.events += 1
             return _after(state, *late(collector, state))
@@ -474,7 +474,7 @@ class CollectorRole:
     def _receive_beside(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
     ) -> Transition:
-        """Handle a message outside the steps as the state's row says; return the state unchanged if it has no rule."""
+        """Handle a message outside the steps as the state's row says; do nothing without a rule."""
         take = self.row(state).beside.get(envelope.step)
         if take is None:
             return Transition(state)
@@ -485,7 +485,7 @@ class CollectorRole:
     def _is_new(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
     ) -> bool:
-        """Tell whether a message is no repetition; raise PeerFault for a wrong signature, receiver, run or step."""
+        """Tell whether a message is no repetition; PeerFault for a wrong signature, receiver, run or step."""
         sender, step, seen = envelope.sender, envelope.step, state.inbox.seen
         if envelope.receiver != collector.name:
             raise PeerFault(sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER)

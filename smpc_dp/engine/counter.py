@@ -79,7 +79,7 @@ def _packed(entry: Entry) -> bytes:
 
 
 def _entry(file: AttemptFile | None) -> Entry | None:
-    """Return the newest counter entry that a file holds; None without a file, or if no entry was written yet."""
+    """Return the newest counter entry in a file; None without a file, or if the file has no entry yet."""
     if file is None or file.is_absent:
         return None
     _, number, content = file.slots[-1]

@@ -48,7 +48,7 @@ class KeyRing:
             file.put(file.first_free(), file.slots[0].number + 1, _packed(key))
 
     def commit(self, attempt: bytes, name: bytes, following: Key | None = None) -> None:
-        """Make the proposed key of this name the current one and destroy the others; LocalError if it is missing.
+        """Make the proposed key of this name the current one, and destroy the others; LocalError if missing.
 
         `following`: is proposed for the next state in the same write; None: the process has not proposed the
         key itself, or no state follows.
@@ -74,7 +74,7 @@ class KeyRing:
                 file.clear(chosen.ordinal)
 
     def end(self, attempt: bytes, before: bytes) -> None:
-        """Destroy all keys of an attempt, so that none is restored; LocalError if the current is not `before`."""
+        """Destroy all keys of an attempt; LocalError if its current key is not named `before`."""
         with self._files.opened(attempt) as file:
             if file is None or _key(file.slots[0]).name != before:
                 raise LocalError(_GONE_ON)

@@ -227,7 +227,7 @@ class PartyRole:
                 return Transition(state)
 
     def _report(self, member: Member[Any], state: PartyState, result: object) -> Transition:
-        """Return the transition for the result of a state's outside work; LocalError if the state has no such work."""
+        """Return the transition for the result of outside work; LocalError if the state left no such work."""
         row = next((row for row in self.reports if type(state) is row.state), None)
         if row is None:
             raise LocalError(f"{member.name}: '{state.step}' leaves no work to the holder of the role")

@@ -365,7 +365,7 @@ class PeerRole:
         return self.takes[step](peer, state, party, envelope, body_hash)
 
     def _left(self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope) -> None:
-        """Record that a party has left the run; raise the error of the coordinator's abort or needed leave."""
+        """Record that a party left; raise the coordinator's error if it aborts, or leaves too early."""
         abort = decode(envelope.body, Abort, envelope.sender)
         if envelope.run_id != peer.context.session_digest:
             raise PeerFault(envelope.sender, "left another session", Check.OTHER_SESSION)

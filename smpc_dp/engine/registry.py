@@ -53,7 +53,7 @@ def _built_in(name: str) -> SessionProtocol | None:
 
 
 def _registered(name: str) -> tuple[SessionProtocol, Extension] | None:
-    """Return a protocol that another package registers, and that package; None if no package registers the name."""
+    """Return a protocol that another package registers, and that package; None if there is none."""
     result = None if name in RESERVED else find(Group.PROTOCOLS, name)
     if result is None:
         return None
@@ -77,7 +77,7 @@ def _of_sums(name: str, versions: Mapping[int, ParameterChecker], added: Session
 
 
 def find_protocol(name: str) -> SessionProtocol | None:
-    """Return the protocol of this name; None if unknown or not installed; LocalError if its package is broken."""
+    """Return the protocol of this name; None if absent; LocalError if its package is broken."""
     if name in BUILT_IN:
         return _built_in(name)
     registered = _registered(name)

@@ -376,7 +376,7 @@ class Result:
 
     @property
     def bias(self) -> float | None:
-        """The most by which corrupt parties can move a coordinate of `value`; None if no such bound is known."""
+        """The most by which corrupt parties can move a coordinate of `value`; None if no bound is known."""
         if self.noise is None or self.noise.bias is None:
             return None
         return self.noise.bias / (self.weight if self.kind == "average" else 1)

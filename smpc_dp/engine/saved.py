@@ -227,14 +227,14 @@ class SavedRun(Run[R_co]):
         """Do nothing: a party writes no public logs (overridden for aggregators)."""
 
     def _repeated(self, state: State, messages: tuple[Envelope, ...]) -> tuple[Envelope, ...]:
-        """Return the messages to send on new connections: those given, else the last ones, () after the end.
+        """Return the messages to send on new connections: those given, else the last; () at the end.
 
         Who says nothing in a state shows a collector by earlier ones that it is there again.
         """
         return messages or (() if state.over else self._messages)
 
     def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
-        """Handle an event in a state, saving the next; charge a release first; () if a write has failed."""
+        """Handle an event: charge a release, save the next state; do nothing after a failed write."""
         if self._broken:
             return ()
         if not self._failed and not isinstance(event, Cancellation):

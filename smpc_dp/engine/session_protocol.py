@@ -310,5 +310,5 @@ class SessionProtocol:
         return max(self.versions, default=1)
 
     def checker(self, version: int) -> Callable[..., tuple[Any, list[ConfigIssue]]] | None:
-        """Return the function that checks a version's `[parameters]`, also a version only audited; else None."""
+        """Return the function that checks a version's `[parameters]`; None if no such version is known."""
         return self.versions.get(version) or self.audited.get(version)

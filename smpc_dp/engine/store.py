@@ -163,7 +163,7 @@ class Store:
         )
 
     def find(self, session: bytes, request: int, role: str) -> Row | None:
-        """Return the row of a request's open attempt, else of the last finished one still needed; None if neither."""
+        """Return the row of a request's open attempt, else of the last finished one still needed, or None."""
         if not self.path.exists():
             return None
         with self._database.reading() as connection:
@@ -177,7 +177,7 @@ class Store:
         return row
 
     def flags(self, session: bytes, request: int, role: str) -> int | None:
-        """Return the flags of the request's saved state; None if the file or a state still needed is missing."""
+        """Return the flags of a request's saved state; None if there is no state that is still needed."""
         if not self.path.exists():
             return None
         with self._database.reading() as connection:

@@ -154,7 +154,7 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
         return result[:, 0], result[:, 1]
 
     def _limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return arrays of the least and the greatest value of an average: one per coordinate, or one for all."""
+        """Return arrays of the least and the greatest values of an average, by coordinate or for all."""
         if self.l2_bound is not None:
             return np.array([-self.l2_bound]), np.array([self.l2_bound])
         low, high = self.bounds

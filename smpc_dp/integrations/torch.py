@@ -136,7 +136,7 @@ class Averaging:
         self.results.append(result)
 
     def _follow(self, error: OtherRequestError) -> None:
-        """After an error, set step counter and request number so that this party joins the request it names."""
+        """Set steps and request number so that this party joins the next request that the error names."""
         asked = (error.asked_label or "").removeprefix(_LABEL)
         steps = int(asked) if asked.isdecimal() else error.asked * self._every
         self._steps = max(0, steps + (error.next - error.asked - 1) * self._every)

@@ -220,7 +220,7 @@ class BoardFolder:
             self._length, self._heads[self._run_id] = length, head
 
     def lines(self, request: int, first: int, size: int) -> list[bytes]:
-        """Return lines of a request's log from number `first` on, at least one, to `size` bytes; [] without a log.
+        """Return lines of a request's log from `first` on, at least one, to `size` bytes; [] without a log.
 
         Line 0 is the header.
         """

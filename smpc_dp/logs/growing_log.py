@@ -56,7 +56,7 @@ class GrowingLog(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read the log's next bytes into a buffer, waiting if there are none yet; return how many, 0 at the end."""
+        """Read next bytes into a buffer, waiting if there are none yet; return how many, 0 at the end."""
         while True:
             finished = self._finished is None or self._finished.is_set()
             content = self._more(len(buffer))

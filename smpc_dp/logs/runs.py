@@ -79,7 +79,7 @@ Shown = tuple[int, bytes, bytes]
 
 
 def check_shown(seen: Seen, scope: bytes, base: int, head: bytes, lines: Sequence[Shown]) -> bytes:
-    """Return the hash after the last shown line; VerificationError unless the lines extend the known session log.
+    """Return the hash after the last shown line; VerificationError unless lines extend the known log.
 
     The lines follow `head`, that after line `base`. Raises VerificationError unless they extend the list that
     the party has seen.
@@ -169,7 +169,7 @@ class SessionLog:
         """Read lines that other processes have stored; here, for a log in memory, do nothing."""
 
     def since(self, known: int) -> tuple[int, bytes, list[Shown]]:
-        """Return k, the hash after run k, and all runs after k; k is `known`, but the last run is always included.
+        """Return k, the hash after run k, and the runs after k; k is `known`, but one run is always there.
 
         The lines follow that number. The last one, of the run that begins, is always among them; a party that
         knows none gets that one alone.

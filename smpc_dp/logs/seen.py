@@ -35,7 +35,7 @@ class SeenRuns:
         self._database = Database(path, _KIND)
 
     def get(self, scope: bytes) -> Seen:
-        """Return how far this member has seen the list of runs of `scope`: `NOTHING_SEEN` if not at all."""
+        """Return how far this member has seen a scope's list of runs: `NOTHING_SEEN` at first."""
         if not self.path.exists():
             return NOTHING_SEEN
         with self._database.reading() as connection:

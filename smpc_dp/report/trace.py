@@ -56,7 +56,7 @@ class Trace:
         return now - self._began
 
     def begin(self, member: str, step: str) -> None:
-        """Record that a member's present step ends and `step` begins ("" for none); a repetition does nothing."""
+        """End a member's present step and begin `step` ("" for none); do nothing if it is the present one."""
         now = self.seconds
         before, since = self._at.get(member, ("", now))
         if before == step:

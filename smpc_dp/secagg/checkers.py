@@ -190,7 +190,7 @@ def lose_checker(_aggregator: Aggregator, state: CollectorState, party: int) -> 
 
 
 def check_fixed(aggregator: Aggregator, state: CollectorState) -> None:
-    """Raise TimeoutFault if the sum lacks a lost party that earlier sums include, unless the total is known."""
+    """Raise TimeoutFault if the sum lacks a party that earlier ones had, unless the total is known."""
     if not isinstance(state, CollectTotal):
         states.check_fixed(aggregator, state)
 

@@ -223,13 +223,13 @@ def counted_shares(plan: SecAggPlan) -> int:
 
 
 def noise_counts(plan: SecAggPlan) -> tuple[int, int, int]:
-    """Return numbers of parties: in all, those that may be missing, and corrupt ones (at least 1), for noise plans."""
+    """Return numbers of parties for noise plans: all, most missing, and those that look (at least 1)."""
     looking = max(plan.max_corrupt, 1)
     return plan.parties, plan.parties - looking - counted_shares(plan), looking
 
 
 def sensitivity_of(encoding: Encoding) -> Sensitivity:
-    """Return the sensitivity of a sum by substitution: greatest L1, L2 and Linf distances of two encoded vectors."""
+    """Return the sensitivity by substitution: greatest L1, L2 and Linf distances of encoded vectors."""
     from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 
     widths, length = encoding.widths, encoding.ring_length

@@ -281,7 +281,7 @@ def resolve_total(
 def plan_graph(
     good: Mapping[str, Any], parties: int, complete: bool, loss: float | None = None
 ) -> tuple[SecAggPlan | None, list[ConfigIssue]]:
-    """Return the plan of neighbours and thresholds for valid settings (None if there is none), and the faults.
+    """Return the plan of neighbours and thresholds for valid settings, or None; and all faults.
 
     `dropout` and `corrupt` have their defaults where they are None: `loss` as of `check_sum`.
     """

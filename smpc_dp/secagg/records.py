@@ -103,7 +103,7 @@ class SteppedSumParameters(PrivateRecordParameters, SteppedRecordParameters, fro
 
 
 class ExactSteppedParameters(SecAggParameters, SteppedRecordParameters, frozen=True, kw_only=True):
-    """Checked parameters of one of several exact sums for a statistic, such as a regression, of fixed parties."""
+    """Checked parameters of one of several exact sums for one statistic, over fixed parties."""
 
     request: SteppedPlan
     public_rows: tuple[int, ...] | None
@@ -193,7 +193,7 @@ def check_steps(
 
 
 def _planned_steps(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> SteppedParameters:
-    """Return parameters of a statistic of several requests: with noise for epsilon and delta, exact without."""
+    """Return parameters of a statistic of several requests: with noise for an epsilon, else exact."""
     from smpc_dp.records.effects import plan_effects
     from smpc_dp.records.fit import plan_fit
 
@@ -263,7 +263,7 @@ def _planned(
 def _common(
     plan: SecAggPlan, request: Plan | SteppedPlan, good: Mapping[str, Any], curator: float
 ) -> dict[str, Any]:
-    """Return the fields that all private parameters of records have, as keyword arguments, for a planned request."""
+    """Return the fields, as keyword arguments, that all private parameters of records have in common."""
     encoding = records.record_encoding(request, plan.parties)
     check_room(encoding, math.isqrt(math.ceil(plan.parties * request.variance)) + 1)
     return {

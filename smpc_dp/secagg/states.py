@@ -427,7 +427,7 @@ def finish_participants(aggregator: Aggregator, state: CollectParticipants) -> T
 
 
 def accept_masked(aggregator: Aggregator, state: CollectMasked, party: int, envelope: Envelope) -> Item:
-    """Add a party's masked vector to the total, store its complaints and commitment; return them as an item."""
+    """Add a party's masked vector to the total, store complaints and commitment; return them in an item."""
     agreed, added = state.agreed, state.added
     message = decode(envelope.body, aggregator.parameters.kinds.masked, envelope.sender)
     opened: Opened | None = None
@@ -527,7 +527,7 @@ def threshold(aggregator: Aggregator, _state: CollectUnmask) -> int:
 
 
 def check_fixed(aggregator: Aggregator, state: CollectorState) -> None:
-    """Raise TimeoutFault if this sum lacks an excluded party's vector that earlier sums of the session include."""
+    """Raise TimeoutFault if this sum lacks an excluded party that the session's earlier sums have."""
     if aggregator.fixed is None:
         return
     # A vector that was added counts, even if its party has been lost since.

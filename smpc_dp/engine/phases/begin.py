@@ -132,7 +132,7 @@ def begin_log(
     present: bytes,
     root: bytes,
 ) -> tuple[RunLog, SessionLog]:
-    """Add a run to a copy of the session log; queue its line and its own log's header; return run log, copy."""
+    """Add a run to a copy of the session log, and queue its first lines; return run log and copy."""
     board, runs, request = collector.board, collector.runs.copy(), collector.context.request
     before = board.head_of(runs.lines[-1]) if runs.lines else NO_HEAD
     line = runs.begin(request, run_id, before)

@@ -136,7 +136,7 @@ def _checked(
     members: Container[int],
     certificate: Certificate,
 ) -> result.Certificate:
-    """Check a certificate's signatures, without a cache; return it by name; PeerFault naming the aggregator."""
+    """Check a certificate's signatures without a cache; return it by name; PeerFault for a wrong one."""
     aggregator = context.aggregator
 
     def refuse(reason: str, check: Check) -> PeerFault:

@@ -326,7 +326,7 @@ def open_draw(
 def join_graph(
     member: Member[SumParameters], run_id: bytes, advertised: Advertised, body: bytes
 ) -> tuple[Graph, Sealing]:
-    """Check the aggregator's message about neighbours; return this party's part of the graph, and sealing keys."""
+    """Check the aggregator's message about neighbours; return this party's part of the graph and its keys."""
     message = decode(body, m.Neighbours, member.context.aggregator)
     revealed = members_of(member, message.revealed, advertised.roots.advertised, "revealed parties")
     drew_me = tuple(opening.party for opening in message.openings)
@@ -635,7 +635,7 @@ def begin(
     fixed: FixedSurvivors | None = None,
     last: SentResults | None = None,
 ) -> Begun:
-    """Choose the operation of most parties, exclude others, and return the run; TimeoutFault if too few remain.
+    """Choose the operation of most parties, and exclude others; return the run; TimeoutFault if too few.
 
     `last`: the results that `start` names; None in a run with a log.
     """
@@ -679,7 +679,7 @@ def merkle_commitment_of(context: Context, forwarded: Mapping[int, m.Advertiseme
 
 
 def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[Commitments, list[Envelope]]:
-    """Return all advertisements with the digest of Merkle roots over them, and a message with proof for each party."""
+    """Return all advertisements with a digest of Merkle roots over them, and a proof for each party."""
     inbox, context = state.inbox, collector.context
     packed = pack_set(inbox.alive, collector.parties)
     forwarded = {

@@ -100,7 +100,7 @@ class HeldResult:
             raise _contradiction(aggregator, self.refusal)
 
     def check(self, context: Context, named: bytes) -> str:
-        """Raise PeerFault if the aggregator names another last result; return a warning if it names none, else "".
+        """Raise PeerFault if the aggregator names another last result; warn if it names none, else return "".
 
         Returns a warning if none is of its run. Raises PeerFault, with its signature, if one is and differs.
         """

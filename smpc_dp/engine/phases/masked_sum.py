@@ -104,7 +104,7 @@ def check_holders(member: Member[SumParameters], chosen: Sequence[int], present:
 def _open_share(
     member: Member[SumParameters], run_id: bytes, sealing: Sealing, dealer: int, sealed: bytes
 ) -> m.Share:
-    """Decrypt a dealer's share for this party and check its signature; VerificationError or PeerFault if bad."""
+    """Decrypt a dealer's share for this party and check its signature; raise an error if it is invalid."""
     context, name = member.context, member.name_of(dealer)
     key = sealing.key(member, run_id, dealer, sending=False)
     opened = unseal(key, sealed, keys.seal_context(context, run_id, name, member.name))

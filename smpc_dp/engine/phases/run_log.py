@@ -131,7 +131,7 @@ def signed_by(collector: Collector[Any], statements: Mapping[int, Statement]) ->
 
 
 def append(inbox: Inbox, log: RunLog, kind: str, signed: Iterable[Signed]) -> tuple[RunLog, bytes]:
-    """Add signed messages of one kind to the log, in order; return its new end, and all entries' hashes as bytes."""
+    """Add signed messages of one kind to the log, in order; return its new end, and all digests joined."""
     entries: list[Entry] = []
     digests: list[bytes] = []
     length, head = log.length, log.head

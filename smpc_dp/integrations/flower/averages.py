@@ -185,7 +185,7 @@ def task_of(kind: str, parts: Iterable[bytes]) -> str:
 
 
 def structure_of(operation: str) -> str:
-    """Return the part of an operation's text that describes the arrays' paths, shapes and types; "" if absent."""
+    """Return the part of an operation's text that describes the arrays' shapes and types; "" if absent."""
     return "".join(operation.partition("tree:")[1:])
 
 

@@ -50,7 +50,7 @@ def secure_mod(message: Message, context: Context, call_next: Call) -> Message:
 
 
 def _answer(message: Message, context: Context, call_next: Call) -> Answer:
-    """Begin or continue a request by the server's message; return the node's answer; raise for a wrong message."""
+    """Begin or continue a request by the server's message; return the node's answer, or raise an error."""
     if message.has_error():
         raise PeerFault("server", "sent an error", Check.MALFORMED)
     kind: str = message.metadata.message_type

@@ -165,7 +165,7 @@ class _PersonalizedClassifier(_NetworkClassifier):
         return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
 
     def _terms(self, rows: Floats) -> Floats:
-        """Return the columns that a model's weights multiply, one row per row; subclasses override this."""
+        """Return by row the values that a model's weights multiply; subclasses override it."""
         raise NotImplementedError
 
     def _edges(self) -> Any:

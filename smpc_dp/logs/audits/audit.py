@@ -187,7 +187,7 @@ def audit_stream(
 
 
 def _receipt(wanted: Wanted, verdict: Verdict | None) -> LoggedReceipt | None:
-    """Return the receipt's party, entry, and whether the verdict counts it; None without receipt or verdict."""
+    """Return the receipt's party, its entry, and if the verdict counts it; None without a receipt."""
     receipt = wanted.receipt
     if receipt is None or verdict is None:
         return None
@@ -237,7 +237,7 @@ def _read(
 
 
 def _settle(auditor: LogAuditor) -> None:
-    """Wait until the auditor's parallel checks are done; raise BadLog at the entry of the first fault found."""
+    """Wait until the auditor's parallel checks are done; raise BadLog at the first entry with a fault."""
     try:
         auditor.settle()
     except EarlierFault as fault:
@@ -288,7 +288,7 @@ def _judge(
     known: dict[str, Any],
     head: bytes,
 ) -> None:
-    """Check run, session log, receipt and checkpoint; put the verdict in `known`; raise BadLog if a check fails."""
+    """Check run, receipt and checkpoint, and put the verdict in `known`; raise BadLog if a check fails."""
     try:
         wanted.check_run(auditor.last_run_id())
         result = identify_run(wanted, reader.header, head, auditor.context, auditor.quorum)
@@ -339,7 +339,7 @@ def _auditor(
     again: Again,
     pool: Workers,
 ) -> LogAuditor:
-    """Return a new auditor for a log with this header; raise VerificationError if the session does not fit."""
+    """Return a new auditor for a log with this header; VerificationError if the session does not fit."""
     if kind is None or session.aggregator is None:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
     context = functools.partial(

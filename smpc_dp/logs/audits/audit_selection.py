@@ -182,7 +182,7 @@ class Selected:
 
 
 def session_digest_of(text: str | os.PathLike[str]) -> str:
-    """Return a session's hex digest: the text itself if it is a digest, else that of the session file there."""
+    """Return a session's hex digest: the text itself if it is one, else that of the session file."""
     given = os.fspath(text)
     if _DIGEST.fullmatch(given):
         return given
@@ -222,7 +222,7 @@ def _lines(file: BinaryIO, keep: IO[bytes] | None) -> Iterator[bytes]:
 
 
 def identify_run(wanted: Wanted, header: Header, head: bytes, context: Context, quorum: int) -> Selected:
-    """Return the run's place in the session log, and if the arguments determine it; VerificationError if unlisted.
+    """Return the run's place in the session log, and if the arguments determine it; raise if unlisted.
 
     Raises VerificationError or PeerFault if the session log does not list it so, or the given head is that of
     neither log.

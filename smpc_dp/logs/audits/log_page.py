@@ -122,7 +122,7 @@ class LogPages:
         )
 
     def line(self, number: int) -> tuple[bytes | None, Run | None]:
-        """Return the raw line of a log entry (None if it was not read) and the watched run (None if there is none)."""
+        """Return the raw line of a log entry, and the watched run; each None if there is no such one."""
         with self._watch.lock:
             run = self._watch.run
             if run is None or not 1 <= number <= run.entries:
@@ -139,7 +139,7 @@ class LogPages:
         return self._render("board_receipt.html", result=result, command=command, most=MOST_RECEIPT)
 
     def find(self, text: str) -> dict[str, object]:
-        """Look up a receipt (JSON) in the log: return "found" with facts, or with a "reason" if it is not there."""
+        """Look up a receipt (JSON) in the log: return "found" with facts about it, or with a "reason"."""
         try:
             receipt = decode_json(text.encode("utf-8", "surrogatepass"), LogReceipt)
             if (receipt.format, receipt.version) != (FORMAT, VERSION):
@@ -307,7 +307,7 @@ def _done(run: Run) -> list[tuple[str, int]]:
 
 
 def _party(run: Run, index: int) -> dict[str, object]:
-    """Return template values for a party's row: number, name, state in words, its colour, log entries by step."""
+    """Return template values for a party's row: number, name, state, its colour, and entries by step."""
     name = run.names[index]
     made = {kind: steps[index] for kind, steps in run.steps.items() if steps[index]}
     state, kind = _state(run, name, index, made)
@@ -333,7 +333,7 @@ def _meaning(run: Run, kind: str) -> str:
 
 
 def _fields(run: Run, entry: Entry) -> list[tuple[str, int, str]]:
-    """Return an entry's payload fields: name, length in bytes, start in hex or text; empty for unknown kinds."""
+    """Return a payload's fields: name, length in bytes, start in hex or text; [] for unknown kinds."""
     message = run.view.messages.get(entry.kind)
     if message is None:
         return []
@@ -350,7 +350,7 @@ def _fields(run: Run, entry: Entry) -> list[tuple[str, int, str]]:
 
 
 def _pages(first: int, count: int) -> list[tuple[str, int]]:
-    """Return the links first, previous, next and last of a long list, each with its first row, without this page."""
+    """Return the links first, previous, next and last of a long list, each with its first row."""
     last = max(1, (count - 1) // ROWS * ROWS + 1)
     others = [("first", 1), ("previous", max(1, first - ROWS)), ("next", first + ROWS), ("last", last)]
     return [(word, at) for word, at in others if at != first and at <= max(count, 1)]

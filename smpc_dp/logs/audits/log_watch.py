@@ -65,7 +65,7 @@ class LogView:
     messages: ClassVar[Mapping[str, type[msgspec.Struct]]] = MappingProxyType({})
 
     def verdict(self, run: Run, report: Report) -> dict[str, str]:
-        """Return the page's notice for a valid log: kind, title and text; a subclass must override this method."""
+        """Return the page's notice for a valid log: kind, title and text; subclasses override this."""
         raise NotImplementedError
 
     def result(self, report: Report) -> dict[str, object]:  # noqa: ARG002
@@ -73,7 +73,7 @@ class LogView:
         return {}
 
     def counts(self, report: Report) -> dict[str, list[int]]:  # noqa: ARG002
-        """Return by kind of entry a number for each party, computed when the audit has ended; by default none."""
+        """Return by kind of entry a number for each party, known when the audit has ended; here none."""
         return {}
 
     def state(self, run: Run, index: int, made: Mapping[str, int]) -> tuple[str, str]:  # noqa: ARG002
@@ -341,7 +341,7 @@ class LogWatch:
 
 
 def newest_log(path: Path, accepts: Callable[[Path], bool] = lambda _path: True) -> Path | None:
-    """Return the log at `path`, or the newest in that folder, that has a header and is accepted; else None."""
+    """Return the log at `path`, or the newest in that folder, that has begun and is accepted; else None."""
 
     def counts(log: Path) -> bool:
         return _has_begun(log) and accepts(log)

@@ -89,7 +89,7 @@ class VectorTask(Task):
     async def contribute(
         self, host: HostMember, membership: Membership, options: Mapping[str, Any], results: list[Any]
     ) -> Report | None:
-        """Encode, connect and sum the party's vector, adding to `results`; return the log's audit if asked."""
+        """Encode and sum the party's vector, adding to `results`; return the log's audit if asked for."""
         from smpc_dp.session.inputs import read_vector
 
         if host.audit is not None and not membership.session.is_logged:
@@ -118,7 +118,7 @@ class VectorTask(Task):
         *,
         number: int | None,
     ) -> Result:
-        """Run one request for a sum, number `number`; without one, join the next request that can be joined."""
+        """Run one request for a sum, of this number; without a number, the next that can be joined."""
         following = number
         if number is None and host.state is not None:
             following = host.state.following(host.state.number)
