@@ -242,14 +242,14 @@ class SavedRun(Run[R_co]):
         return super().step_from(state, event)
 
     def resend(self) -> Sequence[Envelope]:
-        """Charge an uncharged release; return the newest state's messages, to send again on a new connection."""
+        """Charge a release not yet charged; return the newest state's messages for a new connection."""
         if self._broken or (self._failed and not self.is_over):
             return ()
         self._charge()
         return self._messages
 
     def finish(self) -> None:
-        """Destroy the last key and the saved state, once the caller has the result; LocalError if not over."""
+        """Destroy the last key and the saved state, once the caller has the result of a run that is over."""
         if not self.is_over or self._broken:
             raise LocalError(f"{self.name}: the run is not over")
         self._broken = self._failed = True

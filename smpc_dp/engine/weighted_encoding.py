@@ -96,7 +96,7 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
         return (grid - np.int64(self.lowest)).astype(self.dtype)
 
     def _sums(self, grid: NDArray[np.int64], contributors: int) -> tuple[NDArray[np.float64], float]:
-        """Return a total's two sums: of weighted centred vectors (length values), and of weights in [0, 1]."""
+        """Return a total's sum of weighted, centred vectors, and its sum of weights (each 0 to 1)."""
         real = self.real(grid)
         return real[:-1], float(real[-1]) / self.radius + contributors
 

@@ -63,7 +63,7 @@ def _row(seen: Seen) -> tuple[int, bytes, int, bytes]:
 
 
 def _get(connection: sqlite3.Connection, scope: bytes) -> Seen:
-    """Read how far this member has seen the list of runs with digest `scope`; `NOTHING_SEEN` without a row."""
+    """Return how far this member has seen a scope's list of runs; `NOTHING_SEEN` if no row is stored."""
     query = "SELECT number, head, closed, closed_head FROM seen WHERE scope = ?"
     rows = connection.execute(query, (scope,)).fetchall()
     return Seen(*rows[0]) if rows else NOTHING_SEEN

@@ -109,7 +109,7 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return coefficients, weights[:, -1] - coefficients @ centre
 
     def _settings(self, sizes: list[int], features: int) -> dict[str, Any]:
-        """Return the simulation's keyword arguments for party sizes and features; subclasses override this."""
+        """Return the simulation's arguments for party sizes and features; subclasses override it."""
         raise NotImplementedError
 
     def _keep(self, values: Floats) -> None:
