@@ -253,7 +253,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return faults.outside
 
     def weigh(self, ring_vector: RingVector, weight: float | None, party: str) -> RingVector:
-        """Multiply an encoded vector by the party's weight in place; raise an error for a bad weight."""
+        """Multiply an encoded vector by the party's weight in place, and return it; raise if it is bad."""
         if self.max_weight:
             scale = self._checked_weight(weight, party)
             ring_vector[:-1] *= self.dtype(scale)

@@ -116,7 +116,7 @@ def log_opening(path: str | os.PathLike[str], name: str) -> None:
 
 
 def read_bounded(path: str | os.PathLike[str], name: str, most: int, *, regular: bool = False) -> bytes:
-    """Return the content of a file, which has at most `most` bytes.
+    """Return the content of a file; raise LocalError if it is unreadable or above `most` bytes.
 
     A device or a pipe that never ends is read no further; with `regular` any that is no regular file is
     refused, without waiting for it. Raises LocalError when the file cannot be read or is longer.

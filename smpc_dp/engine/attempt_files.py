@@ -96,7 +96,7 @@ class AttemptFile:
         self._write(self._bytes, 0)
 
     def first_free(self) -> int:
-        """Return the first position whose slot is empty or invalid."""
+        """Return the lowest position, from 1, whose slot is empty or invalid."""
         taken = {slot.ordinal for slot in self.slots}
         return next(ordinal for ordinal in range(1, len(taken) + 2) if ordinal not in taken)
 

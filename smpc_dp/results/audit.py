@@ -283,7 +283,7 @@ def _audited(
 
 
 def _held(total: SignedTotal, known: dict[str, Any], *, certain: bool) -> ResultReport:
-    """Return the report on a result that passed all checks."""
+    """Return the report on a result that passed all checks; the code says if the run is certain."""
     context, corrupt = total.context, total.parameters.plan.max_corrupt
     over = f"over {known['survivors']} of {known['parties']} parties"
     if total.parameters.has_checkers:

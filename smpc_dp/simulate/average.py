@@ -187,7 +187,7 @@ def _observed(threads: int, trace: Trace | None) -> OneProcess:
 def _draw_kills(
     simulated: SimulatedSession, dropout: float, seed: int | None
 ) -> tuple[str, Mapping[str, int]]:
-    """Return the name of the leading member, and at random which parties die at which message."""
+    """Return aggregator or coordinator, and at random which parties die before which of their messages."""
     names, planned = simulated.parties, cast("Any", simulated.session.checked_parameters)
     steps = len(planned.party_steps)
     aggregator = simulated.session.roster.aggregator

@@ -146,7 +146,7 @@ def abort_of(error: SmpcError) -> Abort:
 
 
 def code_of(error: SmpcError, name: str) -> Code:
-    """Return the error code that others are sent about the member `name`."""
+    """Return the code of an error that others are sent about `name`: of its timeout, else of the error."""
     return error.why.get(name, error.code) if isinstance(error, TimeoutFault) else error.code
 
 
