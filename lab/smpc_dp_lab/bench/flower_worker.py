@@ -25,12 +25,12 @@ SECRETS = 3  # differing secrets of each kind that are made; the cost does not d
 
 
 def clock() -> float:
-    """Return the CPU time of this process, all threads, in seconds."""
+    """Return the processor time of this process, of all threads, in seconds."""
     return time.process_time()
 
 
 def expand(f: Any, length: int, masks: int) -> dict[str, object]:
-    """Expand and add masks, as a client and the server do."""
+    """Time the expansion of `masks` random masks and their addition, as in Flower's client and server."""
     total = [f.np.zeros(length, dtype=f.np.int64)]
     seeds = [os.urandom(32) for _ in range(masks)]
     begun = clock()

@@ -145,7 +145,7 @@ def raise_limit(needed: int) -> None:
 
 
 def open_descriptors() -> int:
-    """Return the number of open descriptors of this process."""
+    """Return the number of open file descriptors of this process."""
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -200,7 +200,7 @@ class Clients:
         return await call_as_strangers(split_address(aggregator.address or ""))
 
     async def _meet(self, point: str) -> None:
-        """Wait until all processes of clients have come so far."""
+        """Wait until all processes of clients have reached this named point."""
         folder = Path(self._job.session).parent / point
         folder.mkdir(exist_ok=True)
         (folder / str(self._job.number)).touch()
@@ -209,7 +209,7 @@ class Clients:
 
 
 class Client:
-    """One client: its session, and what goes wrong with it."""
+    """One simulated client: its session, and when it is cut off, leaves, floods or is slow."""
 
     def __init__(
         self, name: str, job: Job, session: SessionFile, taken: Taken, role: MakeParty | None
@@ -229,7 +229,7 @@ class Client:
             await self._connect()
 
     async def _connect(self) -> None:
-        """Connect."""
+        """Open the client's connection, over a slow line if the job says so, and its session."""
         self._connection: Connection
         if self._member.name == self._job.slow:
             self._line = SlowLine(self._member)
@@ -305,7 +305,7 @@ class Client:
 
 
 async def serve(job: Job) -> Taken:
-    """Serve the sums; measure each step of the first."""
+    """Serve a job's sums as aggregator; return times and sizes, with each step of the first sum."""
     taken = Taken(moments={}, results=[])
     # A forked process has descriptors of its parent, too.
     inherited = open_descriptors()

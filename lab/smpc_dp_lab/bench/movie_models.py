@@ -48,7 +48,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Movielens(msgspec.Struct, frozen=True, kw_only=True):
-    """Measurements of `movielens`."""
+    """Result of `movielens`: the points, with the numbers of parties, movies and ratings."""
 
     points: tuple[Point, ...]
     data: str
@@ -107,7 +107,7 @@ def _measures(
 
 
 def _split(*given: Any) -> list[tuple[str, str, float | None, bool, float]]:
-    """Return what `_measures` yields."""
+    """Return the list of what `_measures` yields, for an executor."""
     return list(_measures(*given))
 
 

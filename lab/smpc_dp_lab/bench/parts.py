@@ -33,7 +33,7 @@ class Parts:
 
     @contextmanager
     def of(self, member: str) -> Iterator[None]:
-        """Count what follows for another member."""
+        """Context manager: time within the block counts for another member."""
         before = self._member
         with self.part(REST):
             self._member = member
@@ -45,7 +45,7 @@ class Parts:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count what follows for a part."""
+        """Context manager: time within the block counts for the part `name` of the current member."""
         self._count()
         self._open.append((name, self._traced()))
         try:
@@ -61,7 +61,7 @@ class Parts:
         self.copied.clear()
 
     def end(self) -> None:
-        """Count up to now."""
+        """Add the time since the last count to the current part; the measurement is over."""
         self._count()
 
     def measure(self, name: str, *functions: Any) -> None:
@@ -94,7 +94,7 @@ class Parts:
         return tracemalloc.get_traced_memory()[0] if self._memory else 0
 
     def _count(self) -> None:
-        """Count for the innermost part what was since the last count."""
+        """Add time and peak memory since the last count to the innermost open part."""
         now, (part, begun) = time.process_time(), self._open[-1]
         key = self._member, part
         self.seconds[key] += now - self._last

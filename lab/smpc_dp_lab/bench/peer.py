@@ -79,7 +79,7 @@ class PeerProcess:
         return answer
 
     def close(self) -> None:
-        """End the worker."""
+        """Close the worker's pipes, and wait for its end; kill it after five seconds."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -102,14 +102,14 @@ class PeerProcess:
 
 
 class FlowerPeer(PeerProcess):
-    """Flower's SecAgg+ functions; needs `flwr`."""
+    """Worker process that times Flower's SecAgg+ functions; absent without `flwr`."""
 
     name = "flwr secaggplus functions"
     worker = "flower_worker.py"
 
 
 class OpenDpPeer(PeerProcess):
-    """OpenDP's samplers of integer vectors; needs `opendp`."""
+    """Worker process that times OpenDP's integer samplers; absent without `opendp`."""
 
     name = "opendp vector sampler"
     worker = "opendp_worker.py"

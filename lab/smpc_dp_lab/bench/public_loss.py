@@ -42,7 +42,7 @@ class PublicLoss:
 
     @property
     def left(self) -> float:
-        """The epsilon of the global steps, at the same delta."""
+        """The epsilon, at the same delta, that remains for global steps after releases of losses."""
         return gaussian_epsilon(self.delta, planned_mu(self.epsilon, self.delta) * math.sqrt(1 - self.share))
 
     @property

@@ -51,7 +51,7 @@ class PublishedNoise:
     rng: np.random.Generator
 
     def mean(self, models: Floats, rows: NDArray[np.intp]) -> Floats:
-        """Return noisy gradients."""
+        """Return the parties' mean clipped gradients at their models, with Laplace noise."""
         result = np.empty_like(models)
         for index, (party, model) in enumerate(zip(rows, models, strict=True)):
             slopes, clip = self.tasks.slopes(int(party), model), self.tasks.clip

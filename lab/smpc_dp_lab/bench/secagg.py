@@ -42,7 +42,7 @@ SAMPLED_FROM_THRESHOLD = 40
 
 @dataclass(slots=True)
 class _Bench:
-    """The rounds of this benchmark."""
+    """Settings of the benchmark of secure aggregation, and its rounds with Flower's functions."""
 
     parameters: SecAggParameters
     dropouts: int

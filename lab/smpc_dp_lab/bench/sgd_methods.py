@@ -88,7 +88,7 @@ def methods(
 
 
 def accuracy(tables: list[Floats], test: Floats, method: Method, seed: int) -> float:
-    """Return the mean test accuracy of the nodes' models."""
+    """Train all nodes' models by a method; return their mean accuracy on the test table."""
     source = NoiseSource.keyed(bytes(32), seed.to_bytes(8, "big"))
     if method.learner is None:
         models = with_replacement(tables, method.deviation, method.ridge, seed)[None]

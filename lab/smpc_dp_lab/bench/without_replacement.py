@@ -105,7 +105,7 @@ def without_replacement(
 
 
 def _drawn(table: Floats | None, count: int, seed: int) -> Floats | None:
-    """Return so many rows of the table, in random order."""
+    """Return `count` random rows of the table in random order; None without a table."""
     return None if table is None else table[np.random.default_rng(seed).permutation(len(table))[:count]]
 
 
