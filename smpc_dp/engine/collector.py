@@ -245,7 +245,7 @@ def _accepted(_collector: Any, state: CollectorState) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CollectorRow:
-    """Row of an aggregator's table of states: which message a state expects, and what follows.
+    """Row of an aggregator's table of states: the message that a state expects, and functions for its end.
 
     Attributes:
         state: the state, which expects one step of each party.

@@ -191,7 +191,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Row of a party's table of states without aggregator: what a state waits for, and what follows.
+    """Row of a state table without aggregator: the messages that a state waits for, and the next state.
 
     Attributes:
         state: the state.

@@ -215,7 +215,7 @@ def checked_header(header: Header) -> Header:
 
 
 def check_format(result: tuple[str, int], expected: tuple[str, int] = (FORMAT, VERSION)) -> None:
-    """Raise VerificationError unless a file's format name and version are those expected."""
+    """Raise VerificationError unless a file's (format name, version) is the expected pair."""
     if result[0] == expected[0] == FORMAT and result != expected:
         raise VerificationError(
             f"version {result[1]} of the board is unknown, this reads {VERSION}", Check.UNKNOWN_FORMAT

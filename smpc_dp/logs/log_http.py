@@ -94,7 +94,7 @@ class _TimedFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        """Receive bytes into a buffer; raise TimeoutError after the deadline."""
+        """Receive bytes into a buffer; return how many, 0 at the end; TimeoutError after the deadline."""
         self._connection.settimeout(self._deadline.left())
         try:
             return cast("io.RawIOBase", self._file).readinto(buffer)
@@ -182,7 +182,7 @@ class _SameServer(urllib.request.HTTPRedirectHandler):
 
 
 def _server(url: str) -> tuple[str, str | None, int | None]:
-    """Return scheme, host and port of a URL, to compare servers."""
+    """Return scheme, host and port of a URL (the scheme's own if not written), to compare servers."""
     parts = urllib.parse.urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
 

@@ -58,7 +58,7 @@ class SeenRuns:
 
 
 def _row(seen: Seen) -> tuple[int, bytes, int, bytes]:
-    """Return what a member has seen of a session log as the columns of its database row."""
+    """Return the columns of a stored row: number, head, closed number, closed head."""
     return seen.number, seen.head, seen.closed, seen.closed_head
 
 

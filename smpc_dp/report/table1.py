@@ -22,7 +22,7 @@ Json = Mapping[str, Any]
 
 
 class Printed(NamedTuple):
-    """A table as it is printed: its headings, those of rows first, its rows, and what stands below it."""
+    """A table as text: column headings, rows that begin with their heading, and notes below the table."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

@@ -80,7 +80,7 @@ class ResultReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def statement(self) -> str:
-        """Conclusion of the audit in sentences for a person, after what it does not show."""
+        """Sentences for a person: first what the audit cannot show, then its conclusion."""
         return " ".join(part for part in (self.limits, self.conclusion) if part)
 
 

@@ -93,7 +93,7 @@ class NoisySumParameters(CheckableParameters, frozen=True):
 
     @property
     def share_name(self) -> str | None:
-        """The name of the distribution of a party's share of the noise."""
+        """The name of the noise distribution of one party's share; None if it has no name."""
         return self.mechanism
 
     def planned(self) -> str:
@@ -271,7 +271,7 @@ class NoisySettings(PrivateSettings, frozen=True, kw_only=True):
 def check_noisy(
     parameters: Mapping[str, object], parties: int, *, complete: bool = False
 ) -> tuple[NoisySumParameters | None, list[ConfigIssue]]:
-    """Check `[parameters]` of a private sum and plan its noise; return parameters or every fault.
+    """Check `[parameters]` of a private sum, and plan its noise; return parameters, or None and all faults.
 
     `precision` is a 2^20th of the range by default. With the `complete` graph the noise of all honest parties
     that stay is counted on, whatever the aggregator does.

@@ -171,7 +171,7 @@ class ExactSettings(SumSettings, frozen=True, kw_only=True):
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SecAggParameters | None, list[ConfigIssue]]:
-    """Check `[parameters]` of an exact secure sum; return checked ones or every fault.
+    """Check `[parameters]` of an exact secure sum; return (parameters, []), or (None, all faults).
 
     Source: [Bell et al. 2020, section 3].
     """
@@ -202,7 +202,7 @@ def check_sum(
     complete: bool = False,
     loss: float | None = None,
 ) -> tuple[SumParameters | None, dict[str, Any], list[ConfigIssue]]:
-    """Check the settings of a sum; return its parameters, the valid settings, and every fault.
+    """Check the settings of a sum; return its parameters or None, the valid settings, and every fault.
 
     `explained` are keys that only an error mentions: with them it would be another kind of sum. `refused` are
     keys of other kinds of sums, each with the combination that this one does not have. `l2_bound`, where it

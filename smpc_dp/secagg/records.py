@@ -175,7 +175,7 @@ def _loop_of(parameters: Mapping[str, object]) -> str | None:
 def check_steps(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SteppedParameters | None, list[ConfigIssue]]:
-    """Check `[parameters]` of a statistic of several requests; return checked ones or every fault."""
+    """Check a statistic of several requests; return (parameters, []), or (None, all faults)."""
     refused = REFUSED | dict.fromkeys(
         ("budget", "answer_weights", "split"),
         "is not for what takes several requests: epsilon is of all of them together",
@@ -223,7 +223,7 @@ def _planned_steps(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) ->
 def check_records(
     parameters: Mapping[str, object], parties: int, *, laplace: bool = True
 ) -> tuple[RecordSumParameters | SteppedParameters | None, list[ConfigIssue]]:
-    """Check `[parameters]` of statistics of records by secure sums; return checked ones or every fault.
+    """Check statistics of records by secure sums; return (parameters, []), or (None, all faults).
 
     `laplace`: whether statistics may have discrete Laplace noise, where it is smaller in one request.
     """

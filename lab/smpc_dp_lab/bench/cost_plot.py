@@ -40,7 +40,7 @@ def _by_tick(points: list[Point]) -> Panel:
 
 
 def _timing(points: list[Point], seed: int) -> Panel:
-    """Whose clock ticks, in the first ticks: each owner's Poisson clock has the same rate."""
+    """Return a plot of which owner's clock ticks, in the first ticks of a run."""
 
     def draw(axes: Axes) -> None:
         owners = max(p.owners for p in points)

@@ -116,7 +116,7 @@ class _Floor:
         sender.keys(copies, response)
 
     def _transfers(self, seed: bytes) -> tuple[Bytes, Receiver]:
-        """Make the transfers of a copy, and hash their messages at both sides.
+        """Do the transfers of one copy, timed; return both pads of each, and the receiver.
 
         Return both pads, and the evaluator's side.
         """

@@ -351,7 +351,7 @@ def _steps_of(parties: int, size: int, averages: int) -> int:
 
 
 def _group_curve(parties: int, size: int, averages: int, runs: Sequence[_Run]) -> GroupCurve:
-    """Return what is measured of runs in groups, as of the asynchronous runs."""
+    """Combine the measurements of runs in groups to a curve of means."""
     from smpc_dp.capabilities.learn.gossip_bounds import GroupMixing
 
     mixing = GroupMixing(parties, size)
@@ -508,7 +508,7 @@ def plot(result: DualAveragingErrors, path: Path) -> None:
 
 
 def _draw_curves(axes: Axes, result: DualAveragingErrors, of: Literal["objective", "bias"]) -> None:
-    """Draw what graphs and groups have, against the averages until then, with a legend for both panels."""
+    """Draw `of` against averages: a line for each graph, and for each size of groups."""
     labels = of == "bias"
     for curve, colour in zip(result.curves, COLOURS, strict=True):
         label = curve.graph if labels else None

@@ -168,7 +168,7 @@ def rate(name: str, unit: str, values: Iterable[float], note: str, **beside: Any
 
 
 def versions(*packages: str, **others: str | None) -> dict[str, str | None]:
-    """Return the versions of this package, of Python and of the named packages, and `others`."""
+    """Return versions by package: smpc-dp, Python, these packages (None if absent), and `others`."""
     known = {package: version(package) for package in packages}
     return {"smpc-dp": version("smpc-dp"), "python": platform.python_version(), **known, **others}
 
@@ -180,7 +180,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Steps:
-    """Counts the steps of a measurement for a progress display, which may be None."""
+    """Callable that counts finished measurements, and reports each to a progress display if there is one."""
 
     def __init__(self, progress: Progress | None, name: str, whole: int) -> None:
         self._progress, self._name, self._whole, self._done = progress, name, whole, 0
@@ -193,7 +193,7 @@ class Steps:
 
 
 def within(name: str, value: int, least: int, most: int | None = None) -> list[ConfigIssue]:
-    """Return the fault of a number that is out of range, in a list; an empty one if it is not."""
+    """Return a list with the fault of a number below `least` or above `most`; [] if it is in range."""
     if value >= least and (most is None or value <= most):
         return []
     bound = f"at least {least}" if most is None else f"{least:,} to {most:,}"
@@ -217,7 +217,7 @@ def refuse(*issues: Sequence[ConfigIssue]) -> None:
 def alternate(
     runs: int, measures: Mapping[str, Measure], progress: Callable[[], None] | None = None
 ) -> dict[str, list[float]]:
-    """Take `runs` rounds of every measurement, the order shifted by one from round to round.
+    """Take `runs` rounds of all measurements in turns; return the values of each, by name.
 
     What disturbs the machine for a while then disturbs all of them alike.
     """

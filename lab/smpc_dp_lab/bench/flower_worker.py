@@ -157,7 +157,7 @@ TASKS: dict[str, Callable[..., dict[str, object]]] = {
 
 
 def main() -> None:
-    """Say whether Flower is there, then do one task a line until the input ends."""
+    """Print whether Flower is installed, then do the task on each input line and print its result."""
     try:
         functions = Functions()
     except ImportError as error:

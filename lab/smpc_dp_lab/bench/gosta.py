@@ -278,7 +278,7 @@ def _draw_bounds(axes: Axes, result: GostaErrors) -> None:
 
 
 def last_rows(result: GostaErrors) -> Sequence[tuple[str, str, float, float, float | None]]:
-    """Return graph, method, error, spread and bound at the end, for a table."""
+    """Return (graph, method, error, spread, bound or None) at the last iteration of each curve."""
     return [
         (
             curve.graph,

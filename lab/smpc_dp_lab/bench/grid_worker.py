@@ -96,7 +96,7 @@ def nodes_of(folder: Path, session: Path, parties: int) -> dict[int, dict[str, s
 
 
 def memory_grid(parts: Parts, configs: Mapping[int, Mapping[str, str]], length: int) -> Any:
-    """Return a grid that calls the app of each node, one after the other, in this process."""
+    """Return a Flower grid that calls each node's app in this process, one after the other."""
     from flwr.app import Array, ArrayRecord, Context, MetricRecord, RecordDict
     from flwr.app import Message as FlowerMessage
     from flwr.clientapp import ClientApp

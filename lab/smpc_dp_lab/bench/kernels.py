@@ -171,7 +171,7 @@ def _unmasks(
 
 
 def _mask(built: Wreck, secrets: dict[int, bytes], self_seeds: dict[int, bytes]) -> None:
-    """Add the masks that recovery removes: the survivors' self-masks and their masks with the dropouts."""
+    """Add to the total, in place, all masks that recovery will remove from it."""
     context, names, inside = (
         built.simulated.context,
         built.simulated.context.names,

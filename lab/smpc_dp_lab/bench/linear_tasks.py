@@ -43,7 +43,7 @@ class Problem:
         return np.asarray(sums / self.sizes[rows][:, None])
 
     def clipped_mean(self, models: Floats, rows: NDArray[np.intp]) -> Floats:
-        """Return the means of gradients clipped to norm 1, which those of rows of norm 1 have anyway."""
+        """Return parties' mean gradients, unclipped: rows of norm 1 have gradients of norm at most 1."""
         return self.mean(models, rows)
 
     def losses(self, models: Floats) -> Floats:

@@ -94,7 +94,7 @@ class _Scale:
     end: float
 
     def at(self, value: float) -> float:
-        """Return the position of a value; of a single one that of the middle."""
+        """Return the position of a value on the axis; the middle if the axis has a single value."""
         span = math.log(self.high / self.low)
         part = math.log(value / self.low) / span if span else 0.5
         return round(self.start + part * (self.end - self.start), 1)

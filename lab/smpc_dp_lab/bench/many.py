@@ -264,7 +264,7 @@ def measure(case: Case) -> list[Figure]:
 
 
 def _run(folder: Path, jobs: Sequence[Job]) -> list[Taken]:
-    """Run each job in a process of its own; return what each has measured.
+    """Run each job in a process of its own, all at once; return the measurements of each.
 
     The session file is read once for all clients: their processes are forked from this one.
 

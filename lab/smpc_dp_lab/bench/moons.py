@@ -196,7 +196,7 @@ def _nodes(seed: int, margins: list[Floats], models: Floats, graph: Floats) -> t
 
 
 def _near(models: Floats, nodes: tuple[Node, ...]) -> tuple[NearPairs, ...]:
-    """Return what Remark 2.5 costs for the models and losses of these parties."""
+    """Return, by density and count, how much worse a learned graph of near models alone is."""
     costs = pair_costs(models, np.array([one.confidence * one.loss for one in nodes]), COUPLING)
     return near_pairs(costs, models, DENSITIES, COUNTS, scale=COUPLING)
 

@@ -80,7 +80,7 @@ def _descend(
 def _measures(
     given: Ratings, published: Sequence[float], epsilons: Sequence[float], seed: int
 ) -> Iterator[tuple[str, str, float | None, bool, float]]:
-    """Yield kind of features, method, epsilon, whether it holds for a rating, and the error."""
+    """Yield (kind of features, method, epsilon, if it protects a rating, test error) for one split."""
     kinds = (
         ("as published", published_ratings.published_tasks, published_ratings.COUPLING),
         ("public", public_tasks, COUPLING),
@@ -107,7 +107,7 @@ def _measures(
 
 
 def _split(*given: Any) -> list[tuple[str, str, float | None, bool, float]]:
-    """Return the list of what `_measures` yields, for an executor."""
+    """Return all that `_measures` yields as a list, in a form that an executor can call."""
     return list(_measures(*given))
 
 

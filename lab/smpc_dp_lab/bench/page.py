@@ -63,7 +63,7 @@ def rows(result: Json) -> Iterator[tuple[str, ...]]:
 
 
 def all_figures(results: Sequence[Json]) -> str:
-    """Return benchmarks/tables.md: tables of each benchmark, and the fits of growth."""
+    """Return the text of benchmarks/tables.md: a table for each benchmark, and fits of growth."""
     shared = _shared(results)
     parts = [
         "# All figures\n\n"
@@ -209,7 +209,7 @@ def _fits(result: Json) -> Iterator[tuple[str, ...]]:
 
 
 def _environment(result: Json) -> list[str]:
-    """Return the processor of a result, and what was installed there."""
+    """Return texts on a result's machine: processor, cores, and versions of installed software."""
     machine = result["machine"]
     kernels = f", kernels {machine['kernels']}" if machine.get("kernels") else ""
     versions = [f"{name} {version}" for name, version in result["versions"].items() if version]
@@ -217,7 +217,7 @@ def _environment(result: Json) -> list[str]:
 
 
 def _shared(results: Sequence[Json]) -> list[str]:
-    """Return what all results have in common, and versions that several have while none has another one."""
+    """Return the texts on machine and versions that all results share, to print them once."""
     environments = [_environment(result) for result in results]
     counts = Counter(part for environment in environments for part in environment)
     versions = {f"{name} {version}" for result in results for name, version in result["versions"].items()}
@@ -230,7 +230,7 @@ def _shared(results: Sequence[Json]) -> list[str]:
 
 
 def _machine(result: Json, known: Collection[str] = ()) -> str:
-    """Return what is not known of the machine of a result, and how often a figure was measured."""
+    """Return a sentence on a result's machine, without the `known` texts, and on its number of runs."""
     runs = max(figure["runs"] for figure in result["figures"])
     measured = "1 measurement" if runs == 1 else f"up to {runs} measurements"
     parts = [part for part in _environment(result) if part not in known]

@@ -15,7 +15,7 @@ REST = "the rest"
 
 
 class Parts:
-    """Time, and memory, of each part of a member, without those of parts that it calls.
+    """Collector of processor time, and of memory if traced, by member and named part of its work.
 
     Attributes:
         seconds: of processor time, by member and part.
@@ -55,7 +55,7 @@ class Parts:
             self._open.pop()
 
     def begin(self) -> None:
-        """Set all times and counts of copies to zero: what follows is measured."""
+        """Set all times and memory peaks to zero; the measurement begins here."""
         self._count()
         self.seconds.clear()
         self.copied.clear()
@@ -65,7 +65,7 @@ class Parts:
         self._count()
 
     def measure(self, name: str, *functions: Any) -> None:
-        """Count calls of functions for a part, wherever modules of `smpc_dp` refer to them."""
+        """Replace functions, in all modules of `smpc_dp`, by ones whose time counts for a part."""
         for function in functions:
             wrapped = self._wrapped(name, function)
             for module in list(sys.modules.values()):
@@ -75,7 +75,7 @@ class Parts:
                             setattr(module, key, wrapped)
 
     def measure_methods(self, name: str, owner: Any, *methods: str) -> None:
-        """Count calls of methods of a class, or of an object, for a part; by default of all public ones."""
+        """Replace methods (by default all public ones) by ones whose time counts for a part."""
         public = [key for key, value in vars(owner).items() if key[0] != "_" and callable(value)]
         for method in methods or public:
             wrapped = self._wrapped(name, getattr(owner, method))

@@ -271,7 +271,7 @@ def _disturbed(known: Stored, bench: str) -> str:
 
 
 def _peers(known: Stored) -> str:
-    """Return the table of peers, each with the figure of smpc-dp in the same run."""
+    """Return the Markdown table of peers, each beside the figure of smpc-dp from the same run."""
     compared = (
         ("secagg", "client CPU time", "a client of a secure sum of 100,000 numbers, 100 parties"),
         ("compare", "10000 comparisons", "10,000 comparisons of two parties' 16-bit numbers, by the clock"),

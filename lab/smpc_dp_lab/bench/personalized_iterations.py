@@ -233,7 +233,7 @@ def _runs(
 
 
 def _trace(run: Run, tasks: dict[Rows, Problem], local: Floats, seed: int) -> _Seen:
-    """Return what is seen of one run; `local`: models of the parties alone, rows of the cube."""
+    """Run one method with one setting; return objective and accuracy recorded along the iterations."""
     panel, rows, method, epsilon, updates = run
     objective = objective_of(tasks[rows], rows, COUPLING[rows] if rows == "cube" else PRIVATE_COUPLING)
     if rows == "cube":

@@ -71,7 +71,7 @@ def take_part(port: int, index: int, length: int) -> dict[str, object]:
 
 
 def receive(source: socket.socket, array: NDArray[np.float32] | NDArray[np.uint8]) -> None:
-    """Fill an array with what arrives; raise EOFError where the connection ends before."""
+    """Fill an array with bytes from a socket; raise EOFError if the connection ends first."""
     view = array.data.cast("B")
     while view:
         count = source.recv_into(view)

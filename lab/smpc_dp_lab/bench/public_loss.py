@@ -25,7 +25,7 @@ def losses(model: Floats, batch: Table) -> Floats:
 
 @dataclass(frozen=True)
 class PublicLoss:
-    """The release of a batch's loss at the global model, and what is left for the global steps.
+    """Split of a privacy budget between releases of batches' losses and the global learning steps.
 
     Every record is in one batch, so in one release and in one global step at most: two Gaussian mechanisms
     that share mu^2, chosen one after the other by public values.

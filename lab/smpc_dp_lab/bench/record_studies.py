@@ -91,7 +91,7 @@ class Study:
         return float(numbers[kind]())
 
     def population(self, one: Estimate) -> float | None:
-        """Return what is true where `drawn` columns do not depend on others; None where nothing is asked."""
+        """Return the true value if `drawn` columns are independent of others; None for other estimates."""
         if one.name.startswith(("difference", "risk difference", "correlation")):
             return 0.0
         if one.name.startswith(("risk ratio", "odds ratio")):

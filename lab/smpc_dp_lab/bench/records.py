@@ -150,7 +150,7 @@ def run_records_bench(
 
 
 def planned(study: Study, ask: Sequence[str], epsilon: float, delta: float, rows: int) -> Plan:
-    """Return the plan of a request with the best split; all shares but one count."""
+    """Return the plan of a private request with a balanced split, for ten parties and `rows` rows."""
     return plan_request(
         study.schema(rows),
         list(ask),
@@ -233,7 +233,7 @@ def _of_peer(
     peer: OpenDpPeer,
     exact: dict[tuple[str, str], float],
 ) -> dict[str, tuple[list[float], list[float]]]:
-    """Return the errors of each answer with the peer's noise in the pooled sums, and in those of each party.
+    """Return, by answer, errors with OpenDP's noise added once to pooled sums, and added by each party.
 
     The sums and what is made of them are the product's: the peer has its mechanisms, its search for their
     scale, and an equal part of the budget for each statistic.

@@ -20,7 +20,7 @@ def peak_bytes() -> int:
 
 
 def written_bytes() -> int:
-    """Return the bytes written to disks, without those of files that were removed before; 0 if unknown."""
+    """Return the bytes that this process wrote to disks, less those of removed files; 0 if unknown."""
     counted = {name: int(number) for name, number in _WRITES.findall(_read("/proc/self/io"))}
     return counted.get("write_bytes", 0) - counted.get("cancelled_write_bytes", 0)
 

@@ -177,7 +177,7 @@ def _asked(scenario: Scenario) -> str:
 
 
 def _measured(scenario: Scenario) -> list[dict[str, Any]]:
-    """Run a session; return what the first party, each shared process and the aggregator measured."""
+    """Run a session in processes; return the measurements of first party, others, and aggregator."""
     names = [f"party{number}" for number in range(scenario.parties)]
     pairs = scenario.task == "pairwise"
     parameters = noisy_sum(scenario.dropout)

@@ -71,7 +71,7 @@ class _Bench:
     def beside(
         self, taken: dict[str, list[float]], scale: Callable[[float], float] = lambda seconds: seconds
     ) -> Peer | None:
-        """Return the peer with the measurements of its turns, converted to the figure's unit by `scale`."""
+        """Return Flower's median as a peer, its seconds converted by `scale`; None if not measured."""
         return Peer.of(self.peer.name, self.peer.version, map(scale, taken["peer"]))
 
 

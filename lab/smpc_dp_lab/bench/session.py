@@ -187,7 +187,7 @@ def run_session_bench(
 
 
 def _measured(key: str) -> dict[str, Callable[[Average], float]]:
-    """Return what a member's process, and all of them, measured under a name."""
+    """Return functions that read a named measurement: the largest party's, aggregator's, and the sum."""
     return {
         "party": lambda run: run.most(key),
         "aggregator": lambda run: run.aggregator[key],

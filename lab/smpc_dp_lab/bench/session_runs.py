@@ -25,7 +25,7 @@ _LAB = Path(smpc_dp_lab.__file__).resolve().parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """One average: what each process has measured, and the memory of all together; None without a group."""
+    """Measurements of one average: of aggregator, parties, and their memory (`group`, None if unknown)."""
 
     aggregator: dict[str, float]
     parties: list[dict[str, float]]

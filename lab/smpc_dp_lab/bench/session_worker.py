@@ -58,7 +58,7 @@ def model_of(index: int, length: int) -> dict[str, NDArray[np.float32]]:
 
 
 def largest_difference(average: dict[str, NDArray[np.float64]], parties: int, length: int) -> float:
-    """Return the largest difference of an average to that of all models; a leaf at a time is in memory."""
+    """Return the greatest absolute difference of an average to the plain average of all models."""
     models = [leaves_of(index, length) for index in range(parties)]
     worst = 0.0
     for leaf in average.values():
@@ -119,7 +119,7 @@ async def take_part(path: Path, index: int, parties: int, length: int) -> dict[s
 
 
 async def _all_connected(folder: Path, index: int, parties: int) -> None:
-    """Wait until all parties are here: what is measured then is the average, and no start of a process."""
+    """Wait until all parties' processes are connected, so that the average alone is measured."""
     (folder / str(index)).touch()
     while len(os.listdir(folder)) < parties:
         await asyncio.sleep(POLL_SECONDS)

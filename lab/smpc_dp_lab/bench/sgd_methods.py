@@ -42,7 +42,7 @@ class Method:
 def methods(
     features: int, rounds: int, epsilon: float, delta: float, ridge: float = 0.0
 ) -> dict[str, Method]:
-    """Return by name what protects a record, what is published, and what protects nothing."""
+    """Return the compared methods by name: private ones, the published one, and ones without privacy."""
 
     def learner(**more: Any) -> LocalGlobal:
         given: dict[str, Any] = {

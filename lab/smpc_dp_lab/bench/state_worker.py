@@ -82,7 +82,7 @@ async def _compute(
 
 
 def _state(simulated: SimulatedSession, folder: Path, way: str, name: str) -> SavedSessionState | None:
-    """Return what a member keeps its session in; None without a state."""
+    """Return a member's folder of saved state, with or without a rollback counter; None for "without"."""
     if way == "without":
         return None
     counter = None

@@ -64,7 +64,7 @@ SIDES = ((GARBLER, EVALUATOR), (EVALUATOR, GARBLER))
 
 
 class ActiveBase(Base):
-    """A finished run; what a fault ends with is that of the role that is fed it."""
+    """Finished run in malicious security from which test vectors of changed messages are made."""
 
     def made(
         self,

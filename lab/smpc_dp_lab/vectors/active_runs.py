@@ -132,7 +132,7 @@ def _dict(value: object) -> JsonObject:
 
 
 def _secrets(run: Run) -> JsonObject:
-    """Return what both sides hold together: contexts, both correlations, keys, and the groups."""
+    """Return the secrets of both sides for a test vector: contexts, correlations, keys and groups."""
     deltas, contexts = {}, {}
     for name in (GARBLER, EVALUATOR):
         setups = run.transfers[name]

@@ -300,7 +300,7 @@ def all_faults() -> Iterator[Fault]:
 
 
 def end_of(message: Envelope) -> tuple[str, tuple[str, ...], SmpcError | None]:
-    """Return whom the receiver of `message` names, whom the servers leave out in the end, and the error.
+    """Return (whom the receiver blames, parties that the servers leave out, the receiver's error or None).
 
     That is the error of the receiver at its own place.
     """

@@ -224,7 +224,7 @@ def check_attested(
 
 
 def checkers_of(parameters: SumParameters, run_id: bytes, left: Collection[int]) -> tuple[int, ...]:
-    """Return, ascending, those remaining parties that check the total for all, others in each run.
+    """Return the parties, ascending, that check the total for all; the run id chooses them among `left`.
 
     As many that a quorum stays if all other dropouts of the plan are among them.
     """

@@ -306,7 +306,7 @@ def draw(
 def open_draw(
     member: Member[SumParameters], run_id: bytes, drawn: Drawn, body: bytes
 ) -> tuple[Advertised, m.Reveal]:
-    """Check that a Merkle root includes this party's commitments; return the message that opens them."""
+    """Return what a party keeps, and the message that opens its commitments, once a Merkle root has them."""
     message = decode(body, member.parameters.kinds.merkle_commitment, member.context.aggregator)
     members = members_of(member, message.advertised, drawn.start.present, "roll")
     _check_advertised(member, message.root, members, {member.index: drawn.advertisement}, message.proof)

@@ -94,7 +94,7 @@ class RequestParameters:
 
     @property
     def view(self) -> str:
-        """The key in `report.roles.VIEWS` of what each member sees of a request; "" if undescribed."""
+        """Key of a text in `report.roles.VIEWS` on what each member sees; by default "", no text."""
         return ""
 
     @property
@@ -134,7 +134,7 @@ class RequestParameters:
 
     @property
     def total_note(self) -> str:
-        """The sentence on who vouches for a total, and what a check costs a party; maybe ""."""
+        """The sentence that says who checks a total, and the cost of a check; by default ""."""
         return ""
 
     @property

@@ -74,7 +74,7 @@ class LoggingAggregator(Collector[P_co]):
     runs: SessionLog
 
     def write_log(self, state: CollectorState) -> None:
-        """Write the new lines in a state's inbox to the logs, without those already written."""
+        """Write the waiting lines of a state's inbox to session log and run log, and remove them."""
         inbox = state.inbox
         for line in inbox.unwritten:
             if isinstance(line, Header):

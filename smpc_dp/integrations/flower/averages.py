@@ -157,7 +157,7 @@ class SecureAverage:
         return " ".join(part for part in ("average", task, planned, tree.structure) if part)
 
     def encode(self, tree: Tree, examples: object) -> tuple[RingVector, int]:
-        """Encode a tree as integers to be summed; return them with the number of clipped values.
+        """Encode a tree for a secure sum; return (ring elements, number of clipped values).
 
         In a session with weights they are times the number of examples.
 

@@ -184,7 +184,7 @@ class LogPages:
 
     @staticmethod
     def _beside(run: Run, kind: str) -> Path | None:
-        """Return the path of a run's session log or checkpoint file, which is in the log's folder."""
+        """Return the path that a run's session log or checkpoint file has; None before the run is known."""
         context = run.context
         if context is None:
             return None
