@@ -88,7 +88,7 @@ def registered(group: Group) -> list[EntryPoint]:
 
 @functools.lru_cache(maxsize=64)
 def find(group: Group, name: str) -> Extension | None:
-    """Load the extension that another package has registered under a name; None if there is none.
+    """Load the extension that another package registers as `name`; None if absent; LocalError if two do.
 
     Raises LocalError that names entry point and package if it cannot be loaded, or several register the name.
     """

@@ -60,7 +60,7 @@ class Spool:
             self._write(offset, content)
 
     def _write(self, offset: int, content: bytes) -> None:
-        """Write bytes at `offset` without taking the lock, which the caller holds."""
+        """Write bytes at `offset` under the caller's lock; raise LocalError if the disk is full."""
         end = offset + len(content)
         try:
             if end > SPOOL_MEMORY:
@@ -73,7 +73,7 @@ class Spool:
         self.length = max(self.length, end)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from byte `offset` on, fewer only at the end."""
+        """Return `size` bytes from byte `offset` on, fewer only at the end; LocalError if the disk fails."""
         try:
             with self._lock:
                 self._file.seek(offset)

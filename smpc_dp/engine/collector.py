@@ -346,7 +346,7 @@ class CollectorRole:
         return row.agreed(collector, state) >= row.required(collector, state)
 
     def step(self, collector: Collector[Any], state: CollectorState, event: events.Event) -> Transition:
-        """Return the aggregator's next state after an event, and the messages to send.
+        """Return the next state after an event, and messages to send; LocalError if the state is an old one.
 
         The inbox grows in place; `state` is the newest that refers to it, or LocalError is raised.
 

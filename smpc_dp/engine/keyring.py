@@ -34,7 +34,7 @@ class KeyRing:
         self._files = AttemptFiles(folder, ".keys", "keys of saved states", 2)
 
     def create(self, attempt: bytes, *keys: Key) -> None:
-        """Store the key of an attempt's first state, and a key that is proposed for the next one."""
+        """Store the key of an attempt's first state, and a proposed key; LocalError if it has any key."""
         with self._files.opened(attempt, create=True) as file:
             if file is None or not file.is_absent:
                 raise LocalError("an attempt has keys before it begins")

@@ -203,7 +203,7 @@ class PartyRole:
         return 0
 
     def step(self, member: Member[Any], state: PartyState, event: events.Event) -> Transition:
-        """Return a party's next state after an event, and the messages to send.
+        """Return a party's next state after an event, and messages to send; raise if the run cannot go on.
 
         Raises:
             SmpcError: the run cannot go on for this party; only `Cancellation` may follow.

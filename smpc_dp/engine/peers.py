@@ -151,7 +151,7 @@ class Peer(Member[P_co]):
     def broadcast(
         self, state: PeerState[Any], step: str, message: msgspec.Struct, to: Iterable[int]
     ) -> list[Envelope]:
-        """Sign and store this party's message of a step, and return a copy for each of these parties."""
+        """Sign and store this party's message of a step, and return copies; LocalError if sent before."""
         if state.inbox.letter(step, self.index) is not None:
             raise LocalError(f"{self.name}: step '{step}' was sent before in this run")
         own = self.write(self.signed_under(state), step, message)
@@ -272,7 +272,7 @@ class PeerRole:
         return phase is not None and phase.enough(peer, state)
 
     def step(self, peer: Peer[Any], state: PeerState[Any], event: events.Event) -> Transition:
-        """Return the party's next state after an event, and the messages to send.
+        """Return the next state after an event, and messages to send; raise if the run cannot go on.
 
         The inbox grows in place; `state` is the newest that refers to it, or LocalError is raised.
 
@@ -347,7 +347,7 @@ class PeerRole:
     def _take(
         self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope
     ) -> Sequence[Envelope]:
-        """Check a party's message, pass it to its step's function, and return the messages sent in answer."""
+        """Check a party's message, and return the answers of its step's function; PeerFault if invalid."""
         sender, step = envelope.sender, envelope.step
         if envelope.receiver != peer.name:
             raise PeerFault(sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER)

@@ -53,7 +53,7 @@ def _built_in(name: str) -> SessionProtocol | None:
 
 
 def _registered(name: str) -> tuple[SessionProtocol, Extension] | None:
-    """Return a protocol that another package registers, and that package; None if there is none."""
+    """Return a protocol of another package, and the package; None if absent; LocalError if unfit."""
     result = None if name in RESERVED else find(Group.PROTOCOLS, name)
     if result is None:
         return None
@@ -111,7 +111,7 @@ def protocol_in(name: str, version: int) -> SessionProtocol | None:
 
 
 def session_protocol(name: str) -> SessionProtocol:
-    """Return the protocol of this name, from a session file that was checked before."""
+    """Return the protocol of this name, from a checked session file; LookupError if unknown."""
     result = find_protocol(name)
     if result is None:
         raise LookupError(f"the protocol {name!r} is unknown")

@@ -403,7 +403,7 @@ class Result:
         return Interval(value - reach, value + reach, level, covers)
 
     def _reach(self, level: float) -> float:
-        """Return the half-width of the noise's interval at this level, in the unit of `value`."""
+        """Return the half-width of the noise's interval at this level; ConfigError if weights have noise."""
         _check_level(level)
         if self.noise is None:
             return 0.0

@@ -164,7 +164,7 @@ class SavedRun(Run[R_co]):
 
     @classmethod
     def restore(cls, role: Any, member: Any, saving: Saving) -> Self:
-        """Continue from the newest saved state of a request; call `resend` once connected.
+        """Return a request's run in its newest saved state; LocalError if there is none or it is not newest.
 
         Raises:
             LocalError: there is none, it is not the newest, or was begun with other terms or another input.
@@ -249,7 +249,7 @@ class SavedRun(Run[R_co]):
         return self._messages
 
     def finish(self) -> None:
-        """Destroy the last key and the saved state, once the caller has the result of a run that is over."""
+        """Destroy the last key and the saved state, once the result is taken; LocalError if not over."""
         if not self.is_over or self._broken:
             raise LocalError(f"{self.name}: the run is not over")
         self._broken = self._failed = True
@@ -349,7 +349,7 @@ class SavedRun(Run[R_co]):
 
 
 def abandon(member: Any, saving: Saving) -> None:
-    """Replace a request's saved run by a marker without messages, and destroy its keys.
+    """Replace a request's saved run by an empty marker, and destroy its keys; LocalError if it is over.
 
     It takes the arguments of `restore` except the input. A second call continues an interrupted one. Raises
     LocalError if there is none, it is not the newest, or is over: its result may not have been taken.

@@ -93,7 +93,7 @@ class SavedCollection(SavedRun[R_co]):
 
     @classmethod
     def restore(cls, role: Any, member: Any, saving: Saving) -> Self:
-        """Continue from the newest saved state of a request; call `resend` once connected."""
+        """Return a request's run in its newest saved state, with the step's saved events; raise if unfit."""
         run = super().restore(role, member, saving)
         for number, sealed in enumerate(saving.store.entries(run._row)):
             state, sent = role.step(member, run._state, run._opened(number, sealed))

@@ -163,7 +163,7 @@ class Store:
         )
 
     def find(self, session: bytes, request: int, role: str) -> Row | None:
-        """Return the row of a request's open attempt, else of the last finished one still needed, or None."""
+        """Return the row of a request's open attempt, else of the last one still needed, or None."""
         if not self.path.exists():
             return None
         with self._database.reading() as connection:

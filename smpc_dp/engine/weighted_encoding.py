@@ -34,7 +34,7 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, encoding: Encoding) -> Encoding:
-        """Return an encoding that adds weights to vectors; `encoding` unchanged if it has no weights.
+        """Return an encoding with weights added, unchanged if it has none; ConfigError for integers.
 
         Raises ConfigError for vectors of integers, whose averages are none.
         """

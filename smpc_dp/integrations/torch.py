@@ -111,7 +111,7 @@ class Averaging:
             raise ConfigError(issues)
 
     def _average(self) -> None:
-        """Average the model's state over all parties, and load the average into the model."""
+        """Average the model over all parties, and load the average; ConfigError if it cannot catch up."""
         options = self._options
         if self._number is not None:
             if not self._session.max_weight:

@@ -26,7 +26,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @contextlib.contextmanager
 def open_url(url: str, seconds: float) -> Iterator[tuple[BinaryIO, int | None]]:
-    """Open an http(s) URL for download within `seconds`; yield a stream, and its size or None if unknown.
+    """Context manager of a download within `seconds`; yields a stream, and its size or None; LocalError.
 
     Raises LocalError if it cannot be read, also later, or takes longer than `seconds`.
     """
@@ -65,7 +65,7 @@ class _Deadline:
         )
 
     def connect(self, address: tuple[str, int], *_: Any) -> socket.socket:
-        """Return a socket connected to the first address of a host that answers before the deadline."""
+        """Return a socket connected to a host's first address that answers in time; OSError if none does."""
         failure: OSError | None = None
         for family, kind, number, _name, index in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
             connection = socket.socket(family, kind, number)

@@ -254,7 +254,7 @@ def checked_first(line: bytes) -> FirstLine:
 
 
 def read_all(lines: Iterable[bytes]) -> SessionLog:
-    """Parse and check a whole session log from its lines.
+    """Parse and check a whole session log from its lines; raise VerificationError if it is invalid.
 
     Raises VerificationError at the first wrong one.
     """

@@ -61,7 +61,7 @@ def on_total(member: Party, state: AwaitResult, body: bytes) -> Transition:
 
 
 def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
-    """Decode the sum if enough survivors have signed it; a checking party accepts only its own total."""
+    """Decode the sum if enough survivors signed it, else PeerFault; a checker accepts its own total alone."""
     context, run_id = member.context, state.run_id
     message = decode(body, m.CertifiedResult, context.aggregator)
     digest = checked_total.attested_digest(context, run_id, state.survivors_certificate.set_digest, message)

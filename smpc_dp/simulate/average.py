@@ -256,7 +256,7 @@ def _check_fraction(name: str, number: float) -> None:
 
 
 def _largest(weights: Sequence[int]) -> int:
-    """Return the largest weight (at least 1), which the session's encoding must hold."""
+    """Return the largest weight (at least 1), which the encoding must hold; ConfigError if one is wrong."""
     for index, weight in enumerate(weights):
         if isinstance(weight, bool) or not isinstance(weight, Integral):
             raise ConfigError.at(

@@ -73,7 +73,7 @@ def audit_result(
     run: str | None = None,
     request: int | None = None,
 ) -> ResultOpinion:
-    """Audit a party's stored result against a session file, and return what was found, as an opinion.
+    """Audit a party's stored result; return what was found; ValueError for a wrong run id or session.
 
     Raises ValueError for a session file that is none, or a run id that is none. A session digest in
     the place of the file has no keys: it is as no session file.
@@ -170,7 +170,7 @@ def _is_digest(session: str | os.PathLike[str]) -> bool:
 
 
 def _sums(path: str | os.PathLike[str]) -> Sums | bytes:
-    """Return the parameters of a session file's sums; its digest alone if nobody signs their totals."""
+    """Return a session file's sum parameters, or its digest if nobody signs totals; ValueError if wrong."""
     with open(path, "rb") as file:
         text = file.read(LONGEST_SESSION + 1)
     try:

@@ -54,7 +54,7 @@ class Shares:
 
 
 def read_shares(sums: Sums) -> Shares | None:
-    """Return the noise that a session with records fixes; None for kinds that are not planned here."""
+    """Return the noise that a session with records fixes; None if not planned here; Refused if malformed."""
     session, given = sums.session, sums.session.parameters
     asked = given["ask"] if isinstance(given["ask"], list) else [given["ask"]]
     is_stepped = any(word in text for text in asked for word in (*LOOPS, "random_effects"))

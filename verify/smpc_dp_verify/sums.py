@@ -92,7 +92,7 @@ class Sums:
 
 
 def read_file(text: bytes) -> Session | bytes:
-    """Parse a session file; return its session, or its digest if no aggregator signs its totals.
+    """Parse a session file; return its session, or its digest if nobody signs its totals, or raise Refused.
 
     Raises Refused for another file.
     """

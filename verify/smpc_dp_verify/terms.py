@@ -225,7 +225,7 @@ def corrupt_of(session: Session) -> int:
 
 
 def _of_group(session: Session, request: int, operation: str, own: int, pair: int) -> Terms:
-    """Return the terms of a learner's average over a group, with noise planned for all its steps."""
+    """Return the terms of a learner's average over a group; Refused unless the noise is as planned."""
     learner = read_learner(session)
     group, count = group_of(session.parameters, len(session.names), request)
     names, size = [session.names[index] for index in group], len(group)

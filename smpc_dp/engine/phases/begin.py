@@ -53,7 +53,7 @@ def check_begin(
 
 
 def session_head(header: Header, scope: bytes) -> bytes:
-    """Return the hash of a session log after the line of the run in a log's header.
+    """Return the session log's hash after the run in a log's header; VerificationError for a wrong start.
 
     Raises VerificationError if it is the first line and does not begin the log of that scope.
     """
@@ -76,7 +76,7 @@ def logged_run(seen: Seen) -> LoggedRun:
 def attest_begin(
     context: Context, seen: Seen, run_id: bytes, present: PartySet, body: bytes
 ) -> tuple[Seen, m.Attestation]:
-    """Check the session log that the aggregator shows; return the state to save, and the attestation.
+    """Check the session log that is shown; return the state to save, and the attestation, or raise PeerFault.
 
     Raises PeerFault where the session log that is shown does not extend the one that the party has seen.
     """

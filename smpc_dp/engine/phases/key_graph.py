@@ -186,7 +186,7 @@ def say_hello(member: SumMember[SumParameters], state: Ready) -> Transition:
 
 
 def on_start(member: SumMember[SumParameters], state: AwaitStart, body: bytes) -> Transition:
-    """After the start: draw neighbours, make keys, and send commitments to draw and masking key."""
+    """After a valid start: draw neighbours, make keys, and send commitments to both; else PeerFault."""
     context = member.context
     start = decode(body, m.FollowingStart, context.aggregator)
     present = check_present(member, state.nonce, start)
@@ -326,7 +326,7 @@ def open_draw(
 def join_graph(
     member: Member[SumParameters], run_id: bytes, advertised: Advertised, body: bytes
 ) -> tuple[Graph, Sealing]:
-    """Check the aggregator's message about neighbours; return this party's part of the graph and its keys."""
+    """Check the message about neighbours, else PeerFault; return this party's part of the graph, and keys."""
     message = decode(body, m.Neighbours, member.context.aggregator)
     revealed = members_of(member, message.revealed, advertised.roots.advertised, "revealed parties")
     drew_me = tuple(opening.party for opening in message.openings)
@@ -347,7 +347,7 @@ def join_graph(
 def check_forwarded(
     member: Member[Any], run_id: bytes, step: str, forwarded: m.Advertisement | m.Opening
 ) -> str:
-    """Check that a forwarded message is signed by its author; return the author's name.
+    """Return a forwarded message's author; PeerFault naming the aggregator unless the author signed it.
 
     A wrong signature is the aggregator's fault.
     """

@@ -109,7 +109,7 @@ class RequestParameters:
         return self.sum_encoding.operations
 
     def largest_message(self, servers: int) -> int:
-        """Return the most bytes that any message of a run may have, given the number of servers."""
+        """Return the most bytes of any message of a run with so many servers; subclasses override it."""
         raise NotImplementedError
 
     @property
@@ -307,7 +307,7 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         return self.event()
 
     def claim(self, survivors: int) -> Claim:
-        """Return the privacy claim of a run over this many survivors: what members learn, and limits."""
+        """Return the privacy claim of a run over this many survivors; subclasses override it."""
         raise NotImplementedError
 
     def privacy(self, survivors: int) -> Privacy:

@@ -117,7 +117,7 @@ class SecureAverage:
     def flatten(
         self, arrays: Mapping[str, NDArray[Any]], metrics: Mapping[str, object], *, clip: bool = False
     ) -> Tree:
-        """Flatten model arrays and declared metrics into one vector to be averaged.
+        """Flatten model arrays and declared metrics into one vector; ConfigError for wrong metrics.
 
         Arrays of integers are averaged as numbers with fractions, as Flower does.
 

@@ -81,7 +81,7 @@ def _work(kind: str, message: Message, context: Context, call_next: Call) -> Con
 
 
 def node_file(node_config: Any) -> Path:
-    """Return the path of the node's settings file, with the simulated node's number filled in.
+    """Return the path of the node's settings file, with a simulated node's number; ConfigError if unset.
 
     Raises ConfigError if there is none.
     """

@@ -47,7 +47,7 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     epsilon: float | None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:  # noqa: N803 - scikit-learn's
-        """Simulate the training, with rows divided among parties by `groups`; return the classifier.
+        """Simulate training, rows divided by `groups`; return self; ConfigError or ValueError if unfit.
 
         Args:
             X: features, shape (rows, columns); those beyond `bounds` count as the nearest bound.
@@ -133,7 +133,7 @@ class _PersonalizedClassifier(_NetworkClassifier):
     """Base of scikit-learn classifiers that learn one model for each party of a network."""
 
     def decision_function(self, X: Any, groups: Any = None) -> Floats:  # noqa: N803
-        """Return each row's score, above 0 for `classes_[1]`, by the model of its group.
+        """Return each row's score, above 0 for `classes_[1]`, by its group's model, or raise ConfigError.
 
         Args:
             groups: the party of each row, whose model scores it; None: the mean of all parties' models.

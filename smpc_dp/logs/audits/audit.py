@@ -362,7 +362,7 @@ def _auditor(
 
 
 def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:
-    """Yield the entries of a log read anew from the start, each with the log's hash before it."""
+    """Yield a log's entries read anew, each with the hash before it; VerificationError if it has changed."""
     try:
         with reopen() as stream, LogReader(stream) as reader:
             head = reader.chain.head

@@ -260,7 +260,7 @@ class LogWatch:
             run.header, run.session = replace(header, session=""), session
 
     def took(self, entry: Entry, byte: int, auditor: LogAuditor) -> None:
-        """Store an entry that the auditor has accepted (called by the audit); proofs may be pending."""
+        """Store an entry that the auditor has accepted; LocalError, which ends the audit, once stopped."""
         if self.stopped:
             raise LocalError(f"{self.path}: is watched no longer")
         with self._changing() as run:

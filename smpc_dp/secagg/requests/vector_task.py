@@ -45,7 +45,7 @@ class VectorTask(Task):
     async def serve(
         self, host: HostMember, role: Role, requests: int | None, results: list[Any]
     ) -> list[str]:
-        """Serve requests as aggregator or server, append results to `results`; return no error texts.
+        """Serve requests as aggregator or server, appending to `results`; return no texts, raise errors.
 
         Raises the error of the first request that has none.
         """
