@@ -122,7 +122,7 @@ class Tree:
         return self.encoding.weigh(ring_vector, weight, self.party), clipped
 
     def _elements(self) -> tuple[RingVector, int]:
-        """Encode all values unweighted; return ring elements and the number clipped; or PrivacyError."""
+        """Encode all values, unweighted; return ring elements and the number clipped; PrivacyError if not."""
         given = self.encoding.coordinates
         ring_vector = np.empty(given.ring_length, given.dtype)
         sides, faults, clipped, start = given.bounds_of_each, Faults(), 0, 0

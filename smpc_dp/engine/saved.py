@@ -212,7 +212,7 @@ class SavedRun(Run[R_co]):
 
     @property
     def is_settled(self) -> bool:
-        """Whether all events that were handled are saved on disk."""
+        """Whether all handled events are saved on disk: here always True, as each is saved at once."""
         return True
 
     def settle(self) -> None:
@@ -380,7 +380,7 @@ def abandon(member: Any, saving: Saving) -> None:
 
 
 def _newest(member: Any, saving: Saving) -> tuple[Row, bytes, str]:
-    """Return a request's saved row, its key (empty without encrypted state), and words for it; or LocalError.
+    """Return a request's saved row, its key (empty without a state), and words for it, or raise LocalError.
 
     Raises LocalError unless terms, counter and key fit.
     """

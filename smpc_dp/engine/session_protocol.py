@@ -150,7 +150,7 @@ class Audit:
 
 
 def _through_aggregator(_parameters: Written) -> Topology:
-    """Return the default topology, in which parties connect through the aggregator."""
+    """Return "aggregator": by default, parties connect through the aggregator alone."""
     return "aggregator"
 
 

@@ -62,7 +62,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 def commit_vector(member: Member[SumParameters], vector: RingVector) -> tuple[RingVector, Committed | None]:
-    """Return the vector to be masked and a commitment; unchanged, and None, if totals are not checked."""
+    """Return a noisy copy of the vector, and its commitment; the vector and None if totals are unchecked."""
     if not member.parameters.is_checked:
         return vector, None
     noisy = vector.copy()

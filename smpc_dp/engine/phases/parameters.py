@@ -79,12 +79,12 @@ class RequestParameters:
 
     @property
     def is_checked(self) -> bool:
-        """Whether parties, each or some for all, check the total against commitments to vectors."""
+        """Whether parties, each or some for all, check totals against commitments; by default False."""
         return False
 
     @property
     def has_checkers(self) -> bool:
-        """Whether a few survivors check the total for all parties, in large sessions."""
+        """Whether a few survivors check the total for all parties; by default False."""
         return False
 
     @property
@@ -129,7 +129,7 @@ class RequestParameters:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the answers to print with a plan, besides their errors."""
+        """Sentences about the answers to print with a plan, besides their errors; by default none."""
         return ()
 
     @property
@@ -147,7 +147,7 @@ class RequestParameters:
         return np.zeros(count, dtype=np.int64)
 
     def planned(self) -> str:
-        """Return further values derived with floating point, as text, that members compare."""
+        """Return further planned values, as text, that members compare; by default ""."""
         return ""
 
     def planned_answers(self, parties: int, error: float = 0.0) -> tuple[list[PlannedAnswer], list[str]]:
@@ -205,12 +205,12 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
 
     @property
     def deals_shares(self) -> bool:
-        """Whether parties share secrets so that a lost party's masks can be taken out of the sum."""
+        """Whether parties share secrets by which a lost party's masks are removed; by default True."""
         return True
 
     @property
     def is_signed(self) -> bool:
-        """Whether ring elements are decoded as two's complement, since noisy values may be negative."""
+        """Whether ring elements are read as two's complement, for negative sums; by default False."""
         return False
 
     @property
@@ -266,7 +266,7 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
 
     @property
     def extra_bytes(self) -> int:
-        """How many bytes longer a message may be than in plain secure aggregation."""
+        """By how many bytes a message may exceed plain secure aggregation's; by default 0."""
         return 0
 
     def add_pair_terms(
@@ -282,7 +282,7 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         """
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
-        """Add the noise that remains in the sum to the vector in place; do nothing without privacy."""
+        """Add the noise that remains in the sum to the vector in place; by default do nothing."""
 
     def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
         """Return the sum on the integer grid and its weight; raise VerificationError if impossible.
