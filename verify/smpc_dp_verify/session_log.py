@@ -109,7 +109,7 @@ class SessionLog:
 
 
 def shown(seen: Seen, scope: bytes, body: bytes, request: int, run: bytes) -> bytes:
-    """Check the lines that a party is shown against those it has seen; return the hash that it signs."""
+    """Return the head after the session log's lines in `body`; Refused if they contradict those seen."""
     fields = msgspec.msgpack.decode(body)
     required(msgspec.msgpack.encode(fields) == body and fields[2], "the format")
     base, listed = fields[0], [Line(*line) for line in fields[2]]

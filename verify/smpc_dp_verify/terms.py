@@ -117,7 +117,7 @@ class Terms:
 
     @property
     def most_x_hat_before(self) -> int:
-        """The bound on a published coordinate in session version 2, which honest ones may exceed."""
+        """Session version 2's bound on a published coordinate, too low for some honest values."""
         return self.highest + self.bits + TAIL * (1 + math.isqrt(len(self.names) * self.pair_variance))
 
     @property

@@ -351,7 +351,7 @@ def _steps_of(parties: int, size: int, averages: int) -> int:
 
 
 def _group_curve(parties: int, size: int, averages: int, runs: Sequence[_Run]) -> GroupCurve:
-    """Combine the measurements of runs in groups to a curve of means."""
+    """Return the curve of one group size: means of objective, spread, bias and AUC over the runs."""
     from smpc_dp.capabilities.learn.gossip_bounds import GroupMixing
 
     mixing = GroupMixing(parties, size)

@@ -41,7 +41,7 @@ def expand(f: Any, length: int, masks: int) -> dict[str, object]:
 
 
 def client(f: Any, length: int, masks: int, holders: int, threshold: int) -> dict[str, object]:
-    """Do one client's masking work: quantise, share both secrets, agree on, expand and add its masks."""
+    """Time one client's masking (quantise, share secrets, make and add masks); return "seconds"."""
     vector = f.np.random.default_rng().uniform(-1, 1, length)
     pairs = [f.generate_key_pairs() for _ in range(SECRETS)]
     private = f.private_key_to_bytes(pairs[0][0])
@@ -59,7 +59,7 @@ def client(f: Any, length: int, masks: int, holders: int, threshold: int) -> dic
 
 
 def average(f: Any, length: int, parties: int) -> dict[str, object]:
-    """Add up the masked vectors of all clients, and dequantise the sum, as the server does."""
+    """Time the server's addition and dequantisation of the clients' vectors; return "seconds"."""
     total = [f.np.random.default_rng().integers(0, MODULUS_RANGE, length)]
     vector = [f.np.random.default_rng().integers(0, MODULUS_RANGE, length)]
     begun = clock()
@@ -75,7 +75,7 @@ def average(f: Any, length: int, parties: int) -> dict[str, object]:
 def recovery(
     f: Any, length: int, threshold: int, holders: int, seeds: int, keys: int, pairs: int, sample: bool
 ) -> dict[str, object]:
-    """Recover `seeds` self-mask seeds and `keys` private keys from `threshold` shares each; remove all masks.
+    """Time recovery of `seeds` seeds and `keys` keys and removal of all masks; return "seconds".
 
     With `sample` only SECRETS secrets of each kind are recovered, and that time is scaled to all of them.
     """

@@ -150,7 +150,7 @@ def _figures(rounds: Sequence[Round], parties: int, length: int) -> list[Figure]
 
 
 def _copies(rounds: Sequence[Round], size: str, member: str, length: int) -> list[Figure]:
-    """Return how many models each part of a member held at once, where that is at least COPY."""
+    """Return, by part of a member, models held at once, where the median is at least COPY."""
     model = 4 * length
     note = f"models as float32 that a call held at once, made since it began; {TRACED_PARTIES} parties"
     held = {

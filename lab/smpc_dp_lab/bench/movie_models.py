@@ -37,7 +37,7 @@ ADMM_TICKS, ADMM_PENALTY = 20, 0.1
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """Root mean squared test error of a party, mean of the parties; deviation: over the splits."""
+    """One method's test RMSE, a mean over parties, and its standard deviation over the splits."""
 
     features: str
     method: str

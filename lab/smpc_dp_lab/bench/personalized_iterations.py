@@ -274,7 +274,7 @@ def personalized_iterations(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> PersonalizedIterations:
-    """Measure along the iterations: coordinate descent beside gossip ADMM, and with noise.
+    """Measure coordinate descent, with and without noise, and gossip ADMM by iteration.
 
     Args:
         updates: of a party, without noise. published, private: epsilon and updates of a party, of the paper's

@@ -68,7 +68,7 @@ class PublishedNoise:
 
 
 def published_noise(tasks: Tasks, epsilon: float, seed: int) -> PublishedNoise:
-    """Return the noise of epsilon split over UPDATES: a party updates about so often."""
+    """Return the paper's noise for `epsilon`, split over UPDATES, an expected number of updates."""
     return PublishedNoise(tasks, split_epsilon(epsilon, UPDATES, DELTA), np.random.default_rng([seed, 7]))
 
 

@@ -12,7 +12,7 @@ _WRITES = re.compile(r"^(write_bytes|cancelled_write_bytes): (\d+)$", re.MULTILI
 
 
 def peak_bytes() -> int:
-    """Return the peak memory of this program; on Linux getrusage would count its parent's too."""
+    """Return the peak resident memory of this process in bytes, without its parent's."""
     result = _PEAK.search(_read("/proc/self/status"))
     if result is None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -47,7 +47,7 @@ class Work:
         return count * self.seconds / 3600
 
     def clock(self, count: int, cores: int) -> float:
-        """Return the seconds by the clock on so many cores, each of which runs a shard at a time."""
+        """Return the seconds that `count` elements take on `cores` cores, one shard a core at a time."""
         shards = -(-count // self.shard)
         return -(-shards // cores) * min(count, self.shard) * self.seconds
 

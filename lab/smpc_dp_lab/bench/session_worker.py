@@ -58,7 +58,7 @@ def model_of(index: int, length: int) -> dict[str, NDArray[np.float32]]:
 
 
 def largest_difference(average: dict[str, NDArray[np.float64]], parties: int, length: int) -> float:
-    """Return the greatest absolute difference of an average to the plain average of all models."""
+    """Return the greatest absolute difference of `average` from the models' plain mean."""
     models = [leaves_of(index, length) for index in range(parties)]
     worst = 0.0
     for leaf in average.values():

@@ -78,7 +78,7 @@ class _Party:
         self.processor_seconds = 0.0
 
     def run(self, chunks: int) -> float:
-        """Do `chunks` chunks of transfers; return the seconds, and leave the last chunk in `rows`."""
+        """Do `chunks` chunks of transfers; return seconds; `rows` holds the last chunk afterwards."""
         began, busy = time.perf_counter(), time.thread_time()
         self._work(chunks, min(DEPTH, chunks))
         self.processor_seconds = time.thread_time() - busy
@@ -92,7 +92,7 @@ class SendingParty(_Party):
     """Sender of oblivious transfers over a channel; the constructor runs the setup."""
 
     def __init__(self, channel: Channel, k: int) -> None:
-        """Run the setup."""
+        """Run the sender's setup of oblivious transfers over the channel, which blocks."""
         super().__init__(channel)
         self.sender = Sender(channel.peer, bytes(CONTEXT_BYTES), secrets.token_bytes(32), k)
         channel.send([self.sender.respond(bytes(channel.receive(MAX_MESSAGE)))])
@@ -115,7 +115,7 @@ class ReceivingParty(_Party):
     """Receiver of oblivious transfers over a channel; the constructor runs the setup."""
 
     def __init__(self, channel: Channel, k: int) -> None:
-        """Run the setup."""
+        """Run the receiver's setup of oblivious transfers over the channel, which blocks."""
         super().__init__(channel)
         self.receiver = Receiver(channel.peer, bytes(CONTEXT_BYTES), secrets.token_bytes(32), k)
         channel.send([self.receiver.first_message()])

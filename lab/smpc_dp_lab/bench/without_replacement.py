@@ -137,7 +137,7 @@ def _accuracies(
 
 
 def _tables(drawn: Floats, nodes: int, each: int) -> tuple[list[Floats], Floats]:
-    """Return disjoint tables of the nodes, and a test table, whose centre and width are public."""
+    """Return disjoint tables of `each` rows for the nodes, and the test table, all scaled and bounded."""
     rows = bound_features(scaled(drawn, drawn[-TESTED:]), 1.0)
     return [rows[node * each : (node + 1) * each] for node in range(nodes)], rows[-TESTED:]
 

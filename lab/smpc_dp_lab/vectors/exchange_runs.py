@@ -26,7 +26,7 @@ VARIANCE = Fraction(1_000_003)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeScenario(Scenario):
-    """Inputs of one recorded exchange of vectors; `given` are the parameters of its roles.
+    """Inputs of a recorded run in which parties exchange vectors; `given`: its parameters.
 
     Where vectors differ by receiver, party i has for party j the row i + j of `_ROWS`, counted around.
     """

@@ -349,7 +349,7 @@ class RecordedRun:
 
 @functools.cache
 def parameters(setting: Setting = SETTING, *, ball: bool = False) -> VerifiableParameters:
-    """Return the checked parameters of all these runs, or of those with a bound on the norm."""
+    """Return the checked parameters of `setting`, or with `ball` of the runs that bound the norm."""
     setting = BALL if ball else setting
     checked, faults = check_for_version(setting.version, setting.declared, len(setting.inputs))
     if not isinstance(checked, VerifiableParameters):

@@ -166,7 +166,7 @@ class RequestParameters:
         return self
 
     def result(self, outcome: Outcome, names: tuple[str, ...]) -> Any:  # noqa: ARG002
-        """Return the result of a request as the aggregator has it, for these parties in roster order."""
+        """Return the aggregator's result of a request: by default of the first operation."""
         return Result.of(outcome, self.operations[0], distributions=self.noise_distributions)
 
 

@@ -91,7 +91,7 @@ class LogPages:
         return self._render("board_parties.html", rows=rows, pages=() if name else steps, name=name)
 
     def entries(self, first: int = 1) -> str:
-        """Return the HTML page of log entries from number `first` on."""
+        """Return the HTML page of at most ROWS log entries, from number `first` on."""
         with self._watch.lock:
             run = self._watch.run or Run(self._watch.path)
             last = min(first + ROWS - 1, run.entries)
