@@ -13,7 +13,7 @@ from smpc_dp_lab.vectors.pairwise_runs import AGGREGATOR, EVALUATOR, GARBLER
 
 
 class _Given:
-    """Randomness that returns prescribed bytes, once."""
+    """Source of randomness whose `bytes(n)` returns the first n of prescribed bytes, on each call."""
 
     def __init__(self, drawn: bytes) -> None:
         self._drawn = drawn
