@@ -10,26 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 def tuple_hash(custom: bytes, parts: Sequence[bytes], length: int = 32) -> bytes:
-    """TupleHash256 [NIST SP 800-185, section 5] of `parts` under the customisation string `custom`.
+    """Return TupleHash256 [NIST SP 800-185, section 5] of `parts` with customisation string `custom`.
 
     `length` is the output's length in bytes, 16 to 65536, and is itself hashed.
     Raises ValueError for another length, TypeError for a part that is not `bytes`.
     """
 
 class TupleHash:
-    """`tuple_hash` of 32 bytes, of which a part may come in pieces.
+    """Incremental TupleHash256 with 32 bytes of output, to which a part may be given in pieces.
 
     `begin` begins a part of so many bytes, `update` gives some of them, `digest` ends nothing. Raises
     ValueError for more bytes than are due, and from `begin` and `digest` while some are.
     """
 
     def __new__(cls, custom: bytes) -> TupleHash: ...
-    def begin(self, length: int) -> None: ...
-    def update(self, piece: bytes) -> None: ...
-    def digest(self) -> bytes: ...
+    def begin(self, length: int) -> None:
+        """Begin the next part, of `length` bytes; raise ValueError if bytes of the last part are missing."""
+    def update(self, piece: bytes) -> None:
+        """Add the next bytes of the current part; raise ValueError for more than its length."""
+    def digest(self) -> bytes:
+        """Return the 32-byte hash of all parts so far; more parts may follow."""
 
 def hkdf_sha256(key: bytes, salt: bytes, info: bytes, length: int = 32) -> bytes:
-    """HKDF-SHA256 [RFC 5869] of a secret `key`: `length` bytes of output.
+    """Return `length` bytes of HKDF-SHA256 [RFC 5869] output, derived from a secret `key`.
 
     Raises ValueError for more than 8160 bytes.
     """
@@ -101,7 +104,7 @@ def average_fixed_point(
     """
 
 def shamir_split(secret: bytes, threshold: int, xs: Sequence[int], coefficients: bytes) -> list[bytes]:
-    """Shares of `secret` for the holders `xs`, any `threshold` of which determine it.
+    """Return one Shamir share of `secret` for each holder in `xs`; any `threshold` shares determine it.
 
     One polynomial over GF(2^128) for each 16-byte block of `secret` (a positive multiple of 16 bytes).
     `xs` are distinct, 1 to 65535. `coefficients` are `threshold - 1` uniformly random rows of
@@ -109,7 +112,7 @@ def shamir_split(secret: bytes, threshold: int, xs: Sequence[int], coefficients:
     """
 
 def shamir_combine(xs: Sequence[int], shares: Sequence[bytes]) -> bytes:
-    """The secret that exactly these shares, held at `xs`, determine.
+    """Return the secret that exactly these Shamir shares, held at the points `xs`, determine.
 
     Fewer shares than the threshold give an unrelated value: the caller counts them. Raises ValueError
     for no shares, differing lengths, a length that is no multiple of 16, and points that repeat or are
@@ -117,10 +120,10 @@ def shamir_combine(xs: Sequence[int], shares: Sequence[bytes]) -> bytes:
     """
 
 class OtPeerFault(Exception):
-    """The peer's message is wrong or a check failed; the setup is destroyed."""
+    """Error: the peer's message in oblivious transfer is wrong, or a check failed; the setup is destroyed."""
 
 class OtSender:
-    """The extension sender of `smpc_dp.crypto.ot`, which documents the steps.
+    """Native sender of oblivious transfer extension; `smpc_dp.crypto.ot.Sender` documents the steps.
 
     Rows are written to `out`: one-dimensional, contiguous, 16 bytes a row, `awaited` rows (twice that for
     the sender's pads, those of choice 0 first). The interpreter lock is released meanwhile: nothing else may
@@ -132,75 +135,93 @@ class OtSender:
         """Start a setup; with `bit`, bit 0 of the correlation is that bit, which the receiver may know."""
 
     @property
-    def context(self) -> bytes: ...
+    def context(self) -> bytes:
+        """Hash (32 bytes) of the caller's context and k, to which both sides bind the transfers."""
     @property
-    def next_index(self) -> int: ...
-    def respond(self, first: bytes) -> bytes: ...
-    def finish_setup(self, corrections: bytes) -> None: ...
+    def next_index(self) -> int:
+        """Index of the next oblivious transfer, which both sides count alike."""
+    def respond(self, first: bytes) -> bytes:
+        """Return the sender's answer (10,240 bytes) to the receiver's first setup message."""
+    def finish_setup(self, corrections: bytes) -> None:
+        """Check the receiver's last setup message, and finish the base transfers."""
     @property
-    def awaited(self) -> int: ...
-    def challenge(self, count: int, corrections: NDArray[np.uint8]) -> bytes: ...
-    def correlated(self, response: bytes, out: NDArray[np.uint8]) -> None: ...
-    def random(self, response: bytes, out: NDArray[np.uint8]) -> None: ...
-    def delta(self) -> bytes: ...
+    def awaited(self) -> int:
+        """Number of transfers in the oldest chunk that is begun and not finished; 0 if there is none."""
+    def challenge(self, count: int, corrections: NDArray[np.uint8]) -> bytes:
+        """Take the receiver's corrections for the next `count` transfers; return the check's challenge."""
+    def correlated(self, response: bytes, out: NDArray[np.uint8]) -> None:
+        """Check the receiver's response; write the sender's rows of correlated transfers to `out`."""
+    def random(self, response: bytes, out: NDArray[np.uint8]) -> None:
+        """Check the receiver's response; write both random pads of each transfer to `out`."""
+    def delta(self) -> bytes:
+        """Return the secret 16-byte correlation Delta; raise RuntimeError after a failure."""
 
 class OtReceiver:
-    """The extension receiver of `smpc_dp.crypto.ot`; errors and lock as for `OtSender`."""
+    """Native receiver of oblivious transfer extension; errors and lock as for `OtSender`."""
 
     def __new__(cls, context: bytes, seed: bytes, k: int) -> OtReceiver: ...
     @property
-    def context(self) -> bytes: ...
+    def context(self) -> bytes:
+        """Hash (32 bytes) of the caller's context and k, to which both sides bind the transfers."""
     def keep_record(self) -> None:
-        """Keep what `remake` needs, from now on."""
+        """Store from now on what `remake` needs to replay the sender."""
 
     @property
-    def recorded(self) -> int: ...
+    def recorded(self) -> int:
+        """Number of transfers in the last chunk that `remake` can replay; 0 if there is none."""
     def remake(self, seed: bytes, out: NDArray[np.uint8]) -> str | None:
-        """Both of the sender's pads of the last chunk, from the sender's seed.
+        """Replay the sender from its seed; write both pads of the last chunk's transfers to `out`.
 
         Returns the first of its messages that does not follow from the seed, "base response" or "challenge",
         None without any. Raises RuntimeError without a record.
         """
 
     @property
-    def next_index(self) -> int: ...
-    def first_message(self) -> bytes: ...
-    def finish_setup(self, response: bytes) -> bytes: ...
+    def next_index(self) -> int:
+        """Index of the next oblivious transfer, which both sides count alike."""
+    def first_message(self) -> bytes:
+        """Return the first message of the setup; repeated calls return equal bytes."""
+    def finish_setup(self, response: bytes) -> bytes:
+        """Take the sender's answer, and return the receiver's last message of the setup."""
     @property
-    def awaited(self) -> int: ...
+    def awaited(self) -> int:
+        """Number of transfers in the oldest chunk that is begun and not finished; 0 if there is none."""
     def corrections(self, count: int) -> int:
-        """Bytes of the corrections of the next chunk, if it has `count` transfers."""
+        """Return the length in bytes of the corrections of a next chunk of `count` transfers."""
 
-    def extend(self, count: int, choices: bytes, out: NDArray[np.uint8]) -> None: ...
-    def correlated(self, challenge: bytes, out: NDArray[np.uint8]) -> bytes: ...
-    def random(self, challenge: bytes, out: NDArray[np.uint8]) -> bytes: ...
+    def extend(self, count: int, choices: bytes, out: NDArray[np.uint8]) -> None:
+        """Fix the choices of the next `count` transfers; write the corrections for the sender to `out`."""
+    def correlated(self, challenge: bytes, out: NDArray[np.uint8]) -> bytes:
+        """Answer the sender's challenge: return the response, and write the receiver's rows to `out`."""
+    def random(self, challenge: bytes, out: NDArray[np.uint8]) -> bytes:
+        """Answer the sender's challenge: return the response, and write the chosen pads to `out`."""
 
 def ot_base_first(context: bytes, seed: bytes) -> bytes:
-    """The first message of base transfers without an extension: `smpc_dp.crypto.ot.BaseSender`."""
+    """Return the first message of base oblivious transfers; see `smpc_dp.crypto.ot.BaseSender`."""
 
 def ot_base_pairs(context: bytes, seed: bytes, count: int, response: bytes) -> bytes:
-    """Both keys of each base transfer, 32 bytes a transfer; raises OtPeerFault for a wrong response."""
+    """Return both 32-byte keys of each base transfer, joined; OtPeerFault for a wrong response."""
 
 def ot_base_respond(context: bytes, seed: bytes, choices: bytes, first: bytes) -> tuple[bytes, bytes]:
-    """The response to the first message, and the chosen keys; `choices` has a byte, 0 or 1, for each."""
+    """Return (response, chosen keys joined) of base transfers; `choices` has a byte, 0 or 1, for each."""
 
 def ot_base_transfers(seed: bytes) -> None:
-    """Both sides of 128 base transfers in this thread, which the benchmark times; `seed` is 32 bytes."""
+    """Compute both sides of 128 base transfers in this thread, for a benchmark; `seed` is 32 bytes."""
 
 def ot_rows(challenge: bytes, columns: NDArray[np.uint8], out: NDArray[np.uint8], portable: bool) -> bytes:
-    """Rows of a chunk's columns, and the hashes of the 128 columns: what a check times, by either kernel.
+    """Transpose a chunk's columns to rows in `out`; return the hashes of the 128 columns, for timing tests.
 
     `columns` holds 2,048 bytes for each block of 128 rows, 16 of each column, and one block more than `out`.
     """
 
 def group_sums(seed: bytes, decoded: int, public: Sequence[int], secret: Sequence[int]) -> None:
-    """In ristretto255: so many decodings, and sums of so many public, and of so many secret multiples."""
+    """Do so many decodings, and public and secret multi-scalar sums in ristretto255, for a benchmark."""
 
 def group_multiplications(seed: bytes, variable: int, fixed: int) -> None:
-    """So many multiplications in ristretto255, of a varying point and of the generator, by a scalar."""
+    """Do so many multiplications of a varying point and of the generator, for a benchmark."""
 
 class GarblingCircuit:
-    """A Boolean circuit, checked and compiled for garbling; immutable.
+    """Boolean circuit, checked and compiled for garbling; immutable.
 
     `op`, `a`, `b`, `out` have one element a gate: 0 XOR, 1 AND, 2 INV (of `a`), 3 EQ (`out` is the constant
     `a`, 0 or 1), 4 EQW (copy of `a`); `b` is 0 where a gate has no second operand. Wires 0 to
@@ -221,30 +242,35 @@ class GarblingCircuit:
         outputs: NDArray[np.uint32],
     ) -> None: ...
     @property
-    def n_inputs(self) -> int: ...
+    def n_inputs(self) -> int:
+        """Number of input wires."""
     @property
-    def n_outputs(self) -> int: ...
+    def n_outputs(self) -> int:
+        """Number of outputs."""
     @property
-    def n_and(self) -> int: ...
+    def n_and(self) -> int:
+        """Number of AND gates."""
     @property
     def n_slots(self) -> int:
-        """The most wires that are held at once."""
+        """Greatest number of wires whose labels are held in memory at once."""
 
     def table_bytes(self, n_instances: int) -> int:
-        """Bytes of the tables of so many instances: 32 for each AND gate of each."""
+        """Return the bytes of all garbled tables of `n_instances`: 32 for each AND gate and instance."""
 
     def suggest_tile(self, n_instances: int) -> int:
-        """The tile that keeps the labels of a tile in cache: 1, or a power of two from 16 to 2048."""
+        """Return a number of instances whose labels fit in cache: 1, or a power of two, 16 to 2048."""
 
 class StreamHash:
-    """Keyed BLAKE3 with a key of 32 bytes; `digest` gives 32 bytes and does not end the stream."""
+    """Incremental BLAKE3 hash with a 32-byte key."""
 
     def __init__(self, key: bytes) -> None: ...
-    def update(self, data: NDArray[np.uint8]) -> None: ...
-    def digest(self) -> bytes: ...
+    def update(self, data: NDArray[np.uint8]) -> None:
+        """Add bytes to the hash."""
+    def digest(self) -> bytes:
+        """Return the 32-byte hash of all bytes so far; more bytes may follow."""
 
 class Garbler:
-    """Garbles a circuit for instances `first_instance` to `first_instance + n_instances - 1` of a run.
+    """Garbler of a circuit for instances `first_instance` to `first_instance + n_instances - 1`.
 
     `seed`: 32 bytes, secret, fresh for each run (windows of one run share it). `start`: 16 bytes, public,
     unique to the run. `mode`: "unique" or "tile". `tile`: 1 to 4096; divides `first_instance`. `threads`:
@@ -266,44 +292,52 @@ class Garbler:
         kernel: str | None = None,
     ) -> None: ...
     @property
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Whether all garbled tables have been made."""
     def fill(self, buffer: NDArray[np.uint8]) -> int:
-        """Write the next tables into the front of `buffer`; return how many bytes, 0 only when done.
+        """Write the next garbled tables to the front of `buffer`; return their length in bytes, 0 at the end.
 
         ValueError if `buffer` cannot hold one gate of a tile, 32 * tile bytes.
         """
 
-    def zero_labels(self, first: int, count: int) -> NDArray[np.uint8]: ...
-    def set_zero_labels(self, first: int, labels: NDArray[np.uint8]) -> None: ...
+    def zero_labels(self, first: int, count: int) -> NDArray[np.uint8]:
+        """Return the secret labels for 0 of `count` input wires from `first` on."""
+    def set_zero_labels(self, first: int, labels: NDArray[np.uint8]) -> None:
+        """Set the labels for 0 of input wires from `first` on, before tables are made."""
     def open_inputs(self, wires: NDArray[np.uint32], bits: NDArray[np.uint8], seed: bytes) -> None:
-        """Make the labels under `seed` (16 bytes, public) the active ones of `wires` for these bits."""
+        """Choose labels so that the active ones of `wires` for `bits` follow from a public 16-byte seed."""
 
     def flip(self, wires: NDArray[np.uint32], bits: NDArray[np.uint8]) -> None:
-        """Exchange both labels of `wires`, which have been given, where the bit is 1."""
+        """Swap the labels for 0 and 1 of each wire and instance where `bits` is 1."""
 
     def transfer(self, wires: NDArray[np.uint32], index: int, pads: NDArray[np.uint8]) -> None:
-        """Make pads[0] the zero labels of `wires` from `place` on, and pads[1] ^= pads[0] ^ offset."""
+        """Set the zero labels of `wires` from `index` on to pads[0]; set pads[1] ^= pads[0] ^ offset."""
     def correct(self, pads: NDArray[np.uint8]) -> None:
-        """Set pads[1] ^= pads[0] ^ offset, of whole wires; no label is set."""
+        """Overwrite pads[1] of oblivious transfers by pads[1] ^ pads[0] ^ offset; no label is set."""
 
     def list_digest(
         self, wires: NDArray[np.uint32], pads: NDArray[np.uint8], start: bytes, key: bytes
     ) -> bytes:
-        """The keyed BLAKE3 of the hashes of both labels of each position; pads (masks, instances, 16)."""
+        """Return the keyed BLAKE3 of the hashes of both labels of each listed input and mask."""
 
     def open_list(
         self, wires: NDArray[np.uint32], pads: NDArray[np.uint8], start: bytes, bits: NDArray[np.uint8]
     ) -> bytes:
-        """The active label of each position and the hash of its sibling, 32 bytes together."""
+        """Return, joined, each listed input's active label and the hash of its other label, 32 bytes."""
 
-    def deltas(self) -> NDArray[np.uint8]: ...
-    def encode(self, first: int, bits: NDArray[np.uint8]) -> NDArray[np.uint8]: ...
-    def output_zero_labels(self) -> NDArray[np.uint8]: ...
-    def output_colours(self) -> NDArray[np.uint8]: ...
-    def output_hashes(self) -> NDArray[np.uint8]: ...
+    def deltas(self) -> NDArray[np.uint8]:
+        """Return the secret offset between both labels of each wire, shape (instances, 16)."""
+    def encode(self, first: int, bits: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return the active labels of `bits` (inputs, instances) for the input wires from `first` on."""
+    def output_zero_labels(self) -> NDArray[np.uint8]:
+        """Return the secret labels for 0 of the outputs, when all tables are made."""
+    def output_colours(self) -> NDArray[np.uint8]:
+        """Return the colour bits of the outputs' labels for 0, which decode the outputs."""
+    def output_hashes(self) -> NDArray[np.uint8]:
+        """Return hashes of both labels of each output, shape (outputs, instances, 2, 16), by colour."""
 
 class Evaluator:
-    """Evaluates what a `Garbler` with the same circuit and parameters garbled."""
+    """Evaluator of the garbled tables that a `Garbler` with equal circuit and parameters makes."""
 
     def __init__(
         self,
@@ -318,9 +352,12 @@ class Evaluator:
         kernel: str | None = None,
     ) -> None: ...
     @property
-    def remaining(self) -> int: ...
-    def set_input_labels(self, first: int, labels: NDArray[np.uint8]) -> None: ...
-    def open_inputs(self, wires: NDArray[np.uint32], seed: bytes) -> None: ...
+    def remaining(self) -> int:
+        """Number of bytes of garbled tables that have not been fed yet."""
+    def set_input_labels(self, first: int, labels: NDArray[np.uint8]) -> None:
+        """Set the active labels of input wires from `first` on."""
+    def open_inputs(self, wires: NDArray[np.uint32], seed: bytes) -> None:
+        """Derive the active labels of the garbler's inputs `wires` from a public 16-byte seed."""
     def transfer(
         self,
         wires: NDArray[np.uint32],
@@ -329,14 +366,17 @@ class Evaluator:
         pads: NDArray[np.uint8],
         corrections: NDArray[np.uint8],
     ) -> None:
-        """Set the labels of `wires` from `place` on to the pad, and the correction where the choice is 1."""
+        """Set labels of `wires` from `index` on: the pad, xor the correction where the choice is 1."""
 
-    def feed(self, tables: NDArray[np.uint8]) -> None: ...
-    def output_labels(self) -> NDArray[np.uint8]: ...
-    def output_colours(self) -> NDArray[np.uint8]: ...
+    def feed(self, tables: NDArray[np.uint8]) -> None:
+        """Evaluate further gates with the next bytes of garbled tables, which may be cut anywhere."""
+    def output_labels(self) -> NDArray[np.uint8]:
+        """Return the outputs' active labels, when all garbled tables are fed."""
+    def output_colours(self) -> NDArray[np.uint8]:
+        """Return the colour bits of the outputs' active labels, shape (outputs, instances)."""
 
 def garbling_kernels() -> list[str]:
-    """The kernels of this machine that `SMPC_DP_KERNELS` permits, the fastest last.
+    """Return the garbling kernels of this machine that `SMPC_DP_KERNELS` permits, the fastest last.
 
     They are "portable", "aes-ni", "vaes-256" and "vaes-512".
     """
@@ -350,7 +390,7 @@ def garbling_label_hashes(
     first_instance: int = 0,
     kernel: str | None = None,
 ) -> NDArray[np.uint8]:
-    """The hashes of labels (outputs, instances, 16) of a circuit's outputs, in the same shape."""
+    """Return the hashes of output labels (outputs, instances, 16), in an array of this shape."""
 
 def garbling_opened_list(
     opened: NDArray[np.uint8],
@@ -363,23 +403,26 @@ def garbling_opened_list(
     first_instance: int = 0,
     kernel: str | None = None,
 ) -> tuple[bytes, NDArray[np.uint8]]:
-    """What `Garbler.list_digest` gives, from `Garbler.open_list`'s (positions, instances, 32); the labels."""
+    """Return (digest of a list as of `Garbler.list_digest`, active labels) from opened labels."""
 
 class NoiseKey:
-    """The key of noise, of `smpc_dp.crypto.noise`; overwritten when it is dropped.
+    """Secret key from which noise is drawn, for `smpc_dp.crypto.noise`; erased when it is dropped.
 
     `terms` are the law's parameters, numerators and denominators by turns, in lowest terms, big-endian
     without leading zeros, at most 32 bytes each. The interpreter lock is released while values are drawn.
     """
 
     @staticmethod
-    def system() -> NoiseKey: ...
+    def system() -> NoiseKey:
+        """Return a fresh key from the operating system."""
     @staticmethod
-    def keyed(key: bytes, context: Sequence[bytes]) -> NoiseKey: ...
+    def keyed(key: bytes, context: Sequence[bytes]) -> NoiseKey:
+        """Return the key that 32 secret bytes and context strings determine."""
     @property
-    def calls(self) -> int: ...
+    def calls(self) -> int:
+        """Number of times that noise was drawn with this key."""
     def draw(self, distribution: str, terms: Sequence[bytes], count: int, threads: int) -> NDArray[np.int64]:
-        """The next `count` (at most 2^32) values of `law`, by 1 to 256 threads.
+        """Return the next `count` (at most 2^32) values of a named distribution, drawn by `threads` threads.
 
         Raises ValueError for an unknown law or parameters that it does not take, OverflowError for a value
         beyond int64.
@@ -389,27 +432,41 @@ MAX_COMMITTED: int
 MAX_PROOF_BITS: int
 
 class FalseStatement(Exception):
-    """Somebody's commitment, opening or proof is malformed or false."""
+    """Error: somebody's commitment, opening or proof is malformed or false."""
 
 def commit(values: Sequence[int], blinding: bytes) -> bytes:
-    """The commitments and proofs of `smpc_dp.crypto.commit` and `smpc_dp.crypto.proofs`; so for what follows.
+    """Return the 32-byte Pedersen commitment to a vector of integers, with this blinding.
 
     ValueError for an argument of ours that is wrong, FalseStatement for somebody's statement that is. The
     interpreter lock is released meanwhile.
     """
 
-def combine_commitments(plus: Sequence[bytes], minus: Sequence[bytes]) -> bytes: ...
-def scalar_from_wide(wide: bytes) -> bytes: ...
-def combine_scalars(plus: Sequence[bytes], minus: Sequence[bytes]) -> bytes: ...
-def check_point(data: bytes) -> None: ...
-def check_points(packed: bytes) -> None: ...
-def check_scalar(data: bytes) -> None: ...
-def range_proof_bytes(length: int, low: Sequence[int], high: Sequence[int]) -> int:
-    """Of one `low` and `high`, or one for each coordinate; so everywhere below."""
+def combine_commitments(plus: Sequence[bytes], minus: Sequence[bytes]) -> bytes:
+    """Return the sum of the commitments `plus` less the sum of the commitments `minus`."""
 
-def norm_proof_bytes(length: int, bound: int) -> int: ...
+def scalar_from_wide(wide: bytes) -> bytes:
+    """Return 64 uniform bytes reduced to a 32-byte scalar."""
+
+def combine_scalars(plus: Sequence[bytes], minus: Sequence[bytes]) -> bytes:
+    """Return the sum of the scalars `plus` less the sum of the scalars `minus`."""
+
+def check_point(data: bytes) -> None:
+    """Raise FalseStatement unless `data` is the canonical encoding of a ristretto255 element."""
+
+def check_points(packed: bytes) -> None:
+    """Raise FalseStatement unless `packed` is a row of canonical encodings of ristretto255 elements."""
+
+def check_scalar(data: bytes) -> None:
+    """Raise FalseStatement unless `data` is the canonical encoding of a scalar."""
+
+def range_proof_bytes(length: int, low: Sequence[int], high: Sequence[int]) -> int:
+    """Return the bytes of a range proof with one `low` and `high`, or one pair for each coordinate."""
+
+def norm_proof_bytes(length: int, bound: int) -> int:
+    """Return the bytes of a proof that a vector's squares sum to at most `bound`."""
+
 def noise_bytes(length: int, bits: int) -> tuple[int, int]:
-    """Bytes of the coins, and of a proof."""
+    """Return the numbers of bytes of a noise proof's public coins, and of the proof."""
 
 def prove_range(
     context: bytes,
@@ -418,26 +475,33 @@ def prove_range(
     low: Sequence[int],
     high: Sequence[int],
     seed: bytes,
-) -> bytes: ...
-def prove_norm(context: bytes, values: Sequence[int], blinding: bytes, bound: int, seed: bytes) -> bytes: ...
+) -> bytes:
+    """Return a zero-knowledge proof that each committed value is in its range."""
+
+def prove_norm(context: bytes, values: Sequence[int], blinding: bytes, bound: int, seed: bytes) -> bytes:
+    """Return a zero-knowledge proof that the squares of committed values sum to at most `bound`."""
 
 class NoiseSecret:
-    """Secret bits, overwritten when dropped."""
+    """Secret bits of one party from which, with public coins, its noise follows; erased when dropped."""
 
     def __init__(self, length: int, bits: int, packed: bytes, wide: bytes) -> None: ...
     @property
-    def commitment(self) -> bytes: ...
-    def values(self, coins: bytes) -> list[int]: ...
-    def prove(self, context: bytes, coins: bytes, blinding: bytes, seed: bytes) -> tuple[bytes, bytes]: ...
+    def commitment(self) -> bytes:
+        """Commitment (32 bytes) to the secret bits."""
+    def values(self, coins: bytes) -> list[int]:
+        """Return the noise of each coordinate that the secret bits and the public coins give."""
+    def prove(self, context: bytes, coins: bytes, blinding: bytes, seed: bytes) -> tuple[bytes, bytes]:
+        """Return (commitment to the noise for these coins, proof that it follows from the secret bits)."""
 
 class ProofBatch:
-    """Statements with their proofs."""
+    """Batch of zero-knowledge proofs and openings, to be verified together."""
 
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...
     def add_opening(
         self, plus: Sequence[bytes], minus: Sequence[bytes], values: Sequence[int], blinding: bytes
-    ) -> None: ...
+    ) -> None:
+        """Add the claim that commitments `plus` less `minus` open to these values; check it later."""
     def add_range(
         self,
         context: bytes,
@@ -446,8 +510,10 @@ class ProofBatch:
         low: Sequence[int],
         high: Sequence[int],
         proof: bytes,
-    ) -> None: ...
-    def add_norm(self, context: bytes, commitment: bytes, length: int, bound: int, proof: bytes) -> None: ...
+    ) -> None:
+        """Add a range proof; it is checked later."""
+    def add_norm(self, context: bytes, commitment: bytes, length: int, bound: int, proof: bytes) -> None:
+        """Add a proof of a norm; it is checked later."""
     def add_noise(
         self,
         context: bytes,
@@ -457,12 +523,13 @@ class ProofBatch:
         bits: int,
         coins: bytes,
         proof: bytes,
-    ) -> None: ...
+    ) -> None:
+        """Add a proof of noise; it is checked later."""
     def find_false(self, threads: int) -> list[int]:
-        """The numbers of the false ones, ascending; empties the batch, unless it fails."""
+        """Verify all statements; return the numbers of false ones, ascending, and empty the batch."""
 
 class EdgeFold:
-    """The commitments of edges, folded: whether the two ends of each cancel. Many threads may call.
+    """Accumulator of edges' commitments, which tells if both ends of each edge cancel; for many threads.
 
     `counted` has a byte for each party, from party 1, not 0 if edges to it count; with `locate` it is known
     in the end whose edges do not cancel.
@@ -470,30 +537,32 @@ class EdgeFold:
 
     def __init__(self, counted: bytes, locate: bool) -> None: ...
     def take(self, claims: Sequence[tuple[int, bytes, bytes, bytes]]) -> list[tuple[bytes, str]]:
-        """Fold claims: party, neighbours (2 bytes each, little-endian), commitments, other points to check.
+        """Add claims: party, neighbours (2 bytes each, little-endian), commitments, other points to check.
 
         Returns for each claim the sum of the commitments that count, or empty and what is malformed: then
         nothing of the claim is folded. The interpreter lock is released. Raises ValueError for lengths.
         """
-    def cancels(self) -> bool: ...
-    def apart(self) -> list[int]: ...
+    def cancels(self) -> bool:
+        """Tell whether both ends of all edges cancel."""
+    def apart(self) -> list[int]:
+        """Return the numbers of the parties with edges that do not cancel, if `locate` was set."""
 
 GENERATOR_BLOCK_POINTS: int
 GENERATOR_BLOCK_BYTES: int
 MAX_COMMITTED_VECTOR: int
 
 class DamagedBlock(Exception):
-    """A stored block of generators is not that of this version."""
+    """Error: a stored block of generators has not the digest that this version expects."""
 
 def make_generator_block(number: int, threads: int = 1) -> bytes:
-    """The bytes of block `number`, 0 to 255: generators 4096 * number on, y + x, y - x and 2 d x y of each.
+    """Return the bytes of block `number`, 0 to 255: generators from 4096 * number on.
 
     Coordinates are 32 bytes, little-endian, canonical. `threads` is 1 or 2, here and below; the interpreter
     lock is released. Raises ValueError for a number out of range.
     """
 
 class Generators:
-    """The generators of `smpc_dp.crypto.vector_commitments`; `len` is their number. Threads may share one.
+    """Generators for commitments to long vectors; `len` is their number. Threads may share one object.
 
     Elements are uint64, or int64 in two's complement, within `width` bytes: one-dimensional and contiguous.
     The interpreter lock is released meanwhile: nothing else may touch them. Raises ValueError for an argument
@@ -503,7 +572,7 @@ class Generators:
     def __new__(cls) -> Generators: ...
     def __len__(self) -> int: ...
     def append(self, number: int, block: bytes) -> None:
-        """Append block `number`, unless it is there; a right one that is not the next raises ValueError.
+        """Append block `number` unless it is there; ValueError if another block is the next one.
 
         Raises DamagedBlock for bytes that are not this block by its digest.
         """
@@ -514,7 +583,8 @@ class Generators:
         width: int,
         blinding: bytes,
         threads: int = 1,
-    ) -> bytes: ...
+    ) -> bytes:
+        """Return the 32-byte Pedersen commitment to a vector of integers, with this blinding."""
     def check(
         self,
         totals: NDArray[np.uint64] | NDArray[np.int64],
@@ -522,24 +592,26 @@ class Generators:
         blinding_sum: bytes,
         commitments: Sequence[bytes],
         threads: int = 1,
-    ) -> bool: ...
+    ) -> bool:
+        """Tell whether the sum of commitments opens to the vector `totals` with `blinding_sum`."""
 
 def count_additions(length: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Numbers of additions of 7 and of 8 multiplications: of a commitment, and of a check on one thread."""
+    """Return numbers of cheap and dear point additions, for one commitment and for one check."""
 
 def make_additions(seven: int, eight: int) -> None:
-    """So many additions of points of 7 and of 8 multiplications in the field."""
+    """Do so many point additions of 7 and of 8 field multiplications, for a benchmark."""
 
 class PeerMultiples:
-    """Multiples of as many points by these elements, as curve25519-dalek adds them; for a benchmark."""
+    """Points and scalars for a multi-scalar sum by curve25519-dalek, for a benchmark."""
 
     def __new__(cls, elements: NDArray[np.uint64]) -> PeerMultiples: ...
-    def add(self, constant_time: bool) -> None: ...
+    def add(self, constant_time: bool) -> None:
+        """Compute the multi-scalar sum, in variable or constant time, and drop the result."""
 
 def certificate_parts(
     name: str, serial: bytes, public_key: bytes, first_year: int, last_year: int
 ) -> tuple[bytes, bytes]:
-    """The signed part of a self-signed X.509 certificate of an Ed25519 key, and all before the signature.
+    """Return the signed part of a self-signed X.509 certificate, and all bytes before the signature.
 
     Both are DER. `name` is the common name, of 1 to 64 bytes; `serial` a positive number, big-endian. The
     certificate is valid from the first day of `first_year` to that of `last_year`, for both ends of TLS, and
@@ -547,13 +619,13 @@ def certificate_parts(
     """
 
 def private_key_pem(seed: bytes) -> bytes:
-    """The Ed25519 private key of a 32-byte seed as unencrypted PKCS 8 PEM [RFC 8410]. SECRET."""
+    """Return the Ed25519 private key of a 32-byte seed as unencrypted PKCS 8 PEM [RFC 8410]. SECRET."""
 
 class TlsError(OSError):
-    """The other end's TLS is wrong; the text says in what."""
+    """Error: the other end's TLS is wrong; the text says in what."""
 
 class TlsContext:
-    """What the connections of one member share: TLS 1.3, AES-128-GCM, X25519, Ed25519, nothing resumed.
+    """TLS settings that one member's connections share: TLS 1.3 with pinned certificates.
 
     `key_pem` is its private key, PKCS #8 in PEM; `certificate` and those `trusted` are DER. The other end
     must show one of these, byte for byte, and prove that it has the key. Raises ValueError for a key or a
@@ -561,8 +633,10 @@ class TlsContext:
     """
 
     def __new__(cls, key_pem: bytes, certificate: bytes, trusted: Sequence[bytes]) -> TlsContext: ...
-    def connect(self) -> TlsConnection: ...
-    def accept(self) -> TlsConnection: ...
+    def connect(self) -> TlsConnection:
+        """Return the calling end of a new connection."""
+    def accept(self) -> TlsConnection:
+        """Return the called end of a new connection."""
 
 class TlsConnection:
     """One end of a TLS connection; one thread may send while another receives.
@@ -590,19 +664,27 @@ class TlsConnection:
     ValueError for an array that is not contiguous.
     """
 
-    def shake(self, received: bytes) -> tuple[bytes, bool]: ...
-    def rest(self) -> bytes: ...
-    def certificate(self) -> bytes: ...
-    def unread(self) -> bytes: ...
-    def encrypt(self, buffers: Sequence[NDArray[np.uint8]], out: NDArray[np.uint8]) -> int: ...
-    def decrypt(self, received: NDArray[np.uint8], out: NDArray[np.uint8]) -> tuple[int, int]: ...
-    def send(self, socket: int, buffers: Sequence[NDArray[np.uint8]], start: int) -> tuple[int, bool]: ...
-    def receive(self, socket: int, out: NDArray[np.uint8], have: int) -> tuple[int, bool]: ...
+    def shake(self, received: bytes) -> tuple[bytes, bool]:
+        """Continue the handshake with received bytes; return (bytes to send, whether it is done)."""
+    def rest(self) -> bytes:
+        """Return bytes that are still to be sent, such as the alert about an error."""
+    def certificate(self) -> bytes:
+        """Return the certificate (DER) that the other end has shown; empty before."""
+    def unread(self) -> bytes:
+        """Return, once, received bytes that the handshake has left over."""
+    def encrypt(self, buffers: Sequence[NDArray[np.uint8]], out: NDArray[np.uint8]) -> int:
+        """Write the encrypted bytes of all buffers to the front of `out`; return their number."""
+    def decrypt(self, received: NDArray[np.uint8], out: NDArray[np.uint8]) -> tuple[int, int]:
+        """Decrypt whole records to the front of `out`; return the bytes read and written."""
+    def send(self, socket: int, buffers: Sequence[NDArray[np.uint8]], start: int) -> tuple[int, bool]:
+        """Encrypt and send buffers from byte `start` on; return (next byte, if all was sent)."""
+    def receive(self, socket: int, out: NDArray[np.uint8], have: int) -> tuple[int, bool]:
+        """Fill `out` from byte `have` on with decrypted bytes; return (bytes there, if it ended)."""
 
 Shares = tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]
 
 class ActiveLeaky:
-    """The leaky triples of a group at one side; `smpc_dp.crypto.active` documents the steps.
+    """One side's leaky AND triples, in groups; `smpc_dp.crypto.active` documents the steps.
 
     `begin` begins a group, whatever came before, in the memory of the group before. `shares` are the bits x
     of all triples, then y, then rho, one a byte, with the MACs on them and the keys of the other side's, 16
@@ -615,28 +697,37 @@ class ActiveLeaky:
     def __new__(
         cls, garbler: bool, delta: bytes, start: bytes, *, kernel: str | None = None
     ) -> ActiveLeaky: ...
-    def begin(self, first: int, shares: Shares) -> NDArray[np.uint8]: ...
-    def answer(self, others: NDArray[np.uint8]) -> NDArray[np.uint8]: ...
-    def finish(self, d: NDArray[np.uint8], key: bytes) -> bytes: ...
-    def differences(self, order: NDArray[np.uint32], size: int) -> ActiveOpenings: ...
-    def combine(self, opened: ActiveOpenings, differences: NDArray[np.uint8]) -> ActiveTriples: ...
+    def begin(self, first: int, shares: Shares) -> NDArray[np.uint8]:
+        """Begin a group; return the first message about its triples, 16 bytes a triple."""
+    def answer(self, others: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Take the other side's first message; return this side's bits d for the other side."""
+    def finish(self, d: NDArray[np.uint8], key: bytes) -> bytes:
+        """Take both sides' summed d; return a digest that equals the other side's if z = x y."""
+    def differences(self, order: NDArray[np.uint32], size: int) -> ActiveOpenings:
+        """Return, to be opened, how the y of each bucket's triples differ from its first."""
+    def combine(self, opened: ActiveOpenings, differences: NDArray[np.uint8]) -> ActiveTriples:
+        """Combine each bucket into one triple, from opened differences, and return the triples."""
 
 class ActiveOpenings:
-    """Bits that are opened: this side's shares, and digests of the MACs of both."""
+    """Shared bits about to be opened: this side's shares, and digests of MACs that check them."""
 
-    def bits(self) -> NDArray[np.uint8]: ...
-    def digest(self, key: bytes) -> bytes: ...
-    def expected(self, told: NDArray[np.uint8], key: bytes) -> bytes: ...
+    def bits(self) -> NDArray[np.uint8]:
+        """Return this side's shares of the opened bits."""
+    def digest(self, key: bytes) -> bytes:
+        """Return the keyed 32-byte digest of the MACs on this side's shares."""
+    def expected(self, told: NDArray[np.uint8], key: bytes) -> bytes:
+        """Return the MAC digest that the other side must send if its shares are `told`."""
 
 class ActiveTriples:
-    """Triples of whole buckets, none at first; `append` takes those of `other` away."""
+    """Secret-shared AND triples that are ready to use; empty at first."""
 
     def __new__(cls) -> ActiveTriples: ...
     def __len__(self) -> int: ...
-    def append(self, other: ActiveTriples) -> None: ...
+    def append(self, other: ActiveTriples) -> None:
+        """Append the triples of `other`, which is empty afterwards."""
 
 class ActiveMasks:
-    """The masks of a block of instances; errors as for `ActiveLeaky`."""
+    """One side's shares of the masks on all wires, for a block of instances; errors as `ActiveLeaky`."""
 
     def __new__(
         cls,
@@ -647,13 +738,17 @@ class ActiveMasks:
         inputs: Shares,
         gates: Shares,
     ) -> ActiveMasks: ...
-    def open(self, triples: ActiveTriples) -> ActiveOpenings: ...
-    def multiply(self, triples: ActiveTriples, opened: NDArray[np.uint8]) -> None: ...
-    def outputs(self) -> ActiveOpenings: ...
-    def output_macs(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]: ...
+    def open(self, triples: ActiveTriples) -> ActiveOpenings:
+        """Return, to be opened, the sums of masks and triples at every AND gate."""
+    def multiply(self, triples: ActiveTriples, opened: NDArray[np.uint8]) -> None:
+        """Compute shares of the products of masks at AND gates, from the opened sums."""
+    def outputs(self) -> ActiveOpenings:
+        """Return, to be opened, this side's shares of the output wires' masks."""
+    def output_macs(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Return (MACs, keys) of the output wires' masks, flat, 16 bytes each."""
 
 class ActiveGarbler:
-    """The garbler of a block, which takes the masks away; errors as for `ActiveLeaky`."""
+    """Garbler of a block with authenticated masks, which it takes from `masks`; errors as `ActiveLeaky`."""
 
     def __new__(
         cls,
@@ -664,12 +759,15 @@ class ActiveGarbler:
         *,
         kernel: str | None = None,
     ) -> ActiveGarbler: ...
-    def tables(self, seed: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]: ...
-    def expected(self, values: NDArray[np.uint8], key: bytes) -> bytes: ...
-    def answer(self, values: NDArray[np.uint8], key: bytes) -> tuple[bytes, NDArray[np.uint8]]: ...
+    def tables(self, seed: bytes) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Return the garbled tables, 32 bytes for each gate and instance, and one bit for each."""
+    def expected(self, values: NDArray[np.uint8], key: bytes) -> bytes:
+        """Return the digest that the evaluator must send if its masked values are `values`."""
+    def answer(self, values: NDArray[np.uint8], key: bytes) -> tuple[bytes, NDArray[np.uint8]]:
+        """Return (digest of MACs with which the evaluator checks all gates, masked outputs)."""
 
 class ActiveEvaluator:
-    """The evaluator of a block, which takes the masks away; errors as for `ActiveLeaky`."""
+    """Evaluator of a block with authenticated masks, taken from `masks`; errors as `ActiveLeaky`."""
 
     def __new__(
         cls,
@@ -686,7 +784,8 @@ class ActiveEvaluator:
         tables: NDArray[np.uint8],
         table_bits: NDArray[np.uint8],
         keys: tuple[bytes, bytes],
-    ) -> tuple[NDArray[np.uint8], bytes, bytes, NDArray[np.uint8]]: ...
+    ) -> tuple[NDArray[np.uint8], bytes, bytes, NDArray[np.uint8]]:
+        """Evaluate all gates; return (masked values, label digest, MAC digest, masked outputs)."""
 
 def active_order(count: int, key: bytes) -> NDArray[np.uint32]:
     """Return the public shuffle of `count` leaky triples (up to 2^24) that `key`, 32 bytes, draws."""

@@ -65,7 +65,7 @@ class Database:
 
     @contextmanager
     def _used(self, begin: str = "", end: str = "") -> Iterator[sqlite3.Connection]:
-        """Yield the locked connection; execute SQL `begin` before and `end` after. Close it on an error."""
+        """Yield the locked connection, with SQL `begin` before and `end` after; close it on an error."""
         with self._lock:
             try:
                 connection = self._current()
@@ -93,7 +93,7 @@ class Database:
         self._closing = self._connection = self._file = None
 
     def _current(self) -> sqlite3.Connection:
-        """Return an open SQLite connection; reconnect if another file has since been put at the path."""
+        """Return an open connection, reopened if the file was replaced; LocalError if it is unusable."""
         if self._alone and self._connection is not None:
             return self._connection
         path, kind = self.path, self._kind

@@ -70,7 +70,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         max_weight: int = 0,
         l2_bound: float | None = None,
     ) -> Encoding:
-        """Return the encoding for these bounds: step and modulus fit the sum of all parties' vectors.
+        """Return the encoding for these bounds, whose modulus fits all parties' sum; ConfigError if none.
 
         Args:
             length: coordinates a vector, 1 to 2^26.
@@ -253,7 +253,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return faults.outside
 
     def weigh(self, ring_vector: RingVector, weight: float | None, party: str) -> RingVector:
-        """Multiply an encoded vector by the party's weight in place; raise an error for a bad weight."""
+        """Multiply an encoded vector by the party's weight in place, and return it; raise if it is bad."""
         if self.max_weight:
             scale = self._checked_weight(weight, party)
             ring_vector[:-1] *= self.dtype(scale)
@@ -265,7 +265,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return ring_vector
 
     def _write_in_ball(self, values: NDArray[Any], elements: RingVector, party: str, clip: bool) -> int:
-        """Encode a vector, scaled to the L2 norm bound if `clip`; return how many values this changed."""
+        """Encode a vector, scaled into the ball if `clip`, else PrivacyError; return how many changed."""
         values = values.astype(np.int64 if self.integer else np.float64)
         if not np.isfinite(values).all():
             self.clipped_of(Faults(int(np.isfinite(values).argmin())), party, clip=clip)
@@ -370,7 +370,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return total.values, weight
 
     def decoded(self, ring_vector: RingVector, contributors: int) -> tuple[GridTotal, int]:
-        """Return the sum of encoded vectors as grid integers, decoded when read, and the sum of weights.
+        """Return a sum as grid integers, decoded when read, and total weight, or raise VerificationError.
 
         `ring_vector` is the sum of `contributors` encoded vectors modulo 2^modulus_bits, and must not change
         any more. Without weights the second value is `contributors`.
@@ -420,7 +420,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.averages(GridTotal.of(grid), weight, noisy=noisy)[:]
 
     def averages(self, total: GridTotal, weight: int, *, noisy: bool) -> Averages | NDArray[np.float64]:
-        """Return a grid sum divided by `weight`: as an array, or as averages computed when they are read."""
+        """Return a grid sum divided by `weight`, maybe computed when read; PrivacyError if that is 0."""
         if weight <= 0:
             raise PrivacyError("the weights of the survivors sum to zero: there is no average")
         low, high = map(np.atleast_1d, self.real_bounds)

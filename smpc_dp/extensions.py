@@ -88,7 +88,7 @@ def registered(group: Group) -> list[EntryPoint]:
 
 @functools.lru_cache(maxsize=64)
 def find(group: Group, name: str) -> Extension | None:
-    """Load the extension that another package has registered under a name; None if there is none.
+    """Load the extension that another package registers as `name`; None if absent; LocalError if two do.
 
     Raises LocalError that names entry point and package if it cannot be loaded, or several register the name.
     """
@@ -105,7 +105,7 @@ def find(group: Group, name: str) -> Extension | None:
 
 
 def load(group: Group, entry: EntryPoint) -> Any:
-    """Load and return the object that an entry point of another package names.
+    """Load and return the object that an entry point of another package names; LocalError if that fails.
 
     Raises LocalError, which names it and its package, if that fails.
     """
@@ -118,7 +118,7 @@ def load(group: Group, entry: EntryPoint) -> Any:
 
 
 def called(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function of another package, and return its result.
+    """Call a function of another package and return its value; LocalError for any error but ConfigError.
 
     Raises ConfigError as the function does, and LocalError with the type alone of whatever else it raises:
     others may be sent the text.

@@ -60,7 +60,7 @@ class Spool:
             self._write(offset, content)
 
     def _write(self, offset: int, content: bytes) -> None:
-        """Write bytes at `offset` without taking the lock, which the caller holds."""
+        """Write bytes at `offset` under the caller's lock; raise LocalError if the disk is full."""
         end = offset + len(content)
         try:
             if end > SPOOL_MEMORY:
@@ -73,7 +73,7 @@ class Spool:
         self.length = max(self.length, end)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from byte `offset` on, fewer only at the end."""
+        """Return `size` bytes from byte `offset` on, fewer only at the end; LocalError if the disk fails."""
         try:
             with self._lock:
                 self._file.seek(offset)
@@ -116,7 +116,7 @@ def log_opening(path: str | os.PathLike[str], name: str) -> None:
 
 
 def read_bounded(path: str | os.PathLike[str], name: str, most: int, *, regular: bool = False) -> bytes:
-    """Return the content of a file, which has at most `most` bytes.
+    """Return the content of a file; raise LocalError if it is unreadable or above `most` bytes.
 
     A device or a pipe that never ends is read no further; with `regular` any that is no regular file is
     refused, without waiting for it. Raises LocalError when the file cannot be read or is longer.

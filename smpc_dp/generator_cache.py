@@ -29,7 +29,7 @@ ABANDONED = 600.0
 
 
 def default_folder() -> Path | None:
-    """Return the folder for cached files of smpc-dp in the user's cache folder (XDG).
+    """Return the folder for smpc-dp's cached files, by XDG; None if the user has no known home.
 
     None if neither XDG_CACHE_HOME nor a home of the user is known.
     """

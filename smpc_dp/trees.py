@@ -122,7 +122,7 @@ class Tree:
         return self.encoding.weigh(ring_vector, weight, self.party), clipped
 
     def _elements(self) -> tuple[RingVector, int]:
-        """Encode all values without the weight; return ring elements and the number of clipped ones."""
+        """Encode all values, unweighted; return ring elements and the number clipped; PrivacyError if not."""
         given = self.encoding.coordinates
         ring_vector = np.empty(given.ring_length, given.dtype)
         sides, faults, clipped, start = given.bounds_of_each, Faults(), 0, 0
@@ -197,7 +197,7 @@ class Tree:
         return _built(self._template, iter(built))
 
     def values_of(self, tree: Any, party: str) -> NDArray[np.float64]:
-        """Return the values of another tree with equal paths and shapes as a vector; types may differ.
+        """Return another tree's values as a vector; ConfigError unless its paths and shapes are equal.
 
         Raises:
             ConfigError: a path or a shape is another one; names it.
@@ -340,7 +340,7 @@ def _of(party: str, issues: Sequence[ConfigIssue]) -> list[ConfigIssue]:
 def _bounds_of(
     paths: Sequence[str], bounds: Bounds | None, encoding: Encoding, party: str
 ) -> list[tuple[float, float] | None]:
-    """Return a tree's bounds for each leaf; None where the session's bounds apply."""
+    """Return a tree's bounds for each leaf, None where the session's apply; ConfigError if wrong."""
     if bounds is None:
         return [None] * len(paths)
     issues = Issues()

@@ -243,7 +243,7 @@ def decoded(content: bytes, source: str, errors: str = "strict") -> str:
 
 
 def cells_of(line: str) -> tuple[list[str], bool]:
-    """Split a CSV line into cells; also return whether all quotes are closed on this line."""
+    """Split a CSV line; return its cells, and whether all quotes are closed at the end of this line."""
     if '"' not in line:
         return line.split(","), True
     # A reader that takes the second line, too, waits for the end of a quote.

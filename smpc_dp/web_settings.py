@@ -71,7 +71,7 @@ class WebSettings:
         return context
 
     def server_context(self) -> ssl.SSLContext | None:
-        """Return an aggregator's context for the outer TLS; None if it serves plain HTTP.
+        """Return an aggregator's outer TLS context, None for plain HTTP; LocalError for wrong files.
 
         Raises LocalError if the files cannot be read.
         """

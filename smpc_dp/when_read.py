@@ -14,7 +14,7 @@ class ComputedValue(ABC):
 
     @abstractmethod
     def compute(self) -> Any:
-        """Compute and return the value."""
+        """Compute and return the value; subclasses define how."""
 
 
 class WhenRead(ComputedValue):

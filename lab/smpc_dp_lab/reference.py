@@ -37,7 +37,7 @@ _SHARED = re.compile(r"^- `[^`]*`, `.*$", re.MULTILINE)
 
 
 def rendered(text: str) -> str:
-    """Return the page with every marked list of settings rewritten."""
+    """Return a documentation page with each marked list of settings generated anew from its struct."""
 
     def table(match: re.Match[str]) -> str:
         head, module, name, without, own, before = match.groups()
@@ -73,19 +73,19 @@ def _states(role: PartyRole | CollectorRole | PeerRole, first: str | None = None
 
 
 def _steps(steps: tuple[str, ...]) -> str:
-    """Return steps as text."""
+    """Return step names as Markdown text, joined by commas; "-" if there are none."""
     return ", ".join(f"`{step}`" for step in steps) or "-"
 
 
 def specified(text: str) -> str:
-    """Return a specification with every marked table of states rewritten."""
+    """Return a specification's text with each marked table of states generated anew."""
     return _STATES.sub(
         lambda match: f"{match[1]}{_states(getattr(import_module(match[2]), match[3]), match[4])}\n", text
     )
 
 
 def measured(root: Path) -> dict[Path, str]:
-    """Return the pages and plots of stored results by their paths below a checkout."""
+    """Return the pages and plots made from stored benchmark results, by path below a checkout."""
     results = load_results(root / BENCHMARKS)
     plots = {Path("docs") / name: plot.svg() for name, plot in plots_of(stored(results)).items()}
     pages = {

@@ -116,7 +116,7 @@ def _names() -> Mapping[tuple[str, str], str]:
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of this name, with a description of each key.
+    """Return the JSON Schema (2020-12) of this name, with descriptions; ConfigError if unknown.
 
     Objects may have further keys in a later release. Raises ConfigError for an unknown name, and where the
     capability is not installed.

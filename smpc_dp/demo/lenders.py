@@ -132,7 +132,7 @@ SCHEMA = read_schema(
 
 
 def read_loans(path: str | os.PathLike[str], party: str = "lender") -> Table:
-    """Read a lender's loans from a CSV file with a heading line, as a table.
+    """Read a lender's loans from a CSV file with headings; PrivacyError if they are not as agreed.
 
     Raises:
         LocalError, ConfigError: as of `records.table.read_table`; ConfigError for more than MAX_LOANS loans.

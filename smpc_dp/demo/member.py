@@ -34,7 +34,7 @@ async def contribute(session_file: Path, name: str, shard: Path, on_event: OnEve
 
 
 async def aggregate(session_file: Path, name: str) -> dict[str, object]:
-    """Run the demonstration's aggregator for one sum; return the masked vectors received, and the sum.
+    """Run the demonstration's aggregator; return masked vectors received and the sum, or raise its error.
 
     Raises `smpc_dp.SmpcError` as `contribute`.
     """

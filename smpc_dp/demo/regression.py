@@ -43,7 +43,7 @@ class Fit:
 
 
 def fit(sums: Sequence[int]) -> Fit:
-    """Return means, variances and least-squares coefficients from the sum of all lenders' statistics.
+    """Return means, variances and least-squares coefficients from summed statistics, or raise ConfigError.
 
     Raises:
         ConfigError: a wrong length, fewer than two loans, a column with one value alone, or features that

@@ -78,7 +78,7 @@ class Files:
 async def run_members(
     commands: Mapping[str, Sequence[str]], on_event: OnEvent, expected: Collection[tuple[str, int]]
 ) -> None:
-    """Start a process for each member and wait for all; those in `expected` may fail, with that exit code.
+    """Start a process for each member and wait; LocalError for a failure not in `expected` (name, code).
 
     Raises LocalError if another one fails, or cannot be started; names it, and why.
     """

@@ -184,7 +184,7 @@ async def demonstrate_verifiable(
 
 
 async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
-    """Run the members with one cheating lender, audit the log and a damaged copy; return all results."""
+    """Run members with one cheat, audit the log and a damaged copy; VerificationError if not caught."""
     begun = time.perf_counter()
     culprit = CHEAT_OF[cheat]
     files = Files(folder)

@@ -96,7 +96,7 @@ class AttemptFile:
         self._write(self._bytes, 0)
 
     def first_free(self) -> int:
-        """Return the first position whose slot is empty or invalid."""
+        """Return the lowest position, from 1, whose slot is empty or invalid."""
         taken = {slot.ordinal for slot in self.slots}
         return next(ordinal for ordinal in range(1, len(taken) + 2) if ordinal not in taken)
 
@@ -139,7 +139,7 @@ class AttemptFiles:
 
     @contextmanager
     def opened(self, attempt: bytes, *, create: bool = False) -> Iterator[AttemptFile | None]:
-        """Within the block: the attempt's file, locked against other processes, or None if missing.
+        """Within the block: the attempt's locked file, or None if missing; LocalError if it is unusable.
 
         `create`: an absent one is yielded, made if need be.
         """
@@ -169,7 +169,7 @@ class AttemptFiles:
             raise LocalError(f"{path}: cannot use the {self._name} ({error.strerror})") from None
 
     def remove(self, attempt: bytes) -> None:
-        """Overwrite and remove the file of an attempt durably, if it exists."""
+        """Overwrite and remove the file of an attempt durably, if it exists; LocalError if that fails."""
         path = self._path(attempt)
         try:
             locked = self._locked(path)
@@ -190,7 +190,7 @@ class AttemptFiles:
         return f"{self._beginning}{attempt.hex()}{self._suffix}"
 
     def _locked(self, path: str, *, create: bool = False) -> tuple[int, os.stat_result] | None:
-        """Open and lock a file, created if `create`; return descriptor and status, or None if missing."""
+        """Open and lock a file; return descriptor and status, None if missing; LocalError if it is held."""
         log_opening(path, self._name)
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         deadline = time.monotonic() + LOCK_SECONDS

@@ -62,7 +62,7 @@ class SimulateShares(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnShares:
-    """Functions and types of averages that computing servers make on secret shares.
+    """Functions with which computing servers plan, make and simulate an average on secret shares.
 
     Attributes:
         check_epsilon: raises ConfigError for an epsilon of all averages together that is too large.
@@ -84,7 +84,7 @@ class OnShares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Averaging:
-    """How a protocol averages over groups of a learner's parties: functions to check and plan it.
+    """How a protocol averages over a group of a learner's parties: checker of its parameters, servers if any.
 
     By default an average is a sum through the aggregator, whose members draw the noise.
 

@@ -130,7 +130,7 @@ class Codec:
         lines: Iterable[bytes] = (),
         given: bytes = b"",
     ) -> bytes:
-        """Return a state as bytes, with the messages sent on entering it and other data of its run.
+        """Return a state as bytes, with its messages and log lines; LocalError if its type is not saved.
 
         `given`: the caller's input, which is given again to `decode`: an array of these bytes is left out.
         Raises LocalError for a state of another table.
@@ -154,7 +154,7 @@ class Codec:
         return self._state(record.kind, record.state, given(record)), record
 
     def _state(self, name: str, body: bytes, given: bytes) -> State:
-        """Return the state of the named type that is encoded in bytes."""
+        """Return the state of the named type in encoded bytes; VerificationError for an unknown type."""
         if (kind := self._kinds.get(name)) is None:
             raise VerificationError("a saved state is of an unknown type", Check.BAD_STATE)
         hooks = partial(_from_builtin, given), partial(_to_builtin, given)
@@ -168,7 +168,7 @@ def messages_of(content: bytes) -> tuple[Envelope, ...]:
 
 
 def _record(content: bytes) -> Record:
-    """Return the record decoded from saved bytes, with its state still encoded."""
+    """Return the record decoded from saved bytes, its state still encoded; VerificationError if malformed."""
     record: Record = _decoded(content, Record, "a saved record")
     if record.version != VERSION:
         reason = f"a saved record is of version {record.version}; this release reads {VERSION}"
@@ -227,7 +227,7 @@ def _decoded(
 
 
 def _to_builtin(given: bytes, value: Any) -> Any:
-    """Return a value of the state in types that MessagePack can encode."""
+    """Return an array, PartySet, Inbox or error in MessagePack's types; NotImplementedError for others."""
     match value:
         case np.ndarray():
             name = value.dtype.newbyteorder("<").str
@@ -263,7 +263,7 @@ def _from_builtin(given: bytes, kind: Any, value: Any) -> Any:
 
 
 def _array(value: Any, given: bytes) -> NDArray[Any]:
-    """Return the numpy array that an encoded value (type, shape, bytes) describes."""
+    """Return the numpy array that an encoded (type, shape, bytes) describes; ValueError if impossible."""
     match value:
         case [_, _, None] if given:
             return _array([*value[:2], given], b"")

@@ -245,7 +245,7 @@ def _accepted(_collector: Any, state: CollectorState) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CollectorRow:
-    """Row of an aggregator's table of states: which message a state expects, and what follows.
+    """Row of an aggregator's table of states: the message that a state expects, and functions for its end.
 
     Attributes:
         state: the state, which expects one step of each party.
@@ -346,7 +346,7 @@ class CollectorRole:
         return row.agreed(collector, state) >= row.required(collector, state)
 
     def step(self, collector: Collector[Any], state: CollectorState, event: events.Event) -> Transition:
-        """Return the aggregator's next state after an event, and the messages to send.
+        """Return the next state after an event, and messages to send; LocalError if the state is an old one.
 
         The inbox grows in place; `state` is the newest that refers to it, or LocalError is raised.
 
@@ -398,7 +398,7 @@ class CollectorRole:
         )
 
     def _expire(self, collector: Collector[Any], state: CollectorState) -> Transition:
-        """Handle the end of a step's time: go on without the late parties, or exclude them."""
+        """Return the transition at a step's deadline: as the state's row says, else exclude late parties."""
         if (late := self.row(state).late) is not None:
             state.inbox.events += 1
             return _after(state, *late(collector, state))
@@ -431,7 +431,7 @@ class CollectorRole:
         state.inbox.unsent += self.gone(collector, state, party)
 
     def _receive(self, collector: Collector[Any], state: CollectorState, envelope: Envelope) -> Transition:
-        """Check and accept a party's message of the current step, and end the step if it was the last."""
+        """Check and accept a party's message, or exclude the party; end the step if no message is missing."""
         inbox, party = state.inbox, _party_number(collector, envelope.sender)
         if not party:
             return Transition(state)
@@ -474,7 +474,7 @@ class CollectorRole:
     def _receive_beside(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
     ) -> Transition:
-        """Handle a message that belongs to no step; ignore it in states that expect none."""
+        """Handle a message outside the steps as the state's row says; do nothing without a rule."""
         take = self.row(state).beside.get(envelope.step)
         if take is None:
             return Transition(state)
@@ -485,7 +485,7 @@ class CollectorRole:
     def _is_new(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
     ) -> bool:
-        """Check a message's signature, run and order; return False if it is a repetition."""
+        """Tell whether a message is no repetition; PeerFault for a wrong signature, receiver, run or step."""
         sender, step, seen = envelope.sender, envelope.step, state.inbox.seen
         if envelope.receiver != collector.name:
             raise PeerFault(sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER)
@@ -506,7 +506,7 @@ class CollectorRole:
     def _answer_excluded(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
     ) -> Sequence[Envelope]:
-        """Answer one time a hello of an excluded party that has restarted, to end its wait."""
+        """Return the abort message for an excluded party that says hello again, once; else no messages."""
         inbox = state.inbox
         if envelope.step != self.hello or party in inbox.answered:
             return ()
@@ -537,7 +537,7 @@ def _after(before: CollectorState, state: CollectorState, sent: Sequence[Envelop
 
 
 def _with_unsent(before: CollectorState, state: CollectorState, sent: Sequence[Envelope]) -> Transition:
-    """Return a transition whose messages start with the queued abort messages."""
+    """Empty the inbox's queue of abort messages; return a transition that sends these, then `sent`."""
     inbox = before.inbox
     unsent, inbox.unsent = inbox.unsent, []
     run_id = state.run_id or before.run_id

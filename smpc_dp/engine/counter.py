@@ -28,10 +28,10 @@ class Counter(Protocol):
     """
 
     def read(self, attempt: bytes) -> Entry | None:
-        """Return the newest entry of an attempt of a run, or None."""
+        """Return the newest entry of an attempt of a run; None if the counter has no entry of the attempt."""
 
     def advance(self, attempt: bytes, before: Entry | None, after: Entry) -> None:
-        """Replace entry `before` by `after`, atomically and on disk; do nothing if already done.
+        """Replace entry `before` by `after`, atomically and on disk; do nothing if `after` is there already.
 
         Raises LocalError if another entry is there, or on failure.
         """
@@ -48,12 +48,12 @@ class FileCounter:
         self._files = AttemptFiles(folder, ".counter", "counter of saved states", 2)
 
     def read(self, attempt: bytes) -> Entry | None:
-        """Return the newest entry of an attempt of a run, or None."""
+        """Return the newest entry of an attempt of a run; None if the attempt has no file or an empty one."""
         with self._files.opened(attempt) as file:
             return _entry(file)
 
     def advance(self, attempt: bytes, before: Entry | None, after: Entry) -> None:
-        """Replace entry `before` by `after`, atomically and on disk; do nothing if already done."""
+        """Replace entry `before` by `after` on disk; LocalError if the entry is neither of them."""
         with self._files.opened(attempt, create=before is None) as file:
             entry = _entry(file)
             if file is None or entry not in (before, after):
@@ -79,7 +79,7 @@ def _packed(entry: Entry) -> bytes:
 
 
 def _entry(file: AttemptFile | None) -> Entry | None:
-    """Return the newest counter entry that a file holds, or None."""
+    """Return the newest counter entry in a file; None without a file, or if the file has no entry yet."""
     if file is None or file.is_absent:
         return None
     _, number, content = file.slots[-1]

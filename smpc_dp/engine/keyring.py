@@ -34,21 +34,21 @@ class KeyRing:
         self._files = AttemptFiles(folder, ".keys", "keys of saved states", 2)
 
     def create(self, attempt: bytes, *keys: Key) -> None:
-        """Store the key of an attempt's first state, and a key that is proposed for the next one."""
+        """Store the key of an attempt's first state, and a proposed key; LocalError if it has any key."""
         with self._files.opened(attempt, create=True) as file:
             if file is None or not file.is_absent:
                 raise LocalError("an attempt has keys before it begins")
             file.create(0, *map(_packed, keys))
 
     def propose(self, attempt: bytes, before: bytes, key: Key) -> None:
-        """Store a key for the next state beside the current key, which must have the name `before`."""
+        """Store a key for the next state beside the current key; LocalError if that is not named `before`."""
         with self._files.opened(attempt) as file:
             if file is None or _key(file.slots[0]).name != before:
                 raise LocalError(_GONE_ON)
             file.put(file.first_free(), file.slots[0].number + 1, _packed(key))
 
     def commit(self, attempt: bytes, name: bytes, following: Key | None = None) -> None:
-        """Make the proposed key of this name the current one; do nothing if it is already.
+        """Make the proposed key of this name the current one, and destroy the others; LocalError if missing.
 
         `following`: is proposed for the next state in the same write; None: the process has not proposed the
         key itself, or no state follows.
@@ -74,7 +74,7 @@ class KeyRing:
                 file.clear(chosen.ordinal)
 
     def end(self, attempt: bytes, before: bytes) -> None:
-        """Destroy all keys of an attempt, so that no later state is restored; the current is `before`."""
+        """Destroy all keys of an attempt; LocalError if its current key is not named `before`."""
         with self._files.opened(attempt) as file:
             if file is None or _key(file.slots[0]).name != before:
                 raise LocalError(_GONE_ON)

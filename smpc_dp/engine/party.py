@@ -203,7 +203,7 @@ class PartyRole:
         return 0
 
     def step(self, member: Member[Any], state: PartyState, event: events.Event) -> Transition:
-        """Return a party's next state after an event, and the messages to send.
+        """Return a party's next state after an event, and messages to send; raise if the run cannot go on.
 
         Raises:
             SmpcError: the run cannot go on for this party; only `Cancellation` may follow.
@@ -227,7 +227,7 @@ class PartyRole:
                 return Transition(state)
 
     def _report(self, member: Member[Any], state: PartyState, result: object) -> Transition:
-        """Handle the result of work that a state left to the program around the role."""
+        """Return the transition for the result of outside work; LocalError if the state left no such work."""
         row = next((row for row in self.reports if type(state) is row.state), None)
         if row is None:
             raise LocalError(f"{member.name}: '{state.step}' leaves no work to the holder of the role")
@@ -244,7 +244,7 @@ class PartyRole:
         )
 
     def _stop(self, member: Member[Any], state: PartyState, error: SmpcError) -> Transition:
-        """Return the final state with an error, and a message to the aggregator that the party leaves."""
+        """Return the final state with an error, and the message that the party leaves, if not sent before."""
         if state.outcome is not None:
             return Transition(state)
         stopped = state if isinstance(state, Stopped) else self.failed(state, error)
@@ -255,7 +255,7 @@ class PartyRole:
         return _sent(member, state, leave, state.progress.received)
 
     def _receive(self, member: Member[Any], state: PartyState, envelope: Envelope) -> Transition:
-        """Check a message of the aggregator, and return the next state and the answer."""
+        """Return the next state and the answer to a message; PeerFault if invalid, no change if repeated."""
         context = member.context
         if envelope.sender != context.aggregator:
             raise PeerFault(envelope.sender, "only the aggregator speaks to a party", Check.WRONG_SENDER)

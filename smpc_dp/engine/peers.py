@@ -69,7 +69,7 @@ class Inbox:
         return (self.retained, len(self.gone), len(self.faults), len(self.unsent))
 
     def letter(self, step: str, party: int) -> Letter | None:
-        """Return the stored message of a party for a step, or None."""
+        """Return the stored message of a party for a step; None if no such message is stored."""
         return self.letters.get(step, {}).get(party)
 
     def senders(self, step: str) -> Collection[int]:
@@ -151,7 +151,7 @@ class Peer(Member[P_co]):
     def broadcast(
         self, state: PeerState[Any], step: str, message: msgspec.Struct, to: Iterable[int]
     ) -> list[Envelope]:
-        """Sign and store this party's message of a step, and return a copy for each of these parties."""
+        """Sign and store this party's message of a step, and return copies; LocalError if sent before."""
         if state.inbox.letter(step, self.index) is not None:
             raise LocalError(f"{self.name}: step '{step}' was sent before in this run")
         own = self.write(self.signed_under(state), step, message)
@@ -191,7 +191,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Row of a party's table of states without aggregator: what a state waits for, and what follows.
+    """Row of a state table without aggregator: the messages that a state waits for, and the next state.
 
     Attributes:
         state: the state.
@@ -272,7 +272,7 @@ class PeerRole:
         return phase is not None and phase.enough(peer, state)
 
     def step(self, peer: Peer[Any], state: PeerState[Any], event: events.Event) -> Transition:
-        """Return the party's next state after an event, and the messages to send.
+        """Return the next state after an event, and messages to send; raise if the run cannot go on.
 
         The inbox grows in place; `state` is the newest that refers to it, or LocalError is raised.
 
@@ -347,7 +347,7 @@ class PeerRole:
     def _take(
         self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope
     ) -> Sequence[Envelope]:
-        """Check and store a message of another party, and return the messages sent in answer."""
+        """Check a party's message, and return the answers of its step's function; PeerFault if invalid."""
         sender, step = envelope.sender, envelope.step
         if envelope.receiver != peer.name:
             raise PeerFault(sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER)
@@ -365,7 +365,7 @@ class PeerRole:
         return self.takes[step](peer, state, party, envelope, body_hash)
 
     def _left(self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope) -> None:
-        """Handle a party's message that it leaves, or the coordinator's that it aborts the run."""
+        """Record that a party left; raise the coordinator's error if it aborts, or leaves too early."""
         abort = decode(envelope.body, Abort, envelope.sender)
         if envelope.run_id != peer.context.session_digest:
             raise PeerFault(envelope.sender, "left another session", Check.OTHER_SESSION)

@@ -34,7 +34,7 @@ def step(role: PartyRole | CollectorRole, member: Any, state: Any, event: Event)
 
 
 def table(protocol: str, role: RoleName) -> tuple[tables.Line, ...]:
-    """Return the lines of the state table of a protocol's role, for documentation, in order of a run.
+    """Return a role's state table for documentation, in order of a run; ConfigError for an unknown one.
 
     Args:
         protocol: "secagg", "gopa", "gopa-verifiable", "exchange", or "pairwise" for pairwise statistics.

@@ -53,7 +53,7 @@ def _built_in(name: str) -> SessionProtocol | None:
 
 
 def _registered(name: str) -> tuple[SessionProtocol, Extension] | None:
-    """Return a protocol registered by another package, with that package, or None."""
+    """Return a protocol of another package, and the package; None if absent; LocalError if unfit."""
     result = None if name in RESERVED else find(Group.PROTOCOLS, name)
     if result is None:
         return None
@@ -77,7 +77,7 @@ def _of_sums(name: str, versions: Mapping[int, ParameterChecker], added: Session
 
 
 def find_protocol(name: str) -> SessionProtocol | None:
-    """Return the protocol of this name, or None; raise LocalError if its package is broken."""
+    """Return the protocol of this name; None if absent; LocalError if its package is broken."""
     if name in BUILT_IN:
         return _built_in(name)
     registered = _registered(name)
@@ -111,7 +111,7 @@ def protocol_in(name: str, version: int) -> SessionProtocol | None:
 
 
 def session_protocol(name: str) -> SessionProtocol:
-    """Return the protocol of this name, from a session file that was checked before."""
+    """Return the protocol of this name, from a checked session file; LookupError if unknown."""
     result = find_protocol(name)
     if result is None:
         raise LookupError(f"the protocol {name!r} is unknown")

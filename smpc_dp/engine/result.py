@@ -130,7 +130,7 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A confidence interval for each coordinate of a result, shapes (length,).
+    """A confidence interval for each coordinate of a result: lower and upper bounds, level, what it covers.
 
     With probability `level` at least, over the noise alone, a coordinate of what `covers` names is within
     [lower, upper]: each coordinate by itself, not all of them together.
@@ -376,7 +376,7 @@ class Result:
 
     @property
     def bias(self) -> float | None:
-        """The most by which corrupt parties can move each coordinate of `value`; None if unknown or none."""
+        """The most by which corrupt parties can move a coordinate of `value`; None if no bound is known."""
         if self.noise is None or self.noise.bias is None:
             return None
         return self.noise.bias / (self.weight if self.kind == "average" else 1)
@@ -403,7 +403,7 @@ class Result:
         return Interval(value - reach, value + reach, level, covers)
 
     def _reach(self, level: float) -> float:
-        """Return the half-width of the noise's interval at this level, in the unit of `value`."""
+        """Return the half-width of the noise's interval at this level; ConfigError if weights have noise."""
         _check_level(level)
         if self.noise is None:
             return 0.0
@@ -468,7 +468,7 @@ class Result:
 
     @property
     def receipt(self) -> LogReceipt | None:
-        """The party's receipt, with which an audit finds its entry in the log; None if there is none."""
+        """The party's receipt, with which an audit finds its entry in the log; None if the run has no log."""
         log, entry, signed = self.evidence.log, self.evidence.entry, self.evidence.survivors
         if log is None or entry is None or signed is None:
             return None

@@ -56,7 +56,7 @@ _RANDOM = SystemRandomness()
 
 
 def charge_once(ledger: Ledger, release: Callable[[], Release], request: int) -> Charge:
-    """Return a function that charges each run to a ledger one time.
+    """Return a function that charges a run to a ledger once; again is free for equal messages, else refused.
 
     A second charge is free for the digest that the run was charged for, and refused for another one.
     """
@@ -164,7 +164,7 @@ class SavedRun(Run[R_co]):
 
     @classmethod
     def restore(cls, role: Any, member: Any, saving: Saving) -> Self:
-        """Continue from the newest saved state of a request; call `resend` once connected.
+        """Return a request's run in its newest saved state; LocalError if there is none or it is not newest.
 
         Raises:
             LocalError: there is none, it is not the newest, or was begun with other terms or another input.
@@ -212,7 +212,7 @@ class SavedRun(Run[R_co]):
 
     @property
     def is_settled(self) -> bool:
-        """Whether all events that were handled are saved on disk."""
+        """Whether all handled events are saved on disk: here always True, as each is saved at once."""
         return True
 
     def settle(self) -> None:
@@ -227,14 +227,14 @@ class SavedRun(Run[R_co]):
         """Do nothing: a party writes no public logs (overridden for aggregators)."""
 
     def _repeated(self, state: State, messages: tuple[Envelope, ...]) -> tuple[Envelope, ...]:
-        """Return the messages to send again on each new connection: by default the last ones.
+        """Return the messages to send on new connections: those given, else the last; () at the end.
 
         Who says nothing in a state shows a collector by earlier ones that it is there again.
         """
         return messages or (() if state.over else self._messages)
 
     def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
-        """Handle an event in the given state; save the next state and charge a release before returning."""
+        """Handle an event: charge a release, save the next state; do nothing after a failed write."""
         if self._broken:
             return ()
         if not self._failed and not isinstance(event, Cancellation):
@@ -242,14 +242,14 @@ class SavedRun(Run[R_co]):
         return super().step_from(state, event)
 
     def resend(self) -> Sequence[Envelope]:
-        """Return the newest state's messages, to be sent again once on each new connection."""
+        """Charge a release not yet charged; return the newest state's messages for a new connection."""
         if self._broken or (self._failed and not self.is_over):
             return ()
         self._charge()
         return self._messages
 
     def finish(self) -> None:
-        """Destroy the last key and the saved state, once the caller has the result."""
+        """Destroy the last key and the saved state, once the result is taken; LocalError if not over."""
         if not self.is_over or self._broken:
             raise LocalError(f"{self.name}: the run is not over")
         self._broken = self._failed = True
@@ -349,7 +349,7 @@ class SavedRun(Run[R_co]):
 
 
 def abandon(member: Any, saving: Saving) -> None:
-    """Replace a request's saved run by a marker without messages, and destroy its keys.
+    """Replace a request's saved run by an empty marker, and destroy its keys; LocalError if it is over.
 
     It takes the arguments of `restore` except the input. A second call continues an interrupted one. Raises
     LocalError if there is none, it is not the newest, or is over: its result may not have been taken.
@@ -380,7 +380,7 @@ def abandon(member: Any, saving: Saving) -> None:
 
 
 def _newest(member: Any, saving: Saving) -> tuple[Row, bytes, str]:
-    """Return a request's saved row, its key (empty if it cannot be restored), and a description.
+    """Return a request's saved row, its key (empty without a state), and words for it, or raise LocalError.
 
     Raises LocalError unless terms, counter and key fit.
     """

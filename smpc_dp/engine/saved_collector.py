@@ -31,7 +31,7 @@ UNSETTLED_BYTES = 16 << 20
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Stored form of an event within a step of an aggregator's run, saved beside its state."""
+    """Stored form of a message, loss, deadline, conviction or report within a step of an aggregator's run."""
 
     kind: Literal["message", "lost", "deadline", "conviction", "report"]
     envelope: Envelope | None = None
@@ -41,7 +41,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     @classmethod
     def of(cls, event: events.Event) -> Entry:
-        """Return the stored form of an event that may happen within a step."""
+        """Return the stored form of an event within a step; LocalError for other events, such as `Start`."""
         match event:
             case events.Message(envelope):
                 return cls("message", envelope)
@@ -93,7 +93,7 @@ class SavedCollection(SavedRun[R_co]):
 
     @classmethod
     def restore(cls, role: Any, member: Any, saving: Saving) -> Self:
-        """Continue from the newest saved state of a request; call `resend` once connected."""
+        """Return a request's run in its newest saved state, with the step's saved events; raise if unfit."""
         run = super().restore(role, member, saving)
         for number, sealed in enumerate(saving.store.entries(run._row)):
             state, sent = role.step(member, run._state, run._opened(number, sealed))
@@ -140,7 +140,7 @@ class SavedCollection(SavedRun[R_co]):
         return not self._unsettled
 
     def settle(self) -> None:
-        """Save to disk the events that were handled since the last call."""
+        """Append all handled events that wait in memory to the database, and empty the queue."""
         with self._writing():
             for event in self._unsettled:
                 self._append(event)
@@ -158,7 +158,7 @@ class SavedCollection(SavedRun[R_co]):
         self._unsettled_bytes = 0
 
     def _lasting(self, state: Any, event: events.Event) -> events.Event | None:
-        """Return the event to save so that a restored role reaches `state`; None if there is none.
+        """Return the event to save: unchanged, but for work beside steps its exclusion, or None without one.
 
         A message beside the steps is a part of work that is not restored; an exclusion for it stays.
         """
@@ -177,7 +177,7 @@ class SavedCollection(SavedRun[R_co]):
         self._entries += 1
 
     def _opened(self, number: int, sealed: bytes) -> events.Event:
-        """Decrypt and decode a saved event of the step by its number."""
+        """Return a saved event, decrypted and decoded; raise VerificationError if it is not valid."""
         content = seal.unseal(self._key(number), sealed, self._row.position.bound)
         try:
             entry = decode_msgpack(content, Entry)

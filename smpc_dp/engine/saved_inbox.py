@@ -51,7 +51,7 @@ class SavedError(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
                 return cls("other", str(error), error.code)
 
     def error(self) -> SmpcError:
-        """Return the error that the saved data describe, as an exception."""
+        """Return the error that the saved data describe, as an exception; ValueError if malformed."""
         error: SmpcError
         match self.kind, self.check, self.names:
             case "peer", Check() as check, ((culprit, _),):

@@ -58,7 +58,7 @@ class CheckedParameters(Protocol):
 
 
 class OpenedOnce(Protocol):
-    """Interface of a party's record of computations on rows that may be made one time only."""
+    """Interface of a party's durable record of requests on a data set of which one table may be opened."""
 
     def check(self) -> None:
         """Raise PrivacyError if an earlier request has opened a table of the same data set."""
@@ -150,7 +150,7 @@ class Audit:
 
 
 def _through_aggregator(_parameters: Written) -> Topology:
-    """Return the default topology, in which parties connect through the aggregator."""
+    """Return "aggregator": by default, parties connect through the aggregator alone."""
     return "aggregator"
 
 
@@ -188,7 +188,7 @@ def with_earlier_defaults(parameters: Written) -> Written:
 
 
 def corrupt_as_written(first: int, version: int, parameters: Written, parties: int) -> int:
-    """Return the number of colluding parties that the key `corrupt` allows; ConfigError if wrong.
+    """Return how many parties may collude by the share in the key `corrupt`; ConfigError outside [0, 1).
 
     `first`: the first version whose sessions tolerate one colluding party unless they say otherwise.
     """
@@ -310,5 +310,5 @@ class SessionProtocol:
         return max(self.versions, default=1)
 
     def checker(self, version: int) -> Callable[..., tuple[Any, list[ConfigIssue]]] | None:
-        """Return the function that checks a version's `[parameters]`; None for unknown versions."""
+        """Return the function that checks a version's `[parameters]`; None if no such version is known."""
         return self.versions.get(version) or self.audited.get(version)

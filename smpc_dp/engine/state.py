@@ -52,17 +52,17 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def outcome(self) -> Any:
-        """The result of the run; None in a state that has no result."""
+        """The result of the run; None, as by default, in a state that has no result."""
         return None
 
     @property
     def warning(self) -> str:
-        """Warning text for the program that watches the role; empty in most states."""
+        """Warning text for the program that watches the role; by default ""."""
         return ""
 
     @property
     def error(self) -> SmpcError | None:
-        """The error with which the run has ended for the role; None in other states."""
+        """The error with which the run has ended for the role; None, as by default, in other states."""
         return None
 
     def __repr__(self) -> str:
@@ -81,7 +81,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def unwritten(self) -> Sequence[Any]:
-        """The lines to be written to a public log before the last step's messages are sent."""
+        """The lines to be written to a public log before the last step's messages are sent; here none."""
         return ()
 
     @property

@@ -61,7 +61,7 @@ _ATTEMPTS = "SELECT session, request, attempt FROM states WHERE role = ? ORDER B
 
 
 class Row(msgspec.Struct, frozen=True, dict=True):
-    """A saved state in the database: its position, its key's name, and the encrypted state.
+    """A saved state in the database: its position, its key's name, and the encrypted state (may be empty).
 
     It is not restored if the encrypted state is empty.
     """
@@ -163,7 +163,7 @@ class Store:
         )
 
     def find(self, session: bytes, request: int, role: str) -> Row | None:
-        """Return the row of a request's open attempt, else of the last finished one still needed; or None."""
+        """Return the row of a request's open attempt, else of the last one still needed, or None."""
         if not self.path.exists():
             return None
         with self._database.reading() as connection:
@@ -177,7 +177,7 @@ class Store:
         return row
 
     def flags(self, session: bytes, request: int, role: str) -> int | None:
-        """Return the flags of the request's saved state, or None if none is still needed."""
+        """Return the flags of a request's saved state; None if there is no state that is still needed."""
         if not self.path.exists():
             return None
         with self._database.reading() as connection:

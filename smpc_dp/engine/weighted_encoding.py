@@ -34,7 +34,7 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, encoding: Encoding) -> Encoding:
-        """Return an encoding that adds weights to vectors; `encoding` unchanged if it has no weights.
+        """Return an encoding with weights added, unchanged if it has none; ConfigError for integers.
 
         Raises ConfigError for vectors of integers, whose averages are none.
         """
@@ -68,7 +68,7 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
         return ("average",)
 
     def average_error(self, error: float) -> tuple[float, float, str]:
-        """Return the planned error of a weighted average, its range, and an assumption on weights.
+        """Return the error of an average at greatest weights, its range, and words that say so.
 
         The smaller the weights, the larger it is.
         """
@@ -96,7 +96,7 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
         return (grid - np.int64(self.lowest)).astype(self.dtype)
 
     def _sums(self, grid: NDArray[np.int64], contributors: int) -> tuple[NDArray[np.float64], float]:
-        """Return the noisy sums of weighted, centred vectors and of weights, from a total."""
+        """Return a total's sum of weighted, centred vectors, and its sum of weights (each 0 to 1)."""
         real = self.real(grid)
         return real[:-1], float(real[-1]) / self.radius + contributors
 
@@ -154,7 +154,7 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
         return result[:, 0], result[:, 1]
 
     def _limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the least and the greatest value of each coordinate of an average."""
+        """Return arrays of the least and the greatest values of an average, by coordinate or for all."""
         if self.l2_bound is not None:
             return np.array([-self.l2_bound]), np.array([self.l2_bound])
         low, high = self.bounds

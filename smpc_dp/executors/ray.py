@@ -87,7 +87,7 @@ class RayExecutor(Executor):
         self._collector.start()
 
     def submit(self, function: Callable[..., T], /, *call: Any, **named: Any) -> Future[T]:
-        """Submit a function call to the Ray cluster; return a future of its value."""
+        """Submit a call to the Ray cluster; return a future of its value; RuntimeError after shutdown."""
         shard = _Shard(pickle.dumps((function, call, named)))
         with self._changed:
             if self._closed:
@@ -116,7 +116,7 @@ class RayExecutor(Executor):
         self.shutdown(cancel_futures=ended[0] is not None)
 
     def _connect(self, address: str | None) -> None:
-        """Connect to a running Ray cluster at this address."""
+        """Connect to a running Ray cluster at this address; LocalError if none can be reached."""
         try:
             _reach(address or "auto")
             self._ray.init(
@@ -275,7 +275,7 @@ def _own_build() -> dict[str, str]:
 
 
 def _run(expected: dict[str, str], call: bytes) -> bytes:
-    """Check this worker's build, run a pickled call, and return the pickled value."""
+    """Run a pickled call, and return its pickled value; LocalError if this worker has another build."""
     if differs := difference(expected, build()):
         raise LocalError(f"a worker of the cluster of Ray has another version: {differs}")
     function, arguments, named = pickle.loads(call)  # noqa: S301 - of the one who started the work

@@ -82,7 +82,7 @@ class Identity:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], expected_name: str | None = None) -> Self:
-        """Return the identity in a private key file.
+        """Return the identity in a private key file; LocalError for a wrong file, or another name.
 
         Raises LocalError when the file is missing, when others than its owner can read or write it, and when
         it is no identity file, of an unknown version, or not that of `expected_name`.

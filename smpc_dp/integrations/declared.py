@@ -71,7 +71,7 @@ class DeclaredPrivacy:
         self._run = secrets.token_bytes(RUN_BYTES)
 
     def permit(self) -> Receipt:
-        """Check the training's accountant, and charge the ledger if not done before; for each exact average.
+        """Charge the ledger, once for all averages; PrivacyError if the accountant has spent too much.
 
         Raises PrivacyError if the accountant has counted more than `epsilon`, or the ledger refuses.
         """

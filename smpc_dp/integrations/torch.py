@@ -111,7 +111,7 @@ class Averaging:
             raise ConfigError(issues)
 
     def _average(self) -> None:
-        """Average the model's state over all parties, and load the result into the model."""
+        """Average the model over all parties, and load the average; ConfigError if it cannot catch up."""
         options = self._options
         if self._number is not None:
             if not self._session.max_weight:
@@ -136,7 +136,7 @@ class Averaging:
         self.results.append(result)
 
     def _follow(self, error: OtherRequestError) -> None:
-        """Set the counter of steps to the average before the next one that this party can join."""
+        """Set steps and request number so that this party joins the next request that the error names."""
         asked = (error.asked_label or "").removeprefix(_LABEL)
         steps = int(asked) if asked.isdecimal() else error.asked * self._every
         self._steps = max(0, steps + (error.next - error.asked - 1) * self._every)

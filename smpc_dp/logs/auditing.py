@@ -60,7 +60,7 @@ class Verdict(Protocol):
         ...
 
     def compared(self, opinion: Opinion, /) -> Findings:
-        """Return findings of both auditors on the run, to compare; figures only where they are not near.
+        """Return pairs of both auditors' findings on the run; of figures only those that clearly differ.
 
         Raises msgspec.ValidationError for an opinion of another form.
         """
@@ -151,7 +151,7 @@ class LogAuditor(Protocol):
         ...
 
     def last_run_id(self) -> str:
-        """Return the id of the run, as of the last time that the log drew noise or matchings."""
+        """Return the hex id of the run's last random draw; equal to the header's where nothing is redrawn."""
         ...
 
     def verdict(self, tries: int | None, /) -> Verdict:

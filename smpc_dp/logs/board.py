@@ -54,7 +54,7 @@ class FileSessionLog(SessionLog):
             self._publish()
 
     def _publish(self) -> None:
-        """Write a signed checkpoint of the log beside it, unless one of these lines is there."""
+        """Write a signed checkpoint of the log beside it; do nothing without a key, or if it is there."""
         if self._checkpoint_identity is None:
             return
         path, note = self._path.with_suffix(".checkpoint"), sign_checkpoint(self, self._checkpoint_identity)
@@ -76,7 +76,7 @@ class FileSessionLog(SessionLog):
             raise LocalError(f"{self._path}: cannot use the session log ({error.strerror})") from None
 
     def _read(self) -> None:
-        """Read lines of the file added since the last time, and cut off an incomplete last line."""
+        """Read lines added since the last time; cut off an incomplete one; LocalError for others."""
         with self._path.open("rb") as file:
             file.seek(self._end)
             for line in file:
@@ -179,7 +179,7 @@ class BoardFolder:
         self._go_on(header.request, header.run_id, lambda: Store.begin(path, header), (0, head))
 
     def resume(self, run: RunLine) -> tuple[int, bytes]:
-        """Reopen the log of an interrupted run; return its number of entries and its last hash."""
+        """Reopen an interrupted run's log; return its length and last hash; LocalError if it is missing."""
         path = self._path(run.request, run.run_id)
         if not path.is_file() or not is_begun(path):
             raise LocalError(
@@ -204,7 +204,7 @@ class BoardFolder:
             self._heads, self._paths[request] = {run_id: head}, self.current
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Append entries to the current log durably; skip those that the log already has."""
+        """Append entries to the current log durably, but known ones; LocalError if they do not follow."""
         with self._lock:
             if self._store is None:
                 raise LocalError(f"{self.folder}: no log was begun")
@@ -220,7 +220,7 @@ class BoardFolder:
             self._length, self._heads[self._run_id] = length, head
 
     def lines(self, request: int, first: int, size: int) -> list[bytes]:
-        """Return lines of a request's log from number `first` on, `size` bytes at most but at least one.
+        """Return lines of a request's log from `first` on, at least one, to `size` bytes; [] without a log.
 
         Line 0 is the header.
         """
@@ -237,7 +237,7 @@ class BoardFolder:
         return result
 
     def close(self) -> None:
-        """Close the current log, and export it as a file of JSON lines beside it."""
+        """Close the current log, and write a JSON-lines copy beside it; LocalError if that fails."""
         with self._lock:
             if self._store is None or self.current is None:
                 return

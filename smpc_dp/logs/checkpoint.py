@@ -123,7 +123,7 @@ def inclusion_proof(log: SessionLog, index: int, note: bytes) -> bytes:
 
 
 def check_inclusion_proof(proof: bytes, line: bytes, public_key: bytes) -> tuple[int, Checkpoint, SignedNote]:
-    """Verify that a line is in a signed log; return its index, the checkpoint and the signed note."""
+    """Return index, checkpoint and note by which a line is in a log; VerificationError if false."""
     first, _, rest = proof.partition(b"\n")
     beginning, hashes, note = _parts(rest)
     index = _INDEX.fullmatch(beginning)
@@ -168,7 +168,7 @@ class Witness:
     def cosign(
         self, request: bytes, public_key: bytes, time: int, is_known: Callable[[str], bool] | None = None
     ) -> bytes:
-        """Verify a request for a cosignature, store its checkpoint durably, and return the cosignature.
+        """Verify a request, store its checkpoint, and return the cosignature; VerificationError if unfit.
 
         Args:
             public_key: of the log's checkpoints. time: seconds since the epoch.
@@ -227,7 +227,7 @@ class Witness:
 
 
 def _known(path: Path) -> Checkpoint | None:
-    """Return the checkpoint that this witness cosigned last, from its file; None if there is none."""
+    """Return the checkpoint that this witness cosigned last, None for none; LocalError if damaged."""
     if not path.exists():
         return None
     try:

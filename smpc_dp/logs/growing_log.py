@@ -56,7 +56,7 @@ class GrowingLog(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read the log's next bytes into a buffer, waiting for more until the log is finished."""
+        """Read next bytes into a buffer, waiting if there are none yet; return how many, 0 at the end."""
         while True:
             finished = self._finished is None or self._finished.is_set()
             content = self._more(len(buffer))
@@ -97,13 +97,13 @@ class GrowingLog(io.RawIOBase):
 def open_growing(
     path: Path, finished: threading.Event | None = None, wait: Callable[[float], object] | None = None
 ) -> Iterator[BinaryIO]:
-    """Open a log that may still grow as a buffered binary stream, which waits for more bytes."""
+    """Context manager of a buffered stream of a log, which waits for bytes that are not written yet."""
     with io.BufferedReader(GrowingLog(path, finished, wait), _BLOCK) as stream:
         yield cast("BinaryIO", stream)
 
 
 def read_line(path: Path, number: int, byte: int, most: int) -> bytes:
-    """Return line `number` of a log, at offset `byte`, or its first `most` bytes; line 0 is the header."""
+    """Return the line at offset `byte` of a log, or its first `most` bytes; LocalError if unreadable."""
     if is_store(path):
         with Store.open(path) as store:
             return next(store.lines(first=number, last=number), b"")[:most]

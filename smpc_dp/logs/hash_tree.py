@@ -59,7 +59,7 @@ class HashTree:
         return self._hash(0, self._checked(len(self) if size is None else size))
 
     def prove_inclusion(self, index: int, size: int) -> list[bytes]:
-        """Return the proof that leaf `index`, counted from 0, is in the tree of the first `size` leaves."""
+        """Return the proof that leaf `index` (from 0) is among the first `size`; ValueError if it is not."""
         if not 0 <= index < self._checked(size):
             raise ValueError(f"index: no leaf {index} among {size}")
         first, last, proof = 0, size, list[bytes]()
@@ -74,7 +74,7 @@ class HashTree:
         return proof[::-1]
 
     def prove_consistency(self, old: int, size: int) -> list[bytes]:
-        """Return the proof that the first `old` leaves begin the tree of the first `size`."""
+        """Return the proof that the first `old` leaves begin a tree of `size` leaves, or raise ValueError."""
         if not 0 <= old <= self._checked(size):
             raise ValueError(f"old: {old} leaves are no part of {size}")
         if old in (0, size):

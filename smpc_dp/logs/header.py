@@ -86,7 +86,7 @@ class ReadHeader:
 
 
 def _session_end(line: Spool) -> int | None:
-    """Return the offset at which the session ends in a header line; None if the line is no header."""
+    """Return the offset of the quote after the session in a header line; None if the line is no header."""
     if line.read(0, len(_PREFIX)) != _PREFIX:
         return None
     end = len(_PREFIX) + sum(map(len, _session_blocks(line, line.length)))

@@ -86,7 +86,7 @@ class MemoryBoard:
         self._heads[self._run_id] = first_head(line)
 
     def resume(self, run: RunLine) -> tuple[int, bytes]:
-        """Continue with the log of a run; return its number of entries and its last hash."""
+        """Continue the log of a run; return its length and last hash; LocalError if it is another run's."""
         if run.run_id != self._run_id:
             raise LocalError("the board has no log of this run")
         return len(self.lines) - 1, self._heads[self._run_id]

@@ -117,7 +117,7 @@ def encode_line(struct: msgspec.Struct) -> bytes:
 
 
 def decode_line(line: bytes, kind: type[S]) -> S:
-    """Decode a line as a `kind`: a header, an entry, or a line of a session log.
+    """Decode a canonical log line as a `kind`, such as an entry; VerificationError for other lines.
 
     Raises VerificationError if it is not the canonical form of a `kind`.
     """
@@ -158,7 +158,7 @@ class Chain:
         return entry
 
     def follow(self, entry: Entry, check: EntryCheck | None = None) -> None:
-        """Check that an entry, read from a log, comes next, and advance the chain by it.
+        """Advance the chain by an entry read from a log; VerificationError unless it is the next one.
 
         Raises:
             VerificationError: its number or its previous head is wrong; also the errors of `check`.
@@ -215,7 +215,7 @@ def checked_header(header: Header) -> Header:
 
 
 def check_format(result: tuple[str, int], expected: tuple[str, int] = (FORMAT, VERSION)) -> None:
-    """Raise VerificationError unless a file's format name and version are those expected."""
+    """Raise VerificationError unless a file's (format name, version) is the expected pair."""
     if result[0] == expected[0] == FORMAT and result != expected:
         raise VerificationError(
             f"version {result[1]} of the board is unknown, this reads {VERSION}", Check.UNKNOWN_FORMAT

@@ -26,7 +26,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @contextlib.contextmanager
 def open_url(url: str, seconds: float) -> Iterator[tuple[BinaryIO, int | None]]:
-    """Open an http(s) URL for download within `seconds`; yield a stream, and its size or None if unknown.
+    """Context manager of a download within `seconds`; yields a stream, and its size or None; LocalError.
 
     Raises LocalError if it cannot be read, also later, or takes longer than `seconds`.
     """
@@ -65,7 +65,7 @@ class _Deadline:
         )
 
     def connect(self, address: tuple[str, int], *_: Any) -> socket.socket:
-        """Return a socket connected to the first address of a host that answers before the deadline."""
+        """Return a socket connected to a host's first address that answers in time; OSError if none does."""
         failure: OSError | None = None
         for family, kind, number, _name, index in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
             connection = socket.socket(family, kind, number)
@@ -94,7 +94,7 @@ class _TimedFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        """Receive bytes into a buffer; raise TimeoutError after the deadline."""
+        """Receive bytes into a buffer; return how many, 0 at the end; TimeoutError after the deadline."""
         self._connection.settimeout(self._deadline.left())
         try:
             return cast("io.RawIOBase", self._file).readinto(buffer)
@@ -182,7 +182,7 @@ class _SameServer(urllib.request.HTTPRedirectHandler):
 
 
 def _server(url: str) -> tuple[str, str | None, int | None]:
-    """Return scheme, host and port of a URL, to compare servers."""
+    """Return scheme, host and port of a URL (the scheme's own if not written), to compare servers."""
     parts = urllib.parse.urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
 

@@ -102,7 +102,7 @@ class _StoredStream(io.RawIOBase):
 
 @contextlib.contextmanager
 def open_log(source: str | os.PathLike[str], seconds: float) -> Iterator[tuple[BinaryIO, int | None]]:
-    """Open a log from a file, a URL or standard input ("-"); yield a stream, and its size or None.
+    """Context manager of a log's stream from a file, URL or stdin ("-"); yields it, and its size or None.
 
     A URL must be read within `seconds`. Raises LocalError if it cannot be read, now or later.
     """

@@ -81,7 +81,7 @@ class LogReader:
         self._first.close()
 
     def _store_first_line(self, start: bytes) -> None:
-        """Read the log's first line, which may be very long, into a temporary store."""
+        """Read the log's first line, which may be long, into a temporary store; BadLog if too long."""
         self.line = 1
         piece = start
         while not piece.endswith(b"\n"):
@@ -116,7 +116,7 @@ class LogReader:
         return self._next_byte
 
     def _line(self, longest: Longest | None) -> bytes | None:
-        """Return the log's next line without line feed, or None at the end."""
+        """Return the log's next line without line feed, None at the end; BadLog if cut or too long."""
         self.line, self.byte = self.line + 1, self._next_byte
         line = self._stream.readline(_BEGINNING)
         most = len(line)

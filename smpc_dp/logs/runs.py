@@ -79,7 +79,7 @@ Shown = tuple[int, bytes, bytes]
 
 
 def check_shown(seen: Seen, scope: bytes, base: int, head: bytes, lines: Sequence[Shown]) -> bytes:
-    """Check that shown lines extend the session log that this party knows; return the hash after the last.
+    """Return the hash after the last shown line; VerificationError unless lines extend the known log.
 
     The lines follow `head`, that after line `base`. Raises VerificationError unless they extend the list that
     the party has seen.
@@ -158,7 +158,7 @@ class SessionLog:
         return line
 
     def keep(self, line: RunLine | CertifiedLine) -> None:
-        """Add a line unless the log has it; subclasses also store it.
+        """Add a line unless the log has it; LocalError if it cannot be next; subclasses also store it.
 
         Raises LocalError where it is not the next line, and another one is in its place.
         """
@@ -169,7 +169,7 @@ class SessionLog:
         """Read lines that other processes have stored; here, for a log in memory, do nothing."""
 
     def since(self, known: int) -> tuple[int, bytes, list[Shown]]:
-        """Return (k, hash after run k, later runs) for a party that knows `known` runs, at least one run.
+        """Return k, the hash after run k, and the runs after k; k is `known`, but one run is always there.
 
         The lines follow that number. The last one, of the run that begins, is always among them; a party that
         knows none gets that one alone.
@@ -254,7 +254,7 @@ def checked_first(line: bytes) -> FirstLine:
 
 
 def read_all(lines: Iterable[bytes]) -> SessionLog:
-    """Parse and check a whole session log from its lines.
+    """Parse and check a whole session log from its lines; raise VerificationError if it is invalid.
 
     Raises VerificationError at the first wrong one.
     """

@@ -35,7 +35,7 @@ class SeenRuns:
         self._database = Database(path, _KIND)
 
     def get(self, scope: bytes) -> Seen:
-        """Return what this member has seen of the list of runs with digest `scope`, from the database."""
+        """Return how far this member has seen a scope's list of runs: `NOTHING_SEEN` at first."""
         if not self.path.exists():
             return NOTHING_SEEN
         with self._database.reading() as connection:
@@ -58,19 +58,19 @@ class SeenRuns:
 
 
 def _row(seen: Seen) -> tuple[int, bytes, int, bytes]:
-    """Return what a member has seen of a session log as the columns of its database row."""
+    """Return the columns of a stored row: number, head, closed number, closed head."""
     return seen.number, seen.head, seen.closed, seen.closed_head
 
 
 def _get(connection: sqlite3.Connection, scope: bytes) -> Seen:
-    """Read from the database what a member has seen of the list of runs with digest `scope`."""
+    """Return how far this member has seen a scope's list of runs; `NOTHING_SEEN` if no row is stored."""
     query = "SELECT number, head, closed, closed_head FROM seen WHERE scope = ?"
     rows = connection.execute(query, (scope,)).fetchall()
     return Seen(*rows[0]) if rows else NOTHING_SEEN
 
 
 class StoredRun:
-    """State of what a member has seen of one session log, in memory and on disk, during a run."""
+    """How far a member has seen one session log (numbers and hashes), in memory and in its database file."""
 
     def __init__(self, file: SeenRuns, scope: bytes) -> None:
         self._file, self._scope = file, scope

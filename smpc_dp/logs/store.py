@@ -32,7 +32,7 @@ def is_store(path: Path) -> bool:
 
 
 def is_begun(path: Path) -> bool:
-    """Tell whether a log's SQLite file has a header; it lacks one after a crash at its creation."""
+    """Tell whether a log's SQLite file has a header, which it lacks after a crash at its creation."""
     if not path.stat().st_size:
         return False
     connection = _connect(path, "ro")
@@ -95,7 +95,7 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, writable: bool = False) -> Self:
-        """Open an existing log file, by default read-only; its content is not checked.
+        """Open an existing log file, by default read-only, unchecked; LocalError if it is no log's file.
 
         Raises LocalError if the file is no board.
         """
@@ -138,7 +138,7 @@ class Store:
             _remove_empty_journal(self._path)
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Append entries in one durable transaction: all or none.
+        """Append entries in one durable transaction, all or none; LocalError if they do not follow.
 
         Raises LocalError if the log does not end just before them.
         """
@@ -169,7 +169,7 @@ class Store:
         return entries[len(there) :]
 
     def extent(self) -> tuple[int, int]:
-        """Return the number of the last entry, and the log's length in bytes as JSON lines."""
+        """Return the number of the last entry, and the log's size as JSON lines; LocalError if unreadable."""
         try:
             [(last, size)] = self._connection.execute(
                 "SELECT max(sequence), sum(length(line) + 1) FROM log"
@@ -179,7 +179,7 @@ class Store:
         return last or 0, size or 0
 
     def lines(self, last: int = MAX_SEQUENCE, first: int = 0) -> Iterator[bytes]:
-        """Yield the JSON lines of entries `first` to `last`, without line feeds; 0 is the header."""
+        """Yield the JSON lines of entries `first` to `last`, 0 being the header; LocalError if unreadable."""
         query = "SELECT line FROM log WHERE sequence BETWEEN ? AND ? ORDER BY sequence"
         try:
             for (line,) in self._connection.execute(query, (first, last)):
@@ -194,7 +194,7 @@ class Store:
         return sum(out.write(line + b"\n") for line in self.lines())
 
     def resume(self) -> Chain:
-        """Read and check the whole log; return its hash chain, to continue the log after a crash.
+        """Read and check the whole log; return its hash chain to continue it; VerificationError if wrong.
 
         Raises:
             VerificationError: the file does not hold a valid log.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class View(NamedTuple):
-    """What one role (party, aggregator, server) saw in a run, and what it did not see, in words."""
+    """Words for one role (party, aggregator, server): what it saw in a run, and what it did not see."""
 
     role: str
     saw: str

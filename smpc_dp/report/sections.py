@@ -191,7 +191,7 @@ def statistics_section(result: Json, *, exact: bool, note: str = "") -> list[Sec
 
 
 def _table1(text: str, parts: Sequence[Json]) -> Table:
-    """Return the table of a study's groups from its parts."""
+    """Return the report's table of a study's groups (a "Table 1"), titled `text`, from its estimates."""
     made = printed(parts)
     columns = tuple((heading, NUMBER if index else TEXT) for index, heading in enumerate(made.headings))
     return Table(text, columns, made.rows, " ".join(made.notes))
@@ -282,7 +282,7 @@ def learned_section(results: Mapping[str, Json]) -> list[Section]:
 
 
 def _totals_checked(evidence: Sequence[Json | None]) -> list[Block]:
-    """Return a sentence on how many totals the parties have checked; no block if none."""
+    """Return a sentence on how many averages had totals checked, summed over parties; [] if no total was."""
     given = [one for one in evidence if one is not None]
     averages, checked = (sum(one[key] for one in given) for key in ("averages", "checked"))
     text = f"Averages whose totals the parties checked, all parties together: {checked} of {averages}."
@@ -512,7 +512,7 @@ def times_section(trace: Trace) -> list[Section]:
 
 
 def _roles(steps: Mapping[str, Mapping[str, float]]) -> list[dict[str, Mapping[str, float]]]:
-    """Return groups of members that have steps in common, with the seconds of each step."""
+    """Return groups of members that share steps, each group a mapping from member to seconds of each step."""
     groups: list[dict[str, Mapping[str, float]]] = []
     names: list[set[str]] = []
     for member, own in steps.items():

@@ -22,7 +22,7 @@ Json = Mapping[str, Any]
 
 
 class Printed(NamedTuple):
-    """A table as it is printed: its headings, those of rows first, its rows, and what stands below it."""
+    """A table as text: column headings, rows that begin with their heading, and notes below the table."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -68,7 +68,7 @@ def _group(one: Json, by: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _row(one: Json, by: tuple[str, ...]) -> tuple[str, ...]:
-    """Return which row an estimate is in: its kind, its column and its category, as far as it has them."""
+    """Return the key of an estimate's table row: kind and column, or a category of a column, or ("rows",)."""
     if matched := _PART.match(one["name"]):
         return matched[1], matched[2]
     others = [("category", name, value) for name, value in one["cell"].items() if name not in by]
@@ -81,7 +81,7 @@ def _heading(row: tuple[str, ...]) -> str:
 
 
 def _cell(one: Json, variance: Json | None, total: Json, numbers: dict[str, int]) -> str:
-    """Return the text of a cell; new notes get the next index."""
+    """Return the text of a table cell: value, error, brackets, note numbers; put new notes in `numbers`."""
     is_count, error, brackets = variance is None, one["standard_error"], ""
     value = "-" if one["value"] is None else f"{one['value']:.0f}" if is_count else f"{one['value']:.4g}"
     if error and one["value"] is not None:

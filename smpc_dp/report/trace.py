@@ -56,7 +56,7 @@ class Trace:
         return now - self._began
 
     def begin(self, member: str, step: str) -> None:
-        """Record that a member begins or resumes a step; "" ends its present step."""
+        """End a member's present step and begin `step` ("" for none); do nothing if it is the present one."""
         now = self.seconds
         before, since = self._at.get(member, ("", now))
         if before == step:
@@ -97,7 +97,7 @@ class Trace:
         return lambda name: (index.get(name, len(index)), name)
 
     def connections(self) -> Iterator[tuple[str, str, int, int]]:
-        """Yield each pair of members with the bytes sent in either direction."""
+        """Yield each pair of members: both names, bytes from the first to the second, and bytes back."""
         sent = {**self._received, **self.sent}
         position = self._sort_key()
         pairs = {(one, other) if position(one) < position(other) else (other, one) for one, other in sent}

@@ -80,7 +80,7 @@ class ResultReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def statement(self) -> str:
-        """Conclusion of the audit in sentences for a person, after what it does not show."""
+        """Sentences for a person: first what the audit cannot show, then its conclusion."""
         return " ".join(part for part in (self.limits, self.conclusion) if part)
 
 
@@ -283,7 +283,7 @@ def _audited(
 
 
 def _held(total: SignedTotal, known: dict[str, Any], *, certain: bool) -> ResultReport:
-    """Return the report on a result that passed all checks."""
+    """Return the report on a result that passed all checks; the code says if the run is certain."""
     context, corrupt = total.context, total.parameters.plan.max_corrupt
     over = f"over {known['survivors']} of {known['parties']} parties"
     if total.parameters.has_checkers:

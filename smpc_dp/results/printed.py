@@ -49,7 +49,7 @@ class PrintedLoggedRun(TypedDict):
 
 
 class PrintedStart(TypedDict):
-    """JSON output on the values of a run's start message to which the run is bound, in hex."""
+    """JSON output on the values of a run's start to which its run id is bound: parties, nonces; in hex."""
 
     present: str
     root: str
@@ -58,7 +58,7 @@ class PrintedStart(TypedDict):
 
 
 class PrintedRoots(TypedDict):
-    """JSON output on the values of a run's roll message to which the run is bound, in hex."""
+    """JSON output on who advertised keys in a run, and the Merkle roots that bind the run, in hex."""
 
     advertised: str
     root: str

@@ -126,7 +126,7 @@ class StoredFile(msgspec.Struct, frozen=True):
 
 
 def read_result(path: str | os.PathLike[str]) -> StoredFile:
-    """Read and decode a party's result file.
+    """Read and decode a party's result file; LocalError if unreadable, VerificationError if malformed.
 
     Raises LocalError if it cannot be read or is too large, VerificationError if it is malformed or of
     another version.

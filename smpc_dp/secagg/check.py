@@ -20,7 +20,7 @@ MOST_PURE = 64
 def check_session(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SumParameters | None, list[ConfigIssue]]:
-    """Check `[parameters]` of any secure sum, exact or private; return checked ones or every fault."""
+    """Check `[parameters]` of any secure sum; return (parameters, []), or (None, all faults)."""
     if BUDGET in parameters and not asks_steps(parameters):
         # Not at the top: it loads the accountant.
         from smpc_dp.privacy.budget import check_with_budget
@@ -37,7 +37,7 @@ def check_session(
 def _check_record_budget(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SumParameters | None, list[ConfigIssue]]:
-    """Check private statistics of records, with Laplace noise if smaller; return parameters or all faults.
+    """Check private statistics of records with a budget; return (parameters, []), or (None, all faults).
 
     Laplace noise has an equal part of the pure epsilon in each request, to which a better composition adds
     less than a part in a hundred where it is smaller than Gaussian noise: for one table at epsilon 1 up to

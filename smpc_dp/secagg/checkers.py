@@ -61,7 +61,7 @@ def on_total(member: Party, state: AwaitResult, body: bytes) -> Transition:
 
 
 def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
-    """Decode the sum if enough survivors have signed it; a checking party accepts only its own total."""
+    """Decode the sum if enough survivors signed it, else PeerFault; a checker accepts its own total alone."""
     context, run_id = member.context, state.run_id
     message = decode(body, m.CertifiedResult, context.aggregator)
     digest = checked_total.attested_digest(context, run_id, state.survivors_certificate.set_digest, message)
@@ -153,7 +153,7 @@ def show_total(aggregator: Aggregator, state: CollectUnmask) -> Transition:
 
 
 def accept_total(_aggregator: Aggregator, state: CollectTotal, party: int, envelope: Envelope) -> Item:
-    """Store a checking party's signature on the total."""
+    """Record a checking party's signature on the total; return it as an item, or raise PeerFault."""
     if party not in state.pending:
         raise PeerFault(envelope.sender, "attests a total that it was not shown", Check.UNEXPECTED_STEP)
     if decode(envelope.body, m.Attestation, envelope.sender).set_digest != state.attesting.digest:
@@ -190,7 +190,7 @@ def lose_checker(_aggregator: Aggregator, state: CollectorState, party: int) -> 
 
 
 def check_fixed(aggregator: Aggregator, state: CollectorState) -> None:
-    """Raise TimeoutFault for a lost party of earlier sums that is not in this one, until there is a total."""
+    """Raise TimeoutFault if the sum lacks a party that earlier ones had, unless the total is known."""
     if not isinstance(state, CollectTotal):
         states.check_fixed(aggregator, state)
 

@@ -106,7 +106,7 @@ def with_check(
     word: str = "lies",
     by_some: bool = False,
 ) -> Claim:
-    """Return a privacy claim extended by what parties' checks of the total show.
+    """Return a privacy claim, extended by sentences on what parties' checks of the total guarantee.
 
     Args:
         vectors: what parties commit to.

@@ -93,7 +93,7 @@ class NoisySumParameters(CheckableParameters, frozen=True):
 
     @property
     def share_name(self) -> str | None:
-        """The name of the distribution of a party's share of the noise."""
+        """The name of the noise distribution of one party's share; None if it has no name."""
         return self.mechanism
 
     def planned(self) -> str:
@@ -136,7 +136,7 @@ class NoisySumParameters(CheckableParameters, frozen=True):
 
     @property
     def known_noise(self) -> str:
-        """The words of a claim for the noise that observers of a sum know, their own."""
+        """The words for noise that observers know: of one party, or of all parties that collude."""
         parties, corrupt = self.plan.parties, self.plan.max_corrupt
         colluding = f"the own noise of up to {corrupt} of {parties} parties that collude"
         return colluding if corrupt else "any one party's own noise"
@@ -223,13 +223,13 @@ def counted_shares(plan: SecAggPlan) -> int:
 
 
 def noise_counts(plan: SecAggPlan) -> tuple[int, int, int]:
-    """Return the numbers of parties, of missing ones, and of those that look, for which noise is planned."""
+    """Return numbers of parties for noise plans: all, most missing, and those that look (at least 1)."""
     looking = max(plan.max_corrupt, 1)
     return plan.parties, plan.parties - looking - counted_shares(plan), looking
 
 
 def sensitivity_of(encoding: Encoding) -> Sensitivity:
-    """Return the greatest distances of two vectors of an encoding, in grid steps."""
+    """Return the sensitivity by substitution: greatest L1, L2 and Linf distances of encoded vectors."""
     from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 
     widths, length = encoding.widths, encoding.ring_length
@@ -271,7 +271,7 @@ class NoisySettings(PrivateSettings, frozen=True, kw_only=True):
 def check_noisy(
     parameters: Mapping[str, object], parties: int, *, complete: bool = False
 ) -> tuple[NoisySumParameters | None, list[ConfigIssue]]:
-    """Check `[parameters]` of a private sum and plan its noise; return parameters or every fault.
+    """Check `[parameters]` of a private sum, and plan its noise; return parameters, or None and all faults.
 
     `precision` is a 2^20th of the range by default. With the `complete` graph the noise of all honest parties
     that stay is counted on, whatever the aggregator does.
@@ -315,7 +315,7 @@ def with_precision(parameters: Mapping[str, object]) -> dict[str, object]:
 
 
 def _range(given: Mapping[str, object]) -> float:
-    """Return the widest range that the bounds in `[parameters]` allow a coordinate; 0 if invalid."""
+    """Return the widest distance of upper and lower bound of a coordinate in `[parameters]`; 0 if invalid."""
     if "l2_bound" in given:
         bound = given["l2_bound"]
         return 2 * bound if isinstance(bound, int | float) else 0.0

@@ -171,7 +171,7 @@ class ExactSettings(SumSettings, frozen=True, kw_only=True):
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SecAggParameters | None, list[ConfigIssue]]:
-    """Check `[parameters]` of an exact secure sum; return checked ones or every fault.
+    """Check `[parameters]` of an exact secure sum; return (parameters, []), or (None, all faults).
 
     Source: [Bell et al. 2020, section 3].
     """
@@ -202,7 +202,7 @@ def check_sum(
     complete: bool = False,
     loss: float | None = None,
 ) -> tuple[SumParameters | None, dict[str, Any], list[ConfigIssue]]:
-    """Check the settings of a sum; return its parameters, the valid settings, and every fault.
+    """Check the settings of a sum; return its parameters or None, the valid settings, and every fault.
 
     `explained` are keys that only an error mentions: with them it would be another kind of sum. `refused` are
     keys of other kinds of sums, each with the combination that this one does not have. `l2_bound`, where it
@@ -245,7 +245,7 @@ def check_sum(
 def resolve_total(
     total: Total | None, elements: int, parties: int, unsupported: str | None = None, *, least: int
 ) -> Total:
-    """Return how the total is checked: as set, or by default for this many elements and parties.
+    """Return "checked" or "unchecked" for totals: as set, or by default; ConfigError if it cannot be had.
 
     Args:
         total: the setting; None if the session lacks it: then what is within the bounds of the default, and
@@ -281,7 +281,7 @@ def resolve_total(
 def plan_graph(
     good: Mapping[str, Any], parties: int, complete: bool, loss: float | None = None
 ) -> tuple[SecAggPlan | None, list[ConfigIssue]]:
-    """Return the plan of neighbours and thresholds for valid settings, or None, and the faults.
+    """Return the plan of neighbours and thresholds for valid settings, or None; and all faults.
 
     `dropout` and `corrupt` have their defaults where they are None: `loss` as of `check_sum`.
     """

@@ -37,7 +37,7 @@ def _check(parameters: Mapping[str, object], parties: int) -> tuple[SumParameter
 def _check_earlier(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SumParameters | None, list[ConfigIssue]]:
-    """Check `[parameters]` of an earlier protocol version, with the defaults of that version."""
+    """Check `[parameters]` of an earlier protocol version; return parameters, or None and all faults."""
     return _check(with_earlier_defaults(parameters), parties)
 
 

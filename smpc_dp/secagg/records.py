@@ -103,7 +103,7 @@ class SteppedSumParameters(PrivateRecordParameters, SteppedRecordParameters, fro
 
 
 class ExactSteppedParameters(SecAggParameters, SteppedRecordParameters, frozen=True, kw_only=True):
-    """Checked parameters of one of several exact sums that answer a question, over fixed parties."""
+    """Checked parameters of one of several exact sums for one statistic, over fixed parties."""
 
     request: SteppedPlan
     public_rows: tuple[int, ...] | None
@@ -175,7 +175,7 @@ def _loop_of(parameters: Mapping[str, object]) -> str | None:
 def check_steps(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SteppedParameters | None, list[ConfigIssue]]:
-    """Check `[parameters]` of a statistic of several requests; return checked ones or every fault."""
+    """Check a statistic of several requests; return (parameters, []), or (None, all faults)."""
     refused = REFUSED | dict.fromkeys(
         ("budget", "answer_weights", "split"),
         "is not for what takes several requests: epsilon is of all of them together",
@@ -193,7 +193,7 @@ def check_steps(
 
 
 def _planned_steps(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> SteppedParameters:
-    """Plan the requests of a statistic that takes several, with or without noise."""
+    """Return parameters of a statistic of several requests: with noise for an epsilon, else exact."""
     from smpc_dp.records.effects import plan_effects
     from smpc_dp.records.fit import plan_fit
 
@@ -223,7 +223,7 @@ def _planned_steps(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) ->
 def check_records(
     parameters: Mapping[str, object], parties: int, *, laplace: bool = True
 ) -> tuple[RecordSumParameters | SteppedParameters | None, list[ConfigIssue]]:
-    """Check `[parameters]` of statistics of records by secure sums; return checked ones or every fault.
+    """Check statistics of records by secure sums; return (parameters, []), or (None, all faults).
 
     `laplace`: whether statistics may have discrete Laplace noise, where it is smaller in one request.
     """
@@ -263,7 +263,7 @@ def _planned(
 def _common(
     plan: SecAggPlan, request: Plan | SteppedPlan, good: Mapping[str, Any], curator: float
 ) -> dict[str, Any]:
-    """Return the parameters of a planned request; `curator`: the deviation of a trusted curator's noise."""
+    """Return the fields, as keyword arguments, that all private parameters of records have in common."""
     encoding = records.record_encoding(request, plan.parties)
     check_room(encoding, math.isqrt(math.ceil(plan.parties * request.variance)) + 1)
     return {

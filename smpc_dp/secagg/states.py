@@ -227,7 +227,7 @@ def check_total(member: Party, state: AwaitResult, message: m.Result) -> None:
 def outcome_of(
     member: Party, state: AwaitResult, message: m.Result, signed: SignedResult | None = None
 ) -> Outcome:
-    """Return the result that the aggregator's total gives; raise if survivors cannot reach the total."""
+    """Return the result of the aggregator's total; raise if no vectors of the survivors can have that sum."""
     try:
         return outcomes.outcome(
             member.context,
@@ -403,7 +403,7 @@ def finish_reveal(aggregator: Aggregator, state: CollectReveal) -> Transition:
 
 
 def accept_deal(_aggregator: Aggregator, state: CollectDeal, party: int, envelope: Envelope) -> Item:
-    """Store a party's encrypted shares; raise PeerFault unless there is one for each holder."""
+    """Return an item with a party's encrypted shares; raise PeerFault unless there is one for each holder."""
     return masked_sum.accept_deal(state.edges, party, envelope)
 
 
@@ -427,7 +427,7 @@ def finish_participants(aggregator: Aggregator, state: CollectParticipants) -> T
 
 
 def accept_masked(aggregator: Aggregator, state: CollectMasked, party: int, envelope: Envelope) -> Item:
-    """Add a party's masked vector to the total, and store its complaints and its commitment."""
+    """Add a party's masked vector to the total, store complaints and commitment; return them in an item."""
     agreed, added = state.agreed, state.added
     message = decode(envelope.body, aggregator.parameters.kinds.masked, envelope.sender)
     opened: Opened | None = None
@@ -469,7 +469,7 @@ def finish_survivors(aggregator: Aggregator, state: CollectSurvivors) -> Transit
 
 
 def accept_unmask(aggregator: Aggregator, state: CollectUnmask, party: int, envelope: Envelope) -> Item:
-    """Store a holder's opened shares, which count even if the holder is lost in this step."""
+    """Store a holder's opened shares, which count even if it is lost later; return them as an item."""
     complaints = state.added.complaints[party]
     expected = tuple(dealer for dealer in state.agreed.dealt.dealers_of[party] if dealer not in complaints)
     item = masked_sum.accept_unmask(aggregator, expected, envelope)
@@ -527,7 +527,7 @@ def threshold(aggregator: Aggregator, _state: CollectUnmask) -> int:
 
 
 def check_fixed(aggregator: Aggregator, state: CollectorState) -> None:
-    """Raise TimeoutFault if an excluded party's vector is in earlier sums of the session, not in this one."""
+    """Raise TimeoutFault if this sum lacks an excluded party that the session's earlier sums have."""
     if aggregator.fixed is None:
         return
     # A vector that was added counts, even if its party has been lost since.

@@ -187,7 +187,7 @@ def _observed(threads: int, trace: Trace | None) -> OneProcess:
 def _draw_kills(
     simulated: SimulatedSession, dropout: float, seed: int | None
 ) -> tuple[str, Mapping[str, int]]:
-    """Return the name of the leading member, and at random which parties die at which message."""
+    """Return aggregator or coordinator, and at random which parties die before which of their messages."""
     names, planned = simulated.parties, cast("Any", simulated.session.checked_parameters)
     steps = len(planned.party_steps)
     aggregator = simulated.session.roster.aggregator
@@ -256,7 +256,7 @@ def _check_fraction(name: str, number: float) -> None:
 
 
 def _largest(weights: Sequence[int]) -> int:
-    """Return the largest weight (at least 1), which the session's encoding must hold."""
+    """Return the largest weight (at least 1), which the encoding must hold; ConfigError if one is wrong."""
     for index, weight in enumerate(weights):
         if isinstance(weight, bool) or not isinstance(weight, Integral):
             raise ConfigError.at(

@@ -133,7 +133,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
 
 
 def checked_public_labels(kernel: Kernel, labels: Any, parties: int) -> list[int] | None:
-    """Return the parties' public labels if the kernel takes labels, checked; None for other kernels.
+    """Return the parties' public labels, or None if the kernel takes none; ConfigError if they are wrong.
 
     Raises ConfigError unless each is 0 or 1, and both occur.
     """

@@ -85,7 +85,7 @@ class Abort(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     @property
     def is_sound(self) -> bool:
-        """Whether exactly those fields are set that go with the error code."""
+        """Whether the message has exactly the fields that belong to its error code, such as a culprit."""
         lacks = self.code in LACKS
         return bool(self.culprit) == (self.code in BLAMES) and (
             lacks or not (self.missing or self.step or self.number)
@@ -146,7 +146,7 @@ def abort_of(error: SmpcError) -> Abort:
 
 
 def code_of(error: SmpcError, name: str) -> Code:
-    """Return the error code that others are sent about the member `name`."""
+    """Return the code of an error that others are sent about `name`: of its timeout, else of the error."""
     return error.why.get(name, error.code) if isinstance(error, TimeoutFault) else error.code
 
 

@@ -208,7 +208,7 @@ def envelope_buffers(envelope: Envelope) -> tuple[bytes, Buffer, bytes]:
 
 
 def decode_envelope(data: Buffer, sender: str) -> Envelope:
-    """Decode a signed message received from `sender`; its signature is not checked.
+    """Decode a message received from `sender`, its signature unchecked; PeerFault for another sender.
 
     Raises PeerFault if it is malformed or in another's name.
     """

@@ -45,7 +45,7 @@ CONCLUSIONS = {HOLDS: "Everything holds.", NO_SESSION: "Self-consistent; no sess
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; return its exit code."""
+    """Run the command `smpc-dp-verify` with these arguments; print the result and return its exit code."""
     parser = argparse.ArgumentParser(prog="smpc-dp-verify", description=__doc__)
     parser.add_argument("log", help="the log, a file of JSON lines, or a party's result, a file of JSON")
     parser.add_argument("--compare", help="another party's result of the same run")
@@ -120,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def is_result(path: str) -> bool:
-    """Tell whether a file is one JSON object, and no log by its name or its first line."""
+    """Tell whether a file looks like a stored result (one JSON object) and not like a log."""
     if path.endswith(".jsonl") or not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
@@ -129,7 +129,7 @@ def is_result(path: str) -> bool:
 
 
 def _of_result(given: argparse.Namespace) -> int:
-    """Audit a result, or compare two; return the exit code."""
+    """Audit a stored result, or compare two, and print what was found; return the exit code."""
     of_logs = (given.head, given.session_log, given.checkpoint, given.receipt)
     if any(one is not None for one in of_logs) or (given.compare and (given.run or given.request)):
         raise ValueError("an option that is for logs, or for an audit")
@@ -143,12 +143,12 @@ def _of_result(given: argparse.Namespace) -> int:
 
 
 def _json(schema: str, opinion: Opinion | ResultOpinion) -> str:
-    """Return an opinion as JSON, with the name and the version of the schema that `smpc-dp schema` prints."""
+    """Return an opinion as one line of JSON, with the name and version of its JSON schema."""
     return json.dumps({"schema": schema, "schema_version": 1, **dataclasses.asdict(opinion)})
 
 
 def result_text(opinion: ResultOpinion) -> str:
-    """Return what was found of a result, or of two, in lines."""
+    """Return an opinion on one or two stored results as lines of text."""
     lines = []
     if opinion.unchecked:
         lines += [f"Not checked here: {', '.join(opinion.unchecked)}; nor what is no evidence."]
@@ -181,7 +181,7 @@ def result_text(opinion: ResultOpinion) -> str:
 
 @contextmanager
 def _bounded_memory(size: int) -> Iterator[None]:
-    """Bound the memory of this process, in bytes; a bound that it has and that is less stays."""
+    """Context manager that limits this process's memory to `size` bytes, unless it has less."""
     before, most = resource.getrlimit(resource.RLIMIT_AS)
     least = min([size, *(limit for limit in (before, most) if limit != resource.RLIM_INFINITY)])
     resource.setrlimit(resource.RLIMIT_AS, (least, most))
@@ -192,7 +192,7 @@ def _bounded_memory(size: int) -> Iterator[None]:
 
 
 def _text(opinion: Opinion) -> str:
-    """Return an opinion in lines; names are those of a roster, and reasons printable."""
+    """Return an opinion on a log as lines of text, with untrusted texts made printable."""
     where = "" if opinion.line is None else f"line {opinion.line}: "
     text = CONCLUSIONS.get(opinion.code, "It holds, and nothing that was given says which run this is.")
     if opinion.reason:

@@ -17,7 +17,7 @@ SHOWN = 3.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What was asked, and of each of its cells in order the value and its standard error; None: not shown."""
+    """Computed answer to one statistic: by cell, in order, value and standard error; None if not shown."""
 
     statistic: str
     values: list[float | None]
@@ -25,7 +25,7 @@ class Answer:
 
 
 class Sums:
-    """Noisy sums of all blocks: of a total in steps over the counted parties, of noise of this variance."""
+    """Noisy sums of all blocks of a session's total, with methods that compute statistics from these."""
 
     def __init__(self, request: Request, total: list[int], variance: int, counted: list[int]) -> None:
         self._request, self._rows = request, 0
@@ -40,7 +40,7 @@ class Sums:
             at += one.block.cells
 
     def of(self, block: Block, one: Asked) -> tuple[list[float], float]:
-        """Return the sum in each cell, and its deviation, both over the greatest value of a row."""
+        """Return a block's sum in each cell, and the noise's deviation, over a row's greatest value."""
         block = block._replace(where=one.where)
         if self._request.table.is_public(block):
             return [float(self._rows)], 0.0
@@ -49,12 +49,12 @@ class Sums:
         return [value / greatest for value in sums], deviation / greatest
 
     def answers(self) -> list[Answer]:
-        """Return the answers that are computed here; others follow from the totals too."""
+        """Return answers to counts, tables, histograms, sums, means and variances; skip other kinds."""
         computed = [(one, ANSWERS.get(one.kind)) for one in self._request.asked]
         return [answer(self, one) for one, answer in computed if answer is not None]
 
     def counts(self, one: Asked) -> Answer:
-        """Return counts, those within the noise left out."""
+        """Return the answer of a count, table or histogram; None in cells below three noise deviations."""
         by = selectors(one, self._request.table)
         values, error = self._reconciled(self._request.table.block(by=by), one)
         least = SHOWN * error if by else -math.inf
@@ -63,7 +63,7 @@ class Sums:
         return Answer(one.text, shown, [error] * len(values))
 
     def _reconciled(self, block: Block, one: Asked) -> tuple[list[float], float]:
-        """Return the counts of a block that agree with all others of the same rows, and their deviation."""
+        """Return a block's counts, made to agree with other counts of its rows; and their deviation."""
         table, where = self._request.table, one.where
         if (table.is_public(block) and not where) or len(block.selectors) > MOST_COLUMNS:
             return self.of(block, one)
@@ -75,7 +75,7 @@ class Sums:
         return reconciled(block.selectors, noisy, float(self._rows) if is_known else None)
 
     def _parts(self, one: Asked) -> tuple[list[tuple[float, ...]], list[float]]:
-        """Return of each cell the sums of squares, of values and of presence that are asked; deviations."""
+        """Return the noisy sums that a statistic needs, by cell, and the deviation of each kind of sum."""
         (name,), table, by = one.columns, self._request.table, selectors(one, self._request.table)
         blocks = [table.block(name, by=by), table.block(over=(name,), by=by)]
         if one.kind == "variance":
@@ -86,7 +86,7 @@ class Sums:
         return [*zip(*(values for values, _ in each), strict=True)], [error for _, error in each]
 
     def sums(self, one: Asked) -> Answer:
-        """Return sums."""
+        """Return the answer of a sum: a column's sum in each cell, cut at 0 if values have one sign."""
         column = self._request.table.columns[one.columns[0]]
         factors = [column.width / 2, column.middle]
         cells, deviations = self._parts(one)
@@ -96,7 +96,7 @@ class Sums:
         return Answer(one.text, [min(max(value, low), high) for value in values], [error] * len(values))
 
     def means(self, one: Asked) -> Answer:
-        """Return means of the groups whose count is above its noise."""
+        """Return the answer of a mean; None in cells whose count is within three noise deviations."""
         column, (cells, (e, e_1)) = self._request.table.columns[one.columns[0]], self._parts(one)
         values: list[float | None] = []
         errors: list[float | None] = []
@@ -109,7 +109,7 @@ class Sums:
         return Answer(one.text, values, errors)
 
     def variances(self, one: Asked) -> Answer:
-        """Return variances of the groups whose count is above its noise."""
+        """Return the answer of a variance; None in cells whose count is within three noise deviations."""
         column, (cells, (e_2, e, e_1)) = self._request.table.columns[one.columns[0]], self._parts(one)
         half = (column.width / 2) ** 2
         values: list[float | None] = []

@@ -40,7 +40,7 @@ UNCONDITIONAL = ("heterogeneity", *LOOPS)
 
 
 class Asked(NamedTuple):
-    """One thing that is asked for; `bins`: a number of bins, or inner edges."""
+    """One statistic that a session asks for: text, kind, columns, groups (`by`), bins, and condition."""
 
     text: str
     kind: str
@@ -55,7 +55,7 @@ class Asked(NamedTuple):
 
 
 class Term(NamedTuple):
-    """One number of an answer: the factor of the variance of each block that it needs, c_b.
+    """One estimate of a statistic: the sums (blocks) it needs, each with its factor c_b, and its range.
 
     `groups`: that rows are spread over. `range`: in its unit, of one row where it is a total over rows.
     """
@@ -68,7 +68,7 @@ class Term(NamedTuple):
 
 
 def read_ask(ask: Any, table: Table) -> list[Asked]:
-    """Return what is asked for, or refuse it."""
+    """Parse a session's question into a list of statistics; raise Refused if it is invalid."""
     texts = ask.split(";") if isinstance(ask, str) else ask
     required(isinstance(texts, list) and 1 <= len(texts) <= MOST_ASKED, "what is asked")
     required(all(isinstance(text, str) for text in texts), "what is asked")
@@ -82,7 +82,7 @@ def read_ask(ask: Any, table: Table) -> list[Asked]:
 
 
 def _parts(one: Asked, table: Table) -> list[Asked]:
-    """Return what is asked for itself; of a table of a study's groups the answers that it stands for."""
+    """Return a "table1" as the counts, means and other statistics it stands for; others unchanged."""
     if one.kind != "table1":
         return [one]
     known = all(name in table.columns for name in one.columns) and len({*one.columns}) == len(one.columns)
@@ -110,7 +110,7 @@ def _parts(one: Asked, table: Table) -> list[Asked]:
 
 
 class _Reader:
-    """The tokens of a text."""
+    """Recursive-descent parser of the text of one statistic; it removes the tokens that it has read."""
 
     def __init__(self, text: str, table: Table) -> None:
         self.text, self.table, self.tokens, at = text, table, [], 0
@@ -134,7 +134,7 @@ class _Reader:
         return result
 
     def _conditions(self) -> tuple[tuple[str, Ranges], ...]:
-        """Read `a = b and c >= 5`: of each column, in their order, which points or indices are within it."""
+        """Parse `a = b and c >= 5`; return each column with the points or indices that satisfy it."""
         within: dict[str, Ranges] = {}
         while True:
             name, sign, value = self._name(), self._take(), self._take()
@@ -228,7 +228,7 @@ class _Reader:
         return Asked(self.text, kind, (response, *columns), products=products)
 
     def _product(self) -> list[tuple[str, ...]]:
-        """Return the factors of a term, each of columns with colons between them."""
+        """Parse a term of a formula; return its factors (between `*`), each as column names (between `:`)."""
         factors = [self._names(":")]
         while self._has("*"):
             factors.append(self._names(":"))
@@ -250,7 +250,7 @@ class _Reader:
 
 
 def _check(one: Asked, table: Table) -> None:
-    """Refuse what the columns do not allow."""
+    """Raise Refused if a table's columns do not allow a statistic, TooMany if it needs too many cells."""
     names = (*one.columns, *one.by)
     required(all(name in table.columns for name in names), "a column that is asked for")
     required(len({*one.columns}) == len(one.columns) and len({*one.by}) == len(one.by), "what is asked")
@@ -288,7 +288,7 @@ def _check(one: Asked, table: Table) -> None:
 
 
 def _celled(one: Asked, table: Table) -> tuple[str, ...]:
-    """Return the columns that need declared cells, without the groups."""
+    """Return a statistic's columns, without groups, that must be categories or have declared bins."""
     if one.kind in ("table", "chi_square"):
         return one.columns
     if one.kind == "missing" and table.columns[one.columns[0]].values:
@@ -297,7 +297,7 @@ def _celled(one: Asked, table: Table) -> tuple[str, ...]:
 
 
 def _check_compared(one: Asked, table: Table) -> None:
-    """Refuse other than a time and an event, two groups, or two columns of cells."""
+    """Raise Refused unless a statistic has the time and event, or groups, that it needs."""
     if one.kind in TIMED:
         time = table.number(one.columns[0])
         required(time.bins and _is_indicator(one.columns[1], table), "a time and an event")
@@ -335,7 +335,7 @@ def _check_bins(one: Asked, table: Table) -> None:
 
 
 def allowed(column: Column, sign: str, value: str) -> Ranges:
-    """Return the points or indices that a comparison allows, or refuse it."""
+    """Return the ranges of grid points or category indices that satisfy a comparison, or raise Refused."""
     if column.values:
         known = list(map(compared, column.values))
         required(sign in ("=", "!=") and compared(value) in known, "a condition")
@@ -365,7 +365,7 @@ def _cells(name: str, table: Table) -> int:
 
 
 def selectors(one: Asked, table: Table) -> tuple[Selector, ...]:
-    """Return the cells of an answer: its groups, or those of a table or histogram."""
+    """Return the cells that a statistic divides rows into: groups, or those of a table or histogram."""
     if one.kind == "histogram" and not table.columns[one.columns[0]].values:
         name = one.columns[0]
         if one.bins is not None:
@@ -377,14 +377,14 @@ def selectors(one: Asked, table: Table) -> tuple[Selector, ...]:
 
 
 def terms_of(one: Asked, table: Table) -> list[Term]:
-    """Return the numbers of an answer."""
+    """Return the estimates of a statistic: one, or for covariances one for each pair of columns."""
     of_kind = _of_described if one.kind in table.described else TERMS.get(one.kind, _of_columns)
     terms = of_kind(one, table)
     return [_under(term, one) for term in terms] if one.where else terms
 
 
 def _under(term: Term, one: Asked) -> Term:
-    """Return a number over the rows that satisfy the condition."""
+    """Return an estimate with its sums restricted to the rows that satisfy the statistic's condition."""
     factors = {block._replace(where=one.where): factor for block, factor in term.factors.items()}
     text = term.text if term.text == one.text else f"{term.text} where {one.condition}"
     return term._replace(text=text, factors=factors)
@@ -395,7 +395,7 @@ def _of_counts(one: Asked, table: Table) -> list[Term]:
 
 
 def _of_columns(one: Asked, table: Table) -> list[Term]:
-    """Return those of a sum, a mean or a variance."""
+    """Return the one estimate of a sum, a mean or a variance, with the sums that it needs."""
     name, by = one.columns[0], selectors(one, table)
     column, count = table.columns[name], table.block(over=one.columns, by=by)
     first, groups = table.block(name, by=by), math.prod(each.cells for each in by)
@@ -411,7 +411,7 @@ def _of_columns(one: Asked, table: Table) -> list[Term]:
 
 
 def _of_missing(one: Asked, table: Table) -> list[Term]:
-    """Return the number of rows that lack a value: all rows less those with one."""
+    """Return the estimate of the number of rows without a value: all rows less the rows with one."""
     (name,), by = one.columns, selectors(one, table)
     factors = {table.block(by=by): 1.0}
     if values := table.columns[name].values:
@@ -514,5 +514,5 @@ TERMS: dict[str, Callable[[Asked, Table], list[Term]]] = {
 
 
 def all_terms(asked: Iterable[Asked], table: Table) -> list[Term]:
-    """Return the numbers of all answers, in order."""
+    """Return the estimates of all statistics of a question, in the order of the statistics."""
     return [term for one in asked for term in terms_of(one, table)]

@@ -33,7 +33,7 @@ EXTENSIONS = (
 
 
 def check_certificate(certificate: bytes, name: str, key: bytes) -> None:
-    """Refuse another certificate than that of a name and a key, signed by the key."""
+    """Raise Refused unless a DER certificate is the one of this name and key, signed by this key."""
     named = _der(SEQUENCE, _der(SET, _der(SEQUENCE, _oid("550403"), _der(TEXT, name.encode()))))
     serial = b"\1" + tuple_hash("certificate-serial", name.encode(), key)[:15]
     dates = _der(SEQUENCE, _der(0x17, b"200101000000Z"), _der(0x18, b"21200101000000Z"))

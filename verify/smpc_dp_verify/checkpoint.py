@@ -25,7 +25,7 @@ OF_LOG, OF_WITNESS = b"\1", b"\4"
 
 
 def tree_hash(leaves: Sequence[bytes]) -> bytes:
-    """MTH(D[n]) of RFC 6962, section 2.1, as it is written there."""
+    """Return the Merkle tree hash MTH of a list of leaves [RFC 6962, section 2.1]."""
     if len(leaves) <= 1:
         return hashlib.sha256(b"\0" + leaves[0] if leaves else b"").digest()
     k = 1
@@ -35,12 +35,12 @@ def tree_hash(leaves: Sequence[bytes]) -> bytes:
 
 
 def key_id(name: str, kind: bytes, key: bytes) -> bytes:
-    """Four bytes before a signature."""
+    """Return the four-byte key id that precedes a signature in a note [c2sp.org/signed-note]."""
     return hashlib.sha256(name.encode() + b"\n" + kind + key).digest()[:4]
 
 
 def witness_key(text: str) -> bytes:
-    """Return the public key of a witness; raise ValueError for what is none."""
+    """Parse a witness's key (name+id+base64) and return its public key; raise ValueError for other text."""
     match = KEY.fullmatch(text)
     encoded = b64decode(match[3]) if match else b""
     if not match or encoded[:1] != OF_WITNESS or key_id(match[1], OF_WITNESS, encoded[1:]).hex() != match[2]:
@@ -56,7 +56,7 @@ def check_checkpoint(
     witnesses: Sequence[str],
     least: int,
 ) -> None:
-    """Check that a checkpoint is of a session log, with run `number`, and who signed it."""
+    """Raise Refused unless a note is a signed, cosigned checkpoint of a log that has run `number`."""
     required(len(note) <= LONGEST_NOTE, "the format of the checkpoint")
     try:
         whole = note.decode()
@@ -104,7 +104,7 @@ def _signature(line: str) -> tuple[str, bytes]:
 
 
 def _signed(text: str, name: str, kind: bytes, key: bytes, signatures: Sequence[tuple[str, bytes]]) -> bool:
-    """Tell whether a key has signed; Refused if one of its signatures is wrong."""
+    """Tell whether a note has a signature of this key; raise Refused if such a signature is wrong."""
     own = [
         encoded[4:] for who, encoded in signatures if (who, encoded[:4]) == (name, key_id(name, kind, key))
     ]

@@ -43,7 +43,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 class Column(NamedTuple):
-    """A column of numbers, or, with `values`, of categories.
+    """Declared column of records: numbers with bounds and grid, or, with `values`, categories.
 
     `step`: whether one is declared. `missing`: whether it is one of numbers of which a row may have none;
     `lacks`: whether a row may have none.
@@ -60,25 +60,25 @@ class Column(NamedTuple):
 
     @property
     def width(self) -> float:
-        """The declared range."""
+        """The upper bound less the lower bound of a column of numbers."""
         return self.high - self.low
 
     @property
     def middle(self) -> float:
-        """What the integer 0 stands for."""
+        """The middle of a column's bounds, from which values are measured in sums."""
         return self.low + self.width / 2
 
     def point(self, value: float) -> int:
-        """Return the nearest grid point."""
+        """Return the number of the grid point nearest to a value, from 0 to `steps`; clip to the bounds."""
         inside = min(max(value, self.low), self.high)
         return min(max(math.floor((inside - self.low) / self.width * self.steps + 0.5), 0), self.steps)
 
     def value(self, point: int) -> float:
-        """Return the value at a grid point."""
+        """Return the number at a grid point: the lower bound plus so many steps."""
         return self.low + point * (self.width / self.steps)
 
     def check_edges(self, edges: tuple[float, ...]) -> None:
-        """Refuse inner edges that are no edges of bins on the grid."""
+        """Raise Refused unless edges ascend within the bounds, each at another point of the grid."""
         required(list(edges) == sorted({*edges}), "edges of bins")
         required(all(self.low < edge < self.high for edge in edges), "edges of bins")
         step, last = self.width / self.steps, 0
@@ -89,14 +89,14 @@ class Column(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """The square of the bound on the L2 norm of these columns of a row, each in half ranges."""
+    """A bound on the L2 norm of some columns in a row: these columns, and its square, in half ranges."""
 
     columns: frozenset[str]
     square: float
 
 
 class Selector(NamedTuple):
-    """Cells of a column: categories, or bins that begin at grid points, at `edges` where those are said."""
+    """Division of a column's values into cells: categories, or bins that begin at grid `thresholds`."""
 
     column: str
     cells: int
@@ -105,7 +105,7 @@ class Selector(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A sum over rows of a product of columns in each cell; of a party its squared sum over its number.
+    """Sums over rows, one in each cell, of a product of columns: `powers` names them, repeated if squared.
 
     `where`: columns, and the points or indices that their values in these rows are within.
     """
@@ -118,23 +118,23 @@ class Block(NamedTuple):
 
     @property
     def cells(self) -> int:
-        """Coordinates."""
+        """The number of cells of the block, each a coordinate of the vector."""
         return math.prod(selector.cells for selector in self.selectors)
 
     @property
     def columns(self) -> frozenset[str]:
-        """All columns that it depends on."""
+        """The names of all columns on which a block depends: products, presence, cells and conditions."""
         cells = (one.column for one in self.selectors)
         return frozenset((*self.powers, *self.present, *cells, *(name for name, _ in self.where)))
 
     @property
     def has_odd_power(self) -> bool:
-        """Whether a column is in the product once."""
+        """Whether some column occurs once in the product, so that the product may be negative."""
         return any(self.powers.count(name) == 1 for name in self.powers)
 
 
 class Described(NamedTuple):
-    """An answer that the session describes: products of arguments, and the factor c_b of each sum."""
+    """A statistic that the session file describes: arguments, products to sum, and their factors c_b."""
 
     arguments: tuple[str, ...]
     sums: tuple[tuple[str, ...], ...]
@@ -146,7 +146,7 @@ class Described(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """What all parties' rows have in common: [records] of a session."""
+    """Description of all parties' records: columns, numbers of rows, unit of privacy, statistics."""
 
     columns: dict[str, Column]
     max_rows: int
@@ -159,40 +159,40 @@ class Table:
     described: dict[str, Described]
 
     def number(self, name: str) -> Column:
-        """Return a column of numbers."""
+        """Return the column of numbers with this name; raise Refused if there is none."""
         required(name in self.columns and not self.columns[name].values, "a column of numbers")
         return self.columns[name]
 
     def block(self, *powers: str, over: tuple[str, ...] = (), by: tuple[Selector, ...] = ()) -> Block:
-        """Return the block of a product, over rows that have its columns, and those of `over`."""
+        """Return the sum of `powers`' product in cells `by`, over rows that have these and `over`."""
         missing = {name for name in (*powers, *over) if self.columns[name].missing}
         return Block(tuple(sorted(powers)), tuple(sorted(missing)), by)
 
     def greatest(self, block: Block) -> int:
-        """Return the greatest magnitude of a row."""
+        """Return the greatest absolute value of a row's product in a block, in steps."""
         return math.prod(self.columns[name].steps for name in block.powers)
 
     def least(self, block: Block) -> int:
-        """Return the least value of a row."""
+        """Return the least value of a row's product in a block, in steps: negative, or 0 for even powers."""
         return -self.greatest(block) if block.has_odd_power else 0
 
     def is_public(self, block: Block) -> bool:
-        """Tell whether a block is the number of rows, and that is known."""
+        """Tell whether a block is the count of all rows, and the numbers of rows are public."""
         return self.public and not block.columns
 
     def selector(self, name: str) -> Selector:
-        """Return the declared cells of a column."""
+        """Return the cells of a column: its categories, or its declared bins."""
         column = self.columns[name]
         return Selector(name, len(column.values)) if column.values else self.edged(name, column.bins)
 
     def edged(self, name: str, edges: tuple[float, ...]) -> Selector:
-        """Return bins between inner edges."""
+        """Return the bins of a column of numbers that these inner edges separate."""
         column = self.columns[name]
         starts = (0, *map(column.point, edges))
         return Selector(name, len(starts), starts, (column.low, *edges))
 
     def equal(self, name: str, bins: int) -> Selector:
-        """Return bins of equal width."""
+        """Return this many bins of equal width between the bounds of a column of numbers."""
         column = self.columns[name]
         if bins > column.steps:
             points = self.points(name, bins)
@@ -203,14 +203,14 @@ class Table:
         return self.edged(name, edges)
 
     def points(self, name: str, bins: int) -> Selector:
-        """Return bins of as many grid points each."""
+        """Return bins that divide a column's grid points into nearly equal numbers of points."""
         count = self.columns[name].steps + 1
         bins = min(bins, count)
         return Selector(name, bins, tuple(-(-index * count // bins) for index in range(bins)))
 
 
 def read_table(given: Any) -> Table:
-    """Return what [records] says, or refuse it [docs/reference/session-file.md]."""
+    """Parse a session's table [records]; raise Refused if invalid [docs/reference/session-file.md]."""
     required(isinstance(given, dict) and {*given} <= KEYS, "the parameter records")
     columns = given["columns"]
     required(isinstance(columns, dict) and 1 <= len(columns) <= MOST_COLUMNS, "the columns")
@@ -240,7 +240,7 @@ def _all_described(given: Any) -> dict[str, Described]:
 
 
 def _described(given: Any) -> Described:
-    """Return how an answer is described [protocols/records/README.md]."""
+    """Parse a description of one statistic; raise Refused if invalid [protocols/records/README.md]."""
     fault = "the description of a statistic"
     required(isinstance(given, dict) and {*given} <= {*DESCRIBED}, fault)
     required(isinstance(given.get("package", ""), str), fault)
@@ -309,7 +309,7 @@ def _column(name: str, given: Any) -> Column:
 
 
 def _derived(given: Any, columns: dict[str, Column]) -> dict[str, Column]:
-    """Return the columns that parties compute; those between dates may be what others are computed of."""
+    """Parse the columns that parties compute from others or from dates, and return them by name."""
     fault = "the derived columns"
     required(isinstance(given, dict) and len(given) + len(columns) <= MOST_COLUMNS, fault)
     required(not {*given} & {*columns}, fault)
@@ -332,7 +332,7 @@ def _derived(given: Any, columns: dict[str, Column]) -> dict[str, Column]:
 
 
 def _elapsed(name: str, given: dict[str, Any], columns: dict[str, Column]) -> Column:
-    """Return a column of whole years or days between two dates."""
+    """Return the column of whole years or days between two dates; raise Refused if it is invalid."""
     fault, ends = "the derived columns", (given["start"], given["end"])
     required(given["unit"] in ("years", "days") and all(isinstance(end, str) for end in ends), fault)
     names = [end for end in ends if NAME.fullmatch(end)]
@@ -346,7 +346,7 @@ def _elapsed(name: str, given: dict[str, Any], columns: dict[str, Column]) -> Co
 
 
 def _function(given: dict[str, Any], source: Column) -> Column:
-    """Return a column of a logarithm or a square, with its bounds."""
+    """Return the column of the logarithm or square of a column, with bounds computed from its bounds."""
     required(given["function"] in ("log", "square"), "the derived columns")
     if given["function"] == "log":
         required(source.low > 0, "the derived columns")
@@ -360,7 +360,7 @@ def _function(given: dict[str, Any], source: Column) -> Column:
 
 
 def _groups(name: str, given: dict[str, Any], source: Column) -> Column:
-    """Return a column of categories that are bins of another one."""
+    """Return the column of categories that names the bins, between edges, of a column of numbers."""
     edges = given["edges"]
     required(isinstance(edges, list) and 1 <= len(edges) <= MOST_EDGES, "the derived columns")
     inner = tuple(map(number, edges))
@@ -374,7 +374,7 @@ def _groups(name: str, given: dict[str, Any], source: Column) -> Column:
 
 
 def compared(value: str) -> str | Fraction:
-    """Return what a category is compared by: numbers and truths by value; refuse one that is missing."""
+    """Return a category as it is compared: numbers as fractions; raise Refused for a missing value."""
     text = value.strip()
     required(text not in MISSING, "the columns")
     if text.lower() in ("true", "false"):
@@ -383,7 +383,7 @@ def compared(value: str) -> str | Fraction:
 
 
 def number(value: Any) -> float:
-    """Return a finite number."""
+    """Return a value as a float; raise Refused unless it is a finite number."""
     required(type(value) in (int, float) and math.isfinite(value), "a number")
     return float(value)
 

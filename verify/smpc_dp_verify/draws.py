@@ -13,7 +13,7 @@ NEGLIGIBLE = -150.0
 
 @dataclass(frozen=True)
 class Draws:
-    """Each party draws `degree` others and may lose `losses` of them; at most `drawn_by` draw it.
+    """Plan of a random graph: neighbours that a party draws, may lose, and is drawn by; failure probability.
 
     `disconnected` is the part of delta.
     """
@@ -26,7 +26,7 @@ class Draws:
 
 @cache
 def plan_draws(parties: int, corrupt: int, lost: int, delta: float) -> Draws | None:
-    """Return the draws of a session, None if all parties are neighbours; `corrupt` is 1 or more."""
+    """Return the plan of a session's random graph; None if all are neighbours; `corrupt` is at least 1."""
     most = (parties - 1) // 2
 
     def fits(degree: int, losses: int) -> bool:
@@ -51,7 +51,7 @@ def plan_draws(parties: int, corrupt: int, lost: int, delta: float) -> Draws | N
 
 
 def disconnected(parties: int, corrupt: int, degree: int, losses: int) -> float:
-    """Return the bound on the probability that the honest parties are not connected."""
+    """Return an upper bound on the probability that the graph of honest parties is not connected."""
     honest = parties - corrupt
     if losses >= degree or honest < 2:
         return 1.0
@@ -72,7 +72,7 @@ def disconnected(parties: int, corrupt: int, degree: int, losses: int) -> float:
 
 
 def _divergence(share: float, chance: float) -> float:
-    """Return KL(share || chance) of coins, where chance is above; else 0."""
+    """Return the Kullback-Leibler divergence KL(share || chance) of two coins; 0 unless chance > share."""
     if chance <= share:
         return 0.0
     if chance >= 1:
@@ -83,12 +83,12 @@ def _divergence(share: float, chance: float) -> float:
 
 
 def log_choose(n: int, k: int) -> float:
-    """Return ln C(n, k)."""
+    """Return the natural logarithm of the binomial coefficient C(n, k)."""
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 def lost_draws(parties: int, lost: int, degree: int) -> int:
-    """Return L: more draws of anybody are lost to `lost` parties with probability 2^-40 at most."""
+    """Return the most of a party's draws that are lost with `lost` parties, but with probability 2^-40."""
     # P[Hyp(n - 1, D, k) > x] <= 2^-40 / n
     others, tail = parties - 1, 0.0
     for hits in range(min(lost, degree), 0, -1):
@@ -101,7 +101,7 @@ def lost_draws(parties: int, lost: int, degree: int) -> int:
 
 
 def drawn_at_most(parties: int, degree: int) -> int:
-    """Return m: more than m honest parties draw any one with probability 2^-40 at most."""
+    """Return the most honest parties that draw any one party, but with probability 2^-40."""
     others = parties - 1
     chance = degree / others
     for m in range(math.ceil(degree), others):

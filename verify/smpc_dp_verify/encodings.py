@@ -25,7 +25,7 @@ PATTERNS = {
 
 
 def tuple_hash(label: str, *parts: bytes) -> bytes:
-    """TupleHash256 of `parts`, customised by "smpc-dp/1/label", 32 bytes."""
+    """Return the 32-byte TupleHash256 of `parts`, with the customisation "smpc-dp/1/label"."""
     state = TupleHash256.new(digest_bytes=32, custom=f"smpc-dp/1/{label}".encode())
     for part in parts:
         state.update(part)
@@ -33,12 +33,12 @@ def tuple_hash(label: str, *parts: bytes) -> bytes:
 
 
 def uint(n: int) -> bytes:
-    """8 bytes, big-endian."""
+    """Return an integer as 8 bytes, big-endian."""
     return n.to_bytes(8, "big")
 
 
 def read_line(line: str, form: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of a line, decoded; they are all there, in this order, in their one spelling."""
+    """Parse a JSON line with exactly these fields, in order and canonical; raise Refused for others."""
     required(len(line.encode("utf-8", "surrogatepass")) <= LONGEST_LINE, "the format")
     try:
         fields = json.loads(line)
@@ -50,7 +50,7 @@ def read_line(line: str, form: Mapping[str, str]) -> dict[str, Any]:
 
 
 def read_value(value: Any, kind: str) -> Any:
-    """Return a JSON value of a kind, decoded."""
+    """Decode a JSON value of kind "integer", "name", "hash" or so; raise Refused for a wrong form."""
     if kind == "integer":
         required(type(value) is int and 0 <= value < 1 << 62, "the format")
         return value
@@ -63,7 +63,7 @@ def read_value(value: Any, kind: str) -> Any:
 
 
 def read_message(body: bytes, sizes: Sequence[int | None]) -> list[Any] | None:
-    """Return byte strings of these sizes, None: of any, -1: an integer; None if the message is malformed."""
+    """Decode a message's fields, byte strings of these sizes (None: any; -1: integer); None if wrong."""
     try:
         fields = msgspec.msgpack.decode(body)
         same = msgspec.msgpack.encode(fields) == body
@@ -79,14 +79,14 @@ def read_message(body: bytes, sizes: Sequence[int | None]) -> list[Any] | None:
 
 
 def read_list(packed: bytes, parties: int) -> list[int] | None:
-    """Return a list of parties, or None if it is malformed."""
+    """Decode an ascending list of party numbers, 2 bytes each; return None if it is malformed."""
     numbers = [int.from_bytes(packed[i : i + 2], "little") for i in range(0, len(packed), 2)]
     ascending = len(packed) % 2 == 0 and sorted({*numbers}) == numbers
     return numbers if ascending and all(1 <= number <= parties for number in numbers) else None
 
 
 def read_set(packed: bytes, parties: int) -> list[int]:
-    """Return the members of an encoded set, ascending; it has one spelling."""
+    """Decode a set of party numbers, ascending; raise Refused unless it is canonically encoded."""
     if packed[:1] == b"\1":
         absent = {*(read_list(packed[1:], parties) or ())}
         members = [party for party in range(1, parties + 1) if party not in absent]
@@ -98,7 +98,7 @@ def read_set(packed: bytes, parties: int) -> list[int]:
 
 
 def party_set(members: Collection[int], parties: int) -> bytes:
-    """As bits, party 1 the highest of the first byte; or who is not in it, where that is shorter."""
+    """Encode a set of party numbers: as bits, or as the list of absent parties if that is shorter."""
     inside = {*members}
     others = [party for party in range(1, parties + 1) if party not in inside]
     octets = bytearray((parties + 7) // 8)
@@ -109,5 +109,5 @@ def party_set(members: Collection[int], parties: int) -> bytes:
 
 
 def party_list(members: Sequence[int]) -> bytes:
-    """Two bytes a party, little-endian."""
+    """Encode party numbers, 2 bytes each, little-endian."""
     return b"".join(member.to_bytes(2, "little") for member in members)

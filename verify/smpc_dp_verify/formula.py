@@ -16,7 +16,7 @@ Names = tuple[str, ...]
 
 
 def read_products(terms: list[list[Names]]) -> tuple[Names, ...]:
-    """Return the products of columns that terms stand for, those of fewer columns first, or refuse them."""
+    """Expand a formula's terms to distinct products of columns, small ones first; or raise Refused."""
     products: dict[frozenset[str], Names] = {}
     written: set[frozenset[str]] = set()
     for factors in terms:
@@ -36,7 +36,7 @@ def read_products(terms: list[list[Names]]) -> tuple[Names, ...]:
 
 
 def check_formula(columns: Names, products: tuple[Names, ...], table: Table) -> None:
-    """Refuse what columns do not allow, and too many coefficients or sums."""
+    """Raise Refused if columns do not allow a regression, or it has too many coefficients or sums."""
     table.number(columns[0])
     levels = {name: len(table.columns[name].values) for name in columns}
     required(1 not in levels.values(), "the categories of a regressor")
@@ -50,12 +50,12 @@ def check_formula(columns: Names, products: tuple[Names, ...], table: Table) -> 
 
 
 def _coefficients(products: tuple[Names, ...], levels: dict[str, int]) -> int:
-    """Return the number of coefficients beside the intercept."""
+    """Return the number of a regression's coefficients, without the intercept."""
     return sum(math.prod(levels[name] - 1 for name in product if levels[name]) for product in products)
 
 
 def factors_of(columns: Names, products: tuple[Names, ...], table: Table) -> dict[Block, float]:
-    """Return the blocks of X'X, X'y and y'y in order of first use, with the greatest c_b of each."""
+    """Return the sums (blocks) of a regression, X'X, X'y and y'y, each with its greatest factor c_b."""
     levels = {name: len(table.columns[name].values) for name in columns}
     sums = [*_sums(columns[0], products, levels)]
     maximal: dict[Names, list[frozenset[str]]] = {}
@@ -83,7 +83,7 @@ def _block(powers: Names, cells: Names, levels: dict[str, int], table: Table) ->
 def _sums(
     response: str, products: tuple[Names, ...], levels: dict[str, int]
 ) -> Iterator[tuple[Names, frozenset[str], float]]:
-    """Yield of each sum its factors, the columns whose cells it is needed in, and c_b."""
+    """Yield each sum of a regression: its factors, the columns that it is split by, and its c_b."""
 
     def parts(*some: Names) -> tuple[list[str], frozenset[str]]:
         names = [*itertools.chain(*some)]

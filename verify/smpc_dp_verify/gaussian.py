@@ -9,7 +9,7 @@ MARGIN = 1e-9
 
 
 def _delta(epsilon: float, mu: float) -> float:
-    """Return delta at epsilon of two Gaussians that are `mu` standard deviations apart, rounded up."""
+    """Return delta at epsilon of two unit Gaussians whose means are `mu` apart, rounded up."""
 
     def tail(x: float) -> float:
         return math.erfc(x / math.sqrt(2)) / 2
@@ -20,7 +20,7 @@ def _delta(epsilon: float, mu: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the greatest shift of a standard Gaussian that is (ε, δ)-private."""
+    """Return the greatest shift mu, in standard deviations, that a Gaussian hides with (ε, δ)-privacy."""
     low, high = 0.0, 1.0
     while _delta(epsilon, high) <= delta:
         low, high = high, 2 * high
@@ -31,7 +31,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """Return the least epsilon at delta of a shift."""
+    """Return the least epsilon, at this delta, of a Gaussian that is shifted by mu deviations."""
     low, high = 0.0, 1.0
     if _delta(0.0, mu) <= delta:
         return 0.0

@@ -68,7 +68,7 @@ AVERAGER = {"method", "colluders", "missing", "verifiable", "on_dropout", "mecha
 
 @dataclass(frozen=True)
 class Learner:
-    """What each average is planned from: `length` of its vectors, `clip`: the bound on their norm."""
+    """Parameters from which a learner's averages are planned: vector length, norm bound `clip`, budget."""
 
     length: int
     clip: float
@@ -79,7 +79,7 @@ class Learner:
 
 
 def read_learner(session: Session) -> Learner:
-    """Return what a learner's averages are planned from, or refuse parameters that are unknown or wrong."""
+    """Return the planning parameters of a session with a learner; raise Refused if some are invalid."""
     given = session.parameters
     kind, parties = given.get("learner"), len(session.names)
     if session.version in VERIFIABLE and kind in SETTINGS:
@@ -115,7 +115,7 @@ def read_learner(session: Session) -> Learner:
 def _read_rounds(
     session: Session, more_whole: dict[str, Any], more_numbers: dict[str, Any], more_choices: dict[str, Any]
 ) -> Learner:
-    """Return what the averages of a learner are planned from whose steps have a round of groups."""
+    """Return the planning parameters of a learner that averages in rounds of groups, or raise Refused."""
     given, parties = session.parameters, len(session.names)
     whole = {"features": WHOLE["features"], "classes": WHOLE["classes"], "steps": (1, 100_000, None)}
     whole |= {"group": (2, MOST_MEMBERS, None), "seed": (0, 2**63 - 1, 0)} | more_whole
@@ -141,7 +141,7 @@ def _read_rounds(
 
 
 def _averager(given: Any, size: int) -> tuple[int, int]:
-    """Return how many of a group of this size may collude, and may be missing."""
+    """Return how many of a group may collude, and how many may be missing; raise Refused if invalid."""
     required(isinstance(given, dict) and {*given} <= AVERAGER, "a parameter that is unknown")
     kind = (given.get("method"), given.get("verifiable"), given.get("on_dropout", "keep"))
     required(kind in (("gopa", True, "keep"), ("gopa", True, None)), "a session without verifiable averages")

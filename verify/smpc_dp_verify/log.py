@@ -29,7 +29,7 @@ CERTIFICATE = (None, None, None)
 
 @dataclass(frozen=True)
 class Header:
-    """The first line of a log, and its fields and session."""
+    """Parsed first line of a run's log: the line, its fields by name, and the session."""
 
     line: str
     fields: dict[str, Any]
@@ -37,7 +37,7 @@ class Header:
 
     @classmethod
     def read(cls, line: str) -> Header:
-        """Read the first line of a log."""
+        """Parse the first line of a log; raise Refused if it is malformed."""
         fields = read_line(line, HEADER)
         required((fields["format"], fields["version"]) == ("smpc-dp board", 2), "the format")
         required(len(fields["question"]) <= LONGEST_OPERATION, "the question")
@@ -46,7 +46,7 @@ class Header:
 
 
 class RunLog(ABC):
-    """The log of one run, whose lines `read` takes; Refused says which check refuses it.
+    """Base of auditors of one run's log: `read` checks its lines; Refused says which check fails.
 
     Args:
         header: of the log.
@@ -79,7 +79,7 @@ class RunLog(ABC):
 
     @property
     def quorum(self) -> int:
-        """How many signatures certify a set."""
+        """The least number of signatures that certify a set of parties."""
         return (len(self.names) + self.corrupt) // 2 + 1
 
     @property
@@ -89,21 +89,21 @@ class RunLog(ABC):
 
     @abstractmethod
     def _longest(self, kind: str) -> int:
-        """Return the most bytes of an entry's payload."""
+        """Return the greatest length in bytes of the payload of an entry of this kind."""
 
     def _longest_certificate(self) -> int:
         return 2 * (len(self.names) // 8 + 16) + 64 * len(self.names) + 64
 
     @abstractmethod
     def _take(self, entry: dict[str, Any]) -> None:
-        """Take an entry that follows in the chain; it checks the signature."""
+        """Check an entry that follows in the hash chain, with its signature, and update the state."""
 
     @abstractmethod
     def _end(self) -> None:
-        """Refuse a log that ends too early."""
+        """Raise Refused if entries are missing at the end of the log."""
 
     def read(self, lines: Iterable[str]) -> None:
-        """Read all entries."""
+        """Check all entries of the log in order, and its end; raise Refused at the first wrong one."""
         for line in lines:
             entry = read_line(line, ENTRY)
             most = REST + 4 * (-(-self._longest(entry["kind"]) // 3))
@@ -159,7 +159,7 @@ class RunLog(ABC):
         bound: tuple[bytes, bytes],
         *false: bytes,
     ) -> bytes:
-        """Check a certificate; return what it is over."""
+        """Check a quorum's certificate of a set; return the digest signed, or raise Refused."""
         members, signers, signatures = fields
         required(members == self._packed(inside), "the members of a certificate")
         attested = tuple_hash("board-attestation", *bound, run, step.encode(), head, members, *false)
@@ -179,17 +179,17 @@ class RunLog(ABC):
         run: bytes | None = None,
         bound: tuple[bytes, bytes] | None = None,
     ) -> None:
-        """Check a signature on what a certificate is over."""
+        """Raise Refused unless a party has signed the digest that a certificate is over."""
         self._signed(step, name, msgspec.msgpack.encode([attested]), signature, run or self.run, bound)
 
     def certify_list(self, protocol: tuple[str, int], run: bytes, head: bytes, signed: list[bytes]) -> None:
-        """Check the signatures on a head of the session log, after the line of a run."""
+        """Raise Refused unless a quorum signed a hash of the session log after a run's line."""
         inside = self._names(read_set(signed[0], len(self.names)))
         bound = (protocol[0].encode(), uint(protocol[1]))
         self._certificate("attest-begin", signed, inside, run, head, bound)
 
 
 def header_of(lines: Iterable[str]) -> tuple[Header, Iterator[str]]:
-    """Return the header of a log, and its other lines."""
+    """Return the parsed header of a log, and an iterator over the log's other lines."""
     rest = iter(lines)
     return Header.read(next(rest, "")), rest

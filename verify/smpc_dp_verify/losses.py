@@ -35,7 +35,7 @@ _LONG = decimal.Context(prec=decimal.MAX_PREC, Emax=decimal.MAX_EMAX, Emin=decim
 
 
 def binomial(coins: int, width: int) -> tuple[list[tuple[float, float]], float]:
-    """Return the losses of coins that move by `width`, with probabilities; and what is infinite."""
+    """Return the privacy losses, with probabilities, of coins shifted by `width`, and the infinite mass."""
     reach = math.ceil(math.sqrt(LOG_TAIL * coins / 2)) + 1 + width
     low, high = max(0, coins // 2 - reach), min(coins, coins // 2 + reach)
     if width > high - low:
@@ -51,7 +51,7 @@ def binomial(coins: int, width: int) -> tuple[list[tuple[float, float]], float]:
 
 
 def binomial_delta(coins: int, width: int, epsilon: float) -> float:
-    """Return delta at epsilon of coins in one coordinate."""
+    """Return delta at epsilon of a sum of fair coins that is shifted by `width`, rounded up."""
     finite, infinite = _binomial(coins, width)
     shown = math.fsum(mass * -math.expm1(epsilon - loss) for loss, mass in finite if loss > epsilon)
     return min(1.0, (shown + infinite) * MARGIN)
@@ -62,14 +62,14 @@ _binomial = lru_cache(4)(binomial)
 
 
 class Grid:
-    """Losses on a grid: probabilities are whole numbers of 10^-DIGITS, so products of them are exact."""
+    """Distribution of privacy loss on a grid; probabilities are integers, in units of 10^-DIGITS."""
 
     def __init__(self, first: int = 0, masses: list[int] | None = None, finite: float = 1.0) -> None:
         self.first, self.masses, self.finite = first, masses or [10**DIGITS], finite
 
     @classmethod
     def of(cls, losses: Iterable[tuple[float, float]], infinite: float) -> Grid:
-        """Round losses up to the grid."""
+        """Return the distribution on the grid of (loss, probability) pairs, each loss rounded up."""
         cells: dict[int, float] = {}
         for loss, mass in losses:
             at = math.ceil(loss / STEP + UP)
@@ -81,16 +81,16 @@ class Grid:
 
     @cached_property
     def cells(self) -> list[tuple[int, int]]:
-        """The losses, in steps, with their probabilities, but for those of probability 0."""
+        """Pairs (loss in grid steps, integer probability), without those of probability 0."""
         return [(at, mass) for at, mass in enumerate(self.masses, self.first) if mass]
 
     @cached_property
     def _number(self) -> decimal.Decimal:
-        """The probabilities as one long number, CELL digits each."""
+        """The probabilities joined into one long decimal number, CELL digits for each."""
         return decimal.Decimal("".join([f"%0{CELL}d" % mass for mass in self.masses]))
 
     def then(self, other: Grid) -> Grid:
-        """Return the losses of both together: of many cells by one product of long numbers."""
+        """Return the distribution of the sum of two independent losses (their convolution)."""
         if (self.first, self.masses, self.finite) == (0, [10**DIGITS], 1.0):
             # Nothing was lost before.
             return other
@@ -110,7 +110,7 @@ class Grid:
         return Grid(self.first + other.first + first, masses[first:last], self.finite * other.finite)
 
     def times(self, count: int) -> Grid:
-        """Return the losses of `count` independent ones."""
+        """Return the distribution of the sum of `count` independent losses of this distribution."""
         result, power = Grid(), self
         while count:
             result = result.then(power) if count & 1 else result
@@ -120,14 +120,14 @@ class Grid:
 
 
 class Composition:
-    """Losses of a grid and of one of few cells together, without their convolution."""
+    """Sum of two independent privacy losses, whose delta is computed without their convolution."""
 
     def __init__(self, grid: Grid, few: Grid) -> None:
         self._grid, self._few, self._finite = grid, few, grid.finite * few.finite
 
     @cached_property
     def _tails(self) -> tuple[list[float], list[float]]:
-        """From each cell of the grid on, the sums of p, and of p e^-x, x losses above the cell's; then 0."""
+        """For each grid cell, the sums of p and of p e^-(loss above it) over higher cells; 0 last."""
         chances = [mass / 10**DIGITS for mass in reversed(self._grid.masses)]
         less = math.exp(-STEP)
         plain = accumulate(chances, initial=0.0)
@@ -135,7 +135,7 @@ class Composition:
         return [*plain][::-1], [*lowered][::-1]
 
     def delta(self, epsilon: float) -> float:
-        """Return delta at epsilon: the sum of p (1 - e^(epsilon - loss)) of losses above epsilon."""
+        """Return delta at epsilon: the sum of p (1 - e^(epsilon - loss)) over losses above epsilon."""
         plain, lowered = self._tails
         first, shown = self._grid.first, []
         for at, mass in self._few.cells:
@@ -148,7 +148,7 @@ class Composition:
 
 
 def renyi_delta(divergence: Callable[[float], float], epsilon: float) -> float:
-    """Return delta at epsilon of divergences at each order [Canonne, Kamath, Steinke 2020]."""
+    """Return delta at epsilon, by Rényi divergences of each order [Canonne, Kamath, Steinke 2020]."""
     least = min(
         (a - 1) * (divergence(a) * MARGIN - epsilon) - math.log(a - 1) + a * math.log1p(-1 / a)
         for a in ORDERS
@@ -157,7 +157,7 @@ def renyi_delta(divergence: Callable[[float], float], epsilon: float) -> float:
 
 
 def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
-    """Return epsilon at delta of divergences at each order."""
+    """Return epsilon at delta, by Rényi divergences of each order [Canonne, Kamath, Steinke 2020]."""
     least = min(
         divergence(a) * MARGIN + math.log1p(-1 / a) - (math.log(delta) + math.log(a)) / (a - 1)
         for a in ORDERS
@@ -166,7 +166,7 @@ def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
 
 
 def pure_delta_of(count: int, whole: float, delta: float, epsilon: float) -> float:
-    """Return delta at epsilon of releases of which (whole, delta)-privacy alone is known, on the grid.
+    """Return delta at epsilon of `count` releases, each (whole, delta)-private, on the grid of losses.
 
     Each has two losses [Kairouz, Oh, Viswanath 2015].
     """

@@ -12,7 +12,7 @@ def _rotate(word: int, by: int) -> int:
 
 
 def keccak_f(state: bytearray) -> None:
-    """Keccak-f[1600] [FIPS 202, section 3.3] on 200 bytes."""
+    """Apply the permutation Keccak-f[1600] [FIPS 202, section 3.3] to a 200-byte state in place."""
     ring_vector = {
         (x, y): int.from_bytes(state[8 * (x + 5 * y) :][:8], "little") for x in range(5) for y in range(5)
     }
@@ -43,7 +43,7 @@ def keccak_f(state: bytearray) -> None:
 
 
 class Transcript:
-    """A public-coin transcript."""
+    """Merlin transcript of a proof: absorbs public messages and gives challenges that depend on them."""
 
     def __init__(self, label: bytes) -> None:
         self._state = bytearray(200)
@@ -54,16 +54,16 @@ class Transcript:
         self.append(b"dom-sep", label)
 
     def append(self, label: bytes, message: bytes) -> None:
-        """Absorb a message under a label."""
+        """Absorb a message, with its label and length, into the transcript."""
         self._operate(_M | _A, label + len(message).to_bytes(4, "little"))
         self._operate(_A, message)
 
     def append_uint(self, label: bytes, number: int) -> None:
-        """Absorb a number below 2**64."""
+        """Absorb an integer below 2**64, as 8 little-endian bytes, into the transcript."""
         self.append(label, number.to_bytes(8, "little"))
 
     def challenge(self, label: bytes, length: int = 64) -> bytes:
-        """Squeeze a challenge."""
+        """Return `length` pseudo-random challenge bytes that depend on all absorbed messages."""
         self._operate(_M | _A, label + length.to_bytes(4, "little"))
         self._start(_I | _A | _C)
         output = bytearray()

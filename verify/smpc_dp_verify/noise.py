@@ -40,7 +40,7 @@ LEAST_DELTA = 1e-11
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of a session: `corrupt` is c, `lost` is D, and of `more` corrupt parties the noise is known.
+    """Plan of a session's noise: corrupt, lost and honest parties, budget, and how far a unit moves sums.
 
     `widths`: of the range of each coordinate, or of all; `squared`: b, in their place. `hidden`: where
     a row is protected, so that all are neighbours, the least variance of pairwise noise that hides totals.
@@ -63,7 +63,7 @@ class Noise:
 
     @property
     def honest(self) -> int:
-        """n_H, those whose noise counts."""
+        """The number n_H of honest parties whose noise the guarantee counts on."""
         return self.parties - self.lost - self._curious
 
     @property
@@ -72,27 +72,27 @@ class Noise:
 
     @cached_property
     def draws(self) -> Draws | None:
-        """How neighbours are drawn; None: all are."""
+        """The plan of how parties draw neighbours; None if all parties are neighbours."""
         if self.parties <= COMPLETE or self.hidden is not None:
             return None
         return plan_draws(self.parties, max(self.corrupt, 1), self.lost, self.delta)
 
     @property
     def most_neighbours(self) -> int:
-        """The most neighbours that a party's commitment may have."""
+        """The greatest number of neighbours that a party's commitment message may list."""
         others = self.parties - 1
         return others if self.draws is None else min(self.draws.degree + self.draws.drawn_by, others)
 
     @property
     def _each(self) -> list[int]:
-        """How far each coordinate may move."""
+        """The greatest change of each coordinate by one unit, in steps; one entry for each coordinate."""
         if self.squared is not None:
             return [2 * math.isqrt(self.squared)] * self.length
         return list(self.widths) * (self.length // len(self.widths))
 
     @property
     def _apart(self) -> int:
-        """The most that the squares of the moves may sum to."""
+        """The greatest sum of the squares of all coordinates' changes by one unit, in steps."""
         if self.squared is not None and self.length > 1:
             return 4 * self.squared
         return sum(width * width for width in self._each)
@@ -103,7 +103,7 @@ class Noise:
 
     @property
     def _farthest(self) -> float:
-        """D sqrt(N - 1), on a path of all honest parties (part 5)."""
+        """The greatest move D sqrt(N - 1) on a path through all honest parties (part 5)."""
         return math.sqrt(self._apart * (self._among - 1))
 
     @property
@@ -111,13 +111,13 @@ class Noise:
         return math.sqrt(2 * math.log(1 / (PART * self.delta)))
 
     def _of_pairs(self, sigma: float) -> float:
-        """Return what pairwise noise takes of epsilon."""
+        """Return the part of epsilon that pairwise noise of deviation `sigma` costs."""
         mu = self._farthest / sigma
         return mu * mu / 2 + mu * self._tail
 
     @property
     def _delta_left(self) -> float:
-        """What pairwise noise and the graph leave of delta."""
+        """The part of delta that is left after pairwise noise and a disconnected graph."""
         apart = 0.0
         if self.draws is not None:
             draws = self.draws
@@ -129,14 +129,14 @@ class Noise:
         return len({*self._each}) > MOST_WIDTHS or (self.squared is not None and self.length > 1)
 
     def _rho(self, bits: int) -> float:
-        """Return the Rényi divergence of order 1 of the honest parties' coins (part 7)."""
+        """Return rho: the Rényi divergence of honest parties' coins at order a is at most a rho (part 7)."""
         coins, moved = self.honest * bits, min(self.length, self._apart)
         width = math.sqrt(coins * math.log(moved / (PART * self.delta)) / 2)
         u = (2 * width + 2 * max(self._each) - 1) / (coins + 1)
         return math.inf if u >= 1 else 2 * self._apart / (coins + 1) / (1 - u * u) ** 2 * (1 + 1e-12)
 
     def _shown(self, bits: int, epsilon: float) -> float:
-        """Return delta at epsilon of the honest parties' coins, `bits` of each in each coordinate."""
+        """Return delta at epsilon of the honest parties' coins: each has `bits` for each coordinate."""
         if bits < 1:
             return 1.0
         if self._is_ball:
@@ -151,14 +151,14 @@ class Noise:
         return _composed_delta(self.honest * bits, tuple(self._each), epsilon)
 
     def _suffices(self, bits: int, rounded: int = 0) -> bool:
-        """Tell whether coins show at most what is left of delta; `rounded` 1 or -1: if computed otherwise."""
+        """Tell whether `bits` of noise keep delta in budget; `rounded` 1 or -1: the budget widened or cut."""
         grid = 0.0 if self.length == 1 or self._is_ball else COMPOSED
         most = self._delta_left * (1 + rounded * ROUNDED) + rounded * grid
         return self._shown(bits, self.epsilon - self._of_pairs(self.sigma)) <= most
 
     @cached_property
     def sigma(self) -> float:
-        """The standard deviation of pairwise noise that a session plans."""
+        """The standard deviation of pairwise noise that a session plans, a power of two, in steps."""
         w, among = self._tail, self._among
         mu = PART * self.epsilon / (w + math.sqrt(w * w + 2 * PART * self.epsilon))
         rank = max(1, (among - 1) * (among - 2) // 2)
@@ -167,11 +167,11 @@ class Noise:
 
     @property
     def pair(self) -> int:
-        """The variance of pairwise noise."""
+        """The planned variance of pairwise noise, in squared steps, rounded up."""
         return math.ceil(self.sigma**2)
 
     def check(self, bits: int, pair: int) -> None:
-        """Refuse other noise than the planned one: bits are the least even ones, rounded up to fours."""
+        """Raise Refused unless the session's bits of noise and pairwise variance are the planned ones."""
         planned = max(self.pair, self.hidden or 0)
         required(pair == planned, "the pairwise noise that the session plans")
         left = self.epsilon - self._of_pairs(self.sigma), self._delta_left
@@ -183,7 +183,7 @@ class Noise:
         required(is_planned, "the noise that the session plans")
 
     def _tried(self) -> Iterator[int]:
-        """Yield halves of the numbers of bits that the search tries, ascending, while it may ["Bits"]."""
+        """Yield, ascending, half of each number of bits that the planning search tries ["Bits"]."""
         needed = 2 * self._apart / gaussian_mu(self.epsilon, self.delta) ** 2 / self.honest
         half = max(1, math.ceil(needed))
         while 2 * half * self.length <= MOST_BITS:
@@ -191,11 +191,11 @@ class Noise:
             half += max(1, half // 4)
 
     def _is_reached(self, bits: int) -> bool:
-        """Tell whether the search gets to so many bits; else widths may take any time and memory."""
+        """Tell whether the planning search can reach so many bits, so that checking them is feasible."""
         return any(bits <= 2 * half for half in self._tried())
 
     def planned_bits(self) -> int:
-        """Return the bits that a session plans, or refuse it; "Planning" has the order of the search."""
+        """Return the bits of noise that a session plans for each coordinate; raise Refused if none."""
         required(self._delta_left > 0, "epsilon, delta and honest parties")
         low = high = 0
         for half in self._tried():
@@ -210,7 +210,7 @@ class Noise:
         return -(-high // 2) * 4
 
     def epsilon_after(self, excluded: int, bits: int, pair: int) -> float | None:
-        """Return epsilon at delta after so many exclusions, None if nothing is claimed ["Privacy"]."""
+        """Return epsilon after `excluded` exclusions; None if no guarantee is left ["Privacy"]."""
         more = excluded - self.corrupt
         if more <= 0:
             return self.epsilon
@@ -231,7 +231,7 @@ class Noise:
         return least_epsilon(lambda epsilon: self._shown(bits, epsilon), delta, greatest)
 
     def all_of(self, count: int, bits: int, delta: float) -> float:
-        """Return epsilon at delta of so many averages with this noise, of a ball ["Several averages"]."""
+        """Return epsilon at delta of `count` averages together with this noise ["Several averages"]."""
         tail = PART * self.delta if self._is_ball else 0.0
         slack = self.delta - self._delta_left + tail
         left, alone, more = delta - count * slack, self.delta - slack, self._of_pairs(self.sigma)
@@ -247,7 +247,7 @@ class Noise:
         return min(together, least_epsilon(known, left))
 
     def _all_of_one(self, count: int, bits: int, left: float, alone: float) -> float:
-        """Return what `all_of` does of one coordinate."""
+        """Return epsilon of several averages together, for noise in a single coordinate."""
         coins, width, close = self.honest * bits, self._each[0], count * self._of_pairs(self.sigma)
         if count > 1:
             known = _composed(coins, (width,) * count).delta
@@ -264,14 +264,14 @@ class Noise:
 
 @lru_cache(64)
 def _composed_delta(coins: int, widths: tuple[int, ...], epsilon: float) -> float:
-    """Return delta at epsilon of what `_composed` returns."""
+    """Return delta at epsilon of coins in several coordinates, each shifted by its width."""
     return _composed(coins, widths).delta(epsilon)
 
 
 def _bounded(
     losses: list[tuple[float, float]], infinite: float
 ) -> tuple[list[tuple[float, float]], float, float]:
-    """Return losses within the greatest one, what is infinite, and their variance."""
+    """Return losses capped at the greatest, the probability of infinite loss, and the variance of losses."""
     infinite += math.fsum(mass for loss, mass in losses if loss > GREATEST_LOSS)
     within = [(max(loss, -GREATEST_LOSS), mass) for loss, mass in losses if loss <= GREATEST_LOSS]
     mean = math.fsum(loss * mass for loss, mass in within)
@@ -281,7 +281,7 @@ def _bounded(
 # Of few, as of binomials.
 @lru_cache(4)
 def _composed(coins: int, widths: tuple[int, ...]) -> Composition:
-    """Return the losses of coins in each coordinate that moves by its width (parts 1, 4 and 8)."""
+    """Return the privacy loss of coins in all coordinates, each shifted by its width (parts 1, 4, 8)."""
     result, last, variance = Grid(), Grid(), 0.0
     for width, count in Counter(widths).items():
         finite, infinite, spread = _bounded(*binomial(coins, width))

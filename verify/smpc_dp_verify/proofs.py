@@ -22,7 +22,7 @@ Name = tuple[str, int]
 
 @cache
 def generator(name: Name) -> Point:
-    """Hash a family and an index to the group."""
+    """Return the ristretto255 generator of this family and index, hashed to the group."""
     family, index = name
     hasher = TupleHash256.new(digest_bytes=64, custom=b"smpc-dp/1/proofs-generator")
     hasher.update(family.encode()).update(index.to_bytes(4, "big"))
@@ -31,12 +31,12 @@ def generator(name: Name) -> Point:
 
 
 def multiply(scalar: int, point: Point) -> Point:
-    """Multiply by any integer."""
+    """Return a point multiplied by any integer, also a negative one."""
     return ristretto.times(scalar % ORDER, point)
 
 
 def total(points: Sequence[Point]) -> Point:
-    """Sum up."""
+    """Return the sum of points; the identity for none."""
     result = ristretto.IDENTITY
     for point in points:
         result = ristretto.add(result, point)
@@ -44,7 +44,7 @@ def total(points: Sequence[Point]) -> Point:
 
 
 def decode_point(data: bytes) -> Point:
-    """Decode a point, or refuse."""
+    """Decode 32 bytes to a point; raise Refused unless they are a canonical encoding."""
     try:
         return ristretto.decode(_exactly(data))
     except ValueError as error:
@@ -52,7 +52,7 @@ def decode_point(data: bytes) -> Point:
 
 
 def decode_scalar(data: bytes) -> int:
-    """Decode a scalar, or refuse."""
+    """Decode 32 bytes to a scalar below the group order; raise Refused for others."""
     scalar = int.from_bytes(_exactly(data), "little")
     if scalar >= ORDER:
         raise Refused("scalar not canonical")
@@ -66,13 +66,13 @@ def _exactly(data: bytes) -> bytes:
 
 
 def committed(values: Sequence[int], blinding: int) -> Point:
-    """The commitment as a point."""
+    """Return the Pedersen commitment to a vector of integers with this blinding, as a point."""
     terms = [multiply(value, generator(("value", index))) for index, value in enumerate(values)]
     return total([*terms, multiply(blinding, generator(BLINDING))])
 
 
 def commit(values: Sequence[int], blinding: bytes) -> bytes:
-    """The commitment as bytes."""
+    """Return the Pedersen commitment to a vector of integers, as 32 bytes."""
     return ristretto.encode(committed(values, decode_scalar(blinding)))
 
 
@@ -108,7 +108,7 @@ class _Reader:
 def check_product(
     reader: _Reader, p: Point, left: list[Point], right: list[Point], product: Point, y: int
 ) -> None:
-    """P = <a, G> + <b, H> + (sum of y^i a_i b_i) U + alpha H_0, by folding."""
+    """Raise Refused unless a folding proof shows P = <a, G> + <b, H> + (sum y^i a_i b_i) U + alpha H_0."""
     kappa = 1
     while len(left) > 1:
         n = len(left) // 2
@@ -136,7 +136,7 @@ def check_product(
 
 
 def check_bits(reader: _Reader, weights: Sequence[tuple[Name, int]], bits: Point, target: Point) -> None:
-    """`bits` commits to bits of which the weighted sums are `target`."""
+    """Raise Refused unless a proof shows that `bits` commits to bits with weighted sums as in `target`."""
     y, z, rho = (_challenge(reader.transcript, label) for label in (b"y", b"z", b"rho"))
     size = _power_of_two(len(weights))
     left = [generator(("left", i)) for i in range(size)]
@@ -157,7 +157,7 @@ def check_bits(reader: _Reader, weights: Sequence[tuple[Name, int]], bits: Point
 
 
 def weights_to(width: int) -> list[int]:
-    """The weights whose sums of subsets are 0 to `width`."""
+    """Return weights whose subsets have exactly the sums 0 to `width`."""
     powers = [1 << bit for bit in range(width.bit_length() - 1)]
     return [*powers, width - sum(powers)]
 
@@ -177,7 +177,7 @@ Bound = int | Sequence[int]
 
 
 def verify_range(context: bytes, commitment: bytes, length: int, lo: Bound, hi: Bound, proof: bytes) -> None:
-    """Refuse unless every coordinate is in [lo, hi], or in the range of its own."""
+    """Raise Refused unless a proof shows each committed coordinate in [lo, hi], or in its own range."""
     lows, highs = ([side] if isinstance(side, int) else list(side) for side in (lo, hi))
     transcript = _start(context, b"range" if len(lows) == 1 else b"box")
     transcript.append_uint(b"length", length)
@@ -207,7 +207,7 @@ def verify_noise(
     coins: bytes,
     proof: bytes,
 ) -> None:
-    """Refuse unless the noise is that of the committed bits and the coins."""
+    """Raise Refused unless a proof shows that committed noise is that of the secret bits and the coins."""
     coin = [coins[i // 8] >> i % 8 & 1 for i in range(length * bits)]
     transcript = _start(context, b"noise")
     transcript.append_uint(b"length", length)
@@ -224,23 +224,23 @@ def verify_noise(
 
 
 def range_proof_bytes(digits: int) -> int:
-    """Return the length of a range proof about so many binary digits."""
+    """Return the length in bytes of a range proof about `digits` binary digits."""
     return 32 * (2 * (digits - 1).bit_length() + 6)
 
 
 def noise_proof_bytes(bits: int) -> int:
-    """Return the length of a noise proof about so many bits, of all coordinates."""
+    """Return the length in bytes of a noise proof about `bits` bits of all coordinates."""
     return 32 * (2 * (bits - 1).bit_length() + 5)
 
 
 def norm_proof_bytes(length: int, bound_squared: int) -> int:
-    """Return the length of a proof of a norm."""
+    """Return the length in bytes of a proof that a vector's L2 norm is bounded."""
     digits = length * (2 * isqrt(bound_squared)).bit_length() + bound_squared.bit_length()
     return 32 * (2 * (length - 1).bit_length() + 2 * (digits - 1).bit_length() + 13)
 
 
 def verify_norm(context: bytes, commitment: bytes, length: int, bound_squared: int, proof: bytes) -> None:
-    """Refuse unless the squares sum to at most `bound_squared`."""
+    """Raise Refused unless a proof shows that the squares of a committed vector sum to at most the bound."""
     transcript = _start(context, b"norm")
     transcript.append_uint(b"length", length)
     transcript.append(b"bound", _signed(bound_squared))

@@ -21,7 +21,7 @@ FORMAT = {"format": "smpc-dp receipt", "version": 1}
 
 @dataclass(frozen=True)
 class Receipt:
-    """What a party keeps of its publication."""
+    """Receipt of a party's published entry: session, run, number and hash of the entry, end of the log."""
 
     session: bytes
     run_id: bytes
@@ -33,7 +33,7 @@ class Receipt:
     signatures: dict[str, bytes]
 
     def check(self, audit: RunLog) -> None:
-        """Refuse a log without its entry, with another end, or that no quorum has signed."""
+        """Raise Refused unless a log has the receipt's entry and end, signed by a quorum."""
         required(self.session == audit.session.digest, "the session of the receipt")
         required(self.run_id == audit.run_id, "the run of the receipt")
         required(1 <= self.index <= audit.entries, "the entry of the receipt")
@@ -47,14 +47,14 @@ class Receipt:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object, which has each key once."""
+    """Return a JSON object's pairs as a dict; raise Refused for a key that is there twice."""
     fields = dict(pairs)
     required(len(fields) == len(pairs), "a key twice")
     return fields
 
 
 def read_receipt(path: str | os.PathLike[str]) -> Receipt:
-    """Return the receipt in a file, or refuse it; raise OSError if it cannot be read."""
+    """Read a party's receipt from a JSON file; Refused if malformed, OSError if it cannot be read."""
     with open(path, "rb") as file:
         text = file.read(LONGEST + 1)
     try:

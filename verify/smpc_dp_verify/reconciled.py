@@ -14,7 +14,7 @@ MOST_COLUMNS = 8
 
 
 class Noisy(NamedTuple):
-    """Noisy counts of cells, in order, with the deviation of each."""
+    """Noisy counts of the cells of some columns, in order, with the noise's standard deviation."""
 
     selectors: tuple[Selector, ...]
     counts: list[float]
@@ -22,21 +22,21 @@ class Noisy(NamedTuple):
 
 
 def is_count(block: Block) -> bool:
-    """Tell whether a block counts rows, and is none of survival, whose last columns are time and event."""
+    """Tell whether a block counts rows by cell, and is not one of a survival statistic."""
     last = sorted(one.column for one in block.selectors[-2:])
     is_survival = len(last) == 2 and tuple(last) == block.present
     return not (block.powers or block.of_party or is_survival)
 
 
 def needed(block: Block, table: Table) -> frozenset[str]:
-    """Return the columns that a row may lack, and must have to be counted."""
+    """Return the columns whose value a row may lack, but must have to be counted in the block."""
     return frozenset(name for name in block.columns if table.columns[name].lacks)
 
 
 def reconciled(
     axes: tuple[Selector, ...], noisy: Sequence[Noisy], rows: float | None
 ) -> tuple[list[float], float]:
-    """Return the counts of the cells of these axes, and the deviation of each; `rows`: all, where known."""
+    """Return the best counts of these cells from all noisy counts, and their deviation; `rows`: total."""
     sizes = {one: one.cells for one in axes}
     values, variance = [0.0] * math.prod(sizes.values()), 0.0
     chosen_sets = (set_ for size in range(len(axes) + 1) for set_ in itertools.combinations(axes, size))
@@ -60,12 +60,12 @@ def reconciled(
 
 
 def _precision(noisy: Noisy, chosen: tuple[Selector, ...]) -> float:
-    """Return one over the variance of a sum over all cells that have the chosen columns' cells."""
+    """Return the inverse variance of noisy counts that are summed over all but the chosen columns."""
     return 1 / (noisy.deviation**2 * math.prod(one.cells for one in noisy.selectors if one not in chosen))
 
 
 def _component(noisy: Noisy, chosen: tuple[Selector, ...]) -> dict[tuple[int, ...], float]:
-    """Return the sum for each cell of the chosen columns, less its means along each of them in turn."""
+    """Return the sums in the chosen columns' cells, less the mean along each chosen column in turn."""
     sums = dict.fromkeys(itertools.product(*(range(one.cells) for one in chosen)), 0.0)
     positions = [noisy.selectors.index(one) for one in chosen]
     cells = itertools.product(*(range(one.cells) for one in noisy.selectors))

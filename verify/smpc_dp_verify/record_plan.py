@@ -31,7 +31,7 @@ MOST_WEIGHT, MOST_HIDDEN = 1e6, 1000.0
 
 @dataclass(frozen=True)
 class Request:
-    """What a session asks of rows, on its grid.
+    """Planned request for statistics of records: blocks with scales, bounds, and how far a unit moves them.
 
     `low`, `high`: bounds of each coordinate. `length`, `moves`, `squared`: what a unit moves, as of `Noise`.
     `text`: as the question has it. `hidden`: the least variance of pairwise noise.
@@ -52,16 +52,16 @@ class Request:
 
     @functools.cached_property
     def scaled(self) -> dict[Block, Scaled]:
-        """The scaled blocks, by block: there may be thousands of terms."""
+        """The blocks with their scales, as a mapping from block to scaled block."""
         return {one.block: one for one in self.blocks}
 
     def error(self, term: Term, variance: float, parties: int) -> float:
-        """Return a term's error over its range, times its rows, of shares of a variance."""
+        """Return an estimate's standard error over its range, times rows, for this variance of a share."""
         return term_error(term, self.scaled, self.table, variance, parties)
 
 
 class Given(NamedTuple):
-    """What a session says of a request, before any noise is planned."""
+    """Checked question of a session before noise is planned: statistics, estimates, blocks and weights."""
 
     table: Table
     asked: list[Asked]
@@ -75,7 +75,7 @@ class Given(NamedTuple):
 def term_error(
     term: Term, scaled: Mapping[Block, Scaled], table: Table, variance: float, parties: int
 ) -> float:
-    """Return a term's error over its range, times its rows, of shares of a variance."""
+    """Return an estimate's standard error over its range, times rows, for this variance of a share."""
     total = 0.0
     for block, factor in term.factors.items():
         if not table.is_public(block):
@@ -85,13 +85,13 @@ def term_error(
 
 
 def deviation_of(one: Scaled, variance: float, parties: int) -> float:
-    """Return the deviation of a block's sum in its own steps, given that of a coordinate's noise."""
+    """Return the deviation of a block's sum, unscaled, from a coordinate's noise variance and rounding."""
     rounding = parties / 2 + 1 if one.is_rounded else 1.0
     return (math.sqrt(variance) + rounding) / float(one.scale)
 
 
 def read_given(given: dict[str, Any], parties: int) -> Given:
-    """Return what parameters ask of the rows of so many parties, and the blocks that have noise."""
+    """Parse what a session's parameters ask of records; raise Refused or TooMany if it is invalid."""
     table = read_table(given["records"])
     asked = read_ask(given["ask"], table)
     terms = all_terms(asked, table)
@@ -108,7 +108,7 @@ def read_given(given: dict[str, Any], parties: int) -> Given:
 
 
 def read_request(given: dict[str, Any], parties: int, counted: int) -> Request:
-    """Return the request that parameters fix, for so many parties, of which the noise of some counts."""
+    """Return the request, with scales, that parameters determine; `counted` parties' noise counts."""
     asks = read_given(given, parties)
     table, asked, terms, blocks, weights, rows, _ = asks
     mu = gaussian_mu(given["epsilon"], given["delta"])
@@ -144,7 +144,7 @@ def read_request(given: dict[str, Any], parties: int, counted: int) -> Request:
 
 
 def check_errors(request: Request, given: dict[str, Any], variance: int, parties: int) -> None:
-    """Refuse answers whose standard error is above what the session accepts."""
+    """Raise Refused if an answer's standard error is above the session's max_standard_error."""
     most = given.get("max_standard_error")
     if most is None:
         return
@@ -173,7 +173,7 @@ def _public_rows(given: dict[str, Any], table: Table, parties: int) -> list[int]
 
 
 def scaled_blocks(asks: Given, spread: list[float], most: float) -> list[Scaled]:
-    """Return the blocks with scales that give each its deviation, at so many bits of noise at most."""
+    """Return blocks with scales by which noise of so many bits gives each the planned deviation."""
     total = asks.parties * asks.table.max_rows / min(spread)
     bits = min(most, math.floor(SUM - math.log2(total + 80 * asks.parties)))
     required(bits >= min(most, LEAST), "sums do not fit")
@@ -184,7 +184,7 @@ def scaled_blocks(asks: Given, spread: list[float], most: float) -> list[Scaled]
 
 
 def _near(scale: float, is_coarse: bool) -> Fraction:
-    """Return an integer, or a multiple of a power of two, next to a scale."""
+    """Return a fraction near a scale: an integer if the grid is coarse, else a multiple of 2^-k."""
     if is_coarse and scale >= WHOLE:
         return Fraction(round(scale))
     bits = max(0, SCALE_BITS - math.frexp(scale)[1])
@@ -231,7 +231,7 @@ def _request(
 
 
 def _hiding(request: Request, given: dict[str, Any], counted: int) -> Request:
-    """Return the request with the variance of pairwise noise that hides a party's totals."""
+    """Return the request with the least variance of pairwise noise that hides each party's totals."""
     required(len(request.text.split(" ")[0]) <= MOST_TEXT, "the length of the bounds")
     hidden, square, at = number(given.get("hidden_totals", 1.0)), 0.0, 0
     required(0 <= hidden <= MOST_HIDDEN, "the parameter hidden_totals")
@@ -253,7 +253,7 @@ def _conditions(block: Block) -> list[dict[str, Any]]:
 
 
 def digest_of(blocks: list[Scaled], protocol: str, version: int, laplace: str | None = None) -> str:
-    """Return the digest of the scales, and of that of Laplace noise."""
+    """Return the hex digest of the blocks and their scales, as parties put it into the question."""
     scales: Any = [
         [
             {

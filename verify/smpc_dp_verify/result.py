@@ -35,7 +35,7 @@ CLOSE = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class ResultOpinion:
-    """What was found of a result, or of two.
+    """Result of auditing a stored result, or of comparing two: exit code, reason, and facts.
 
     Attributes:
         code: 0: it holds for session and run, or there is one total; 1: it does not hold, for `reason`, by
@@ -73,7 +73,7 @@ def audit_result(
     run: str | None = None,
     request: int | None = None,
 ) -> ResultOpinion:
-    """Return what is found of a party's stored result; raise OSError if a file cannot be read.
+    """Audit a party's stored result; return what was found; ValueError for a wrong run id or session.
 
     Raises ValueError for a session file that is none, or a run id that is none. A session digest in
     the place of the file has no keys: it is as no session file.
@@ -126,7 +126,7 @@ def audit_result(
 def compare_results(
     one: str | os.PathLike[str], other: str | os.PathLike[str], session: str | os.PathLike[str] | None
 ) -> ResultOpinion:
-    """Return whether the aggregator has signed two results of one run; errors as of `audit_result`."""
+    """Compare two stored results, to find an aggregator that signed two totals of one run."""
     signed: list[SignedRun] = []
     for path in (one, other):
         try:
@@ -165,12 +165,12 @@ def compare_results(
 
 
 def _is_digest(session: str | os.PathLike[str]) -> bool:
-    """Tell whether a digest was given, which has no keys, in place of a file."""
+    """Tell whether `session` is a hex digest and no file of that name exists."""
     return bool(DIGEST.fullmatch(os.fspath(session))) and not os.path.exists(session)
 
 
 def _sums(path: str | os.PathLike[str]) -> Sums | bytes:
-    """Return the sums of a session file; of one whose totals nobody signs its digest."""
+    """Return a session file's sum parameters, or its digest if nobody signs totals; ValueError if wrong."""
     with open(path, "rb") as file:
         text = file.read(LONGEST_SESSION + 1)
     try:
@@ -186,7 +186,7 @@ def _sums(path: str | os.PathLike[str]) -> Sums | bytes:
 
 
 class SignedRun:
-    """The run of a stored result, in a session."""
+    """Run of a stored result with a signed total, and methods that check parts of its evidence."""
 
     def __init__(self, stored: Stored, sums: Sums) -> None:
         session = sums.session
@@ -204,13 +204,13 @@ class SignedRun:
         return [self.numbers[name] for name in names]
 
     def _ordered(self, names: Sequence[str]) -> bytes:
-        """Return the set of parties that are named in order."""
+        """Return the packed set of these parties; raise Failed unless they are in roster order."""
         numbers = self._numbers(names)
         demand(numbers == sorted({*numbers}), "wrong-order", "parties are not in order")
         return party_set(numbers, len(self.names))
 
     def check_run(self) -> None:
-        """Check protocol, kind of evidence, names and run id."""
+        """Raise Failed unless protocol, kind of evidence, names and run id fit; read the sets."""
         stored, sums, session = self.stored, self.sums, self.sums.session
         demand(stored.protocol == (session.protocol, session.version), "other-session", "the protocol")
         given = (stored.is_checked, bool(stored.values_root), stored.survivors_certified is not None)
@@ -236,7 +236,7 @@ class SignedRun:
         demand(run == stored.run, "run-id-differs", "the run id")
 
     def check_quorums(self) -> None:
-        """Check sets, digests and certificates."""
+        """Raise Failed unless sets, digests, and certificates by quorums are valid."""
         stored = self.stored
         self.check_sets()
         self.check_digests()
@@ -247,7 +247,7 @@ class SignedRun:
             self._check_certificate("attest-survivors", stored.survivors_certified, survivors, quorum)
 
     def check_sets(self) -> None:
-        """Check that each set lies in the one before, and that the survivors are enough."""
+        """Raise Failed unless each set lies in the one before, and enough parties survive."""
         stored = self.stored
         participants, survivors = {*stored.participants}, {*stored.survivors}
         advertised, present = ({self.names[i - 1] for i in each} for each in (self.advertised, self.present))
@@ -257,7 +257,7 @@ class SignedRun:
         demand(stored.receiver in survivors, "not-included", "the receiver is no survivor")
 
     def check_digests(self) -> None:
-        """Check that the digests are those of sets and roots."""
+        """Raise Failed unless the signed digests are those of the sets and Merkle roots."""
         stored = self.stored
         roots = (stored.root, stored.values_root) if stored.values_root else (stored.root,)
         commitment = self._hash("roll", stored.advertised, *roots)
@@ -271,7 +271,7 @@ class SignedRun:
             demand(is_same, "other-statement", "the digest of the survivors")
 
     def _check_certificate(self, step: str, given: Certificate, members: set[str], quorum: int) -> None:
-        """Check that so many of a set have signed a digest."""
+        """Raise Failed unless `quorum` members of the set have validly signed its digest."""
         check, packed = "bad-certificate", self._ordered(given.signers)
         demand({*given.signers} <= members, check, f"a signer of {step} outside of the set")
         demand(len(given.signers) >= quorum, "no-quorum", f"too few signatures of {step}")
@@ -291,7 +291,7 @@ class SignedRun:
             demand(is_signed, check, f"the signature of {name} of {step}")
 
     def _shown(self, step: str, given: Certificate, packed: bytes, quorum: int) -> list[int]:
-        """Return the places of the signers, a packed set, whose signatures a certificate shows."""
+        """Return the indices of the signers whose signatures a certificate shows: all, or a sample."""
         many = len(given.signers)
         if not given.is_sampled:
             return list(range(many))
@@ -299,7 +299,7 @@ class SignedRun:
         return sample(seed, many, samples(many, quorum))
 
     def _check_attested(self, packed: bytes, blinding: bytes, attested: list[bytes]) -> None:
-        """Check that more survivors than may be corrupt have attested the total."""
+        """Raise Failed unless more survivors than may be corrupt have signed the total."""
         signers, signatures, root, proof = attested
         survivors, least = self.stored.survivors_certified, self.sums.corrupt + 1
         demand(survivors is not None, "other-plan", "no certificate of the survivors")
@@ -331,14 +331,14 @@ class SignedRun:
         return not has_small_order(signature[:32])
 
     def check_signature(self) -> None:
-        """Check the aggregator's signature of the body."""
+        """Raise Failed unless the aggregator signed the result message for the receiver."""
         step, stored = "result" if self.sums.is_certified else "average", self.stored
         signed = (step, self.sums.session.aggregator, stored.receiver, stored.body, stored.signature)
         demand(self._is_signed(*signed), "bad-signature", "the aggregator's signature")
 
     @property
     def unchecked(self) -> tuple[str, ...]:
-        """What of the file's numbers this auditor does not compare with the signed total."""
+        """Names of the file's fields that this auditor does not compare with the signed total."""
         sums = self.sums
         if sums.has_records and self.shares is not None:
             return ("estimates", "privacy")
@@ -352,7 +352,7 @@ class SignedRun:
         return (*noise, "value", "weight", *(("fixed_point",) if len(sums.radii) > 1 else ()))
 
     def _total(self) -> tuple[list[Any], list[int]]:
-        """Return the fields of the body, and the elements of its total."""
+        """Return the signed message's fields, and its total as integers; Failed if malformed."""
         sums, fields = self.sums, self._body()
         packed, width = fields[0], sums.width
         count = len(packed) // width if sums.elements is None else sums.elements
@@ -362,7 +362,7 @@ class SignedRun:
         return fields, [int.from_bytes(each, "little", signed=sums.is_noisy) for each in pieces]
 
     def check_commitments(self) -> None:
-        """Check that a checked total opens the commitments of the survivors."""
+        """Raise Failed unless a checked total opens the survivors' commitments, or is attested."""
         fields, total = self._total()
         if self.sums.has_checkers:
             self._check_attested(*fields)
@@ -370,7 +370,7 @@ class SignedRun:
             self._check_commitments(total, *fields[1:])
 
     def check_numbers(self) -> None:
-        """Check that the total is possible, and the numbers of the file."""
+        """Raise Failed unless the total is possible and gives the numbers in the file."""
         sums, stored = self.sums, self.stored
         fields, total = self._total()
         pairs = 0
@@ -392,14 +392,14 @@ class SignedRun:
 
     @functools.cached_property
     def shares(self) -> Shares | None:
-        """The noise of statistics of records; None of other sums, and where none is planned here."""
+        """The planned noise of statistics of records; None for other sums, or if not planned here."""
         try:
             return read_shares(self.sums) if self.sums.has_records else None
         except Refused as refused:
             raise Failed("other-plan", str(refused)) from None
 
     def _check_plan(self, shares: Shares) -> None:
-        """Check that the question has the session's noise and scales, and the file what follows from them."""
+        """Raise Failed unless question and file agree with the session's planned noise and scales."""
         stored = self.stored
         try:
             shares.check(stored.operation)
@@ -415,7 +415,7 @@ class SignedRun:
             demand(stored.fields[name] == value, "wrong-result", name)
 
     def _body(self) -> list[Any]:
-        """Return the fields of the body, of their kinds."""
+        """Return the signed message's decoded fields; raise Failed for wrong types or encoding."""
         kinds: list[type] = [bytes, bytes, int] if not self.sums.is_certified else [bytes]
         if self.sums.is_checked:
             kinds = [bytes, bytes, list] if self.sums.has_checkers else [bytes] * 4
@@ -460,7 +460,7 @@ class SignedRun:
         demand(is_right, "wrong-total", "the total is not that of the commitments", signed=True)
 
     def _grid(self, total: list[int], weight: int) -> list[int]:
-        """Return the sum on the grid; refuse one that is out of bounds."""
+        """Return the total as integers on the grid; raise Failed if no permitted vectors have it."""
         sums, count = self.sums, len(self.stored.survivors)
         if sums.has_records:
             return total
@@ -480,7 +480,7 @@ class SignedRun:
         return values
 
     def _weighted(self, total: list[int]) -> list[int]:
-        """Return the sum of vectors with private weights, which count from the norm of the farthest."""
+        """Return the total of privately weighted vectors as grid integers, without its offset."""
         sums, count = self.sums, len(self.stored.survivors)
         given = self.stored.fields["fixed_point"]
         for steps in sums.radii:
@@ -516,7 +516,7 @@ class SignedRun:
 
 
 def _elements(body: bytes) -> int:
-    """Return how many elements of 8 bytes the total of a body has; 0 of a malformed one."""
+    """Return how many 8-byte elements the total of a message body has; 0 if it is malformed."""
     try:
         fields = msgspec.msgpack.decode(body)
     except (msgspec.MsgspecError, ValueError, OverflowError, TypeError, RecursionError):
@@ -543,7 +543,7 @@ PRIVACY_FORMS = {"unit": (str, type(None)), "epsilon": NUMBER_OR_NULL, "delta": 
 
 
 def _check_forms(fields: dict[str, Any]) -> None:
-    """Refuse numbers of a sum or an average of other types."""
+    """Raise Failed unless the numbers of a sum or average in a file have the right JSON types."""
     value, grid, privacy = (fields.get(name) for name in ("value", "fixed_point", "privacy"))
     is_right = isinstance(value, list) and all(type(one) in NUMBER for one in value)
     is_right = is_right and isinstance(grid, list) and all(type(one) is int for one in grid)
@@ -555,7 +555,7 @@ def _check_forms(fields: dict[str, Any]) -> None:
 
 
 def samples(claimed: int, quorum: int) -> int:
-    """How many of the claimed signatures a certificate shows [protocols/secagg/README.md, "Certificates"]."""
+    """Return how many of the claimed signatures a certificate must show [secagg, "Certificates"]."""
     for shown in range(quorum):
         if math.comb(quorum - 1, shown) << 128 <= math.comb(claimed, shown):
             return shown
@@ -563,7 +563,7 @@ def samples(claimed: int, quorum: int) -> int:
 
 
 def sample(seed: bytes, size: int, count: int) -> list[int]:
-    """Places of a sample, by Floyd's sampling from the blocks of a seed."""
+    """Return `count` distinct indices below `size`, ascending, drawn from a seed by Floyd's method."""
     words = _words(seed)
     chosen: set[int] = set()
     for top in range(size - count, size):

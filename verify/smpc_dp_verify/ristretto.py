@@ -25,7 +25,7 @@ SQRT_M1 = _abs(pow(2, (P - 1) // 4, P))
 
 
 def sqrt_ratio(u: int, v: int) -> tuple[bool, int]:
-    """RFC 9496, section 4.2, SQRT_RATIO_M1."""
+    """Return (whether u/v is square, its root or that of i u/v) [RFC 9496, 4.2, SQRT_RATIO_M1]."""
     r = u * v**3 * pow(u * v**7, (P - 5) // 8, P) % P
     check = v * r * r % P
     correct, flipped, flipped_i = check == u % P, check == -u % P, check == -u * SQRT_M1 % P
@@ -41,7 +41,7 @@ D_MINUS_ONE_SQ = (D - 1) ** 2 % P
 
 
 def add(p: Point, q: Point) -> Point:
-    """The unified addition on the twisted Edwards curve with a = -1."""
+    """Return the sum of two points, by the unified addition on the twisted Edwards curve with a = -1."""
     # Reduced here too: products of four factors take longer.
     a = (p[1] - p[0]) * (q[1] - q[0]) % P
     b = (p[1] + p[0]) * (q[1] + q[0]) % P
@@ -52,12 +52,12 @@ def add(p: Point, q: Point) -> Point:
 
 
 def negate(p: Point) -> Point:
-    """The inverse of `p`."""
+    """Return the inverse -p of a point."""
     return -p[0] % P, p[1], p[2], -p[3] % P
 
 
 def double(p: Point) -> Point:
-    """Twice `p` [RFC 8032, section 5.1.4], in fewer products than by `add`."""
+    """Return twice a point [RFC 8032, section 5.1.4], in fewer multiplications than `add`."""
     a, b = p[0] * p[0] % P, p[1] * p[1] % P
     h, g = a + b, a - b
     e = h - (p[0] + p[1]) ** 2 % P
@@ -66,12 +66,12 @@ def double(p: Point) -> Point:
 
 
 def is_same(p: Point, q: Point) -> bool:
-    """Tell whether both have one encoding [RFC 9496, section 4.3.3]."""
+    """Tell whether two points have one encoding, so are one group element [RFC 9496, section 4.3.3]."""
     return (p[0] * q[1] - p[1] * q[0]) % P == 0 or (p[1] * q[1] - p[0] * q[0]) % P == 0
 
 
 def times(n: int, p: Point) -> Point:
-    """`n` times `p`, for n not negative: a sum of its doublings, each with an odd factor of -7 to 7."""
+    """Return a point multiplied by an integer n >= 0."""
     doublings = _doublings(p)
     while len(doublings) <= n.bit_length():
         doublings.append(double(doublings[-1]))
@@ -88,7 +88,7 @@ def times(n: int, p: Point) -> Point:
 
 
 def _odd_digits(n: int) -> Iterator[tuple[int, int]]:
-    """Yield (i, d) with d odd and below 8 in absolute value, so that n is the sum of d 2^i."""
+    """Yield pairs (i, d), d odd and -7 to 7, such that n is the sum of all d 2^i."""
     index = 0
     while n:
         if n & 1:
@@ -101,13 +101,13 @@ def _odd_digits(n: int) -> Iterator[tuple[int, int]]:
 
 @functools.lru_cache(512)
 def _doublings(p: Point) -> list[Point]:
-    """`p`, twice it, four times it and so on, as many as were needed: generators come again."""
+    """Return the cached, growing list of p, 2p, 4p and so on, which begins with p alone."""
     return [p]
 
 
 @functools.lru_cache(4096)
 def decode(data: bytes) -> Point:
-    """RFC 9496, section 4.3.1. Raises ValueError for what is no encoding."""
+    """Decode 32 bytes to a point [RFC 9496, section 4.3.1]; raise ValueError if not canonical."""
     s = int.from_bytes(data, "little")
     if s >= P or _is_negative(s):
         raise ValueError("not canonical")
@@ -125,7 +125,7 @@ def decode(data: bytes) -> Point:
 
 
 def encode(p: Point) -> bytes:
-    """RFC 9496, section 4.3.2."""
+    """Return the canonical 32-byte encoding of a point [RFC 9496, section 4.3.2]."""
     x0, y0, z0, t0 = p
     u1 = (z0 + y0) * (z0 - y0) % P
     u2 = x0 * y0 % P
@@ -142,7 +142,7 @@ def encode(p: Point) -> bytes:
 
 
 def map_to_group(data: bytes) -> Point:
-    """RFC 9496, section 4.3.4, MAP; `data` is 32 bytes, whose highest bit is ignored."""
+    """Map 32 bytes, whose highest bit is ignored, to a point [RFC 9496, section 4.3.4, MAP]."""
     t = int.from_bytes(data, "little") % 2**255 % P
     r = SQRT_M1 * t * t % P
     u = (r + 1) * ONE_MINUS_D_SQ % P

@@ -26,7 +26,7 @@ verify_norm = lru_cache(1 << 12)(proofs.verify_norm)
 
 
 def false_value(context: bytes, value: bytes, length: int, bounds: tuple[Any, ...], proof: bytes) -> str:
-    """Tell what is false in a commitment to a value: "range", "norm" or ""; `bounds`: two, or a square."""
+    """Return what a proof about a committed vector fails in: "range" or "norm"; "" if it holds."""
     kind, verify = ("norm", verify_norm) if len(bounds) == 1 else ("range", verify_range)
     try:
         verify(context, value, length, *bounds, proof)
@@ -36,7 +36,7 @@ def false_value(context: bytes, value: bytes, length: int, bounds: tuple[Any, ..
 
 
 def false_sum(noise: tuple[Any, ...] | None, points: list[bytes], values: list[int], blinding: bytes) -> str:
-    """Tell what is false in a publication: "noise", "sum" or ""; `noise`: what is verified of it, or None."""
+    """Return what is false in a published vector: "noise" (its proof), "sum" (its opening), or ""."""
     try:
         if noise is not None:
             verify_noise(*noise)
@@ -71,13 +71,13 @@ TRIES = 1000
 
 
 def integers(packed: bytes, length: int) -> list[int]:
-    """Return a vector's coordinates, of 8 bytes each."""
+    """Decode a vector of signed 8-byte integers; raise Refused for another length."""
     required(len(packed) == 8 * length, "a vector has another length")
     return [int.from_bytes(packed[i : i + 8], "little", signed=True) for i in range(0, len(packed), 8)]
 
 
 class Audit(RunLog):
-    """The log of a verifiable average, read from its lines, without line feeds; Refused says what refuses it.
+    """Auditor of the log of a verifiable average, read on construction; Refused says which check fails.
 
     Args:
         lines: of the log.
@@ -132,7 +132,7 @@ class Audit(RunLog):
 
     @property
     def is_one_log(self) -> bool:
-        """Whether no other log of this run can pass: with more false parties than c there may be two."""
+        """Whether no other valid log of this run can exist: at most c parties were excluded."""
         return len(self.excluded) <= self.corrupt
 
     def _longest(self, kind: str) -> int:
@@ -143,7 +143,7 @@ class Audit(RunLog):
         return min((18 << 10) + 2 * self._longest_right(), LONGEST_PAYLOAD)
 
     def _longest_right(self) -> int:
-        """Return the bytes of the longest right message of a party ["The auditor"]."""
+        """Return the length in bytes of the longest valid message of a party ["The auditor"]."""
         terms, neighbours = self.terms, self.terms.noise.most_neighbours
         edges = min(neighbours, terms.lost + max(self.corrupt, 1))
         return max(
@@ -153,26 +153,26 @@ class Audit(RunLog):
         )
 
     def epsilon(self) -> float | None:
-        """Return epsilon of each honest party after the exclusions; None: nothing is claimed any more."""
+        """Return each honest party's epsilon after the exclusions; None if no guarantee is left."""
         return self.terms.noise.epsilon_after(len(self.excluded), self.terms.bits, self.terms.pair_variance)
 
     def standard_error(self) -> float:
-        """Return the standard deviation of the noise in the average: no pairwise term is left in it."""
+        """Return the standard deviation of the noise in each coordinate, in the session's unit."""
         return math.sqrt(self.terms.bits / 4 / len(self.counted)) * 2.0**-self.terms.fractional_bits
 
     def bias(self, tries: int) -> float:
-        """Return the most by which cheats move the average in so many tries ["What cheats gain"]."""
+        """Return the most by which cheats can move a coordinate in so many tries ["What cheats gain"]."""
         s, cheats = math.sqrt(self.terms.bits / 4), max(self.corrupt, len(self.excluded), 1)
         most = cheats * s / 2 + s * math.sqrt(2 * cheats * math.log(tries))
         return most / len(self.counted) * 2.0**-self.terms.fractional_bits
 
     def average(self) -> list[Fraction]:
-        """Return the average in the unit of the session, exactly."""
+        """Return the average of the counted parties' vectors, as fractions in the session's unit."""
         count, scale = len(self.counted), Fraction(2) ** self.terms.fractional_bits
         return [Fraction(value + count * self.terms.lowest, count) / scale for value in self.total]
 
     def answers(self) -> list[Answer] | None:
-        """Return the answers about records; None of other averages."""
+        """Return the computed answers about records; None if the run averages vectors."""
         if self.terms.request is None:
             return None
         counted = [self.names.index(name) for name in self.counted]
@@ -181,7 +181,7 @@ class Audit(RunLog):
 
     @property
     def silent(self) -> list[str]:
-        """The participants that have not published."""
+        """The names of participants that have not published a vector."""
         return [name for name in self.participants if name not in self._entries["publish"]]
 
     def _take(self, entry: dict[str, Any]) -> None:
@@ -205,7 +205,7 @@ class Audit(RunLog):
         self._step += is_own
 
     def _go_to(self, kind: str) -> None:
-        """Go on to the step of an entry; only parties' steps may be left out."""
+        """Move on to the step of this kind of entry; raise Refused if an aggregator's step is skipped."""
         suffix = "" if self.rounds == 0 else f"-{self.rounds + 1}"
         step = self._order[self._step][0]
         following = [kind for kind, _ in self._order[self._step + 1 : self._step + 2]]
@@ -242,14 +242,14 @@ class Audit(RunLog):
         self.excluded[name], self.shown_by[name] = reason, entry or self.entries + 1
 
     def _start(self, name: str, check: Callable[..., str], *call: Any) -> None:
-        """Start the check of an entry of a party; `_settle` excludes it for what is false."""
+        """Check a party's entry, now or on the executor; exclude the party for what is false in it."""
         if self._executor is not None:
             self._checks.append((name, self.entries + 1, self._executor.submit(check, *call)))
         elif false := check(*call):
             self._exclude(name, false)
 
     def _settle(self) -> None:
-        """Wait for the checks under way."""
+        """Wait for the checks on the executor, and exclude the parties whose entries are false."""
         for name, entry, future in self._checks:
             false = future.result()
             if not isinstance(false, str):
@@ -293,12 +293,12 @@ class Audit(RunLog):
         self._entries["commit"][name] = commit
 
     def _range(self) -> tuple[Any, Any]:
-        """Return the bounds as a proof has them: one number for all coordinates alike."""
+        """Return the bounds of the range proof: two integers, or two lists if coordinates differ."""
         low, high = self.terms.range
         return (low[0], high[0]) if len(low) == 1 else (low, high)
 
     def _value_proof_bytes(self) -> int:
-        """Return the length of a proof that a vector is within the bounds."""
+        """Return the length in bytes of a proof that a vector is within its bounds."""
         if self.terms.squared is None:
             return proofs.range_proof_bytes(self.terms.range_bits)
         return proofs.norm_proof_bytes(self.terms.length, self.terms.squared)
@@ -346,7 +346,7 @@ class Audit(RunLog):
         self._certify("attest-coins", fields, self.participants)
 
     def _coins_of(self, name: str) -> bytes:
-        """Return a party's public bits; spare bits are zero."""
+        """Return a party's public random bits, as bytes with spare bits zero, from all coins."""
         count = self.terms.length * self.terms.bits
         seed = tuple_hash("coin-bits", *self.bound, self.run, self._combined, name.encode())
         stream = bytearray(hashlib.shake_256(seed).digest(-(-count // 8)))
@@ -356,7 +356,7 @@ class Audit(RunLog):
     # publications
 
     def _false_publication(self, fields: list[Any] | None) -> str:
-        """Tell what is false in a publication before any proof is looked at."""
+        """Return what is false in a publication's form: "malformed", "bounds" and so on; else ""."""
         length = self.terms.length
         try:
             required(fields is not None, "not canonical")
@@ -409,7 +409,7 @@ class Audit(RunLog):
         self._certify(step, fields, good, false)
 
     def _false_opening(self, name: str, fields: list[Any] | None) -> str:
-        """Take an opening, or tell what is false in it."""
+        """Store a party's opening of edges and return "", or return what is false in it."""
         size = 8 * self.terms.length
         parties, deltas, blindings = fields or [b"", b"", b""]
         numbers = read_list(parties, len(self.names))

@@ -17,7 +17,7 @@ _FACTOR = 0x2360ED051FC65DA44385DF649FCCF645
 
 
 class _Hash:
-    """The hash of numpy's SeedSequence: each call multiplies its constant."""
+    """Hash function of numpy's SeedSequence, called with 32-bit words; each call changes its constant."""
 
     def __init__(self, constant: int, factor: int) -> None:
         self._constant, self._factor = constant, factor
@@ -35,7 +35,7 @@ def _mix(x: int, y: int) -> int:
 
 
 def seeded(*entropy: int) -> tuple[int, int]:
-    """Return the two numbers of 128 bits that numpy's SeedSequence makes of others."""
+    """Return the two 128-bit integers that numpy's SeedSequence generates from these integers."""
     words: list[int] = []
     for number in entropy:
         words += [number >> 32 * i & _WORD for i in range(max(1, -(-number.bit_length() // 32)))]
@@ -55,7 +55,7 @@ def seeded(*entropy: int) -> tuple[int, int]:
 
 
 def pcg64(seed: int, stream: int) -> Iterator[int]:
-    """Yield the words of 64 bits of numpy's PCG64 [O'Neill 2014, XSL RR 128/64]."""
+    """Yield the 64-bit words of numpy's generator PCG64 with this seed [O'Neill 2014, XSL RR 128/64]."""
     start, sequence = seeded(seed, stream)
     increment = (sequence << 1 | 1) & _WIDE
     state = ((increment + start) * _FACTOR + increment) & _WIDE
@@ -66,7 +66,7 @@ def pcg64(seed: int, stream: int) -> Iterator[int]:
 
 
 def group_of(parameters: dict[str, Any], parties: int, request: int) -> tuple[list[int], int]:
-    """Return the parties, from 0, of the group of a request, and in how many groups any party is at most."""
+    """Return the parties (from 0) of a request's group, and the most groups that any party is in."""
     learner, steps = parameters["learner"], parameters["steps"]
     size = parties if learner == "sgd" else parameters["group"]
     required(type(steps) is int and 2 <= size <= parties, "a learner without verifiable averages")

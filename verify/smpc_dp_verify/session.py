@@ -36,7 +36,7 @@ PATH = re.compile(
 
 @dataclass(frozen=True)
 class Session:
-    """What the text of a session says; `names` are those of the parties, in order."""
+    """Parsed session: digest, protocol, parameters, keys, and the parties' names in roster order."""
 
     digest: bytes
     protocol: str
@@ -49,7 +49,7 @@ class Session:
 
 
 def with_corrupt(session: Session) -> dict[str, Any]:
-    """Return the parameters of sums, with the default of `corrupt` in their version."""
+    """Return a session's parameters with the default of `corrupt` filled in for its version."""
     parties, default = len(session.names), EARLIER_CORRUPT
     if session.version >= TOLERANT[session.protocol] and parties > 2:
         default = max(default, 1 / parties)
@@ -57,7 +57,7 @@ def with_corrupt(session: Session) -> dict[str, Any]:
 
 
 def read_session(text: str) -> Session:
-    """Return the session of a text, or refuse it; of parameters it checks that they are values."""
+    """Parse a session's canonical JSON, with its roster; raise Refused if it is malformed."""
     try:
         session = json.loads(text)
         spelt = json.dumps(session, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -102,7 +102,7 @@ def _roster(roster: list[dict[str, Any]]) -> tuple[dict[str, Ed25519PublicKey], 
 
 
 def _address(text: str, role: str) -> str:
-    """Return an address, host:port or of an aggregator wss://host[:port]/path, or refuse it."""
+    """Return a member's address, host:port or an aggregator's wss:// URL; raise Refused if invalid."""
     listed = text
     if text.startswith("wss://"):
         server, _, path = text.removeprefix("wss://").partition("/")
@@ -116,7 +116,7 @@ def _address(text: str, role: str) -> str:
 
 
 def check_values(value: object, depth: int = 0) -> None:
-    """Refuse what is no value of a parameter, or of terms."""
+    """Raise Refused unless a value consists of nested tables, lists, texts and finite numbers."""
     required(depth <= MOST_DEPTH, "the format")
     inner = [*value, *value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
     for each in inner:
@@ -129,7 +129,7 @@ def check_values(value: object, depth: int = 0) -> None:
 
 @lru_cache(4096)
 def has_small_order(encoded: bytes) -> bool:
-    """Tell whether a point of Ed25519 is no point, in another encoding, or of small order."""
+    """Tell whether an encoded Ed25519 point is invalid, not canonical, or of small order."""
     y = int.from_bytes(encoded, "little") % 2**255
     if y >= ristretto.P:
         return True

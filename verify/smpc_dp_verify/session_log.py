@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Line(NamedTuple):
-    """A run in a session log."""
+    """One run in a session log: request number, run id, and the last hash of the run before."""
 
     request: int
     run: bytes
@@ -23,7 +23,7 @@ class Line(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a party keeps: the last line that it signed, the last run that it saw end, each with its head."""
+    """What a party has seen of a session log: last signed line, and last run that it saw end, with hashes."""
 
     number: int
     head: bytes
@@ -39,12 +39,12 @@ PROTOCOLS = {("gopa", 2), ("gopa", 3), ("gopa", 4), ("gopa", 5), ("pairwise-stat
 
 
 def next_head(head: bytes, number: int, line: Line) -> bytes:
-    """Return the head after a line."""
+    """Return a session log's hash after line `number`, from the hash before it."""
     return tuple_hash("session-log-line", head, uint(number), uint(line.request), line.run, line.before)
 
 
 class SessionLog:
-    """The list of all runs of a session, read from its lines; Refused says which check refuses it."""
+    """Parsed list of a session's runs; the constructor raises Refused for a malformed one."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.runs: list[Line] = []
@@ -75,7 +75,7 @@ class SessionLog:
         required(first, "the format")
 
     def check(self, audit: RunLog) -> None:
-        """Check that the list has the run of a log, with this end, and that a quorum has signed that."""
+        """Raise Refused unless the list has an audited run with this end, signed by a quorum."""
         number = audit.number
         own = (audit.session.digest, audit.scope)
         required((self.session, self.scope) == own, "the session and its scope")
@@ -95,7 +95,7 @@ class SessionLog:
     def select(
         self, audit: RunLog, run: bytes | None = None, request: int | None = None, head: bytes | None = None
     ) -> tuple[int, int, bool]:
-        """Tell which try of how many a run is, and whether what a party has from its result selects it."""
+        """Return a run's number among tries, the number of tries, and if the arguments determine it."""
         required(request in (None, audit.request), "the request that was given")
         required(run in (None, audit.run_id), "the run that was given")
         self.check(audit)
@@ -109,7 +109,7 @@ class SessionLog:
 
 
 def shown(seen: Seen, scope: bytes, body: bytes, request: int, run: bytes) -> bytes:
-    """Return the head that a party signs which is shown a list, or refuse it."""
+    """Return the head after the session log's lines in `body`; Refused if they contradict those seen."""
     fields = msgspec.msgpack.decode(body)
     required(msgspec.msgpack.encode(fields) == body and fields[2], "the format")
     base, listed = fields[0], [Line(*line) for line in fields[2]]

@@ -19,19 +19,19 @@ SWEEPS = 60
 
 
 class Scaled(NamedTuple):
-    """A block, and what its sums are multiplied by before they are rounded."""
+    """A block with the factor by which its sums are multiplied before they are rounded."""
 
     block: Block
     scale: Fraction
 
     @property
     def is_rounded(self) -> bool:
-        """Whether sums are rounded."""
+        """Whether the block's scaled sums may be no integers, so that they are rounded."""
         return self.scale.denominator > 1 or self.block.of_party
 
 
 def distance(block: Block, table: Table) -> float:
-    """Return d_b, the squared distance of two neighbours in a block whose greatest value is 1."""
+    """Return d_b: the greatest squared distance of neighbours in a block, if its greatest value is 1."""
     if block.of_party:
         return 16.0 if table.public else 9.0
     if not table.public:
@@ -46,7 +46,7 @@ def distance(block: Block, table: Table) -> float:
 def deviations(
     terms: Sequence[Term], blocks: Sequence[Block], table: Table, weights: dict[str, float]
 ) -> list[float]:
-    """Return the deviation of each block over its greatest value, for mu = 1 ["Noise and its split"]."""
+    """Return each block's noise deviation over its greatest value, at mu = 1 ["Noise and its split"]."""
     distances = [max(distance(block, table), FLOOR) for block in blocks]
     factors = _factors(terms, blocks, table, weights)
     least_part = FLOOR * max(factor for each in factors for _, factor in each)
@@ -74,7 +74,7 @@ def deviations(
 def _factors(
     terms: Sequence[Term], blocks: Sequence[Block], table: Table, weights: dict[str, float]
 ) -> list[list[tuple[int, float]]]:
-    """Return for each term the places of its blocks, and what their squared deviations count with."""
+    """Return for each estimate its blocks' indices, with factors of their noise's variance in its error."""
     at = {block: index for index, block in enumerate(blocks)}
     return [
         [
@@ -89,7 +89,7 @@ def _factors(
 def balanced(
     answers: Sequence[Sequence[Term]], table: Table, weights: dict[str, float], mu: float
 ) -> dict[str, float]:
-    """Return the weights of a balanced split: each over the squared error of the answer alone ["Scales"]."""
+    """Return weights of estimates, each the inverse of its squared error when asked alone ["Scales"]."""
     result: dict[str, float] = {}
     for terms in answers:
         used = dict.fromkeys(block for term in terms for block in term.factors)
@@ -105,7 +105,7 @@ def balanced(
 
 
 class Moves:
-    """How far one unit moves the vector ["Sensitivity of a row"]."""
+    """Bounds on how far one unit's data can move a request's vector ["Sensitivity of a row"]."""
 
     def __init__(self, blocks: Sequence[Block], table: Table) -> None:
         self.table = table
@@ -113,14 +113,14 @@ class Moves:
         self.choices = [_choices(part) for part in self.parts]
 
     def furthest(self, one: Scaled) -> int:
-        """Return how far a coordinate of one party moves."""
+        """Return the greatest change of one coordinate of a block by one unit at one party, in steps."""
         most = self.table.rows_of_unit * one.scale * self.table.greatest(one.block)
         if one.block.of_party:
             return math.ceil(most * (4 if self.table.public else 3))
         return math.ceil(most * (2 if one.block.has_odd_power and self.table.public else 1))
 
     def of_a_row(self, blocks: Sequence[Scaled]) -> list[int]:
-        """Return the moves of all coordinates that a row can move; none where a unit has several rows."""
+        """Return bounds on all changes that one row can cause; [] if a unit may have several rows."""
         table = self.table
         if table.rows_of_unit * table.parties_of_unit > 1:
             return []
@@ -132,7 +132,7 @@ class Moves:
         return [max(1, move) for move in moves]
 
     def norms(self, blocks: Sequence[Scaled]) -> tuple[float, int]:
-        """Return bounds on the L2 and on the greatest move, of integers."""
+        """Return bounds on the L2 norm and the largest coordinate of a unit's change, as integers allow."""
         table, square = self.table, self._square(blocks)
         each = (2 if table.public else 1) * table.rows_of_unit
         touched = sum(min(one.block.cells, each) for one in blocks if one.is_rounded)
@@ -141,7 +141,7 @@ class Moves:
         return _of_integers(max(1.0, l2), float(most), sum(one.block.cells for one in blocks))
 
     def _square(self, blocks: Sequence[Scaled]) -> float:
-        """Return the square of the norm of a row, or of the distance of two."""
+        """Return a bound on the squared L2 norm of a row, or of the difference of two if rows are public."""
         table = self.table
         squares = {one.block: float(one.scale * table.greatest(one.block)) ** 2 for one in blocks}
         own = math.fsum(w * distance(block, table) for block, w in squares.items() if block.of_party)
@@ -185,7 +185,7 @@ class Moves:
 
 
 def _of_integers(l2: float, most: float, coordinates: int) -> tuple[float, int]:
-    """Return bounds on norms of integers, whose squares are whole, given bounds on reals."""
+    """Return bounds on norms of an integer vector, tightened from the bounds for real vectors."""
     for _ in range(3):
         most = float(math.floor(min(most, l2) * UP))
         l2 = min(l2, math.sqrt(coordinates) * most * (1 + 1e-12))
@@ -196,7 +196,7 @@ def _of_integers(l2: float, most: float, coordinates: int) -> tuple[float, int]:
 
 
 def _parts(blocks: Iterable[Block]) -> list[list[Block]]:
-    """Return the blocks that share columns, directly or through others, together."""
+    """Return the blocks in groups, such that blocks of different groups have no column in common."""
     parts: list[tuple[frozenset[str], list[Block]]] = []
     for block in blocks:
         columns, members, others = block.columns, [block], []
@@ -211,7 +211,7 @@ def _parts(blocks: Iterable[Block]) -> list[list[Block]]:
 
 
 def _choices(part: list[Block]) -> set[tuple[float, ...]] | None:
-    """Return g_b/N_b of all blocks for each choice of signs, missing values and cells; None: too many."""
+    """Return the relative changes of all blocks for each choice of signs and cells; None if too many."""
     columns = sorted({name for block in part for name in (*block.powers, *block.present)})
     selectors = sorted({one for block in part for one in block.selectors})
     absent = {name for block in part for name in block.present}
@@ -240,7 +240,7 @@ def _moved(block: Block, state: dict[object, int]) -> float:
 
 
 def _of_one_column(part: list[Block], weights: list[float]) -> float:
-    """Return the exact maximum for z, z^2 and the presence of one column."""
+    """Return the exact greatest weighted squared change of sums of z, z^2 and presence of one column."""
     by_degree = [0.0, 0.0, 0.0]
     for block, w in zip(part, weights, strict=True):
         by_degree[len(block.powers)] += w
@@ -254,7 +254,7 @@ def _of_one_column(part: list[Block], weights: list[float]) -> float:
 
 
 def _longest(blocks: list[tuple[Block, float]], norm: Norm | None) -> float:
-    """Return the square of the L2 norm of a row in these blocks, at most."""
+    """Return an upper bound on the squared L2 norm of a row in these weighted blocks."""
     whole = math.fsum(w for _, w in blocks)
     if norm is None:
         return whole
@@ -271,7 +271,7 @@ def _longest(blocks: list[tuple[Block, float]], norm: Norm | None) -> float:
 
 
 def _polar(blocks: list[tuple[Block, float]], norm: Norm | None) -> float:
-    """Return twice the longest row less 2 min q(u), bounded by the least eigenvalue of A."""
+    """Return a bound on the squared distance of two rows: twice the longest less twice their product."""
     names = sorted({name for block, _ in blocks for name in block.powers})
     size = len(names)
     if not size:

@@ -31,7 +31,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Attempt:
-    """A draw: how many were present, whose coin is missing or wrong, and who was left out nevertheless."""
+    """One draw of a statistic's matchings: number of parties present, and those without valid coins."""
 
     present: int
     silent: list[str]
@@ -41,7 +41,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a log of a pairwise statistic says, with the fields of `smpc-dp audit --json`."""
+    """Content of a pairwise statistic's log, with the fields that `smpc-dp audit --json` prints."""
 
     statistic: str
     terms: dict[str, Any]
@@ -60,7 +60,7 @@ class Estimate:
 
 
 def fields_of(body: bytes, *kinds: type | tuple[type, ...]) -> list[Any]:
-    """Return the fields of a message, each of its kind or of one of its kinds, in their one encoding."""
+    """Decode a message's fields of these types (or tuples of types); raise Refused if not canonical."""
     try:
         fields = msgspec.msgpack.decode(body)
         same = msgspec.msgpack.encode(fields) == body
@@ -71,7 +71,7 @@ def fields_of(body: bytes, *kinds: type | tuple[type, ...]) -> list[Any]:
 
 
 def is_array(value: object, *kinds: type | tuple[type, ...]) -> bool:
-    """Tell whether a value is an array of values of these kinds; a boolean is no number."""
+    """Tell whether a value is a list whose items have exactly these types, one by one; bool is no int."""
     each = [kind if isinstance(kind, tuple) else (kind,) for kind in kinds]
     return (
         isinstance(value, list)
@@ -81,7 +81,7 @@ def is_array(value: object, *kinds: type | tuple[type, ...]) -> bool:
 
 
 class StatisticAudit(RunLog):
-    """The log of a pairwise statistic, read from its lines; Refused says what refuses it."""
+    """Auditor of a pairwise statistic's log, read on construction; Refused says which check fails."""
 
     bound = BOUND
 
@@ -113,7 +113,7 @@ class StatisticAudit(RunLog):
 
     @property
     def is_one_log(self) -> bool:
-        """Whether no other log can pass: the aggregator alone signs the end."""
+        """Return False: the aggregator alone signs the log's end, so that it may sign two."""
         return False
 
     def _end(self) -> None:
@@ -232,7 +232,7 @@ class StatisticAudit(RunLog):
         return Attempt(len(self.present), silent, self._false, dropped)
 
     def _match(self) -> None:
-        """Draw the matchings from the coins."""
+        """Draw the random matchings of the present parties from all their coins; store the pairs."""
         self._last = 0
         opened = [part for name in self.present for part in (name.encode(), self._coins[name])]
         self._beacon = tuple_hash("statistic-beacon", self.run_id, *opened)
@@ -286,7 +286,7 @@ class StatisticAudit(RunLog):
         self._last = party
 
     def estimate(self) -> Estimate:
-        """Return what the log says."""
+        """Return the logged statistic with parties, draws, pairs, failures and errors."""
         value, error, noise, indices = self._outcome or []
         failed = [(matching, *self._pairs[matching][index]) for matching, index in indices]
         disputed = [

@@ -28,7 +28,7 @@ MESSAGE = {"version", "request", "operation", "start", "roll", "receiver", "body
 
 
 class Failed(Exception):
-    """A check of a result fails: its name, why, and whether the aggregator's signature shows the fault."""
+    """Error: a check of a result fails; `check` is its name, `signed` if the aggregator signed the fault."""
 
     def __init__(self, check: str, reason: str, *, signed: bool = False) -> None:
         super().__init__(printable(reason))
@@ -36,14 +36,14 @@ class Failed(Exception):
 
 
 def demand(truth: object, check: str, reason: str, *, signed: bool = False) -> None:
-    """Raise Failed unless something holds."""
+    """Raise Failed, with the check's name and a reason, if `truth` is false; else do nothing."""
     if not truth:
         raise Failed(check, reason, signed=signed)
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """Signatures by name over a digest; with `root` those of a sample of the signers."""
+    """Signatures by party name over a set's digest; with `root`, those of a sample of the signers."""
 
     digest: bytes
     signatures: dict[str, bytes]
@@ -53,13 +53,13 @@ class Certificate:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether signatures are those of a sample."""
+        """Whether the certificate shows the signatures of a random sample of signers alone."""
         return bool(self.root or self.proof)
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What a file with a signed result says. `fields` are those of the whole file."""
+    """Parsed result file with a signed result: evidence in its types, and all fields of the file."""
 
     fields: dict[str, Any]
     protocol: tuple[str, int]
@@ -87,7 +87,7 @@ class Stored:
 
 
 def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the JSON object in a file; raise OSError if it cannot be read or is too large."""
+    """Parse a file's JSON object; Failed if malformed, OSError if it cannot be read or is too large."""
     with open(path, "rb") as file:
         content = file.read(LONGEST + 1)
     if len(content) > LONGEST or sum(map(content.count, b",[{")) > MOST_VALUES:
@@ -124,13 +124,13 @@ def _no_number(text: str) -> None:
 
 
 def session_of(fields: dict[str, Any]) -> str | None:
-    """Return the session digest of a file's evidence, in hex; None without evidence."""
+    """Return the session digest, in hex, in a result file's evidence; None without evidence."""
     evidence = fields.get("evidence")
     return None if evidence is None else str(evidence["session_digest"])
 
 
 def read_stored(fields: dict[str, Any]) -> Stored | None:
-    """Return the signed result of a file's fields, None if it has none."""
+    """Parse the evidence of a result's fields; None without a signed result; Failed if malformed."""
     evidence = fields.get("evidence")
     if evidence is None:
         return None

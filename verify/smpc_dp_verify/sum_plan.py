@@ -32,7 +32,7 @@ BELOW, ABOVE = 1e-9, 1e-3
 
 @dataclass(frozen=True)
 class Shares:
-    """The noise of one party.
+    """One party's noise in a planned session: bounds of its variance, digest of scales, shares counted.
 
     `least`, `most`: bounds of its variance in squared ring steps. `digest`: of all scales. `counted`: how
     many shares the guarantee counts on. `rows`: public numbers of rows.
@@ -45,7 +45,7 @@ class Shares:
     rows: list[int] | None
 
     def check(self, operation: str) -> None:
-        """Refuse the question of another plan."""
+        """Raise Refused unless a run's question has the planned variance and scales."""
         asked = PLANNED.fullmatch(operation)
         required(asked is not None, "the question")
         variance, digest = int(asked[1], 16), asked[2]  # type: ignore[index]
@@ -54,7 +54,7 @@ class Shares:
 
 
 def read_shares(sums: Sums) -> Shares | None:
-    """Return the noise that a session fixes; None where this auditor plans none."""
+    """Return the noise that a session with records fixes; None if not planned here; Refused if malformed."""
     session, given = sums.session, sums.session.parameters
     asked = given["ask"] if isinstance(given["ask"], list) else [given["ask"]]
     is_stepped = any(word in text for text in asked for word in (*LOOPS, "random_effects"))
@@ -78,7 +78,7 @@ def read_shares(sums: Sums) -> Shares | None:
 
 
 def _gaussian(request: Given, given: Mapping[str, Any], counted: int) -> tuple[Shares, float]:
-    """Return shares of Gaussian noise, and the largest weighted error."""
+    """Return shares of Gaussian noise, and the largest weighted standard error of an estimate."""
     mu = gaussian_mu(given["epsilon"], given["delta"])
     spread = deviations(request.terms, request.blocks, request.table, request.weights)
     scaled = scaled_blocks(request, [one / mu for one in spread], FINE)
@@ -90,7 +90,7 @@ def _gaussian(request: Given, given: Mapping[str, Any], counted: int) -> tuple[S
 
 
 def _laplace(request: Given, given: Mapping[str, Any], counted: int) -> tuple[Shares, float] | None:
-    """Return shares of discrete Laplace noise; None unless each answer is one sum."""
+    """Return shares of discrete Laplace noise, and the largest error; None unless answers are one sum."""
     table, largest = request.table, dict.fromkeys(request.blocks, 0.0)
     if any(one.kind not in LINEAR for one in request.asked):
         return None
@@ -114,13 +114,13 @@ def _laplace(request: Given, given: Mapping[str, Any], counted: int) -> tuple[Sh
 
 
 def _of_a_row(block: Block, table: Table) -> int:
-    """Return how far two neighbours are apart in L1 in a block whose greatest value is 1."""
+    """Return the greatest L1 distance, 1 or 2, of neighbours in a block whose greatest value is 1."""
     several = block.has_odd_power or any(one.cells > 1 for one in block.selectors)
     return 2 if table.public and several else 1
 
 
 def _l1(scaled: Sequence[Scaled], table: Table) -> int:
-    """Return how far a unit moves the vector in L1."""
+    """Return the greatest L1 distance by which one unit can move the scaled vector, in steps."""
     rows = sum(one.scale * table.greatest(one.block) * _of_a_row(one.block, table) for one in scaled)
     each = (2 if table.public else 1) * table.rows_of_unit
     touched = sum(min(one.block.cells, each) for one in scaled if one.is_rounded)
@@ -131,7 +131,7 @@ def _l1(scaled: Sequence[Scaled], table: Table) -> int:
 
 
 def _worst(request: Given, scaled: Sequence[Scaled], variance: int, counted: int) -> float:
-    """Return the largest weighted error of an answer over its range."""
+    """Return the largest standard error of an estimate over its range, times its weight's root."""
     by_block = {one.block: one for one in scaled}
     return max(
         term_error(term, by_block, request.table, variance, counted)

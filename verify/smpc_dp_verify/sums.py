@@ -25,7 +25,7 @@ MOST_SHOWN, MOST_BY_DEFAULT = 10_000, 100_000
 
 @dataclass(frozen=True)
 class Sums:
-    """Parameters of a session's sums.
+    """Parameters of a session's secure sums: session, tolerance, quorum, bounds, and how totals are checked.
 
     Attributes:
         session: names, keys and aggregator.
@@ -59,12 +59,12 @@ class Sums:
 
     @property
     def has_records(self) -> bool:
-        """Whether totals are of statistics of records."""
+        """Whether the session's totals are statistics of records, not sums of vectors."""
         return self.elements is None
 
     @property
     def radii(self) -> list[int]:
-        """Largest norms, in steps, that vectors with private weights may have.
+        """The one or two possible greatest norms of privately weighted vectors, in steps, ascending.
 
         There are two where floats, as the sums have them, round the half diagonal to one or the other.
         """
@@ -81,18 +81,18 @@ class Sums:
 
     @property
     def has_checkers(self) -> bool:
-        """Whether some survivors check the total for all."""
+        """Whether some survivors check the total for all, since there are many parties."""
         return self.is_checked and len(self.session.names) > MOST_SHOWN
 
     def of_total(self, elements: int) -> Sums:
-        """Return what holds of a total with so many elements."""
+        """Return the parameters for a total of this many elements, which decide if it is checked."""
         if self.elements is not None or "total" in self.session.parameters:
             return self
         return replace(self, is_checked=self.is_checked and elements <= MOST_BY_DEFAULT)
 
 
 def read_file(text: bytes) -> Session | bytes:
-    """Return the session of a session file, or its digest if its roster has no aggregator, or servers.
+    """Parse a session file; return its session, or its digest if nobody signs its totals, or raise Refused.
 
     Raises Refused for another file.
     """
@@ -134,7 +134,7 @@ def read_sums(session: Session) -> Sums:
 
 
 def _is_checked(session: Session) -> bool:
-    """Whether totals are checked; of statistics of records by default: those with few elements are."""
+    """Tell whether totals are checked: as set, or by default for few elements and parties."""
     given = session.parameters
     if "total" in given:
         return bool(given["total"] == "checked")
@@ -144,7 +144,7 @@ def _is_checked(session: Session) -> bool:
 
 
 def _unmasks_lost(given: dict[str, Any]) -> bool:
-    """Whether GOPA takes out the terms of lost parties: of records always."""
+    """Tell whether GOPA removes lost parties' pairwise noise from the total ("roll-back")."""
     return bool(given.get("on_dropout", "roll-back" if "records" in given else "keep") == "roll-back")
 
 

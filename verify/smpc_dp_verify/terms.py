@@ -70,7 +70,7 @@ STATISTICS = {(protocol, version) for protocol, last in TOLERANT.items() for ver
 
 @dataclass(frozen=True)
 class Grid:
-    """Bounds of each of `length` coordinates in whole steps, or of all; `squared`: of the norm as well."""
+    """Bounds of a vector of `length` coordinates in integer steps; `squared` bounds its squared norm too."""
 
     low: list[int]
     high: list[int]
@@ -81,7 +81,7 @@ class Grid:
 
 @dataclass(frozen=True)
 class Terms:
-    """What all entries of a log are checked against.
+    """All that a session and a run's question fix: parties, grid, bounds, noise, tolerated losses.
 
     `names` are of the parties, all or a group; `scope` is that of the session log. `bits` of noise each
     coordinate; `range` of what is committed to, one for all or one for each coordinate;
@@ -107,32 +107,32 @@ class Terms:
 
     @property
     def most_delta(self) -> int:
-        """The greatest magnitude of the pairwise term of an edge that counts."""
+        """The greatest permitted absolute value of an edge's pairwise noise in a coordinate."""
         return TAIL * (1 + math.isqrt(self.pair_variance))
 
     @property
     def most_x_hat(self) -> int:
-        """The greatest magnitude of a right coordinate of x̂, whatever keys others have chosen."""
+        """The greatest absolute value of an honest published coordinate (x̂), whatever others do."""
         return self.highest + self.bits + (len(self.names) - 1) * self.most_delta
 
     @property
     def most_x_hat_before(self) -> int:
-        """That of version 2, which a right coordinate exceeds where others have chosen keys for it."""
+        """Session version 2's bound on a published coordinate, too low for some honest values."""
         return self.highest + self.bits + TAIL * (1 + math.isqrt(len(self.names) * self.pair_variance))
 
     @property
     def range_bits(self) -> int:
-        """Binary digits in a range proof."""
+        """The number of binary digits that a range proof about one vector covers."""
         each = [(high - low).bit_length() for low, high in zip(*self.range, strict=True)]
         return sum(each) * (self.length // len(each))
 
     def least_left(self, false: int) -> int:
-        """How many parties are due when so many were shown false."""
+        """Return the least number of parties that must remain when `false` ones were excluded."""
         return len(self.names) - self.lost - min(false, max(self.corrupt, 1))
 
 
 def read_terms(session: Session, request: int, operation: str) -> Terms:
-    """Return what session, request and operation fix; raise Refused if they are of no verifiable average."""
+    """Return what session and question fix for a verifiable average; raise Refused for other runs."""
     asked = OPERATION.fullmatch(operation)
     if asked is None:
         raise Refused("the question")
@@ -160,7 +160,7 @@ def read_terms(session: Session, request: int, operation: str) -> Terms:
 
 
 def _check_settings(parameters: dict[str, Any]) -> None:
-    """Refuse parameters that are unknown or out of range [docs/reference/session-file.md]."""
+    """Raise Refused if parameters are unknown or out of range [docs/reference/session-file.md]."""
     required({*parameters} <= {"length", *CHOICES, *RANGES, *BOUNDS}, "a parameter that is unknown")
     for name, choices in CHOICES.items():
         value = parameters.get(name, choices[0])
@@ -181,7 +181,7 @@ def _check_settings(parameters: dict[str, Any]) -> None:
 
 
 def _of_records(session: Session, asked: str, own: int, pair: int) -> Terms:
-    """Return the terms of statistics of records, whose bounds and moves follow from columns and questions."""
+    """Return the terms of statistics of records; bounds and moves follow from columns and question."""
     given, parties = with_corrupt(session), len(session.names)
     required(parties <= MOST_COMPLETE, "the number of parties")
     required(
@@ -210,12 +210,12 @@ def _is_number(value: object, low: float = -math.inf, high: float = math.inf) ->
 
 
 def group_digest(names: list[str]) -> str:
-    """Return the hex digest of a group in a question."""
+    """Return the hex digest of a group's names, as a run's question states it."""
     return tuple_hash("group", *(name.encode() for name in names)).hex()
 
 
 def corrupt_of(session: Session) -> int:
-    """Return c of a session with pairwise statistics."""
+    """Return the tolerated number c of corrupt parties of a session with pairwise statistics."""
     kind = (session.protocol, session.version)
     is_direct = session.protocol == "gopa" and session.parameters.get("topology") == "direct"
     required(kind in STATISTICS and not is_direct, "a session without verifiable runs")
@@ -225,7 +225,7 @@ def corrupt_of(session: Session) -> int:
 
 
 def _of_group(session: Session, request: int, operation: str, own: int, pair: int) -> Terms:
-    """Return the terms of a request of a learner; the session's noise is planned for all of its steps."""
+    """Return the terms of a learner's average over a group; Refused unless the noise is as planned."""
     learner = read_learner(session)
     group, count = group_of(session.parameters, len(session.names), request)
     names, size = [session.names[index] for index in group], len(group)
@@ -264,7 +264,7 @@ def _part(fraction: Number, parties: int) -> int:
 
 
 def _terms(names: list[str], scope: bytes, parameters: dict[str, Any], own: int, pair: int) -> Terms:
-    """Return the terms that parameters and noise fix; whether the noise is planned is not checked."""
+    """Return the terms of an average of vectors; the caller checks that the noise is the planned one."""
     parties, length = len(names), parameters["length"]
     required(type(length) is int and 1 <= length <= MOST_LENGTH, "the length of vectors")
     bound = parameters.get("l2_bound")
@@ -292,7 +292,7 @@ def _on_grid(
     noise: tuple[int, int],
     request: Request | None = None,
 ) -> Terms:
-    """Return the terms of vectors on a grid.
+    """Return the terms of vectors on this grid; raise Refused if bounds or numbers are out of range.
 
     `noise`: the variance of a party's own, and of pairwise noise. `request`: of which the noise protects a
     unit of rows; None: a party's vector.
@@ -338,7 +338,7 @@ def _on_grid(
 
 
 def _sides(parameters: dict[str, Any], length: int) -> tuple[list[Number], list[Number]]:
-    """Return the bounds of all coordinates, or of each if one of the two is a list."""
+    """Return the lower and upper bounds as lists: one entry for all coordinates, or one for each."""
     sides = [parameters["lower"], parameters["upper"]]
     lists = [list(side) if isinstance(side, list) else [side] for side in sides]
     count = max(map(len, lists))
@@ -348,7 +348,7 @@ def _sides(parameters: dict[str, Any], length: int) -> tuple[list[Number], list[
 
 
 def _precision(parameters: dict[str, Any], parties: int, length: int, widths: list[Number]) -> float:
-    """Return the step of a session that gives none: about `GRID_BITS` bits of noise, at least two steps."""
+    """Return the default grid step: about `GRID_BITS` bits of noise, and at least two steps a range."""
     epsilon, delta = parameters["epsilon"], parameters["delta"]
     required(0 < epsilon < 1000 and 0 < delta < 1, "epsilon and delta")
     bits = min(GRID_BITS, MOST_BITS / length)

@@ -10,18 +10,18 @@ PREFIX = b"smpc-dp/1/"
 
 
 def leaf(purpose: str, number: int, name: str, given: bytes) -> bytes:
-    """The hash of leaf `number`, from 0."""
+    """Return the hash of leaf `number` (from 0) of a Merkle tree: a party's name and its value."""
     return tuple_hash("merkle-leaf", PREFIX + purpose.encode(), uint(number), name.encode(), given)
 
 
 def root_of(purpose: str, names: Sequence[str], given: Sequence[bytes]) -> bytes | None:
-    """The root over all leaves."""
+    """Return the Merkle root over all parties' values, in this order."""
     leaves = {i: leaf(purpose, i, *each) for i, each in enumerate(zip(names, given, strict=True))}
     return root_from(purpose, len(leaves), leaves, b"")
 
 
 def root_from(purpose: str, size: int, leaves: Mapping[int, bytes], proof: bytes) -> bytes | None:
-    """The root of a tree of `size` leaves that some leaves and a proof give; None: it is no proof."""
+    """Return the Merkle root that some leaves and a proof give; None if the proof does not fit."""
     if len(proof) % 32:
         return None
     nodes = [proof[i : i + 32] for i in range(0, len(proof), 32)]

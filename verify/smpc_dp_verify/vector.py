@@ -21,7 +21,7 @@ PACE = 10.0
 
 
 def generator(kind: str, number: int) -> Point:
-    """The generator for element `number`, of kind "value", or for the blinding: "blinding" and 0."""
+    """Return the curve generator of element `number` ("value"), or of the blinding ("blinding", 0)."""
     state = TupleHash256.new(digest_bytes=64, custom=b"smpc-dp/1/vector-generator")
     state.update(kind.encode())
     state.update(number.to_bytes(4, "big"))
@@ -30,7 +30,7 @@ def generator(kind: str, number: int) -> Point:
 
 
 def opens(total: Sequence[int], blinding: int, points: Sequence[Point]) -> bool:
-    """Tell whether the sum of points is the commitment to `total`, of magnitudes below 2^64."""
+    """Tell whether `points` sum to the commitment to `total`, of absolute values below 2^64."""
     expected = IDENTITY
     for point in points:
         expected = add(expected, point)
@@ -39,7 +39,7 @@ def opens(total: Sequence[int], blinding: int, points: Sequence[Point]) -> bool:
 
 
 def _commitment(total: Sequence[int]) -> Point:
-    """The sum of the generators, each as often as its element says: digit by digit of all elements."""
+    """Return the sum of generators, each times its element, computed digit by digit."""
     sums = [[IDENTITY] * (1 << WINDOW) for _ in range(WINDOWS)]
     for number, value in _with_progress(total):
         if not value:
@@ -63,7 +63,7 @@ def _commitment(total: Sequence[int]) -> Point:
 
 
 def _with_progress(total: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield each element with its number, and say from time to time how many are done."""
+    """Yield (index, element) pairs; every ten seconds print to stderr how many are done."""
     printed = time.monotonic()
     for number, value in enumerate(total):
         if number % 256 == 0 and time.monotonic() - printed > PACE:

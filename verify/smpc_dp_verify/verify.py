@@ -26,7 +26,7 @@ DIGEST = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a party gave: the session digest, a run id, a head, in hex; a request; the path of a session log.
+    """Arguments of an audit that the log must match: session digest, run id, head, request, files.
 
     Also the path of a checkpoint of it, and keys of witnesses, of whom `least` must have cosigned; the path
     of a receipt, which says session, run and head, where they are not given. Raises ValueError for what is
@@ -60,7 +60,7 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class Opinion:
-    """What was found.
+    """Result of an audit of a log: exit code, reason, digests, parties counted and excluded, average.
 
     Attributes:
         code: 0: everything holds for the session and run that were given; 1: it does not hold, for `reason`;
@@ -104,7 +104,7 @@ class Opinion:
 
 
 class _Lines:
-    """The lines of a file, one at a time; `number` is that of the last one.
+    """Iterable of a file's lines as text; `number` counts the lines read; raises Refused for long ones.
 
     `whole`: each ends with a line feed, which the limit of a line does not count.
     """
@@ -127,7 +127,7 @@ class _Lines:
 def verify(
     path: str | os.PathLike[str], wanted: Wanted | None = None, executor: Executor | None = None
 ) -> Opinion:
-    """Return what is found in the log of a run, a file of lines; raise OSError if a file cannot be read.
+    """Audit the log in a file and return what was found; raise OSError if a file cannot be read.
 
     `executor`: verifies proofs, as of `Audit`; it is given what stands in the log, and nothing else.
     """
@@ -181,7 +181,7 @@ def verify(
 
 
 def read_log(lines: Iterable[str], executor: Executor | None = None) -> Audit | StatisticAudit:
-    """Return the audit of a log, of the kind that its header says; `executor` as of `Audit`."""
+    """Audit a log's lines and return its auditor, of the kind that the header says, or raise Refused."""
     rest = iter(lines)
     first = next(rest, "")
     header = Header.read(first)
@@ -193,7 +193,7 @@ def read_log(lines: Iterable[str], executor: Executor | None = None) -> Audit | 
 def _select(
     audit: RunLog, wanted: Wanted, receipt: Receipt | None
 ) -> tuple[int, int | None, int | None, int | None]:
-    """Return the verdict on a log that holds, which of how many tries it is, and how many runs are listed."""
+    """Check the arguments; return exit code, number of this try, number of tries, and number of runs."""
     session, run, head = (
         None if digest is None else bytes.fromhex(digest)
         for digest in (wanted.session, wanted.run, wanted.head)

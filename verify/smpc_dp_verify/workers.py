@@ -14,7 +14,7 @@ MOST_WORKERS = 256
 
 
 def default_workers(memory: int) -> int:
-    """Return how many processes there are, each with so many MiB: a log that takes them may be anybody's."""
+    """Return a number of processes for which processors and memory, `memory` MiB each, suffice."""
     # The process that reads the log takes as much.
     room = (os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20) // memory - 1
     return max(1, min(os.cpu_count() or 1, room, MOST_WORKERS))
@@ -22,7 +22,7 @@ def default_workers(memory: int) -> int:
 
 @contextmanager
 def open_processes(count: int) -> Iterator[Executor | None]:
-    """Yield an executor of so many processes, which start with the first check; None for one."""
+    """Context manager of an executor of `count` processes; yields None for one process."""
     if count == 1:
         yield None
         return
@@ -34,13 +34,13 @@ def open_processes(count: int) -> Iterator[Executor | None]:
 
 
 def _begin() -> None:
-    """Ignore Ctrl-C, which the terminal sends to all processes; end with the one that started this one."""
+    """Prepare a worker process: ignore Ctrl-C, and start a thread that ends it with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """Wait until the process that started this one has ended, and end: if killed, it tells nobody."""
+    """Wait until the parent process has ended, then end this worker process with code 1."""
     if (parent := parent_process()) is not None:
         parent.join()
         os._exit(1)

@@ -23,17 +23,17 @@ P = TypeVar("P")
 
 
 class Measured:
-    """Values by what they are of; points come in the order in which that was first seen."""
+    """Collector of measured values, grouped by the fields that each value is added with."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[tuple[str, object], ...], list[float]] = {}
 
     def add(self, value: float, **of: object) -> None:
-        """Add a value of the point with these fields."""
+        """Add a measured value to the group with these fields, in the order of first use."""
         self._values.setdefault(tuple(of.items()), []).append(value)
 
     def points(self, make: Callable[..., P], mean: str = "accuracy") -> tuple[P, ...]:
-        """Return a point of each: its fields, `mean` of its values and their standard deviation."""
+        """Return a point for each group: its fields, the mean of its values and their deviation."""
         return tuple(
             make(**dict(key) | {mean: float(np.mean(values)), "deviation": float(np.std(values))})
             for key, values in self._values.items()

@@ -78,7 +78,7 @@ class _Counted:
         self._role, self._stamps = role, stamps
 
     def run(self) -> Effects[Evaluated]:
-        """Run the role."""
+        """Run the wrapped role; count the rounds of messages that it sends and receives."""
         effects = self._role.run()
         effect = next(effects)
         while True:
@@ -169,13 +169,13 @@ class _Measured:
         }
 
     def _zeros(self, planned: Plan, values: Sequence[int]) -> list[Rows]:
-        """Return inputs of a side."""
+        """Return, packed, the input value 0 for each of these inputs of a side, for all instances."""
         none = [0] * self.instances
         return [pack(none, self.circuit.inputs[index]) for index in planned.given(values)]
 
     @property
     def ands(self) -> int:
-        """AND gates of all instances."""
+        """Number of AND gates of all instances together."""
         return self.circuit.and_count * self.instances
 
     def formula(self) -> float:
@@ -222,7 +222,7 @@ def run_active_bench(
 
 
 def _fresh(plain: _Measured, active: _Measured) -> list[Figure]:
-    """Return the figures of a fresh pair."""
+    """Return the figures of an evaluation between a new pair: time, bytes and rounds, with targets."""
     semi, bound = Limit.of("semi-honest", plain.seconds), Limit("bound", FRESH_BYTES)
     name = f"fresh pair, {plain.ands} ANDs"
     return [
@@ -248,7 +248,7 @@ def _batch(plain: _Measured, active: _Measured) -> list[Figure]:
 
 
 def _large(plain: _Measured, active: _Measured) -> list[Figure]:
-    """Return the figures of a large batch."""
+    """Return the figures of a large batch: AND gates per second, and bytes per AND gate."""
     note = (
         "AND gates by half of the processor time of both sides: the rate of two cores of which none waits "
         "for the other"
@@ -281,5 +281,5 @@ def _waits(name: str, active: _Measured) -> list[Figure]:
 
 
 def _times(most: float) -> Target:
-    """Return the target of at most so many times the limit."""
+    """Return a target: the figure is at most `most` times its limit."""
     return Target("ratio_to_limit", 1 / most)

@@ -60,7 +60,7 @@ LIMIT = "additions of points, counted, times the time of one"
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """Vectors of one length, and one width of elements."""
+    """One measured case: vectors of `length` elements of `bits` bits."""
 
     length: int
     bits: int
@@ -122,7 +122,7 @@ def _spent(call: Callable[[], object], clock: Callable[[], float] = time.process
 
 
 def _loading(folder: Path, length: int) -> list[Figure]:
-    """Measure making generators in a new folder, and reading them."""
+    """Measure making the generators for this length in an empty cache folder, then reading them back."""
     make, read = (_spent(lambda: GeneratorCache(folder).load(length)) for _ in ("make", "read"))
     name, note = f"generators of {length}", "processor time, one thread, once; with"
     return [
@@ -174,7 +174,7 @@ def _kernels(case: _Case, runs: int, step: Callable[[], None]) -> list[Figure]:
 
 
 def _memory(folder: Path, case: _Case) -> Figure:
-    """Measure the peak memory of a process that commits and checks."""
+    """Measure the peak memory of a separate process that commits to a vector and checks it."""
     call = [str(folder), str(case.length), str(case.bits)]
     [printed] = together("checked_worker", [call], "measuring memory")
     return cost(
@@ -188,7 +188,7 @@ def _memory(folder: Path, case: _Case) -> Figure:
 
 
 def _sums(case: _Case) -> list[Figure]:
-    """Measure a sum of a few parties, checked beside unchecked."""
+    """Measure a secure sum of a few parties, with a checked total and with an unchecked one."""
     checked, unchecked = (record(case.parameters(total), 0, 1) for total in ("checked", "unchecked"))
     kinds: dict[str, tuple[str, Callable[[Recording], float]]] = {
         "party": ("s", lambda run: median(run.client_seconds.values())),

@@ -14,7 +14,7 @@ from smpc_dp_lab.bench.resident import peak_bytes
 
 
 def main() -> None:
-    """Run the measurement that the arguments request."""
+    """Commit to a vector and check it, as the arguments say; print the process's peak memory in bytes."""
     folder, length, bits = sys.argv[1:]
     vector = Vector(GeneratorCache(Path(folder)).load(int(length)), int(length), int(bits))
     vector.check(vector.commit())

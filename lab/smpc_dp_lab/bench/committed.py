@@ -19,7 +19,7 @@ class Vector:
         self._integers: Integers = self.words.view(np.int64) if bits == 64 else self.words
 
     def commit(self, threads: int = 1) -> bytes:
-        """Return the commitment."""
+        """Return the 32-byte commitment to the vector, with a fixed blinding."""
         return self._generators.commit(self._integers, self._width, BLINDING, threads)
 
     def check(self, commitment: bytes, threads: int = 1) -> None:

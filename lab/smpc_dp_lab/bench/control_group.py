@@ -36,7 +36,7 @@ _V2 = _Files(2, "memory.peak", "anon", "file")
 
 @dataclass(slots=True)
 class ControlGroup:
-    """A group that processes may join, and its memory in bytes.
+    """Linux control group that processes may join, and the peak of their memory in bytes.
 
     Attributes:
         version: of control groups.
@@ -122,7 +122,7 @@ def _sample(group: ControlGroup, folder: Path, files: _Files, ended: threading.E
 
 
 def _numbers(text: str) -> Mapping[str, int]:
-    """Return the numbers of lines `NAME NUMBER`."""
+    """Parse lines `NAME NUMBER`, as of a kernel's file, to a mapping."""
     return {name: int(number) for name, number in re.findall(r"^(\w+) (\d+)$", text, re.MULTILINE)}
 
 
@@ -131,7 +131,7 @@ def _write(descriptor: int, content: bytes) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a group; what cannot be removed stays."""
+    """Remove a control group's folder, trying for some seconds; give up silently after that."""
     until = time.monotonic() + REMOVAL_SECONDS
     while True:
         try:

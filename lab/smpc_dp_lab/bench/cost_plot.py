@@ -23,7 +23,7 @@ STYLES = (("gaussian", "o-"), ("laplace", "s:"))
 
 
 def _by_tick(points: list[Point]) -> Panel:
-    """Medians and quartiles of psi against the tick, at the most records."""
+    """Return a panel of median and quartiles of psi against the tick, for the most records."""
 
     def draw(axes: Axes) -> None:
         most = max(p.owners * p.size for p in points)
@@ -40,7 +40,7 @@ def _by_tick(points: list[Point]) -> Panel:
 
 
 def _timing(points: list[Point], seed: int) -> Panel:
-    """Whose clock ticks, in the first ticks: each owner's Poisson clock has the same rate."""
+    """Return a panel of which owner's clock ticks, in the first ticks of a run."""
 
     def draw(axes: Axes) -> None:
         owners = max(p.owners for p in points)
@@ -52,7 +52,7 @@ def _timing(points: list[Point], seed: int) -> Panel:
 
 
 def _against(points: list[Point], of: str, lines: str, title: str, *, first_alone: bool = False) -> Panel:
-    """Medians and quartiles of psi against a field of the points, a line for each value of another one.
+    """Return a panel of psi against field `of` of the points, a line for each value of field `lines`.
 
     `first_alone`: with a line of the first owner's own model without noise.
     """
@@ -80,7 +80,7 @@ def _against(points: list[Point], of: str, lines: str, title: str, *, first_alon
 
 
 def _alone(points: list[Point], sizes: tuple[int, ...]) -> Panel:
-    """Plot each owner's own model without noise, by its size, beside the common model."""
+    """Return a panel of psi of each owner's own model without noise, by size, and of common models."""
 
     def draw(axes: Axes) -> None:
         axes.plot(sizes, points[0].alone, ".", color="black", label="an owner's own model, no noise")

@@ -95,25 +95,25 @@ def covert_figures(
 def _limits(
     circuit: str, runs: Sequence[Mapping[str, Measured]], instances: int, copies: int
 ) -> tuple[Limit, Limit]:
-    """Return the floor of the seconds and of the bytes of a pair."""
+    """Return the counted floors of a pair's processor time, and of its bytes, as limits."""
     spent = [float(run["evaluator"]["floor"]) / instances for run in runs]
     counted = floor_bytes(circuit, instances, copies) / instances
     return Limit.of("counted floor", spent), Limit.of("counted floor", [counted])
 
 
 class _Runs:
-    """Figures of pairs of so many at once, a pair's share of each."""
+    """Maker of figures of covert evaluations of several instances at once, each divided by instances."""
 
     def __init__(self, instances: int, emp: Trial) -> None:
         self._instances = instances
         self._emp = emp
 
     def both(self, runs: Sequence[Mapping[str, Measured]], key: str) -> list[float]:
-        """Return the measurements of both sides, added up."""
+        """Return, by run, a measurement of garbler and evaluator added up, for one instance."""
         return [float(run["garbler"][key] + run["evaluator"][key]) / self._instances for run in runs]
 
     def _peer(self, unit: str, *names: str) -> Peer | None:
-        """Return emp-sh2pc's figures of these names, added up."""
+        """Return emp-sh2pc's figures of these names, added up, as a peer; None if none was measured."""
         peers = [
             self._emp.peer(f"last {name}", unit, EMP_PEER, lambda value: value / self._instances)
             for name in names
@@ -128,7 +128,7 @@ class _Runs:
         limits: tuple[Limit, Limit] | None,
         target: Target | None,
     ) -> list[Figure]:
-        """Return processor time and bytes beside the floors, and the clock."""
+        """Return figures of a pair's processor time (with peer), bytes (with floor) and clock time."""
         seconds, sizes = limits or (None, None)
         clock = [float(run["evaluator"]["wall"]) / self._instances for run in runs]
         spent = self._peer("s", "garbler", "evaluator")

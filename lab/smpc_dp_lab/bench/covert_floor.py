@@ -62,7 +62,7 @@ def floor_seconds(plan: Plan) -> Mapping[str, float]:
 
 
 class _Floor:
-    """The work, and the time of each part so far."""
+    """The unavoidable work of a covert evaluation, done step by step, with each step's processor time."""
 
     def __init__(self, plan: Plan, wire: Wire) -> None:
         self._plan = plan
@@ -79,7 +79,7 @@ class _Floor:
         self.spent: dict[str, float] = {}
 
     def run(self) -> None:
-        """Do everything once."""
+        """Do all the work of one covert evaluation, and add up the processor time of each step."""
         copies = self._plan.parameters.covert
         self._timed("seeds", self._seeds, copies)
         closed: tuple[Garbler, Bytes, list[Bytes]] | None = None
@@ -109,14 +109,14 @@ class _Floor:
         return result
 
     def _seeds(self, copies: int) -> None:
-        """Make the seed transfer."""
+        """Transfer the copies' seeds obliviously, as both sides."""
         sender = BaseSender("receiver", bytes(32), bytes(32))
         choices = [number == 0 for number in range(copies)]
         response, _ = base_respond("sender", bytes(32), bytes(32), choices, sender.first)
         sender.keys(copies, response)
 
     def _transfers(self, seed: bytes) -> tuple[Bytes, Receiver]:
-        """Make the transfers of a copy, and hash their messages at both sides.
+        """Do the transfers of one copy, timed; return both pads of each, and the receiver.
 
         Return both pads, and the evaluator's side.
         """
@@ -141,13 +141,13 @@ class _Floor:
         return pads, receiver
 
     def _piece(self, content: bytes | memoryview) -> None:
-        """Send a piece, and add it to the hash of each side."""
+        """Carry a piece of a message between the sides, and hash it at each side."""
         self._carry(content)
         for side in self._pieces:
             self._timed("pieces", side.update, content)
 
     def _carry(self, content: bytes | memoryview) -> None:
-        """Send a message from one side to the other."""
+        """Send bytes over a local TLS connection from one side to the other, and time it."""
         sent = np.frombuffer(content, np.uint8)
         self._timed("channel", self._wire.carry, sent, np.empty_like(sent))
 
@@ -177,7 +177,7 @@ class _Floor:
         return garbler, masks, tables
 
     def _check(self, seed: bytes, receiver: Receiver) -> None:
-        """Make the garbler's part of a checked copy again."""
+        """Recompute the garbler's part of a checked copy from its seed, as the evaluator does."""
 
         def check() -> None:
             made = receiver.remake(seed)
@@ -188,7 +188,7 @@ class _Floor:
         self._timed("checks", check)
 
     def _evaluate(self, garbler: Garbler, masks: Bytes, tables: list[Bytes]) -> None:
-        """Open the closed copy, check its messages, and evaluate it."""
+        """Open the labels of the closed copy, check its messages, and evaluate its tables."""
         plan, run = self._plan, self._run
         bits = np.zeros((len(self._wires), run.n_instances), np.uint8)
         opened = self._timed("opens", garbler.open_list, self._wires, masks, bytes(16), bits)
@@ -213,7 +213,7 @@ class _Floor:
             self._piece(table.data)
 
     def _sign(self) -> None:
-        """Make and check the signatures."""
+        """Make and verify as many signatures as one evaluation needs."""
         message = bytes(32)
         for _ in range(_SIGNED):
             signature = self._identity.sign(message)
@@ -221,7 +221,7 @@ class _Floor:
             verify(self._identity.public_key, message, signature)
 
     def _seal(self, content: bytes) -> None:
-        """Agree on a key with the aggregator and seal content for it."""
+        """Derive a key with the aggregator by Diffie-Hellman, and encrypt content under it."""
         randomness = SystemRandomness()
         secret = randomness.bytes(32)
         key = agree(secret, public_key(secret), salt=bytes(32), info=bytes(32))

@@ -44,7 +44,7 @@ class Network:
         return np.asarray((states @ first + bias) @ second + last)
 
     def fit(self, states: Floats, actions: NDArray[np.intp], targets: Floats) -> None:
-        """Take one step towards targets of the values of these actions."""
+        """Take one Adam step that moves the values of these actions towards the targets."""
         first, bias, second, _ = self.weights
         hidden, rows = states @ first + bias, np.arange(len(states))
         errors = np.zeros((len(states), 2))

@@ -33,14 +33,14 @@ DRIVER_SECONDS = 120
 
 
 class _Value(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A figure of a driver: its unit and value."""
+    """One figure that a peer's compiled driver printed: unit, and value above 0."""
 
     unit: str
     value: Annotated[float, msgspec.Meta(gt=0)]
 
 
 class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The output of a driver."""
+    """JSON output of a peer's compiled driver: name, version, checksum and figures."""
 
     name: str
     version: str
@@ -65,11 +65,11 @@ class DriverPeers:
                 raise LocalError(f"{folder}: no program '{driver}'; benchmarks/README.md says what it is")
 
     def trial(self, driver: str, *arguments: str | int) -> Trial:
-        """Return the trial of `driver` with these arguments."""
+        """Return a trial that runs `driver` with these arguments each time it is called."""
         return Trial(self, driver, [str(argument) for argument in arguments])
 
     def run(self, driver: str, arguments: Sequence[str]) -> _Answer | None:
-        """Take one measurement; None without a folder.
+        """Run a driver once, and return its output; None if no folder of drivers was given.
 
         Raises LocalError if the driver cannot be run, fails, takes more than 120 s or prints something else.
         """
@@ -85,7 +85,7 @@ class DriverPeers:
 
 
 class Trial:
-    """A driver with its arguments: each call takes one measurement."""
+    """A driver with its arguments; each call runs it once and stores the output."""
 
     def __init__(self, peers: DriverPeers, driver: str, arguments: Sequence[str]) -> None:
         self._peers, self._driver, self._arguments = peers, driver, arguments
@@ -149,7 +149,7 @@ def _output(name: str, command: Sequence[str]) -> bytes:
 
 
 def _decode(name: str, output: bytes) -> _Answer:
-    """Decode the output of a driver."""
+    """Decode a driver's JSON output; raise LocalError if it is no measurement."""
     try:
         return msgspec.json.decode(output, type=_Answer)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

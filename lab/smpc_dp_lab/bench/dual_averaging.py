@@ -46,7 +46,7 @@ GROUP_COLOURS = ("#7c3aed", "#111827")
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
-    """Asynchronous runs on a graph.
+    """Errors of asynchronous dual averaging on one graph: objective, spread and bias by iteration.
 
     Attributes:
         iterations: t, ascending; the other rows belong to these.
@@ -106,7 +106,7 @@ class GroupCurve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DualAveragingErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of `dual_averaging_errors`, with its parameters."""
+    """Result of `dual_averaging_errors`: its parameters, and curves on graphs and in groups."""
 
     parties: int
     iterations: int
@@ -134,17 +134,17 @@ class AucObjective:
         self.positive, self.negative = records[self.is_positive, :-1], records[~self.is_positive, :-1]
 
     def value(self, theta: Floats) -> float:
-        """Return (1/n^2) sum of the losses at theta, (p,)."""
+        """Return the objective, (1/n^2) times the sum of the pairs' logistic losses, at theta (p,)."""
         return float(np.logaddexp(0.0, self._margins(theta)).sum()) / self.parties**2
 
     def gradient(self, theta: Floats) -> Floats:
-        """Return the gradient at theta, (p,)."""
+        """Return the objective's gradient at theta, shape (p,)."""
         slope = expit(self._margins(theta))
         summed = slope.sum(axis=0) @ self.negative - slope.sum(axis=1) @ self.positive
         return np.asarray(summed / self.parties**2)
 
     def auc(self, theta: Floats) -> float:
-        """Return the AUC of the scores theta'x, ties counted as a half."""
+        """Return the AUC of the linear scores theta'x on the records; ties count a half."""
         margin = self._margins(theta)
         return float(((margin < 0) + 0.5 * (margin == 0)).mean())
 
@@ -156,7 +156,7 @@ class AucObjective:
         return np.asarray(summed / self.parties**2)
 
     def minimise(self) -> Floats:
-        """Return the minimiser, (p,)."""
+        """Return the model that minimises the objective, shape (p,), by L-BFGS-B."""
         start = np.zeros(self.positive.shape[1])
         options = {"maxiter": 10_000, "ftol": 1e-15, "gtol": 1e-10}
         result = minimize(self.value, start, jac=self.gradient, method="L-BFGS-B", options=options)
@@ -169,7 +169,7 @@ class AucObjective:
         return float(np.sqrt(np.max(squares - 2 * self.positive @ self.negative.T)))
 
     def _margins(self, theta: Floats) -> Floats:
-        """Return the score differences of all pairs of the two classes."""
+        """Return the score differences, negative less positive, of all pairs of records."""
         return np.asarray((self.negative @ theta)[None, :] - (self.positive @ theta)[:, None])
 
 
@@ -281,19 +281,19 @@ class _Part(msgspec.Struct, frozen=True):
 
 
 class _Run(NamedTuple):
-    """Times of a run, and what was measured of it."""
+    """Measurements of one run, with the iterations at which they were taken."""
 
     ticks: NDArray[np.intp]
     part: _Part
 
 
 def _call(function: Callable[..., _Run], *arguments: Any) -> _Run:
-    """Run a shard of either kind."""
+    """Call a picklable function, so that one executor runs shards of two kinds."""
     return function(*arguments)
 
 
 def _graphs(parties: int, seed: int) -> list[Topology]:
-    """Return the three graphs."""
+    """Return a cycle, a Watts-Strogatz graph and the complete graph of the parties."""
     from smpc_dp.capabilities.learn import topology
 
     return [
@@ -318,13 +318,13 @@ def _run_on_graph(
 
 
 def _run_in_groups(records: Floats, size: int, steps: int, seed: int) -> _Run:
-    """Run once in groups."""
+    """Run dual averaging in random groups once, and measure its models."""
     models = _learn_in_groups(records, size, steps, seed)
     return _Run(models.ticks, _look(models, AucObjective(records), records, 1, seed))
 
 
 def _learn(records: Floats, clock: Clock, copies: int, iterations: int, *, synchronous: bool) -> Models:
-    """Run gossip dual averaging on all copies."""
+    """Run gossip dual averaging on all copies of the records; return the recorded models."""
     from smpc_dp.capabilities.learn.averager import PlainExchange
     from smpc_dp.capabilities.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous
     from smpc_dp.capabilities.learn.pairwise_losses import logistic_auc
@@ -344,14 +344,14 @@ def _learn(records: Floats, clock: Clock, copies: int, iterations: int, *, synch
 
 
 def _steps_of(parties: int, size: int, averages: int) -> int:
-    """Return the steps of so many averages of groups."""
+    """Return how many steps make about `averages` averages of groups of this size."""
     from smpc_dp.capabilities.learn.gossip_bounds import GroupMixing
 
     return max(1, averages // GroupMixing(parties, size).groups)
 
 
 def _group_curve(parties: int, size: int, averages: int, runs: Sequence[_Run]) -> GroupCurve:
-    """Return what is measured of runs in groups, as of the asynchronous runs."""
+    """Return the curve of one group size: means of objective, spread, bias and AUC over the runs."""
     from smpc_dp.capabilities.learn.gossip_bounds import GroupMixing
 
     mixing = GroupMixing(parties, size)
@@ -416,7 +416,7 @@ def _learn_in_groups(records: Floats, size: int, steps: int, seed: int) -> Model
 def _look(
     models: Models, aim: AucObjective, records: Floats, copies: int, seed: int, optimum: Floats | None = None
 ) -> _Part:
-    """Measure the objective, the bias term and the AUC of models."""
+    """Measure objective, bias term and AUC of recorded models, for a random sample of parties."""
     from smpc_dp.capabilities.learn.pairwise_losses import logistic_auc
 
     gradient = logistic_auc().gradient
@@ -443,7 +443,7 @@ def _look(
 
 
 def _curve(graph: Topology, ticks: NDArray[np.intp], parts: list[_Part]) -> Curve:
-    """Combine the measurements of runs to a curve."""
+    """Combine the measurements of all runs on a graph to one curve of means."""
     objective = np.concatenate([part.objective for part in parts], axis=1)
     bias = np.concatenate([part.bias for part in parts], axis=1)
     auc = np.concatenate([part.auc for part in parts])
@@ -463,7 +463,7 @@ def _curve(graph: Topology, ticks: NDArray[np.intp], parts: list[_Part]) -> Curv
 def _terms(
     graph: Topology, optimum: Floats, lipschitz: float, iterations: int, bias: float, excess: float
 ) -> Terms:
-    """Return Theorem 3.2's terms beside the measured excess."""
+    """Return Theorem 3.2's bounds for a graph, beside the measured bias and excess."""
     from smpc_dp.capabilities.learn.dual_averaging import inverse_root
     from smpc_dp.capabilities.learn.gossip_bounds import dual_averaging_terms
 
@@ -480,7 +480,7 @@ def _terms(
 
 
 def _check(parties: int, iterations: int, repetitions: int, synchronous: int) -> None:
-    """Raise ConfigError unless the numbers are in range."""
+    """Raise ConfigError unless parties, iterations and repetitions are in range."""
     few = not 12 <= parties <= 5_000
     refuse(
         [ConfigIssue("data", f"must have 12 to 5,000 records, has {parties}", ConfigCheck.RANGE)]
@@ -508,7 +508,7 @@ def plot(result: DualAveragingErrors, path: Path) -> None:
 
 
 def _draw_curves(axes: Axes, result: DualAveragingErrors, of: Literal["objective", "bias"]) -> None:
-    """Draw what graphs and groups have, against the averages until then, with a legend for both panels."""
+    """Draw `of` against averages: a line for each graph, and for each size of groups."""
     labels = of == "bias"
     for curve, colour in zip(result.curves, COLOURS, strict=True):
         label = curve.graph if labels else None
@@ -520,7 +520,7 @@ def _draw_curves(axes: Axes, result: DualAveragingErrors, of: Literal["objective
 
 
 def _draw_objective(axes: Axes, result: DualAveragingErrors) -> None:
-    """Draw the objective with its spread."""
+    """Draw the left panel: objective with its spread over the parties, and its minimum."""
     _draw_curves(axes, result, "objective")
     for curve, colour in zip(result.curves, COLOURS, strict=True):
         mean, spread = np.array(curve.objective), np.array(curve.spread)
@@ -532,7 +532,7 @@ def _draw_objective(axes: Axes, result: DualAveragingErrors) -> None:
 
 
 def _draw_bias(axes: Axes, result: DualAveragingErrors) -> None:
-    """Draw the bias term."""
+    """Draw the right panel: the bias term against iterations."""
     _draw_curves(axes, result, "bias")
     axes.set_ylabel("|\u03b5\u0304(t)' \u03c0(z\u0304(t))|")
     finish_axes(axes, "(b) bias term", fontsize=9, **BESIDE)

@@ -104,7 +104,7 @@ def run_engines_bench(
 
 
 def _garbled(pairs: Sequence[Pair]) -> list[Figure]:
-    """Return the figures of garbled evaluation."""
+    """Return the figures of a garbled evaluation of one pair: processor time, bytes, rounds."""
     how = "garbler, evaluator and aggregator are three processes, mutual TLS on loopback; one noisy pair"
     waits = [pair["evaluator"]["rounds"] for pair in pairs]
     return [
@@ -115,7 +115,7 @@ def _garbled(pairs: Sequence[Pair]) -> list[Figure]:
 
 
 def _both(pairs: Sequence[Pair], key: str) -> list[float]:
-    """Return a measurement of both sides of a pair, added up."""
+    """Return, by pair of processes, a measurement of garbler and evaluator added up."""
     return [both(pair, key) for pair in pairs]
 
 
@@ -125,7 +125,7 @@ def _of_servers(
     pairs: Sequence[Pair],
     advance: Callable[[], None],
 ) -> list[Figure]:
-    """Measure the program on m servers."""
+    """Measure Kendall's tau on secret shares among m servers, for 2 and for more parties."""
     generator = np.random.default_rng(m)
     kernel = kendall_tau(GRID, GRID)
     figures = []
@@ -187,12 +187,12 @@ def _over_channels(m: int, runs: int) -> list[Figure]:
 
 
 def _peer(pairs: Sequence[Pair], key: str) -> Peer | None:
-    """Return mpyc as the peer of a figure."""
+    """Return the garbled evaluation of a pair as the peer of a figure; None if none was measured."""
     return Peer.of("a garbled pair, both sides", version("smpc-dp"), _both(pairs, key))
 
 
 def _of_ways(bits: int, parties: int, servers: int, runs: int) -> list[Figure]:
-    """Measure every way of summing a kernel on shares."""
+    """Measure Gini's mean difference on shares, summed by pairs, by counts and by sorting."""
     kernel = gini_mean_difference(Field(0, (1 << bits) - 1))
     records = np.random.default_rng(bits).integers(0, 1 << bits, (parties, 1)).tolist()
     terms = statistic_program(kernel, parties, EPSILON).terms
@@ -270,7 +270,7 @@ def _two_party(kernel: Kernel, codes: Codes, epsilon: float, source: SeededRando
 
 
 def _correlated(parties: int, draw: int) -> Codes:
-    """Draw records whose tau is 1/3 in the population.
+    """Draw records of two correlated normals, on a grid, whose Kendall's tau is 1/3.
 
     A normal distribution of correlation sin(pi / 6) = 1/2.
     """
@@ -280,5 +280,5 @@ def _correlated(parties: int, draw: int) -> Codes:
 
 
 def _root_mean_square(errors: Sequence[float]) -> float:
-    """Return the root of the mean of the squares."""
+    """Return the square root of the mean of the squared errors."""
     return math.sqrt(float(np.mean(np.square(errors))))

@@ -134,5 +134,5 @@ def run_all(
 
 
 def _measure(name: str, peers: Peers, quick: bool) -> Report:
-    """Run one benchmark."""
+    """Run the benchmark of this name; return its report with commit and other programs' work."""
     return observed(benchmarks(peers, None, quick=quick)[name])

@@ -93,7 +93,7 @@ def run_executors_bench(
 
 
 def _average(parties: int, length: int, seed: int) -> list[float]:
-    """Return an average with noise of vectors drawn from the seed."""
+    """Return the average, with noise, of uniform random vectors that `seed` draws, by simulation."""
     values = np.random.default_rng(seed).uniform(-1.0, 1.0, (parties, length))
     average = simulate.average(
         values, lower=-1.0, upper=1.0, epsilon=1.0, delta=1e-5, seed_for_simulation=seed

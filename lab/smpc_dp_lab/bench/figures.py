@@ -24,7 +24,7 @@ Goal = Literal["ratio_to_peer", "ratio_to_limit"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target of a figure: a ratio that is at least `at_least`."""
+    """Target of a figure: its ratio to peer or limit (`of`) must be at least `at_least`."""
 
     of: Goal
     at_least: float
@@ -54,13 +54,13 @@ class Limit:
 
     @classmethod
     def of(cls, name: str, values: Iterable[float]) -> Self:
-        """Return the limit with the median of these measurements."""
+        """Return a named limit whose value is the median of these measurements."""
         return cls(name, float(median(values)))
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured quantity.
+    """One measured quantity: name, unit, values of all runs, and its peer, limit and target.
 
     Attributes:
         values: one measurement a run, at least one.
@@ -79,12 +79,12 @@ class Figure:
 
     @property
     def median(self) -> float:
-        """The median of the runs."""
+        """The median of the values of all runs."""
         return float(median(self.values))
 
     @property
     def ratio_to_peer(self) -> float | None:
-        """Ratio to the peer, above 1 is better; None without a peer."""
+        """How many times as good as the peer the figure is (above 1: better); None without a peer."""
         return None if self.peer is None else self._ratio(self.peer.median)
 
     @property
@@ -106,7 +106,7 @@ class Figure:
         return above / below if below else None
 
     def to_json(self) -> dict[str, object]:
-        """Return plain JSON data."""
+        """Return the figure as JSON data: name, unit, median, peer, limit, ratios and target."""
         return {
             "name": self.name,
             "unit": self.unit,
@@ -168,7 +168,7 @@ def rate(name: str, unit: str, values: Iterable[float], note: str, **beside: Any
 
 
 def versions(*packages: str, **others: str | None) -> dict[str, str | None]:
-    """Return the versions of this package, of Python and of the named packages, and `others`."""
+    """Return versions by package: smpc-dp, Python, these packages (None if absent), and `others`."""
     known = {package: version(package) for package in packages}
     return {"smpc-dp": version("smpc-dp"), "python": platform.python_version(), **known, **others}
 
@@ -180,7 +180,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Steps:
-    """Counts the steps of a measurement for a progress display, which may be None."""
+    """Callable that counts finished measurements, and reports each to a progress display if there is one."""
 
     def __init__(self, progress: Progress | None, name: str, whole: int) -> None:
         self._progress, self._name, self._whole, self._done = progress, name, whole, 0
@@ -193,7 +193,7 @@ class Steps:
 
 
 def within(name: str, value: int, least: int, most: int | None = None) -> list[ConfigIssue]:
-    """Return the fault of a number that is out of range, in a list; an empty one if it is not."""
+    """Return a list with the fault of a number below `least` or above `most`; [] if it is in range."""
     if value >= least and (most is None or value <= most):
         return []
     bound = f"at least {least}" if most is None else f"{least:,} to {most:,}"
@@ -208,7 +208,7 @@ def budgets(epsilons: Sequence[float]) -> list[ConfigIssue]:
 
 
 def refuse(*issues: Sequence[ConfigIssue]) -> None:
-    """Raise ConfigError if there is any fault."""
+    """Raise one ConfigError with all these faults; do nothing if there are none."""
     result = [issue for some in issues for issue in some]
     if result:
         raise ConfigError(result)
@@ -217,7 +217,7 @@ def refuse(*issues: Sequence[ConfigIssue]) -> None:
 def alternate(
     runs: int, measures: Mapping[str, Measure], progress: Callable[[], None] | None = None
 ) -> dict[str, list[float]]:
-    """Take `runs` rounds of every measurement, the order shifted by one from round to round.
+    """Take `runs` rounds of all measurements in turns; return the values of each, by name.
 
     What disturbs the machine for a while then disturbs all of them alike.
     """
@@ -250,7 +250,7 @@ def machine() -> dict[str, object]:
 
 
 def _processor() -> str:
-    """Return the name of the processor."""
+    """Return the name of this machine's processor, as the system states it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -260,7 +260,7 @@ def _processor() -> str:
 
 
 def shown(value: float, unit: str) -> str:
-    """Return a value with its unit, three digits long."""
+    """Return a value with its unit as text, to three significant digits and with a prefix."""
     if unit == "B" or unit.endswith("/s"):
         for prefix, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
             if value >= size:

@@ -25,12 +25,12 @@ SECRETS = 3  # differing secrets of each kind that are made; the cost does not d
 
 
 def clock() -> float:
-    """Return the CPU time of this process, all threads, in seconds."""
+    """Return the processor time of this process, of all threads, in seconds."""
     return time.process_time()
 
 
 def expand(f: Any, length: int, masks: int) -> dict[str, object]:
-    """Expand and add masks, as a client and the server do."""
+    """Time the expansion of `masks` random masks and their addition, as in Flower's client and server."""
     total = [f.np.zeros(length, dtype=f.np.int64)]
     seeds = [os.urandom(32) for _ in range(masks)]
     begun = clock()
@@ -41,7 +41,7 @@ def expand(f: Any, length: int, masks: int) -> dict[str, object]:
 
 
 def client(f: Any, length: int, masks: int, holders: int, threshold: int) -> dict[str, object]:
-    """Do one client's masking work: quantise, share both secrets, agree on, expand and add its masks."""
+    """Time one client's masking (quantise, share secrets, make and add masks); return "seconds"."""
     vector = f.np.random.default_rng().uniform(-1, 1, length)
     pairs = [f.generate_key_pairs() for _ in range(SECRETS)]
     private = f.private_key_to_bytes(pairs[0][0])
@@ -59,7 +59,7 @@ def client(f: Any, length: int, masks: int, holders: int, threshold: int) -> dic
 
 
 def average(f: Any, length: int, parties: int) -> dict[str, object]:
-    """Add up the masked vectors of all clients, and dequantise the sum, as the server does."""
+    """Time the server's addition and dequantisation of the clients' vectors; return "seconds"."""
     total = [f.np.random.default_rng().integers(0, MODULUS_RANGE, length)]
     vector = [f.np.random.default_rng().integers(0, MODULUS_RANGE, length)]
     begun = clock()
@@ -75,7 +75,7 @@ def average(f: Any, length: int, parties: int) -> dict[str, object]:
 def recovery(
     f: Any, length: int, threshold: int, holders: int, seeds: int, keys: int, pairs: int, sample: bool
 ) -> dict[str, object]:
-    """Recover `seeds` self-mask seeds and `keys` private keys from `threshold` shares each; remove all masks.
+    """Time recovery of `seeds` seeds and `keys` keys and removal of all masks; return "seconds".
 
     With `sample` only SECRETS secrets of each kind are recovered, and that time is scaled to all of them.
     """
@@ -157,7 +157,7 @@ TASKS: dict[str, Callable[..., dict[str, object]]] = {
 
 
 def main() -> None:
-    """Say whether Flower is there, then do one task a line until the input ends."""
+    """Print whether Flower is installed, then do the task on each input line and print its result."""
     try:
         functions = Functions()
     except ImportError as error:

@@ -14,14 +14,14 @@ from smpc_dp.crypto import garble
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds of each run, for `gates` AND gates in all."""
+    """Seconds of garbling and of evaluation in each run, for `gates` AND gates in each."""
 
     gates: int
     garble: tuple[float, ...]
     evaluate: tuple[float, ...]
 
     def per_second(self) -> tuple[float, float]:
-        """Return the medians: AND gates garbled and evaluated a second."""
+        """Return the median rates: AND gates garbled per second, and evaluated per second."""
         return self.gates / statistics.median(self.garble), self.gates / statistics.median(self.evaluate)
 
 

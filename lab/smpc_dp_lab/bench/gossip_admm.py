@@ -22,10 +22,10 @@ VECTORS, _NEWTON = 8, 3
 
 
 class Losses(Protocol):
-    """Losses of the parties' records."""
+    """Interface of the parties' loss functions, as gossip ADMM needs them."""
 
     def derivatives(self, party: int, model: Floats) -> tuple[Floats, Floats]:
-        """Return gradient and Hessian of a party's mean loss."""
+        """Return (gradient, Hessian) of a party's mean loss at a model."""
         ...
 
 

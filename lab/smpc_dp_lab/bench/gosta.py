@@ -44,7 +44,7 @@ _COPIES = 10
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
-    """Errors of a method on a graph.
+    """Relative errors of one gossip method on one graph, by iteration: mean, spread, bias and bound.
 
     Attributes:
         iterations: t, ascending; error, spread and bound belong to these.
@@ -66,7 +66,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GostaErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of `gosta_errors`, with its parameters.
+    """Result of `gosta_errors`: its parameters, the curves, and whether the bound holds.
 
     `bound_holds`: on every graph, at all times, the bound is above the error of the runs, not only above that
     of their expectation.
@@ -191,7 +191,7 @@ def gosta_errors(
 
 
 def _run(parties: int, seed: int, graph: int, method: str, iterations: int, copies: range) -> Estimates:
-    """Run copies of a method side by side on one of the graphs."""
+    """Run several copies of a method at once on one of the graphs; return the parties' estimates."""
     from smpc_dp.capabilities.learn.averager import PlainExchange
     from smpc_dp.capabilities.learn.gosta import gosta, u2_gossip
     from smpc_dp.capabilities.learn.schedule import EdgeClock
@@ -205,7 +205,7 @@ def _run(parties: int, seed: int, graph: int, method: str, iterations: int, copi
 
 
 def check_sizes(parties: int, iterations: int, repetitions: int) -> None:
-    """Raise ConfigError unless the numbers are in range."""
+    """Raise ConfigError unless parties (no prime), iterations and repetitions are in range."""
     issues = []
     if not 12 <= parties <= 5_000 or not any(
         parties % side == 0 for side in range(2, math.isqrt(parties) + 1)
@@ -244,12 +244,12 @@ COLOURS = ("#0b3d75", "#2f9e8f", "#c2410c")
 
 
 def _colours(result: GostaErrors) -> dict[str, str]:
-    """Return a colour for each graph."""
+    """Return a plot colour for each graph, by name."""
     return dict(zip(dict.fromkeys(curve.graph for curve in result.curves), COLOURS, strict=True))
 
 
 def _draw_errors(axes: Axes, result: GostaErrors) -> None:
-    """Draw the errors against iterations."""
+    """Draw the left panel: relative errors with their spread, of both methods on all graphs."""
     lines = {"GoSta": "-", "U2-gossip": "--"}
     for curve in result.curves:
         colour, label = _colours(result)[curve.graph], f"{curve.method}, {curve.graph}"
@@ -262,7 +262,7 @@ def _draw_errors(axes: Axes, result: GostaErrors) -> None:
 
 
 def _draw_bounds(axes: Axes, result: GostaErrors) -> None:
-    """Draw the bounds against iterations."""
+    """Draw the right panel: errors and bias of GoSta beside the bound of Theorem 3.1."""
     for curve in result.curves:
         if curve.bound is None:
             continue
@@ -278,7 +278,7 @@ def _draw_bounds(axes: Axes, result: GostaErrors) -> None:
 
 
 def last_rows(result: GostaErrors) -> Sequence[tuple[str, str, float, float, float | None]]:
-    """Return graph, method, error, spread and bound at the end, for a table."""
+    """Return (graph, method, error, spread, bound or None) at the last iteration of each curve."""
     return [
         (
             curve.graph,

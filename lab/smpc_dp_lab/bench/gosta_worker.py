@@ -41,7 +41,7 @@ def solver(module: Any, task: str, parties: int, ticks: int) -> Any:
 
 
 def main() -> None:
-    """Report whether the code is available and works, then do one task per line until the input ends."""
+    """Print whether the authors' code works, then time the task on each input line."""
     # Its way to index was given up after numpy 1.22.
     warnings.simplefilter("ignore")
     sys.path.insert(0, sys.argv[1])

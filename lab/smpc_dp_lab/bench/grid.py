@@ -62,11 +62,11 @@ class Round:
     error: float
 
     def whole(self, member: str) -> float:
-        """Return the seconds of all parts of a member."""
+        """Return the seconds of all parts of a member's work, added up."""
         return sum(self.seconds[member].values())
 
     def share(self, member: str, part: str) -> float:
-        """Return the part of a member's time."""
+        """Return which fraction of a member's time one part of its work takes."""
         return self.seconds[member].get(part, 0.0) / self.whole(member)
 
 
@@ -150,7 +150,7 @@ def _figures(rounds: Sequence[Round], parties: int, length: int) -> list[Figure]
 
 
 def _copies(rounds: Sequence[Round], size: str, member: str, length: int) -> list[Figure]:
-    """Return how many models each part of a member held at once, where that is at least COPY."""
+    """Return, by part of a member, models held at once, where the median is at least COPY."""
     model = 4 * length
     note = f"models as float32 that a call held at once, made since it began; {TRACED_PARTIES} parties"
     held = {
@@ -176,7 +176,7 @@ def _worker(python: str, parties: int, length: int, *way: str) -> dict[str, Any]
 
 
 def _output(call: Sequence[str]) -> bytes:
-    """Return what a process prints; raise LocalError if it fails."""
+    """Run a command, and return what it prints on stdout; raise LocalError if it fails."""
     paths = {"PYTHONPATH": os.pathsep.join(_PATHS), "PYTHONSAFEPATH": "1"}
     try:
         ended = subprocess.run(call, env=os.environ | paths, capture_output=True, check=True, timeout=SECONDS)

@@ -35,12 +35,12 @@ def grid_parameters(length: int) -> dict[str, object]:
 
 
 def weight_of(index: int) -> int:
-    """Return the secret weight of a node."""
+    """Return the secret weight of a node by its number: 1 to MAX_WEIGHT in turn."""
     return 1 + index % MAX_WEIGHT
 
 
 def measured(parts: Parts) -> None:
-    """Measure the parts of a round where they stand."""
+    """Replace functions of the package by ones whose time `parts` counts, for parts of a round."""
     from smpc_dp.engine import codec, counter, driver, keyring, result, saved, seal, store
     from smpc_dp.engine.phases import masked_sum, masks, outcomes
     from smpc_dp.integrations.flower import averages, grid, node, records, rounds
@@ -82,7 +82,7 @@ def measured(parts: Parts) -> None:
 
 
 def nodes_of(folder: Path, session: Path, parties: int) -> dict[int, dict[str, str]]:
-    """Write the files of nodes; return the configuration of each."""
+    """Write the settings files of all nodes; return each node's Flower configuration by its id."""
     configs = {}
     for index in range(parties):
         home = folder / f"node{index}"
@@ -96,7 +96,7 @@ def nodes_of(folder: Path, session: Path, parties: int) -> dict[int, dict[str, s
 
 
 def memory_grid(parts: Parts, configs: Mapping[int, Mapping[str, str]], length: int) -> Any:
-    """Return a grid that calls the app of each node, one after the other, in this process."""
+    """Return a Flower grid that calls each node's app in this process, one after the other."""
     from flwr.app import Array, ArrayRecord, Context, MetricRecord, RecordDict
     from flwr.app import Message as FlowerMessage
     from flwr.clientapp import ClientApp
@@ -138,7 +138,7 @@ def memory_grid(parts: Parts, configs: Mapping[int, Mapping[str, str]], length: 
 
 
 def run(parties: int, length: int, *, memory: bool) -> dict[str, object]:
-    """Run one round; return what it took."""
+    """Run one round of SecureGrid in this process; return the times and memory of its parts."""
     from flwr.app import Array, ArrayRecord
     from flwr.serverapp.strategy import FedAvg
     from flwr.supercore.task_identity import TaskIdentity
@@ -192,7 +192,7 @@ def _largest_difference(average: Any, parties: int, length: int) -> float:
 
 
 def main(parties: str, length: str, memory: str = "") -> dict[str, object]:
-    """Return what is printed."""
+    """Run the worker; return the measurements that are printed, or "absent" if Flower is missing."""
     try:
         importlib.import_module("flwr.app")
     except ImportError as error:

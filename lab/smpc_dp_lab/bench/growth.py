@@ -76,7 +76,7 @@ KINDS = {CLIENT: "s", AGGREGATOR: "s", UP: "B", DOWN: "B"}
 
 
 def figure_name(kind: str, of: str, value: int) -> str:
-    """Return the name of a figure of one size."""
+    """Return the name of a figure: its kind, and the varied size with its value."""
     return f"{kind}, {of} = {value}"
 
 

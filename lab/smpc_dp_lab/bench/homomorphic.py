@@ -62,7 +62,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Homomorphic(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of `homomorphic_deviation`, with its parameters."""
+    """Result of `homomorphic_deviation`: its parameters, and a curve for each kind of noise."""
 
     agents: int
     dimension: int
@@ -85,7 +85,7 @@ class Homomorphic(msgspec.Struct, frozen=True, kw_only=True):
     in_groups: Curve
 
     def of(self, noise: str) -> Curve:
-        """Return the curve of one kind of noise."""
+        """Return the curve of this kind of noise."""
         return next(curve for curve in self.curves if curve.noise == noise)
 
 
@@ -139,12 +139,12 @@ def homomorphic_deviation(
 
 
 def _call(function: Callable[..., Curve], *arguments: Any) -> Curve:
-    """Run a shard of either kind."""
+    """Call a picklable function, so that one executor runs shards of two kinds."""
     return function(*arguments)
 
 
 def _curve(kind: Kind | None, best: Floats, steps: int, repetitions: int, seed: int) -> Curve:
-    """Run the recursion with one kind of noise."""
+    """Run diffusion with one kind of noise (None: without); return the deviation by step."""
     # The same data for each kind.
     rng = np.random.default_rng([seed, 2])
     noise = source = None
@@ -235,7 +235,7 @@ def optimum(rng: np.random.Generator) -> Floats:
 
 
 def _graph(seed: int) -> Topology:
-    """Return the first connected graph from this seed on."""
+    """Return the first connected Erdos-Renyi graph of seeds from `seed` on."""
     for attempt in range(1_000):
         topology = erdos_renyi(AGENTS, _CHANCE, seed + attempt)
         if topology.connected:

@@ -50,7 +50,7 @@ def load_houses(path: Path) -> Houses:
 
 
 def synthetic_houses(seed: int) -> Houses:
-    """Return a table of the same shape: correlated Gaussian features, a linear value with noise."""
+    """Return synthetic houses: correlated Gaussian features, and a label by a noisy linear value."""
     rng = np.random.default_rng([seed, 4])
     common = rng.normal(size=(ROWS, 1))
     features = 0.6 * common + 0.8 * rng.normal(size=(ROWS, COLUMNS - 1))

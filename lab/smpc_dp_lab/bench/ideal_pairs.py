@@ -32,7 +32,7 @@ def noisy_mean(kernel: Kernel, codes: Codes, matchings: Codes, epsilon: float, s
 def noisy_mean_variance(
     kernel: Kernel, parties: int, epsilon: float, partners: int, zeta_1: float, zeta_2: float
 ) -> float:
-    """Return the variance of `noisy_mean` for independent records.
+    """Return the variance of `noisy_mean`, by a formula, for independent records.
 
     Theorem 3.7, corrected, with the variance of the discrete noise.
     """

@@ -50,7 +50,7 @@ THESIS_ORDER = ("two-party", "local", "naive, advanced")
 
 
 class Point(msgspec.Struct, frozen=True):
-    """Root mean squared errors of one method at one epsilon.
+    """Root mean squared errors of one method at one epsilon: exact, bound for all data, and measured.
 
     `exact` is calculated for this distribution; `bound` holds for every distribution: the largest zetas, 1/8
     and 1/4, for local DP Theorem 3.3. `measured` is over the repetitions, None for what is too large to run.
@@ -65,7 +65,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Kendall(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of `kendall_errors`, with its parameters.
+    """Result of `kendall_errors`: its parameters, points, and the order of methods by epsilon.
 
     `ranks`: by epsilon the methods, least calculated error first; `thesis` the order that it reports.
     `advantage`: by epsilon, the error of local DP over that of the two-party protocol with the best P.
@@ -87,7 +87,7 @@ class Kendall(msgspec.Struct, frozen=True, kw_only=True):
     points: tuple[Point, ...]
 
     def of(self, method: str) -> list[Point]:
-        """Return the points of one method, by epsilon."""
+        """Return the points of one method, in order of epsilon."""
         return sorted((p for p in self.points if p.method == method), key=lambda p: p.epsilon)
 
 
@@ -186,7 +186,7 @@ class _Setting:
 
 @functools.cache
 def _setting(epsilons: tuple[float, ...]) -> _Setting:
-    """Return the setting, made once in each process."""
+    """Return the kernel, distribution and exact values for these epsilons, cached in a process."""
     return _Setting.of(epsilons)
 
 

@@ -74,7 +74,7 @@ class Wreck:
 
     @property
     def pair_masks(self) -> int:
-        """The number of pairwise masks to remove."""
+        """The number of pairwise masks that recovery must remove from the sum."""
         inside = frozenset(self.survivors)
         dropped = [party for party in self.drawn if party not in inside]
         return sum(peer in inside for party in dropped for peer in self.neighbours[party])
@@ -147,7 +147,7 @@ def _unmasks(
     secrets: dict[int, bytes],
     self_seeds: dict[int, bytes],
 ) -> dict[int, m.Unmask]:
-    """Deal the opened secret of each party.
+    """Return, by holder, the messages with the shares that recovery needs, dealt from all secrets.
 
     Digests and signatures are only read for bad shares.
     """
@@ -171,7 +171,7 @@ def _unmasks(
 
 
 def _mask(built: Wreck, secrets: dict[int, bytes], self_seeds: dict[int, bytes]) -> None:
-    """Add the masks that recovery removes: the survivors' self-masks and their masks with the dropouts."""
+    """Add to the total, in place, all masks that recovery will remove from it."""
     context, names, inside = (
         built.simulated.context,
         built.simulated.context.names,

@@ -86,7 +86,7 @@ def _step(
     u: int,
     peers: NDArray[np.intp],
 ) -> None:
-    """Take one step (2.8) as the formula stands, with the curvature at the weights."""
+    """Update party u's edge weights in place by one step (2.8), in plain numpy."""
     before, near = weights[u, peers], degrees[peers]
     gradient = costs[u, peers] + COUPLING * (2 * DENSITY * before - 1 / degrees[u] - 1 / near)
     length = COUPLING * (2 * DENSITY + PEERS / degrees[u] ** 2 + (1 / near**2).max())

@@ -20,7 +20,7 @@ PARTIES, FLIPPED, SPREAD, LEAST_WEIGHT, TESTED, MOST = 100, 0.05, 0.1, 0.01, 100
 
 @dataclass(frozen=True)
 class Problem:
-    """The tasks; no intercept. Gradients as of `coordinate_descent`.
+    """Synthetic linear classification tasks, one for each party, with train and test records.
 
     Attributes:
         features, labels: shapes (n, most records, p) and (n, most records), labels 1, -1, or 0 for no record.
@@ -38,12 +38,12 @@ class Problem:
         return np.asarray(-self.labels[rows] * 0.5 * (1 - np.tanh(signs / 2)))
 
     def mean(self, models: Floats, rows: NDArray[np.intp]) -> Floats:
-        """Return the gradients of the mean losses."""
+        """Return the gradient of the mean loss of each party in `rows`, at its model."""
         sums = np.einsum("rp,rpf->rf", self._slopes(models, rows), self.features[rows])
         return np.asarray(sums / self.sizes[rows][:, None])
 
     def clipped_mean(self, models: Floats, rows: NDArray[np.intp]) -> Floats:
-        """Return the means of gradients clipped to norm 1, which those of rows of norm 1 have anyway."""
+        """Return parties' mean gradients, unclipped: rows of norm 1 have gradients of norm at most 1."""
         return self.mean(models, rows)
 
     def losses(self, models: Floats) -> Floats:
@@ -84,7 +84,7 @@ class Problem:
         return np.tile(logistic(self.features[held], self.labels[held], 1.0), (len(self.sizes), 1))
 
     def derivatives(self, party: int, model: Floats) -> tuple[Floats, Floats]:
-        """Return gradient and Hessian of a party's mean loss."""
+        """Return (gradient, Hessian) of a party's mean loss at a model."""
         features, labels = (part[party, : self.sizes[party]] for part in (self.features, self.labels))
         chance = 0.5 * (1 - np.tanh(labels * (features @ model) / 2))
         gradient = -(chance * labels) @ features / len(labels)

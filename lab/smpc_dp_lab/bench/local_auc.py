@@ -61,7 +61,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class AucErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of `auc_errors`, with its parameters."""
+    """Result of `auc_errors`: its parameters, the AUC without noise, and the points."""
 
     positives: int
     negatives: int
@@ -142,7 +142,7 @@ def auc_errors(
 
 
 class _Scores(NamedTuple):
-    """Scores with their codes and labels, and the AUC."""
+    """Scores with their labels, their codes on the grid, and the AUC without noise."""
 
     field: Field
     scores: Floats
@@ -153,7 +153,7 @@ class _Scores(NamedTuple):
 
 @functools.cache
 def _scores(positives: int, negatives: int, seed: int) -> _Scores:
-    """Return the scores, made once in each process."""
+    """Return the synthetic scores with labels and AUC, cached in each process."""
     field = Field(0, 1, GRID, name="score")
     scores, labels = synthetic_scores(positives, negatives, SEPARATION, seed)
     codes = field.codes(scores)

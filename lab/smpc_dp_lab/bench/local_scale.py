@@ -39,7 +39,7 @@ PARTIES, PARTICIPATIONS, REPETITIONS, TEST = 120, 12, 10, 0.25
 
 
 class Point(msgspec.Struct, frozen=True):
-    """Accuracy of groups of one size, over all repetitions.
+    """Accuracy of block gossip with groups of one size, over all repetitions, and its noise.
 
     Attributes:
         kind: "local": c = s - 1 or the smallest group; "curator": all parties with c = 0; "none": no noise.
@@ -62,7 +62,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class LocalScale(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of `local_scale`, with its parameters."""
+    """Result of `local_scale`: its parameters, and a point for each size and kind of noise."""
 
     data: str
     parties: int
@@ -77,7 +77,7 @@ class LocalScale(msgspec.Struct, frozen=True, kw_only=True):
     points: tuple[Point, ...]
 
     def of(self, *kinds: Kind) -> list[Point]:
-        """Return the points of some kinds, by size."""
+        """Return the points of these kinds of noise, in order of the group's size."""
         return sorted((point for point in self.points if point.kind in kinds), key=lambda point: point.size)
 
 

@@ -30,7 +30,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class LogPlot:
-    """Lines of positive points (x, y).
+    """Line plot on two logarithmic axes, drawn as SVG without a plotting library.
 
     Attributes:
         title: what is shown; x, y: names of the axes with their units.
@@ -86,7 +86,7 @@ class LogPlot:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """A logarithmic axis: the values and the positions of its ends."""
+    """A logarithmic axis: least and greatest value, and the positions where these are drawn."""
 
     low: float
     high: float
@@ -94,14 +94,14 @@ class _Scale:
     end: float
 
     def at(self, value: float) -> float:
-        """Return the position of a value; of a single one that of the middle."""
+        """Return the position of a value on the axis; the middle if the axis has a single value."""
         span = math.log(self.high / self.low)
         part = math.log(value / self.low) / span if span else 0.5
         return round(self.start + part * (self.end - self.start), 1)
 
 
 def _decades(values: Sequence[float]) -> list[float]:
-    """Return the powers of ten that hold all values between them."""
+    """Return the consecutive powers of ten whose range holds all values; at least two."""
     first, last = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
     return [10.0**power for power in range(first, max(last, first + 1) + 1)]
 
@@ -116,7 +116,7 @@ def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 1
 
 
 def _drawn(path: Sequence[Point], number: int, symbols_at: Sequence[Point]) -> list[str]:
-    """Return a line through the positions `path`, with symbols."""
+    """Return SVG elements: a line through the positions `path`, and symbols on some of them."""
     colour, dashes, symbol = STYLES[number]
     points = " ".join(f"{x:g},{y:g}" for x, y in path)
     line = (
@@ -127,7 +127,7 @@ def _drawn(path: Sequence[Point], number: int, symbols_at: Sequence[Point]) -> l
 
 
 def _symbol(symbol: str, x: float, y: float, colour: str) -> str:
-    """Return a symbol at a position."""
+    """Return the SVG element of a marker (circle, square, triangle, diamond) at a position."""
     if symbol == "circle":
         return f'<circle cx="{x:g}" cy="{y:g}" r="{SYMBOL}" fill="{colour}"/>'
     corners = {

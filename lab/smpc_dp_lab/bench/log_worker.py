@@ -45,7 +45,7 @@ def _making(
 
 
 def _auditing(path: str, threads: str) -> Callable[[], bool]:
-    """Return a function that audits a log."""
+    """Return a function that audits the log at `path`, and tells whether it has no faults."""
     from smpc_dp.logs.audits.audit import audit
 
     return lambda: not audit(path, threads=int(threads)).faults

@@ -98,13 +98,13 @@ class Trouble:
 
     @property
     def any(self) -> bool:
-        """Whether there is any."""
+        """Whether any kind of trouble is set."""
         return self.slow or self.flood or self.churn
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One measurement.
+    """Settings of one measurement: clients, length, fraction killed, seed and trouble.
 
     `killed`: a fraction of the clients; `total` as of a session file, None for its default.
     """
@@ -120,12 +120,12 @@ class Case:
 
     @property
     def names(self) -> list[str]:
-        """The names of the clients."""
+        """The names of all clients, in roster order."""
         return [f"p{index:05}" for index in range(self.parties)]
 
     @property
     def requests(self) -> int:
-        """The number of sums."""
+        """The number of sums that are requested: 2 if clients leave and come back, else 1."""
         return 2 if self.trouble.churn else 1
 
 
@@ -190,7 +190,7 @@ def run_many_bench(
 
 
 def _measured(report: Report, case: Case) -> Report:
-    """Return a report with the figures of one size."""
+    """Measure a case, and return the report with its figures."""
     return replace(report, figures=measure(case))
 
 
@@ -246,7 +246,7 @@ def _with_size(report: Report, size: tuple[int, int], measured: Report) -> Repor
 
 
 def figure_name(kind: str, parties: int, length: int) -> str:
-    """Return the name of a figure of one size."""
+    """Return the name of a figure of this kind, number of clients and length."""
     return f"{parties:,} clients, {length:,} numbers: {kind}"
 
 
@@ -264,7 +264,7 @@ def measure(case: Case) -> list[Figure]:
 
 
 def _run(folder: Path, jobs: Sequence[Job]) -> list[Taken]:
-    """Run each job in a process of its own; return what each has measured.
+    """Run each job in a process of its own, all at once; return the measurements of each.
 
     The session file is read once for all clients: their processes are forked from this one.
 
@@ -378,7 +378,7 @@ def check_sums(case: Case, jobs: Sequence[Job], aggregator: Taken, clients: Sequ
 
 
 def _figures(case: Case, aggregator: Taken, clients: Sequence[Taken]) -> list[Figure]:
-    """Return the figures of a sum that went right."""
+    """Return the figures of a successful sum: times, bytes and memory of aggregator and clients."""
     moments = aggregator.moments
     killed = int(case.killed * case.parties)
     how = HOW.format(each=case.each, killed=killed, parties=case.parties)

@@ -51,7 +51,7 @@ class SlowLine:
         return self._endpoint.contexts
 
     async def dial(self, peer: str, on_failed: OnFailed | None = None) -> PeerChannel:
-        """Dial a member through the relay."""
+        """Connect to a member through a local relay, which can slow the connection down."""
         address = split_address(self._endpoint.roster.member(peer).address or "")
         relay = await asyncio.start_server(
             lambda reader, writer: self._relay(address, reader, writer), "127.0.0.1", 0
@@ -66,14 +66,14 @@ class SlowLine:
         on_channel: Callable[[PeerChannel], object],
         on_refused: Callable[[str, SmpcError], None],
     ) -> PeerListener:
-        """Listen as the endpoint does."""
+        """Listen for connections by the wrapped endpoint; the relay is not used."""
         listener: Listener = await self._endpoint.listen(host, port, on_channel, on_refused)
         return listener
 
     async def _relay(
         self, address: tuple[str, int], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Carry bytes both ways until either side ends."""
+        """Copy bytes in both directions until either side ends the connection."""
         up_reader, up_writer = await asyncio.open_connection(*address)
         ways = [
             asyncio.ensure_future(self._carry(reader, up_writer, up=True)),
@@ -112,7 +112,7 @@ async def call_as_strangers(address: tuple[str, int]) -> int:
 
 
 async def _call(address: tuple[str, int]) -> asyncio.StreamWriter | None:
-    """Return an open connection; None if it is refused."""
+    """Open a TCP connection and return its writer; None if the connection is refused."""
     try:
         return (await asyncio.open_connection(*address))[1]
     except OSError:

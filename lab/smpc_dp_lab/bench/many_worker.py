@@ -89,7 +89,7 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, kw_only=True):
-    """What a process has measured: `moments` by the name of what had just ended, sizes in bytes.
+    """Measurements of one process: times by the event that had just ended, and sizes in bytes.
 
     Attributes:
         results: of each request, by member, the digest of its result.
@@ -145,7 +145,7 @@ def raise_limit(needed: int) -> None:
 
 
 def open_descriptors() -> int:
-    """Return the number of open descriptors of this process."""
+    """Return the number of open file descriptors of this process."""
     return len(os.listdir("/proc/self/fd"))
 
 
@@ -155,7 +155,7 @@ def value_file(session: str, request: int) -> Path:
 
 
 def shared_checks() -> MakeParty:
-    """Return what makes the roles of parties that check public messages once for all of them."""
+    """Return a function that makes parties' roles that share a cache of checks of public messages."""
     memo: dict[tuple[Hashable, ...], Any] = {}
     verifier = RememberingVerifier()
 
@@ -200,7 +200,7 @@ class Clients:
         return await call_as_strangers(split_address(aggregator.address or ""))
 
     async def _meet(self, point: str) -> None:
-        """Wait until all processes of clients have come so far."""
+        """Wait until all processes of clients have reached this named point."""
         folder = Path(self._job.session).parent / point
         folder.mkdir(exist_ok=True)
         (folder / str(self._job.number)).touch()
@@ -209,7 +209,7 @@ class Clients:
 
 
 class Client:
-    """One client: its session, and what goes wrong with it."""
+    """One simulated client: its session, and when it is cut off, leaves, floods or is slow."""
 
     def __init__(
         self, name: str, job: Job, session: SessionFile, taken: Taken, role: MakeParty | None
@@ -229,7 +229,7 @@ class Client:
             await self._connect()
 
     async def _connect(self) -> None:
-        """Connect."""
+        """Open the client's connection, over a slow line if the job says so, and its session."""
         self._connection: Connection
         if self._member.name == self._job.slow:
             self._line = SlowLine(self._member)
@@ -241,7 +241,7 @@ class Client:
         self._session = Session(self._member, self._connection, self._on_event)
 
     async def sum(self, request: int) -> None:
-        """Take part in a sum, unless the connection was cut; record the result's digest, or the error."""
+        """Take part in one sum, unless the client was cut off; record the result's digest, or the error."""
         if self._over:
             return
         vector = vector_of(self._member.name, self._job.length, self._job.seed + request)
@@ -284,7 +284,7 @@ class Client:
             await self._session.close()
 
     def _on_event(self, event: Event) -> None:
-        """Count the bytes of connections; let go wrong what is to in a step."""
+        """Count a connection's bytes; at the planned step, slow down, cut or flood the connection."""
         if event.kind == "traffic":
             self._taken.sent.append(event.sent)
             self._taken.received.append(event.received)
@@ -305,7 +305,7 @@ class Client:
 
 
 async def serve(job: Job) -> Taken:
-    """Serve the sums; measure each step of the first."""
+    """Serve a job's sums as aggregator; return times and sizes, with each step of the first sum."""
     taken = Taken(moments={}, results=[])
     # A forked process has descriptors of its parent, too.
     inherited = open_descriptors()
@@ -334,7 +334,7 @@ async def serve(job: Job) -> Taken:
 
 
 def run_clients(job: Job, session: SessionFile, file: Path) -> None:
-    """Run the clients of a job, in the time that it may take; write what they have measured into a file."""
+    """Run the clients of a job, within its time limit; write their measurements to a file."""
 
     async def main() -> Taken:
         async with asyncio.timeout(job.seconds):
@@ -346,7 +346,7 @@ def run_clients(job: Job, session: SessionFile, file: Path) -> None:
 
 
 def run_aggregator(job: Job, file: Path) -> None:
-    """Run the aggregator of a job as `run_clients` does the clients."""
+    """Run the aggregator of a job, within its time limit; write its measurements to a file."""
 
     async def main() -> Taken:
         async with asyncio.timeout(job.seconds):

@@ -68,7 +68,7 @@ def _frames(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _machine(request: _Request) -> RunningRole:
-    """Return the role to replay."""
+    """Return the run of a party or the aggregator to which recorded messages are fed again."""
     simulated = simulated_run(
         request.parameters.plan.parties, seed_for_simulation=request.seed, remember=False
     )
@@ -99,7 +99,7 @@ def _replayed(request: _Request, frames: Iterator[bytes]) -> int:
 
 
 def main() -> None:
-    """Run the measurement that standard input requests."""
+    """Measure what standard input describes, and print the peak memory in bytes."""
     frames = _frames(sys.stdin.buffer)
     request = msgspec.json.decode(next(frames), type=_Request)
     if request.name:

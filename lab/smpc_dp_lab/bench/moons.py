@@ -54,7 +54,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def accuracy(self) -> float:
-        """Their mean."""
+        """The mean of the test accuracies over all problems."""
         return float(np.mean(self.accuracies))
 
 
@@ -113,7 +113,7 @@ class _Problem(NamedTuple):
 
 
 def _problem(seed: int, number: int) -> _Problem:
-    """Learn and test the models of one problem."""
+    """Learn models for one drawn problem by all methods, and return their test accuracies."""
     own = np.repeat(np.arange(len(CLUSTERS)), CLUSTERS)
     given, tests, oracle = problem(1_000 * seed + number)
     kind = msgspec.convert(settings(given, 1 + number, None), PersonalizedBoosting)
@@ -196,7 +196,7 @@ def _nodes(seed: int, margins: list[Floats], models: Floats, graph: Floats) -> t
 
 
 def _near(models: Floats, nodes: tuple[Node, ...]) -> tuple[NearPairs, ...]:
-    """Return what Remark 2.5 costs for the models and losses of these parties."""
+    """Return, by density and count, how much worse a learned graph of near models alone is."""
     costs = pair_costs(models, np.array([one.confidence * one.loss for one in nodes]), COUPLING)
     return near_pairs(costs, models, DENSITIES, COUNTS, scale=COUPLING)
 

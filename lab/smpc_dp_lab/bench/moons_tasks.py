@@ -45,7 +45,7 @@ def problem(seed: int) -> tuple[list[Floats], list[Floats], Floats]:
 
 
 def boosted(margins: Floats, beta: float, steps: int) -> Floats:
-    """Return the model of one data set, by Frank-Wolfe on the loss (2.4)."""
+    """Return the model of one data set with L1 norm at most `beta`, by Frank-Wolfe on the loss (2.4)."""
     model = np.zeros(margins.shape[1])
     for step in range(steps):
         scores = -(margins @ model)

@@ -37,7 +37,7 @@ ADMM_TICKS, ADMM_PENALTY = 20, 0.1
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """Root mean squared test error of a party, mean of the parties; deviation: over the splits."""
+    """One method's test RMSE, a mean over parties, and its standard deviation over the splits."""
 
     features: str
     method: str
@@ -48,7 +48,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Movielens(msgspec.Struct, frozen=True, kw_only=True):
-    """Measurements of `movielens`."""
+    """Result of `movielens`: the points, with the numbers of parties, movies and ratings."""
 
     points: tuple[Point, ...]
     data: str
@@ -80,7 +80,7 @@ def _descend(
 def _measures(
     given: Ratings, published: Sequence[float], epsilons: Sequence[float], seed: int
 ) -> Iterator[tuple[str, str, float | None, bool, float]]:
-    """Yield kind of features, method, epsilon, whether it holds for a rating, and the error."""
+    """Yield (kind of features, method, epsilon, if it protects a rating, test error) for one split."""
     kinds = (
         ("as published", published_ratings.published_tasks, published_ratings.COUPLING),
         ("public", public_tasks, COUPLING),
@@ -107,7 +107,7 @@ def _measures(
 
 
 def _split(*given: Any) -> list[tuple[str, str, float | None, bool, float]]:
-    """Return what `_measures` yields."""
+    """Return all that `_measures` yields as a list, in a form that an executor can call."""
     return list(_measures(*given))
 
 

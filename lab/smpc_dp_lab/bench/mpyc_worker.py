@@ -15,7 +15,7 @@ from typing import Any
 
 
 async def noisy_tau(mpc: Any, secint: Any, coins: list[list[int]], x: list[Any], y: list[Any]) -> Any:
-    """Return the noisy kernel of two shared records, as a share."""
+    """Return a share of Kendall's kernel of two shared records, plus discrete Laplace noise."""
     integer = 1 + mpc.sgn(x[0] - y[0]) * mpc.sgn(x[1] - y[1])
     tossed = [mpc.from_bits(mpc.random_bits(secint, bits)) < threshold for threshold, bits in coins]
     geometric = sum(coin * (1 << index) for index, coin in enumerate(tossed[:-1]))

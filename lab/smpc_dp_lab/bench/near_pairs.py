@@ -35,7 +35,7 @@ class NearPairs(msgspec.Struct, frozen=True, kw_only=True):
 def near_pairs(
     costs: Floats, models: Floats, densities: Sequence[float], counts: Sequence[int], *, scale: float
 ) -> tuple[NearPairs, ...]:
-    """Return what is lost by density and count.
+    """Return, by density and number of near neighbours, how much worse a graph of near pairs is.
 
     Args:
         costs: of the pairs, shape (n, n), as of `GraphObjective`. models: (n, length). scale: lambda_2.

@@ -64,7 +64,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NetworkSgd(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of `network_sgd`, with its parameters."""
+    """Result of `network_sgd`: its parameters, the accuracy without privacy, and the points."""
 
     parties: int
     points_each: int
@@ -83,7 +83,7 @@ class NetworkSgd(msgspec.Struct, frozen=True, kw_only=True):
     points: tuple[Point, ...]
 
     def of(self, sigmas: str, epsilon: float) -> list[Point]:
-        """Return the points of one figure, by method."""
+        """Return the points with these noise levels ("published" or "fair") and this epsilon."""
         return [point for point in self.points if (point.sigmas, point.epsilon) == (sigmas, epsilon)]
 
 
@@ -196,7 +196,7 @@ def _point(
 
 
 def _noise(plan: SgdPlan, kind: str, method: Method) -> SgdNoise:
-    """Return the noise of a method.
+    """Return the noise of a method by the published noise levels, or by fair ones.
 
     The script limits contributions of local and network; the fair plans limit those of local alone.
     """
@@ -239,7 +239,7 @@ def _accuracy(tokens: Floats, features: Floats, labels: Floats) -> Floats:
 
 
 def _plain(train: Logistic) -> Floats:
-    """Fit logistic regression without privacy, by Newton's method."""
+    """Return the logistic regression model of all points without privacy, by Newton's method."""
     signed = (train.features * train.labels[:, :, None]).reshape(-1, train.features.shape[2])
     best = np.zeros(signed.shape[1])
     for _ in range(25):

@@ -47,7 +47,7 @@ def noise(dp: Any, request: dict[str, Any]) -> list[int]:
 
 
 def main() -> None:
-    """Report whether OpenDP is available, then do one task per line until the input ends."""
+    """Print whether OpenDP is installed, then do the task on each input line and print its result."""
     try:
         # By name: OpenDP may be in another environment than the one that checks our types.
         dp = importlib.import_module("opendp.prelude")

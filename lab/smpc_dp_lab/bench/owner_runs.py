@@ -40,7 +40,7 @@ class Owners:
     sizes: NDArray[np.intp]
 
     def fitness(self, models: Floats) -> Floats:
-        """Return f of each model, shape (runs, length) to (runs,)."""
+        """Return the regularised mean squared error of each run's model, shape (runs,)."""
         features = self.features.reshape(-1, self.features.shape[-1])
         errors = models @ features.T - self.labels.ravel()
         return np.asarray(
@@ -58,11 +58,11 @@ class Owners:
 
     @cached_property
     def _norms(self) -> Floats:
-        """L2 norms of the rows, shape (owners, most records)."""
+        """L2 norms of all rows, shape (owners, most records of an owner)."""
         return np.asarray(np.linalg.norm(self.features, axis=2))
 
     def answers(self, owner: NDArray[np.intp], query: Floats) -> Floats:
-        """Return the mean clipped gradient of an owner in each run."""
+        """Return, by run, the mean clipped gradient of that run's owner at its query."""
         result = np.empty_like(query)
         for one in np.unique(owner):
             runs, size = np.flatnonzero(owner == one), self.sizes[one]

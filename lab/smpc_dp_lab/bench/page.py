@@ -29,7 +29,7 @@ COLUMNS = ("figure", "ours", "peer", "times the peer", "limit", "part of the lim
 
 
 def load_results(folder: Path) -> list[Json]:
-    """Return the results that a folder has, by name."""
+    """Return the stored benchmark results in a folder, as JSON data, sorted by file name."""
     return [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob(RESULTS.format("*")))]
 
 
@@ -47,7 +47,7 @@ def store_result(folder: Path, report: FigureReport) -> None:
 
 
 def rows(result: Json) -> Iterator[tuple[str, ...]]:
-    """Return a row of COLUMNS for each figure."""
+    """Yield a table row for each figure of a result: median, peer, limit, ratios and target."""
     for figure in result["figures"]:
         peer, limit, unit, target = figure["peer"], figure["limit"], figure["unit"], figure["target"]
         goal = "" if target is None else f"{target['of'].replace('_', ' ')} {target['at_least']:.3g}: "
@@ -63,7 +63,7 @@ def rows(result: Json) -> Iterator[tuple[str, ...]]:
 
 
 def all_figures(results: Sequence[Json]) -> str:
-    """Return benchmarks/tables.md: tables of each benchmark, and the fits of growth."""
+    """Return the text of benchmarks/tables.md: a table for each benchmark, and fits of growth."""
     shared = _shared(results)
     parts = [
         "# All figures\n\n"
@@ -89,7 +89,7 @@ def all_figures(results: Sequence[Json]) -> str:
 
 
 def _commit(result: Json) -> str:
-    """Return the commit of a result, cut to HASH digits."""
+    """Return the abbreviated commit of a result, with a mark for changed files."""
     if result["commit"] is None:
         return "not recorded"
     commit, plus, changes = result["commit"].partition("+")
@@ -128,7 +128,7 @@ def _tables(result: Json) -> Iterator[str]:
 
 
 def _alike(cases: Mapping[str, dict[str, str]]) -> list[dict[str, dict[str, str]]]:
-    """Return the cases in groups that share quantities."""
+    """Return the cases in groups, such that a case shares a quantity with another of its group."""
     groups: list[dict[str, dict[str, str]]] = []
     for case, cells in cases.items():
         group = next((one for one in groups if any(cells.keys() & other for other in one.values())), None)
@@ -154,7 +154,7 @@ def _cell(figure: Json) -> str:
 
 
 def page(results: Sequence[Json]) -> Report:
-    """Return the HTML report of results."""
+    """Return the HTML report of all benchmark results."""
     figures = [figure for result in results for figure in result["figures"]]
     goals = [figure for figure in figures if figure["met"] is not None]
     met = sum(figure["met"] for figure in goals)
@@ -209,7 +209,7 @@ def _fits(result: Json) -> Iterator[tuple[str, ...]]:
 
 
 def _environment(result: Json) -> list[str]:
-    """Return the processor of a result, and what was installed there."""
+    """Return texts on a result's machine: processor, cores, and versions of installed software."""
     machine = result["machine"]
     kernels = f", kernels {machine['kernels']}" if machine.get("kernels") else ""
     versions = [f"{name} {version}" for name, version in result["versions"].items() if version]
@@ -217,7 +217,7 @@ def _environment(result: Json) -> list[str]:
 
 
 def _shared(results: Sequence[Json]) -> list[str]:
-    """Return what all results have in common, and versions that several have while none has another one."""
+    """Return the texts on machine and versions that all results share, to print them once."""
     environments = [_environment(result) for result in results]
     counts = Counter(part for environment in environments for part in environment)
     versions = {f"{name} {version}" for result in results for name, version in result["versions"].items()}
@@ -230,7 +230,7 @@ def _shared(results: Sequence[Json]) -> list[str]:
 
 
 def _machine(result: Json, known: Collection[str] = ()) -> str:
-    """Return what is not known of the machine of a result, and how often a figure was measured."""
+    """Return a sentence on a result's machine, without the `known` texts, and on its number of runs."""
     runs = max(figure["runs"] for figure in result["figures"])
     measured = "1 measurement" if runs == 1 else f"up to {runs} measurements"
     parts = [part for part in _environment(result) if part not in known]

@@ -48,7 +48,7 @@ SIDES = {"garbler": _Side(1, 1, 10, 9), "evaluator": _Side(0, 2, 9, 9)}
 
 
 class _Clock:
-    """Processor time of two sides whose calls take turns."""
+    """Stopwatch of processor time that two sides in one process spend in their calls."""
 
     def __init__(self) -> None:
         self.spent = [0.0, 0.0]
@@ -73,7 +73,7 @@ class _Pair:
         self._memory = np.empty(3 * TRANSFERS * LABEL_BYTES, np.uint8)
 
     def seconds(self) -> tuple[float, float]:
-        """Return the processor time of garbler and evaluator."""
+        """Do all work of one evaluation; return processor seconds of garbler and of evaluator."""
         timed, sender, receiver = self._timed, self._sender, self._receiver
         response = timed(0, sender.respond, timed(1, receiver.first_message))
         trees = timed(1, receiver.finish_setup, response)
@@ -104,7 +104,7 @@ class _Pair:
         self._timed(1, evaluators.clear)
 
     def _garble(self, run: Run) -> tuple[list[Garbler], list[Evaluator]]:
-        """Return garbler and evaluator of a block after the last table."""
+        """Garble and evaluate a block; return garbler and evaluator after the last table."""
         plan, timed = self._plan, self._timed
         garbler = timed(0, Garbler, plan.compiled, run, bytes(32))
         evaluator = timed(1, Evaluator, plan.compiled, run)
@@ -124,7 +124,7 @@ class _Pair:
         return [garbler], [evaluator]
 
     def _transfer(self, garbler: Garbler, evaluator: Evaluator, wires: Wires, index: int, bits: Bits) -> None:
-        """Make a chunk of transfers, and labels of it."""
+        """Do one chunk of oblivious transfers, and set the wire labels that it gives."""
         timed, size = self._timed, bits.size
         memory = self._memory[: 3 * LABEL_BYTES * size].reshape(3, size, LABEL_BYTES)
         pads, chosen = memory[:2], memory[2]
@@ -153,7 +153,7 @@ class _Pair:
 
 
 def _draw(count: int) -> Bits:
-    """Return the choices of random transfers."""
+    """Return `count` random choice bits."""
     drawn = np.frombuffer(SystemRandomness().bytes(-(-count // 8)), np.uint8)
     return np.unpackbits(drawn, count=count, bitorder="little")
 

@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 class _Bench:
-    """The rounds of one benchmark, alternating with the peers."""
+    """Settings of one benchmark, and rounds that take turns with emp's compiled drivers."""
 
     def __init__(
         self, name: str, runs: int, progress: Progress | None, emp: str | None, drivers: list[str]
@@ -171,7 +171,7 @@ def _end_to_end(bench: _Bench) -> list[Figure]:
 
 
 def run_ot_bench(runs: int = 7, progress: Progress | None = None, emp: str | None = None) -> Report:
-    """Measure the setup and correlated transfers, in memory and over the channel. Errors as above."""
+    """Measure setup and correlated oblivious transfers, in memory and between processes."""
     bench = _Bench("ot", runs, progress, emp, ["emp_ot"])
     count = transfers.CHUNKS * transfers.CHUNK
     trials = {k: bench.emp.trial("emp_ot", k, count) for k in FIELD_SIZES}
@@ -184,7 +184,7 @@ def run_ot_bench(runs: int = 7, progress: Progress | None = None, emp: str | Non
 
 
 def run_compare_bench(runs: int = 7, progress: Progress | None = None, emp: str | None = None) -> Report:
-    """Measure comparisons of 16-bit integers by fresh parties: many, and a single one. Errors as above."""
+    """Measure comparisons of 16-bit integers by new pairs: many together, and a single one."""
     bench = _Bench("compare", runs, progress, emp, ["emp_sh2pc"])
     peer, peer_of_one = (bench.emp.trial("emp_sh2pc", "less_u16", number) for number in (COMPARISONS, 1))
     many = bench.repeat("many", lambda: _pair("less_u16", COMPARISONS, "evaluate"), peer)

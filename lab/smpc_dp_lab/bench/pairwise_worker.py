@@ -25,7 +25,7 @@ CHANNEL_BYTES = 1 << 29
 
 
 def main(session: str, name: str, title: str) -> Mapping[str, object]:
-    """Run the member `name` of `session`; `name` lists "channel", "transfers" and "evaluate"."""
+    """Run member `name` of a session; `title` lists the measurements to do; return them by name."""
     member = PairwiseMember.load(session, name)
     garbler, role = name == member.plan.parameters.garbler, member.role(random_inputs(member))
     channels = member.connect()

@@ -15,7 +15,7 @@ REST = "the rest"
 
 
 class Parts:
-    """Time, and memory, of each part of a member, without those of parts that it calls.
+    """Collector of processor time, and of memory if traced, by member and named part of its work.
 
     Attributes:
         seconds: of processor time, by member and part.
@@ -33,7 +33,7 @@ class Parts:
 
     @contextmanager
     def of(self, member: str) -> Iterator[None]:
-        """Count what follows for another member."""
+        """Context manager: time within the block counts for another member."""
         before = self._member
         with self.part(REST):
             self._member = member
@@ -45,7 +45,7 @@ class Parts:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count what follows for a part."""
+        """Context manager: time within the block counts for the part `name` of the current member."""
         self._count()
         self._open.append((name, self._traced()))
         try:
@@ -55,17 +55,17 @@ class Parts:
             self._open.pop()
 
     def begin(self) -> None:
-        """Set all times and counts of copies to zero: what follows is measured."""
+        """Set all times and memory peaks to zero; the measurement begins here."""
         self._count()
         self.seconds.clear()
         self.copied.clear()
 
     def end(self) -> None:
-        """Count up to now."""
+        """Add the time since the last count to the current part; the measurement is over."""
         self._count()
 
     def measure(self, name: str, *functions: Any) -> None:
-        """Count calls of functions for a part, wherever modules of `smpc_dp` refer to them."""
+        """Replace functions, in all modules of `smpc_dp`, by ones whose time counts for a part."""
         for function in functions:
             wrapped = self._wrapped(name, function)
             for module in list(sys.modules.values()):
@@ -75,7 +75,7 @@ class Parts:
                             setattr(module, key, wrapped)
 
     def measure_methods(self, name: str, owner: Any, *methods: str) -> None:
-        """Count calls of methods of a class, or of an object, for a part; by default of all public ones."""
+        """Replace methods (by default all public ones) by ones whose time counts for a part."""
         public = [key for key, value in vars(owner).items() if key[0] != "_" and callable(value)]
         for method in methods or public:
             wrapped = self._wrapped(name, getattr(owner, method))
@@ -94,7 +94,7 @@ class Parts:
         return tracemalloc.get_traced_memory()[0] if self._memory else 0
 
     def _count(self) -> None:
-        """Count for the innermost part what was since the last count."""
+        """Add time and peak memory since the last count to the innermost open part."""
         now, (part, begun) = time.process_time(), self._open[-1]
         key = self._member, part
         self.seconds[key] += now - self._last

@@ -42,7 +42,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartyTables(msgspec.Struct, frozen=True, kw_only=True):
-    """Measurements of `party_tables`."""
+    """Result of `party_tables`: a point for each method, and sizes of the data."""
 
     points: tuple[Point, ...]
     data: str
@@ -59,7 +59,7 @@ def linear(table: Floats) -> Floats:
 
 
 def _models(given: list[Floats], seed: int) -> Iterator[tuple[str, Floats]]:
-    """Yield the six methods and the parties' models."""
+    """Yield each of six methods by name, with the parties' models that it learns."""
     parties, features = len(given), given[0].shape[1] - 1
     common = {"features": features, "sizes": [len(table) for table in given], "seed": 1 + seed}
 
@@ -86,14 +86,14 @@ def _stumps(features: int) -> PersonalizedBoosting:
 
 
 def _right(method: str, test: Floats, model: Floats) -> float:
-    """Return the share of a test table that a model gets right."""
+    """Return the fraction of a test table's labels that a model predicts correctly."""
     if method.partition("-")[2].startswith("BOOST"):
         return float((_stumps(test.shape[1] - 1).margins(test) @ model > 0).mean())
     return float(((np.c_[test[:, :-1], np.ones(len(test))] @ model > 0) == test[:, -1]).mean())
 
 
 def _accuracies(table: Floats, drawn: int, seed: int) -> list[tuple[str, float]]:
-    """Return the methods and their mean accuracies on one split."""
+    """Return (method, mean accuracy over the parties) of all methods on one random split."""
     given, tests = split(table, drawn)
     return [
         (method, float(np.mean([_right(method, *of) for of in zip(tests, models, strict=True)])))
@@ -131,7 +131,7 @@ def party_tables(
 
 
 def plot(result: PartyTables, path: Path) -> None:
-    """Write the accuracies as bars."""
+    """Plot the methods' test accuracies as horizontal bars with error bars."""
     points = result.points
 
     def draw(axes: Axes) -> None:

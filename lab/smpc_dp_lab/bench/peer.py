@@ -60,7 +60,7 @@ class PeerProcess:
         return seconds
 
     def answer(self, task: str, **request: float | bool) -> dict[str, object] | None:
-        """Return what the worker answers to one task, or None where the peer is absent."""
+        """Return the worker's JSON answer to one task; None if the peer is not installed."""
         if self.version is None or self._process.stdin is None:
             return None
         self._process.stdin.write(json.dumps({"task": task, **request}) + "\n")
@@ -79,7 +79,7 @@ class PeerProcess:
         return answer
 
     def close(self) -> None:
-        """End the worker."""
+        """Close the worker's pipes, and wait for its end; kill it after five seconds."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -102,14 +102,14 @@ class PeerProcess:
 
 
 class FlowerPeer(PeerProcess):
-    """Flower's SecAgg+ functions; needs `flwr`."""
+    """Worker process that times Flower's SecAgg+ functions; absent without `flwr`."""
 
     name = "flwr secaggplus functions"
     worker = "flower_worker.py"
 
 
 class OpenDpPeer(PeerProcess):
-    """OpenDP's samplers of integer vectors; needs `opendp`."""
+    """Worker process that times OpenDP's integer samplers; absent without `opendp`."""
 
     name = "opendp vector sampler"
     worker = "opendp_worker.py"
@@ -117,7 +117,7 @@ class OpenDpPeer(PeerProcess):
     def noise(
         self, l1: float, l2: float, epsilon: float, delta: float, length: int, count: int
     ) -> NDArray[np.int64] | None:
-        """Return so many vectors of noise, of the law with the least deviation, at OpenDP's least scale.
+        """Return `count` noise vectors of OpenDP's best mechanism, at its least scale; None if absent.
 
         `l1`, `l2`: the sensitivity of integer vectors. None where the peer is absent.
         """

@@ -21,12 +21,12 @@ PAIR_BYTES = "fresh covert pair, λ = 4, sent"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The stored results by name, read by the names of figures."""
+    """Stored benchmark results by name, with methods that look up a figure by its name."""
 
     results: Mapping[str, Json]
 
     def result(self, bench: str) -> Json:
-        """Return a result; raise LocalError if it is not stored."""
+        """Return the stored result of a benchmark; raise LocalError if there is none."""
         if bench not in self.results:
             raise LocalError(
                 f"{RESULTS.format(bench)} is missing; smpc-dp bench all --only {bench} writes it"
@@ -34,14 +34,14 @@ class Stored:
         return self.results[bench]
 
     def figure(self, bench: str, name: str) -> Json:
-        """Return a figure; raise LocalError if it is not stored."""
+        """Return the JSON data of a figure; raise LocalError if it is not stored."""
         for figure in self.result(bench)["figures"]:
             if figure["name"] == name:
                 return dict(figure)
         raise LocalError(f"{RESULTS.format(bench)} has no figure '{name}'")
 
     def text(self, bench: str, name: str) -> str:
-        """Return the median of a figure with its unit."""
+        """Return a figure's median with its unit, as text."""
         figure = self.figure(bench, name)
         return shown(figure["median"], figure["unit"]).strip()
 
@@ -59,7 +59,7 @@ class Stored:
 
 
 def stored(results: Sequence[Json]) -> Stored:
-    """Return results by name."""
+    """Return stored results by the names of their benchmarks."""
     return Stored({result["bench"]: result for result in results})
 
 
@@ -99,7 +99,7 @@ Row = tuple[str, tuple[str, str, str, str], str]
 
 
 def _rows(known: Stored) -> list[Row]:
-    """Return name, cells and explanation of each scenario."""
+    """Return a table row for each scenario: name, cells, and explanation."""
     sessions = [_session_row(known, one) for one in scenarios.FULL.sessions]
     return [*sessions[:-1], _model_row(known), sessions[-1], _audit_row(known)]
 
@@ -180,7 +180,7 @@ def _clock_note() -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Growth:
-    """What a plot of growth shows: the axis, and what is held."""
+    """Settings of a plot of growth: the axis, its title, and how values on it are written."""
 
     axis: str
     title: str
@@ -271,7 +271,7 @@ def _disturbed(known: Stored, bench: str) -> str:
 
 
 def _peers(known: Stored) -> str:
-    """Return the table of peers, each with the figure of smpc-dp in the same run."""
+    """Return the Markdown table of peers, each beside the figure of smpc-dp from the same run."""
     compared = (
         ("secagg", "client CPU time", "a client of a secure sum of 100,000 numbers, 100 parties"),
         ("compare", "10000 comparisons", "10,000 comparisons of two parties' 16-bit numbers, by the clock"),

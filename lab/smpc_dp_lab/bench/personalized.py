@@ -53,7 +53,7 @@ class PersonalizedSynthetic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def objective_of(tasks: Problem, rows: Rows, coupling: float) -> PersonalizedObjective:
-    """Return what the models minimise, with the ridge 1/m_u and steps for rows of this kind."""
+    """Return the objective that personalised models minimise, with smoothness for this kind of rows."""
     curvature = (tasks.features.shape[2] if rows == "cube" else 1.0) / 4
     return PersonalizedObjective(tasks.weights, tasks.sizes, coupling, 1 / tasks.sizes, curvature)
 
@@ -87,7 +87,7 @@ def papers_models(tasks: Problem, local: Floats, seed: int, epsilon: float = PAP
 def _models(
     tasks: Problem, rows: Rows, epsilons: Sequence[float], seed: int, *, admm: bool
 ) -> Iterator[tuple[str, float | None, bool, Floats]]:
-    """Yield method, epsilon, whether that protects a record, and the parties' models."""
+    """Yield (method, epsilon, whether it protects a record, the parties' models) for each method."""
     local = tasks.local()
     yield "local", None, True, local
     yield "pooled", None, False, tasks.pooled()

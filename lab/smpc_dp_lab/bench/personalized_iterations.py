@@ -90,7 +90,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PersonalizedIterations(msgspec.Struct, frozen=True, kw_only=True):
-    """Measurements of `personalized_iterations`."""
+    """Result of `personalized_iterations`: a trace for each run, and its parameters."""
 
     points: tuple[Trace, ...]
     dimension: int
@@ -115,12 +115,12 @@ class _Seen:
     rows: list[tuple[int, float, float, float]] = field(default_factory=list)
 
     def add(self, iterations: int, vectors: float, models: Floats) -> None:
-        """Measure models."""
+        """Record objective and mean accuracy of the models after so many iterations and messages."""
         value = objective_value(self.objective, self.tasks, models)
         self.rows.append((iterations, vectors, value, float(self.tasks.accuracies(models).mean())))
 
     def watch(self, wakes: NDArray[np.intp]) -> Watch:
-        """Return what `descend` calls after each run of ticks."""
+        """Return a callback for `descend` that records measurements once in n updates."""
         runs = independent_ticks(wakes, self.objective.weights)
         made = np.cumsum([len(ticks) for ticks in runs])
         neighbours = np.diff(self.objective.weights.indptr)
@@ -143,7 +143,7 @@ class PublishedNoise:
     rng: np.random.Generator
 
     def mean(self, models: Floats, rows: NDArray[np.intp]) -> Floats:
-        """Return noisy gradients."""
+        """Return the mean gradients of parties at their models, with Laplace noise."""
         scale = 2 / (self.epsilon * self.tasks.sizes[rows][:, None])
         return self.tasks.mean(models, rows) + self.rng.laplace(scale=scale, size=models.shape)
 
@@ -155,7 +155,7 @@ class PublishedNoise:
 
 
 def _wakes(updates: int, seed: int) -> NDArray[np.intp]:
-    """Return who updates: each party so often, in random order."""
+    """Return the random order in which parties update, each `updates` times."""
     return np.random.default_rng([seed, 11]).permutation(np.repeat(np.arange(PARTIES), updates))
 
 
@@ -194,7 +194,7 @@ def _private(seen: _Seen, epsilon: float, updates: int, seed: int, *, warm: bool
 
 
 class Run(NamedTuple):
-    """Settings of a run; see `Trace`."""
+    """Settings of one run: figure, kind of rows, method, epsilon, and updates of a party."""
 
     figure: Panel
     rows: Rows
@@ -204,7 +204,7 @@ class Run(NamedTuple):
 
 
 def _descended(seen: _Seen, run: Run, start: Floats, seed: int) -> None:
-    """Run coordinate descent without noise, or with the paper's."""
+    """Run coordinate descent and record it: without noise, or with the paper's Laplace noise."""
     tasks, wakes, length = seen.tasks, _wakes(run.updates, seed), seen.tasks.features.shape[2]
     seen.add(0, 0.0, start)
     gradients: Problem | PublishedNoise = tasks
@@ -217,7 +217,7 @@ def _descended(seen: _Seen, run: Run, start: Floats, seed: int) -> None:
 def _runs(
     updates: int, published: Sequence[tuple[float, int]], private: Sequence[tuple[float, int]]
 ) -> Iterator[Run]:
-    """Yield figure, rows, method, epsilon and updates of a party."""
+    """Yield the settings of all runs that the figures show."""
     yield Run("1", "cube", "CD", None, updates)
     yield Run("1", "cube", "gossip ADMM", None, updates)
     panels: tuple[Panel, ...] = ("2a", "2b")
@@ -233,7 +233,7 @@ def _runs(
 
 
 def _trace(run: Run, tasks: dict[Rows, Problem], local: Floats, seed: int) -> _Seen:
-    """Return what is seen of one run; `local`: models of the parties alone, rows of the cube."""
+    """Run one method with one setting; return objective and accuracy recorded along the iterations."""
     panel, rows, method, epsilon, updates = run
     objective = objective_of(tasks[rows], rows, COUPLING[rows] if rows == "cube" else PRIVATE_COUPLING)
     if rows == "cube":
@@ -258,7 +258,7 @@ def _trace(run: Run, tasks: dict[Rows, Problem], local: Floats, seed: int) -> _S
 
 
 def _rows(run: Run, dimension: int, seed: int, number: int) -> NDArray[np.float64]:
-    """Return what is seen of one run on one problem."""
+    """Run one setting on one problem; return its recorded measurements as an array."""
     tasks: dict[Rows, Problem] = {rows: problem(1_000 * seed + number, dimension, rows) for rows in COUPLING}
     return np.array(_trace(run, tasks, tasks["cube"].local(), number).rows)
 
@@ -274,7 +274,7 @@ def personalized_iterations(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> PersonalizedIterations:
-    """Measure along the iterations: coordinate descent beside gossip ADMM, and with noise.
+    """Measure coordinate descent, with and without noise, and gossip ADMM by iteration.
 
     Args:
         updates: of a party, without noise. published, private: epsilon and updates of a party, of the paper's

@@ -71,7 +71,7 @@ def take_part(port: int, index: int, length: int) -> dict[str, object]:
 
 
 def receive(source: socket.socket, array: NDArray[np.float32] | NDArray[np.uint8]) -> None:
-    """Fill an array with what arrives; raise EOFError where the connection ends before."""
+    """Fill an array with bytes from a socket; raise EOFError if the connection ends first."""
     view = array.data.cast("B")
     while view:
         count = source.recv_into(view)
@@ -81,7 +81,7 @@ def receive(source: socket.socket, array: NDArray[np.float32] | NDArray[np.uint8
 
 
 def main(role: str, *numbers: str) -> dict[str, object]:
-    """Do the work of a role; return what it prints."""
+    """Act as server, or as one client, of a plain average over sockets; return measurements."""
     values = [int(number) for number in numbers]
     return serve(*values) if role == "server" else take_part(*values)
 

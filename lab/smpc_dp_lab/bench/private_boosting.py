@@ -70,7 +70,7 @@ def needed_gap(size: int, beta: float, epsilon: float) -> float:
 
 
 def accuracy(size: int, beta: float, epsilon: float | None, seed: int) -> float:
-    """Return the mean accuracy of the parties' models."""
+    """Return the parties' mean test accuracy of private boosting on one drawn problem."""
     given, tests = tables(seed, size)
     settings: dict[str, Any] = {"features": FEATURES, "sizes": [size] * PARTIES, "ticks": UPDATES * PARTIES}
     settings |= {"beta": beta, "stumps": STUMPS, "topology": "ring", "coupling": 0.1, "seed": seed}

@@ -75,13 +75,13 @@ class _Party:
 
     @property
     def size(self) -> int:
-        """The bytes that the party publishes."""
+        """Number of bytes that the party publishes."""
         points = 3 + len(self.deltas)
         sizes = len(self.of_range) + len(self.of_noise) + SCALAR_BYTES + VALUE_BYTES * len(self.opened)
         return POINT_BYTES * points + sizes
 
     def claim(self, party: int) -> Claim:
-        """Return the claim about its edges, as an auditor reads them."""
+        """Return the claim about the party's edges, in the form that an auditor checks."""
         return Claim(party, _NEIGHBOURS, b"".join(self.deltas), self.value + self.secret)
 
     def add_to(self, batch: proofs.Batch, edges: bytes) -> None:
@@ -103,7 +103,7 @@ def run_proofs_bench(
     batch: int = BATCH,
     parties: Sequence[int] = (),
 ) -> Report:
-    """Measure commitments and proofs, by the clock.
+    """Measure the wall time of making and verifying commitments and proofs.
 
     Args:
         runs: measurements of each figure, 1 or more.

@@ -25,7 +25,7 @@ def losses(model: Floats, batch: Table) -> Floats:
 
 @dataclass(frozen=True)
 class PublicLoss:
-    """The release of a batch's loss at the global model, and what is left for the global steps.
+    """Split of a privacy budget between releases of batches' losses and the global learning steps.
 
     Every record is in one batch, so in one release and in one global step at most: two Gaussian mechanisms
     that share mu^2, chosen one after the other by public values.
@@ -42,7 +42,7 @@ class PublicLoss:
 
     @property
     def left(self) -> float:
-        """The epsilon of the global steps, at the same delta."""
+        """The epsilon, at the same delta, that remains for global steps after releases of losses."""
         return gaussian_epsilon(self.delta, planned_mu(self.epsilon, self.delta) * math.sqrt(1 - self.share))
 
     @property

@@ -51,7 +51,7 @@ class PublishedNoise:
     rng: np.random.Generator
 
     def mean(self, models: Floats, rows: NDArray[np.intp]) -> Floats:
-        """Return noisy gradients."""
+        """Return the parties' mean clipped gradients at their models, with Laplace noise."""
         result = np.empty_like(models)
         for index, (party, model) in enumerate(zip(rows, models, strict=True)):
             slopes, clip = self.tasks.slopes(int(party), model), self.tasks.clip
@@ -68,7 +68,7 @@ class PublishedNoise:
 
 
 def published_noise(tasks: Tasks, epsilon: float, seed: int) -> PublishedNoise:
-    """Return the noise of epsilon split over UPDATES: a party updates about so often."""
+    """Return the paper's noise for `epsilon`, split over UPDATES, an expected number of updates."""
     return PublishedNoise(tasks, split_epsilon(epsilon, UPDATES, DELTA), np.random.default_rng([seed, 7]))
 
 

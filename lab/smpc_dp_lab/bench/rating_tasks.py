@@ -40,11 +40,11 @@ class Tasks:
 
     @property
     def sizes(self) -> NDArray[np.intp]:
-        """Number of ratings of each party, m_u."""
+        """The number of training ratings of each party, m_u."""
         return np.array([len(one) for one in self.ratings])
 
     def slopes(self, party: int, model: Floats) -> Floats:
-        """Return the gradient of the loss of each record of a party."""
+        """Return the gradients of a party's losses, one row for each rating."""
         features = self.features[party]
         return np.asarray(2 * (features @ model - self.ratings[party])[:, None] * features)
 
@@ -77,7 +77,7 @@ class Tasks:
         return np.tile(np.linalg.solve(gram, features.T @ ratings), (len(self.sizes), 1))
 
     def derivatives(self, party: int, model: Floats) -> tuple[Floats, Floats]:
-        """Return gradient and Hessian of a party's mean loss."""
+        """Return (gradient, Hessian) of a party's mean loss at a model."""
         features = self.features[party]
         return self.slopes(party, model).mean(axis=0), 2 * features.T @ features / len(features)
 

@@ -21,14 +21,14 @@ SYNTHETIC = "synthetic ratings of the form of MovieLens"
 
 @dataclass(frozen=True)
 class Ratings:
-    """Columns party and movie, numbered from 0, and rating."""
+    """Table of movie ratings: columns party and movie (numbered from 0), and rating."""
 
     table: Floats
     name: str
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The numbers of parties and of movies."""
+        """The number of parties, and the number of movies."""
         return int(self.table[:, 0].max()) + 1, int(self.table[:, 1].max()) + 1
 
     def tested(self, seed: int) -> NDArray[np.bool_]:

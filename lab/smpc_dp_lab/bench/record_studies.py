@@ -23,7 +23,7 @@ Columns = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Study:
-    """One table and what is asked of it.
+    """A data set for the records benchmark: rows, declared columns, and statistics to ask for.
 
     Attributes:
         rows: all rows, clipped to the declared bounds.
@@ -41,16 +41,16 @@ class Study:
     drawn: tuple[str, ...]
 
     def schema(self, rows: int) -> Schema:
-        """Return the schema of ten parts of so many rows together."""
+        """Return the schema in which ten parties hold together about `rows` rows."""
         return read_schema({"columns": self.declared, "max_rows": rows, "rows_expected": rows})
 
     @property
     def size(self) -> int:
-        """The number of rows."""
+        """The number of rows of the table."""
         return len(next(iter(self.rows.values())))
 
     def parts(self, schema: Schema) -> list[Table]:
-        """Return the rows in ten parts, at random."""
+        """Return the rows divided at random, but always alike, among ten parties."""
         order = np.random.default_rng(1).permutation(self.size)
         return [
             read_table({name: column[chosen] for name, column in self.rows.items()}, schema)
@@ -91,7 +91,7 @@ class Study:
         return float(numbers[kind]())
 
     def population(self, one: Estimate) -> float | None:
-        """Return what is true where `drawn` columns do not depend on others; None where nothing is asked."""
+        """Return the true value if `drawn` columns are independent of others; None for other estimates."""
         if one.name.startswith(("difference", "risk difference", "correlation")):
             return 0.0
         if one.name.startswith(("risk ratio", "odds ratio")):

@@ -36,7 +36,7 @@ class TimedDriver(Driver):
         self.heard: list[Event] = []
 
     def act(self, event: Event) -> Sequence[Envelope]:
-        """Give the role an event, and time it."""
+        """Pass an event to the role, add its processor time to `seconds`, and store messages."""
         if self._keep and isinstance(event, Message | Deadline):
             self.heard.append(event)
         begun = time.process_time()
@@ -56,7 +56,7 @@ class CountingNetwork(MemoryNetwork):
         self.down: dict[str, int] = {}
 
     def send(self, envelope: Envelope) -> None:
-        """Send and count, unless the sender was killed."""
+        """Deliver a message, and count its bytes, unless its sender was killed."""
         before = self.messages
         super().send(envelope)
         if self.messages > before and self._counts(envelope):
@@ -65,13 +65,13 @@ class CountingNetwork(MemoryNetwork):
             self.down[envelope.receiver] = self.down.get(envelope.receiver, 0) + size
 
     def _counts(self, envelope: Envelope) -> bool:
-        """Return whether a message is counted."""
+        """Return whether a message's bytes are counted: its sender or receiver is among `only`."""
         return self._only is None or envelope.sender in self._only or envelope.receiver in self._only
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Measurements of one run.
+    """Measurements of one run: processor seconds and bytes by party, events of two roles.
 
     CPU seconds and bytes by surviving party and of the aggregator, and the events of two roles.
     """

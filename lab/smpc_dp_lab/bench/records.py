@@ -73,7 +73,7 @@ _POPULATION = "part of the 95 % intervals of noise and sampling that contain wha
 
 @dataclass
 class Seen:
-    """What releases of one answer had, over all cells."""
+    """Accumulated errors, and interval coverage, of all releases of one answer over all cells."""
 
     squares: list[float] = field(default_factory=list)
     inside: int = 0
@@ -83,7 +83,7 @@ class Seen:
     unit: str = ""
 
     def add(self, one: Estimate, exact: float) -> None:
-        """Add one number of a release."""
+        """Add a released estimate: its squared error, and whether its interval has the exact value."""
         contained = _contains(one.low, one.high, exact)
         self.released += 1
         self.inside += contained
@@ -95,7 +95,7 @@ class Seen:
 
     @property
     def error(self) -> float:
-        """The root mean square error of what is shown."""
+        """The root mean square error of the released numbers; NaN if none was shown."""
         return math.sqrt(math.fsum(self.squares) / len(self.squares)) if self.squares else math.nan
 
     @property
@@ -150,7 +150,7 @@ def run_records_bench(
 
 
 def planned(study: Study, ask: Sequence[str], epsilon: float, delta: float, rows: int) -> Plan:
-    """Return the plan of a request with the best split; all shares but one count."""
+    """Return the plan of a private request with a balanced split, for ten parties and `rows` rows."""
     return plan_request(
         study.schema(rows),
         list(ask),
@@ -163,7 +163,7 @@ def planned(study: Study, ask: Sequence[str], epsilon: float, delta: float, rows
 
 
 def shares(plan: Plan, source: NoiseSource, repetitions: int) -> Iterable[NDArray[np.int64]]:
-    """Yield sums of the shares of all parties."""
+    """Yield `repetitions` noise vectors, each the sum of one share of every party."""
     each = PARTIES * plan.length
     while repetitions > 0:
         many = min(repetitions, max(1, AT_ONCE // each))
@@ -181,7 +181,7 @@ def _answers(
     source: NoiseSource,
     steps: Steps,
 ) -> list[Figure]:
-    """Return the figures of each answer of one request."""
+    """Release one request many times; return errors and coverage of each of its answers."""
     plan = planned(study, study.ask, epsilon, DELTA, study.size)
     total = _pooled(plan, study)
     seen: dict[str, Seen] = defaultdict(Seen)
@@ -233,7 +233,7 @@ def _of_peer(
     peer: OpenDpPeer,
     exact: dict[tuple[str, str], float],
 ) -> dict[str, tuple[list[float], list[float]]]:
-    """Return the errors of each answer with the peer's noise in the pooled sums, and in those of each party.
+    """Return, by answer, errors with OpenDP's noise added once to pooled sums, and added by each party.
 
     The sums and what is made of them are the product's: the peer has its mechanisms, its search for their
     scale, and an equal part of the budget for each statistic.

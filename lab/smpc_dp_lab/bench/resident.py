@@ -12,7 +12,7 @@ _WRITES = re.compile(r"^(write_bytes|cancelled_write_bytes): (\d+)$", re.MULTILI
 
 
 def peak_bytes() -> int:
-    """Return the peak memory of this program; on Linux getrusage would count its parent's too."""
+    """Return the peak resident memory of this process in bytes, without its parent's."""
     result = _PEAK.search(_read("/proc/self/status"))
     if result is None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -20,7 +20,7 @@ def peak_bytes() -> int:
 
 
 def written_bytes() -> int:
-    """Return the bytes written to disks, without those of files that were removed before; 0 if unknown."""
+    """Return the bytes that this process wrote to disks, less those of removed files; 0 if unknown."""
     counted = {name: int(number) for name, number in _WRITES.findall(_read("/proc/self/io"))}
     return counted.get("write_bytes", 0) - counted.get("cancelled_write_bytes", 0)
 

@@ -20,7 +20,7 @@ from smpc_dp.wire.signing import Context
 
 @dataclass(slots=True)
 class Roles:
-    """The roles of one simulated run."""
+    """The roles of one simulated run: aggregator, parties, context, and board of logs if any."""
 
     context: Context
     aggregator: Run[Outcome]
@@ -29,7 +29,7 @@ class Roles:
 
     @property
     def machines(self) -> list[RunningRole]:
-        """All machines, the aggregator first."""
+        """The runs of all roles, the aggregator's first."""
         return [self.aggregator, *self.parties]
 
 

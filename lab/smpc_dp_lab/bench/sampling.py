@@ -62,7 +62,7 @@ def run_sampling_bench(
     values: int = VALUES,
     peer_python: str | None = None,
 ) -> Report:
-    """Measure the samplers.
+    """Measure the exact noise samplers beside OpenDP's and numpy's inexact ones.
 
     Args:
         runs: measurements of each figure, 1 or more.

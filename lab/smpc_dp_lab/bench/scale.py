@@ -30,7 +30,7 @@ _LIMITS = (
 
 @dataclass(frozen=True)
 class Work:
-    """Work that is divided into shards.
+    """Work that is divided into shards: processor seconds and bytes for one element, shard size.
 
     Attributes:
         name: of one element. seconds, sent: of processor time and of bytes to the workers, of one.
@@ -43,18 +43,18 @@ class Work:
     shard: int
 
     def hours_of_cores(self, count: int) -> float:
-        """Return the processor time of so many elements, in hours."""
+        """Return the processor time of `count` elements, in hours."""
         return count * self.seconds / 3600
 
     def clock(self, count: int, cores: int) -> float:
-        """Return the seconds by the clock on so many cores, each of which runs a shard at a time."""
+        """Return the seconds that `count` elements take on `cores` cores, one shard a core at a time."""
         shards = -(-count // self.shard)
         return -(-shards // cores) * min(count, self.shard) * self.seconds
 
 
 @dataclass(frozen=True)
 class Units:
-    """What the benchmarks measured of one element.
+    """Costs of one element of each kind of work, as the benchmarks measured them.
 
     Attributes:
         works: what is divided into shards.
@@ -109,18 +109,18 @@ class Units:
         )
 
     def aggregator_seconds(self, parties: int) -> float:
-        """Return the aggregator's processor time."""
+        """Return the aggregator's processor seconds for so many parties, by a fitted power."""
         a, b = self.of_aggregator
         return a * math.pow(parties, b)
 
     def party_bytes(self, parties: int) -> float:
-        """Return the bytes that the aggregator sends to one party."""
+        """Return the bytes that the aggregator sends to one of so many parties."""
         at, more = self.down
         return at + more * (parties - self.parties)
 
 
 def markdown(results: Sequence[Json]) -> str:
-    """Return docs/scale.md."""
+    """Return the text of docs/scale.md, computed from stored results."""
     units = Units.of(results)
     a, b = units.of_aggregator
     machines = " | ".join(f"on {count}" for count in MACHINES)
@@ -183,7 +183,7 @@ def _session_rows(units: Units) -> Iterator[str]:
 
 
 def _seconds(value: float) -> str:
-    """Return a time with two digits."""
+    """Return a time as text, with a fitting unit and two digits."""
     for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3)):
         if value >= 2 * size or unit == "ms":
             break
@@ -191,7 +191,7 @@ def _seconds(value: float) -> str:
 
 
 def _bytes(value: float) -> str:
-    """Return a size with two digits."""
+    """Return a number of bytes as text, with a fitting unit and two digits."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)):
         if value >= size:
             return f"{value / size:.2g} {unit}" if value < 100 * size else f"{value / size:,.0f} {unit}"

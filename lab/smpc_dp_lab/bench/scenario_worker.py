@@ -29,12 +29,12 @@ INTEGERS = Field(-(1 << 31), (1 << 31) - 1)
 
 
 async def add(session: smpc_dp.Session, draws: np.random.Generator) -> None:
-    """Take part in a sum."""
+    """Take part in one sum, with a random vector."""
     await session.sum(draws.uniform(-1, 1, LENGTH))
 
 
 async def correlate(session: smpc_dp.Session, draws: np.random.Generator) -> None:
-    """Take part in Kendall's tau, with one partner."""
+    """Take part in one private Kendall's tau with one partner, with a random record."""
     record = tuple(int(value) for value in draws.integers(-(1 << 31), 1 << 31, 2))
     await session.pairwise(kendall_tau(INTEGERS, INTEGERS), record, EPSILON, 1)
 
@@ -54,13 +54,13 @@ class Party:
         self.sent = self.received = 0
 
     def watch(self, event: Event) -> None:
-        """Count the bytes of a connection that ended."""
+        """Add the bytes of a connection that has ended to the party's counters."""
         if event.kind == "traffic":
             self.sent += event.sent
             self.received += event.received
 
     async def take_part(self, task: str) -> None:
-        """Connect, and make the request."""
+        """Connect the party, make its request, and record when that began and ended."""
         draws = np.random.default_rng(int(self._name.removeprefix("party")))
         ledger = self._path.parent / f"{self._name}.ledger"
         connected = smpc_dp.connect(self._path, party=self._name, ledger=ledger, on_event=self.watch)
@@ -72,7 +72,7 @@ class Party:
 
 
 async def main(path: Path, task: str, names: list[str]) -> dict[str, float]:
-    """Run the members, and return their measurements."""
+    """Run these parties (the aggregator if there are none); return times, memory and bytes."""
     used = time.process_time()
     parties = [Party(path, name) for name in names]
     if names:
@@ -92,7 +92,7 @@ async def main(path: Path, task: str, names: list[str]) -> dict[str, float]:
 
 
 def simulate(parties: int, dropout: float) -> dict[str, float]:
-    """Simulate a sum, and return the measurements."""
+    """Simulate a private sum in this process; return its times and bytes."""
     parameters, issues = check_noisy(noisy_sum(dropout), parties)
     if parameters is None:
         raise ConfigError(issues)
@@ -109,7 +109,7 @@ def simulate(parties: int, dropout: float) -> dict[str, float]:
 
 
 def called(first: str, second: str, *others: str) -> dict[str, float]:
-    """Return the measurements that the arguments name."""
+    """Run the simulation or the members that the arguments name; return the measurements."""
     if first == "simulate":
         return simulate(int(second), float(others[0]))
     return asyncio.run(main(Path(first), second, list(others)))

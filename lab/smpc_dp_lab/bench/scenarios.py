@@ -40,7 +40,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A session of so many parties.
+    """Settings of a measured session: name, task, number of parties, and parties per process.
 
     Attributes:
         task: "sum", of LENGTH numbers with noise, or "pairwise", Kendall's tau with noise.
@@ -83,7 +83,7 @@ QUICK = Scenarios(
 
 
 def figure_name(scenario: str, kind: str) -> str:
-    """Return the name of a figure of a session."""
+    """Return the name of a figure of this kind in a scenario."""
     return f"{scenario}: {kind}"
 
 
@@ -161,13 +161,13 @@ def _simulated_figures(scenario: Scenario) -> list[Figure]:
 
 
 def noisy_sum(dropout: float) -> dict[str, object]:
-    """Return the parameters of a sum with noise."""
+    """Return the session parameters of a private sum, planned for this fraction of losses."""
     given = {"length": LENGTH, "lower": -1.0, "upper": 1.0, "precision": 1e-6, "dropout": dropout}
     return {**given, "epsilon": EPSILON, "delta": DELTA}
 
 
 def _asked(scenario: Scenario) -> str:
-    """Return what the parties compute."""
+    """Return words for what the parties of a scenario compute."""
     if scenario.task == "pairwise":
         return f"Kendall's tau of two 32-bit integers, epsilon {EPSILON:g}, one partner each, covert security"
     lost = (
@@ -177,7 +177,7 @@ def _asked(scenario: Scenario) -> str:
 
 
 def _measured(scenario: Scenario) -> list[dict[str, Any]]:
-    """Run a session; return what the first party, each shared process and the aggregator measured."""
+    """Run a session in processes; return the measurements of first party, others, and aggregator."""
     names = [f"party{number}" for number in range(scenario.parties)]
     pairs = scenario.task == "pairwise"
     parameters = noisy_sum(scenario.dropout)

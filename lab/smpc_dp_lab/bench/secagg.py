@@ -42,7 +42,7 @@ SAMPLED_FROM_THRESHOLD = 40
 
 @dataclass(slots=True)
 class _Bench:
-    """The rounds of this benchmark."""
+    """Settings of the benchmark of secure aggregation, and its rounds with Flower's functions."""
 
     parameters: SecAggParameters
     dropouts: int
@@ -71,7 +71,7 @@ class _Bench:
     def beside(
         self, taken: dict[str, list[float]], scale: Callable[[float], float] = lambda seconds: seconds
     ) -> Peer | None:
-        """Return the peer with the measurements of its turns, converted to the figure's unit by `scale`."""
+        """Return Flower's median as a peer, its seconds converted by `scale`; None if not measured."""
         return Peer.of(self.peer.name, self.peer.version, map(scale, taken["peer"]))
 
 

@@ -99,7 +99,7 @@ def run_servers(
 def split_records(
     terms: ProgramTerms, records: Sequence[Sequence[int]], servers: int
 ) -> list[list[list[int]]]:
-    """Return Shamir shares of records: by server, party and value."""
+    """Return Shamir shares of all records, indexed by server, party and value."""
     held: list[list[list[int]]] = [[] for _ in range(servers)]
     for number, record in enumerate(records):
         packed = split(record, terms.prime, threshold_of(servers), servers)
@@ -150,7 +150,7 @@ def _listening(servers: int) -> Iterator[list[socket.socket]]:
 
 
 def _together(works: Sequence[Work]) -> list[Reported]:
-    """Run one worker for each server; return their reports."""
+    """Run one worker process for each server, all at once; return their reports."""
     count = len(works)
     printed = together(
         "servers_worker",

@@ -26,7 +26,7 @@ from smpc_dp.session.member import Membership
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
-    """The work of one server, to be run `runs` times.
+    """Input of one server's worker process: program, shares, number of runs, and connections.
 
     `shares` are in hex. Without a `session`, `ports` are those of all servers and `listening` a descriptor of
     the own one's socket; with `warm` there is one more computation first; `delay` is added to each message.
@@ -47,7 +47,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def job(self) -> Job:
-        """The terms with the shares."""
+        """The program's terms with this server's shares as integers."""
         return Job(self.terms, [[int(share, 16) for share in row] for row in self.shares])
 
 
@@ -64,7 +64,7 @@ class Reported(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Run the work that standard input describes."""
+    """Run the work that standard input describes, and print the report as JSON."""
     work = msgspec.json.decode(sys.stdin.buffer.read(), type=Work)
     reported = asyncio.run(_over_channels(work)) if work.session else _over_own_sockets(work)
     sys.stdout.buffer.write(msgspec.json.encode(reported))

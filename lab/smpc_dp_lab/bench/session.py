@@ -56,7 +56,7 @@ Quantity = Callable[[Average, Average], float]
 
 @dataclass(slots=True)
 class _Bench:
-    """The runs of this benchmark."""
+    """Measurements of the session benchmark: averages, limits and Flower's times, by round."""
 
     parameters: SecAggParameters
     flower: FlowerPeer
@@ -75,11 +75,11 @@ class _Bench:
 
     @property
     def masks(self) -> int:
-        """The number of a party's masks."""
+        """The number of masks of one party: pairwise ones, and the self-mask."""
         return round(self.parameters.plan.mask_degree) + 1
 
     def measure(self, rounds: int, advance: Callable[[], None]) -> None:
-        """Take rounds of all that is measured, in turns."""
+        """Take `rounds` measurements of each checkout, the limits and Flower, in turns."""
         codes = {OURS: Checkout.own().average, PLAIN: plain_average}
         if self.before is not None:
             codes[BEFORE] = self.before.average
@@ -109,7 +109,7 @@ class _Bench:
             self.flower_seconds.setdefault("aggregator", []).append(added + removed)
 
     def values(self, quantity: Quantity, code: str = OURS) -> list[float]:
-        """Return a quantity of each round."""
+        """Return a quantity of each round of one checkout; [] if that was not measured."""
         return [quantity(few, whole) for few, whole in self.runs.get(code, [])]
 
     def figure(
@@ -121,7 +121,7 @@ class _Bench:
         limit: Limit | None = None,
         target: Target | None = None,
     ) -> Figure:
-        """Return a figure of ours beside the other checkout's."""
+        """Return a figure of this checkout, with the other checkout's values as its peer."""
         commit = self.before.version if self.before is not None else None
         beside = Peer.of(BEFORE, commit, self.values(quantity, BEFORE))
         ours = self.values(quantity)
@@ -187,7 +187,7 @@ def run_session_bench(
 
 
 def _measured(key: str) -> dict[str, Callable[[Average], float]]:
-    """Return what a member's process, and all of them, measured under a name."""
+    """Return functions that read a named measurement: the largest party's, aggregator's, and the sum."""
     return {
         "party": lambda run: run.most(key),
         "aggregator": lambda run: run.aggregator[key],
@@ -207,7 +207,7 @@ def _of_whole(value: Callable[[Average], float]) -> Quantity:
 
 
 def _of_model(value: Callable[[Average], float]) -> Quantity:
-    """Return what the model costs beyond a model of few values."""
+    """Return a quantity: a value of the large model's average less that of a small one."""
     return lambda few, whole: max(0.0, value(whole) - value(few))
 
 
@@ -309,7 +309,7 @@ def _in_group(value: Callable[[ControlGroup], float], run: Average) -> float:
 
 
 def _limits(bench: _Bench) -> list[Figure]:
-    """Return each part of the limits, as a figure of its own."""
+    """Return a figure for each part of the processor-time limits of party and aggregator."""
     works = {"party": party_work(bench.parameters), "aggregator": aggregator_work(bench.parameters)}
     return [
         cost(f"limit of the {member}: {part}", "s", [parts[part] for parts in taken], works[member].described)

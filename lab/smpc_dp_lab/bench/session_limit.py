@@ -30,7 +30,7 @@ ADD = "additions"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of one member that grows with the model.
+    """Unavoidable work of one member, in models: sent, received, hashed, copied, masked, added.
 
     Attributes:
         sent, received: models that pass its channels, packed.
@@ -48,7 +48,7 @@ class Work:
 
     @property
     def described(self) -> str:
-        """The numbers, as a note of a figure."""
+        """The counts as text, for the note of a figure."""
         counts = ", ".join(f"{name} {count}" for name, count in asdict(self).items())
         return f"processor time, alone, one thread; a part beyond 32 MiB is scaled; models: {counts}"
 

@@ -25,7 +25,7 @@ _LAB = Path(smpc_dp_lab.__file__).resolve().parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """One average: what each process has measured, and the memory of all together; None without a group."""
+    """Measurements of one average: of aggregator, parties, and their memory (`group`, None if unknown)."""
 
     aggregator: dict[str, float]
     parties: list[dict[str, float]]
@@ -37,24 +37,24 @@ class Average:
         return max(party["ended"] for party in self.parties) - min(party["begun"] for party in self.parties)
 
     def most(self, key: str) -> float:
-        """Return the largest value of a party."""
+        """Return the largest value of this measurement over all parties."""
         return max(party[key] for party in self.parties)
 
     def whole(self, key: str) -> float:
-        """Return the sum over all processes."""
+        """Return the sum of this measurement over aggregator and parties."""
         return self.aggregator[key] + sum(party[key] for party in self.parties)
 
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """A folder that the project is imported from, and its commit."""
+    """A checkout of the project to measure: its folder, and its commit."""
 
     root: Path
     version: str
 
     @classmethod
     def own(cls) -> Checkout:
-        """Return the project that runs this benchmark."""
+        """Return the checkout from which this benchmark runs."""
         return cls(_OWN, _commit(_OWN))
 
     @classmethod

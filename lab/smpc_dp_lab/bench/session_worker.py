@@ -53,12 +53,12 @@ def leaves_of(index: int, length: int) -> Iterator[NDArray[np.float32]]:
 
 
 def model_of(index: int, length: int) -> dict[str, NDArray[np.float32]]:
-    """Return a party's model, as a dict of its leaves."""
+    """Return a party's random model as a dict from layer name to array."""
     return {f"layer{number:03}": leaf for number, leaf in enumerate(leaves_of(index, length))}
 
 
 def largest_difference(average: dict[str, NDArray[np.float64]], parties: int, length: int) -> float:
-    """Return the largest difference of an average to that of all models; a leaf at a time is in memory."""
+    """Return the greatest absolute difference of `average` from the models' plain mean."""
     models = [leaves_of(index, length) for index in range(parties)]
     worst = 0.0
     for leaf in average.values():
@@ -78,7 +78,7 @@ def create(folder: Path, parties: int, length: int) -> dict[str, object]:
 
 
 async def serve(path: Path) -> dict[str, object]:
-    """Serve one request; return the aggregator's measurements."""
+    """Serve one request as aggregator; return memory, processor time, and that of serving alone."""
     starting = time.process_time()
     for ended in await smpc_dp.serve(path, requests=1):
         if isinstance(ended, smpc_dp.SmpcError):
@@ -119,14 +119,14 @@ async def take_part(path: Path, index: int, parties: int, length: int) -> dict[s
 
 
 async def _all_connected(folder: Path, index: int, parties: int) -> None:
-    """Wait until all parties are here: what is measured then is the average, and no start of a process."""
+    """Wait until all parties' processes are connected, so that the average alone is measured."""
     (folder / str(index)).touch()
     while len(os.listdir(folder)) < parties:
         await asyncio.sleep(POLL_SECONDS)
 
 
 def main(role: str, folder: str, *numbers: str) -> dict[str, object]:
-    """Do the work of a role; return what it prints."""
+    """Act as aggregator, party, or creator of the session; return what is printed."""
     path, values = Path(folder), [int(number) for number in numbers]
     if role == "create":
         return create(path, *values)

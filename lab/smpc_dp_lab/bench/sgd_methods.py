@@ -42,7 +42,7 @@ class Method:
 def methods(
     features: int, rounds: int, epsilon: float, delta: float, ridge: float = 0.0
 ) -> dict[str, Method]:
-    """Return by name what protects a record, what is published, and what protects nothing."""
+    """Return the compared methods by name: private ones, the published one, and ones without privacy."""
 
     def learner(**more: Any) -> LocalGlobal:
         given: dict[str, Any] = {
@@ -88,7 +88,7 @@ def methods(
 
 
 def accuracy(tables: list[Floats], test: Floats, method: Method, seed: int) -> float:
-    """Return the mean test accuracy of the nodes' models."""
+    """Train all nodes' models by a method; return their mean accuracy on the test table."""
     source = NoiseSource.keyed(bytes(32), seed.to_bytes(8, "big"))
     if method.learner is None:
         models = with_replacement(tables, method.deviation, method.ridge, seed)[None]

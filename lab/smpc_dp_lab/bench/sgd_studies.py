@@ -25,7 +25,7 @@ def unplanned_noise(
     max_contributions: int | None = None,
     silent: bool = False,
 ) -> SgdNoise:
-    """Return noise of any sigma, or none for 0: nothing is claimed of it."""
+    """Return noise of deviation `sigma` for SGD, none for 0, with no privacy claimed."""
     grid = Grid.fit(sigma or 1.0, 2 * lipschitz, noises=1)
     if not sigma:
         grid = Grid(bits=grid.bits, variance=grid.variance * 0, share=grid.share * 0, closeness=math.inf)

@@ -49,7 +49,7 @@ def measure(folder: Path, way: str, parties: int, length: int, requests: int) ->
 async def _session(
     simulated: SimulatedSession, folder: Path, way: str, length: int, requests: int
 ) -> list[Any]:
-    """Let all members compute; return the parties' results."""
+    """Run aggregator and all parties for these requests; return all parties' results."""
     serving = asyncio.ensure_future(_serve(simulated, folder, way, requests))
     results = await asyncio.gather(
         *(_compute(simulated, folder, way, name, length, requests) for name in simulated.parties)
@@ -82,7 +82,7 @@ async def _compute(
 
 
 def _state(simulated: SimulatedSession, folder: Path, way: str, name: str) -> SavedSessionState | None:
-    """Return what a member keeps its session in; None without a state."""
+    """Return a member's folder of saved state, with or without a rollback counter; None for "without"."""
     if way == "without":
         return None
     counter = None
@@ -93,7 +93,7 @@ def _state(simulated: SimulatedSession, folder: Path, way: str, name: str) -> Sa
 
 
 def main() -> None:
-    """Measure, and print the time as JSON."""
+    """Measure the session that the arguments describe, and print its processor time as JSON."""
     folder, way, *numbers = sys.argv[1:]
     parties, length, requests = map(int, numbers)
     # What a process does once: imports, and the first use of each type.

@@ -221,7 +221,7 @@ def _of_pairs(
 
 
 def both(pair: Mapping[str, Measured], key: str) -> float:
-    """Return the measurement of both sides of a pair, added up."""
+    """Return a measurement of garbler and evaluator, added up."""
     return float(sum(pair[name][key] for name in SIDES))
 
 

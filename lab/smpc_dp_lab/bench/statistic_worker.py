@@ -32,7 +32,7 @@ FLOORS = 5
 
 
 class Flights:
-    """A channel that counts how often a receive follows a send: the rounds of a protocol."""
+    """Wrapper of a channel that counts rounds: how often a receive follows a send."""
 
     def __init__(self, channel: Conduit, shared: list[bool], count: list[int]) -> None:
         self._channel = channel
@@ -41,16 +41,16 @@ class Flights:
 
     @property
     def bytes_sent(self) -> int:
-        """The bytes that the channel has sent."""
+        """The number of bytes that the wrapped channel has sent."""
         return self._channel.bytes_sent
 
     @property
     def bytes_received(self) -> int:
-        """The bytes that the channel has received."""
+        """The number of bytes that the wrapped channel has received."""
         return self._channel.bytes_received
 
     def send(self, parts: Sequence[Buffer], /) -> None:
-        """Send parts over the channel."""
+        """Send the parts over the wrapped channel, and note that something was sent."""
         self._sent[0] = True
         self._channel.send(parts)
 
@@ -61,7 +61,7 @@ class Flights:
         return self._channel.receive(limit, ahead)
 
     def close(self, parts: Sequence[Buffer], /) -> None:
-        """Close the channel with the last parts."""
+        """Close the wrapped channel, after sending the last parts."""
         self._channel.close(parts)
 
 
@@ -134,7 +134,7 @@ def whole(parties: int) -> Mapping[str, object]:
 
 
 def called(arguments: Sequence[str]) -> Mapping[str, object]:
-    """Measure what the arguments name: a statistic, or a member."""
+    """Run a whole statistic, or one member, as the arguments say; return the measurements."""
     if arguments[0] == "whole":
         return whole(int(arguments[1]))
     return member(arguments[0], arguments[1], int(arguments[2]))

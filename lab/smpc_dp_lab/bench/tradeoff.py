@@ -58,7 +58,7 @@ class Tradeoff(msgspec.Struct, frozen=True, kw_only=True):
     points: tuple[Point, ...]
 
     def of(self, method: Method) -> list[Point]:
-        """Return the points of one method, by number of parties."""
+        """Return the points of one method, in order of the number of parties."""
         return [point for point in self.points if point.method == method]
 
 
@@ -117,7 +117,7 @@ def gopa_tradeoff(
 
 
 def _points(n: int, epsilon: float, delta: float, corrupt: float, repetitions: int, seed: int) -> list[Point]:
-    """Return the points of so many parties."""
+    """Return the noise of each of three methods for n parties: planned and measured deviation."""
     # Not at the top: scipy.
     from smpc_dp.privacy.mechanisms import DiscreteGaussian, Sensitivity
     from smpc_dp.privacy.sampling import NoiseSource

@@ -50,7 +50,7 @@ class Channel(Protocol):
 
 
 class _Queues:
-    """A channel inside the process, which passes on the buffers."""
+    """Channel between two threads of this process, which passes buffers on without a copy."""
 
     def __init__(
         self, peer: str, out: queue.SimpleQueue[Octets], into: queue.SimpleQueue[Octets], patience: float
@@ -70,7 +70,7 @@ class _Queues:
 
 
 class _Party:
-    """Base of sender and receiver."""
+    """Base of the measured sender and receiver of oblivious transfers over a channel."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -78,7 +78,7 @@ class _Party:
         self.processor_seconds = 0.0
 
     def run(self, chunks: int) -> float:
-        """Return the seconds of `chunks` chunks; `rows` are those of the last."""
+        """Do `chunks` chunks of transfers; return seconds; `rows` holds the last chunk afterwards."""
         began, busy = time.perf_counter(), time.thread_time()
         self._work(chunks, min(DEPTH, chunks))
         self.processor_seconds = time.thread_time() - busy
@@ -89,10 +89,10 @@ class _Party:
 
 
 class SendingParty(_Party):
-    """The sender of oblivious transfers, over a channel."""
+    """Sender of oblivious transfers over a channel; the constructor runs the setup."""
 
     def __init__(self, channel: Channel, k: int) -> None:
-        """Run the setup."""
+        """Run the sender's setup of oblivious transfers over the channel, which blocks."""
         super().__init__(channel)
         self.sender = Sender(channel.peer, bytes(CONTEXT_BYTES), secrets.token_bytes(32), k)
         channel.send([self.sender.respond(bytes(channel.receive(MAX_MESSAGE)))])
@@ -112,10 +112,10 @@ class SendingParty(_Party):
 
 
 class ReceivingParty(_Party):
-    """The receiver of oblivious transfers, over a channel."""
+    """Receiver of oblivious transfers over a channel; the constructor runs the setup."""
 
     def __init__(self, channel: Channel, k: int) -> None:
-        """Run the setup."""
+        """Run the receiver's setup of oblivious transfers over the channel, which blocks."""
         super().__init__(channel)
         self.receiver = Receiver(channel.peer, bytes(CONTEXT_BYTES), secrets.token_bytes(32), k)
         channel.send([self.receiver.first_message()])

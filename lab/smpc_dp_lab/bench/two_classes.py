@@ -23,7 +23,7 @@ STAND_INS = {
 
 
 def synthetic(kind: Kind, rows: int, seed: int) -> Floats:
-    """Return rows with a label 0 or 1 in the last column."""
+    """Return synthetic rows like Covertype or MNIST, with a label 0 or 1 in the last column."""
     rng, fixed = np.random.default_rng([seed, 54]), np.random.default_rng(54)
     if kind == "mnist":
         # Ten digits, each a Gaussian around its own centre; variances fall as those of principal components.

@@ -16,7 +16,7 @@ SECONDS = 900.0
 
 
 class Way(NamedTuple):
-    """Way of doing the work: its description, what its processor time includes, and a target.
+    """One of several ways of the same work: description, what its processor time covers, and a target.
 
     `at_most`: the most processor time beside that of the first way; None: without a target.
     """

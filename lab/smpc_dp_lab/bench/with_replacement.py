@@ -27,7 +27,7 @@ def naive_deviation(epsilon: float, delta: float, visits: int = VISITS) -> float
 
 
 def composed_deviation(epsilon: float, delta: float, visits: int = VISITS) -> float:
-    """Return the noise that suffices, of as many Gaussian mechanisms: 12.8 there."""
+    """Return the noise deviation with which `visits` Gaussian mechanisms are (epsilon, delta)-DP."""
     return math.sqrt(visits) / gaussian_mu(epsilon, delta)
 
 

@@ -105,7 +105,7 @@ def without_replacement(
 
 
 def _drawn(table: Floats | None, count: int, seed: int) -> Floats | None:
-    """Return so many rows of the table, in random order."""
+    """Return `count` random rows of the table in random order; None without a table."""
     return None if table is None else table[np.random.default_rng(seed).permutation(len(table))[:count]]
 
 
@@ -137,7 +137,7 @@ def _accuracies(
 
 
 def _tables(drawn: Floats, nodes: int, each: int) -> tuple[list[Floats], Floats]:
-    """Return disjoint tables of the nodes, and a test table, whose centre and width are public."""
+    """Return disjoint tables of `each` rows for the nodes, and the test table, all scaled and bounded."""
     rows = bound_features(scaled(drawn, drawn[-TESTED:]), 1.0)
     return [rows[node * each : (node + 1) * each] for node in range(nodes)], rows[-TESTED:]
 

@@ -19,7 +19,7 @@ def together(
     inputs: Sequence[bytes] = (),
     **started: Any,
 ) -> list[bytes]:
-    """Run `smpc_dp_lab.bench.MODULE` once for each call, at the same time; return the output of each.
+    """Run the module `smpc_dp_lab.bench.MODULE` once for each call, all at once; return the outputs.
 
     Args:
         module: its name.

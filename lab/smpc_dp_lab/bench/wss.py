@@ -55,7 +55,7 @@ def run_wss_bench(
 
 
 def _session(folder: Path, way: str, parties: int, length: int) -> Path:
-    """Create the session of a way, and return its file."""
+    """Create a session that connects in this way (plain or over HTTPS); return its file."""
     names = [f"party{number}" for number in range(parties)]
     parameters = {
         "length": length,
@@ -78,7 +78,7 @@ def _session(folder: Path, way: str, parties: int, length: int) -> Path:
 
 
 def _at(member: Member, address: str) -> Member:
-    """Return a member at another address."""
+    """Return a copy of a roster member with another address."""
     return Member(
         member.name, member.role, address, member.public_key, member.certificate, member.checkpoint_key
     )

@@ -52,7 +52,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 @contextlib.asynccontextmanager
 async def balancer(port: int, target: int, files: tuple[Path, Path]) -> AsyncIterator[None]:
-    """End TLS at a port, and forward to another one."""
+    """Context manager of a TLS-ending proxy that forwards a port's connections to another port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*files)
 
@@ -110,7 +110,7 @@ async def measure(path: Path, way: str) -> float:
 
 
 def main() -> None:
-    """Measure, and print the time as JSON."""
+    """Measure the sum that the arguments describe, and print its processor time as JSON."""
     for name in ("HTTPS_PROXY", "https_proxy"):
         os.environ.pop(name, None)
     seconds = asyncio.run(measure(Path(sys.argv[1]), sys.argv[2]))

@@ -89,33 +89,33 @@ def write(folder: Path, protocol: str = "secagg") -> list[str]:
 def _of(
     runs: ModuleType, faults: ModuleType, prefix: str = "", scenarios: ModuleType | None = None
 ) -> dict[str, JsonObject]:
-    """Return the vectors of runs of their own scenarios, or those of `scenarios`, and of faults in them."""
+    """Return the test vectors of recorded runs, and of changed messages (`faults`) in such runs."""
     played = (scenarios or runs).SCENARIOS
     files = {f"{prefix}run-{scenario.name}": runs.to_json(scenario) for scenario in played}
     return files | {f"{prefix}negative-{fault.name}": fault.to_json() for fault in faults.all_faults()}
 
 
 def _secagg() -> dict[str, JsonObject]:
-    """Return the vectors of secure aggregation."""
+    """Return all test vectors of secure aggregation, by file name."""
     checked = _of(runs, checked_negative, scenarios=checked_runs)
     single = derivations.all_to_json() | succinct.all_to_json() | contradictions.all_to_json()
     return _of(runs, negative) | checked | signed_results.all_to_json() | single
 
 
 def _gopa() -> dict[str, JsonObject]:
-    """Return the vectors of GOPA."""
+    """Return all test vectors of GOPA, by file name."""
     made = _of(gopa_runs, gopa_negative) | _of(direct_runs, direct_negative, "direct-")
     return made | verifiable.generate() | verifiable_sessions.generate()
 
 
 def _mpyc() -> dict[str, JsonObject]:
-    """Return the vectors of secret sharing."""
+    """Return all test vectors of secret sharing, by file name."""
     kernels = {f"kernel-{name}": servers_kernels.kernel_json(name) for name in servers_kernels.kernels()}
     return servers.all_to_json() | kernels
 
 
 def _pairwise() -> dict[str, JsonObject]:
-    """Return the vectors of two-party evaluation."""
+    """Return all test vectors of two-party evaluation and pairwise statistics, by file name."""
     made = _of(pairwise_runs, pairwise_negative) | _of(statistic_runs, statistic_negative, "statistic-")
     return made | pairwise_garbling.generate() | pairwise_ot.generate()
 

@@ -64,7 +64,7 @@ SIDES = ((GARBLER, EVALUATOR), (EVALUATOR, GARBLER))
 
 
 class ActiveBase(Base):
-    """A finished run; what a fault ends with is that of the role that is fed it."""
+    """Finished run in malicious security from which test vectors of changed messages are made."""
 
     def made(
         self,
@@ -93,7 +93,7 @@ class ActiveBase(Base):
     def bulk(
         self, sender: str, number: int, name: str, about: str, change: Callable[[bytes], bytes], layer: str
     ) -> Fault:
-        """Return the fault of a piece with another content."""
+        """Return the test vector of a run in which one bulk message (piece) has changed content."""
         side, receiver = (FROM_GARBLER, EVALUATOR) if sender == GARBLER else (FROM_EVALUATOR, GARBLER)
         index, content = self.piece(number, sender, receiver)
         message = piece_of(side, number, change(content))
@@ -101,7 +101,7 @@ class ActiveBase(Base):
 
 
 def all_faults() -> Iterator[Fault]:
-    """Yield every negative vector."""
+    """Yield all negative test vectors: one changed message, and the error that it must cause."""
     both, third = (ActiveBase(find(name, SCENARIOS), ACTIVE_KINDS) for name in ("both", "aggregator"))
     yield from _hello(both)
     for sender, receiver in SIDES:
@@ -116,7 +116,7 @@ def all_faults() -> Iterator[Fault]:
 
 
 def _of(sender: str, name: str) -> str:
-    """Return the name of a fault of a side."""
+    """Return the name of a test vector: the side at fault, and `name`."""
     return f"{'garbler' if sender == GARBLER else 'evaluator'}-{name}"
 
 
@@ -128,7 +128,7 @@ def _every_label(content: bytes) -> bytes:
 
 
 def _hello(base: ActiveBase) -> Iterator[Fault]:
-    """Yield the faults of the hello, which are told apart: nothing has been sent then."""
+    """Yield test vectors with faults in a hello; the error names the reason, as nothing was sent before."""
     about = "The garbler has other coins, or another k, which its plan digest tells."
     yield base.claimed(
         "hello-with-another-plan", about, m.HELLO, {"plan": flip}, AGREEMENT, error="ConfigError"
@@ -143,7 +143,7 @@ def _hello(base: ActiveBase) -> Iterator[Fault]:
 
 
 def _transfers(base: ActiveBase, sender: str) -> Iterator[Fault]:
-    """Yield the faults of both setups, and of transfers."""
+    """Yield test vectors with faults in the setups of oblivious transfer, and in transfers."""
     about = "The first message of the base transfers has no square root: it is not on the group."
     yield base.bulk(
         sender, FIRST, _of(sender, "first-off-the-group"), about, lambda _: OFF_THE_GROUP, TRANSFER
@@ -157,7 +157,7 @@ def _transfers(base: ActiveBase, sender: str) -> Iterator[Fault]:
 
 
 def _triples(base: ActiveBase, sender: str, receiver: str) -> Iterator[Fault]:
-    """Yield the faults of leaky triples, of their comparison, and of buckets."""
+    """Yield test vectors with faults in leaky AND triples, their comparison, and their buckets."""
 
     def signed(name: str, about: str, step: str, fields: Fields, layer: str) -> Fault:
         return base.claimed(_of(sender, name), about, step, fields, layer, sender=sender, receiver=receiver)
@@ -197,12 +197,12 @@ def _triples(base: ActiveBase, sender: str, receiver: str) -> Iterator[Fault]:
 
 
 def _body(envelope: Any, kind: type[a.Commit]) -> a.Commit:
-    """Return the message in an envelope."""
+    """Decode the message of type `kind` in an envelope."""
     return msgspec.msgpack.decode(envelope.body, type=kind)
 
 
 def _openings(base: ActiveBase, sender: str) -> Iterator[Fault]:
-    """Yield the faults of the openings of a block, and of masked inputs."""
+    """Yield test vectors with faults in the opened bits of a block, and in masked inputs."""
 
     def bulk(number: int, name: str, about: str, change: Callable[[bytes], bytes], layer: str) -> Fault:
         return base.bulk(sender, number, _of(sender, name), about, change, layer)
@@ -215,7 +215,7 @@ def _openings(base: ActiveBase, sender: str) -> Iterator[Fault]:
 
 
 def _tables(base: ActiveBase) -> Iterator[Fault]:
-    """Yield the faults of the garbler's tables, and of its MACs."""
+    """Yield test vectors with faults in the garbler's tables, and in its MACs."""
     gates = base.scenario.built.and_count
     rows = 2 * LABEL_BYTES * gates
     for half, name in enumerate("tv"):
@@ -243,7 +243,7 @@ def _tables(base: ActiveBase) -> Iterator[Fault]:
 
 
 def _masked_values(base: ActiveBase) -> Iterator[Fault]:
-    """Yield the faults of the evaluator's masked values: the garbler must not answer."""
+    """Yield test vectors with faults in the evaluator's masked values, which the garbler must refuse."""
 
     def bulk(name: str, about: str, change: Callable[[bytes], bytes], layer: str) -> Fault:
         return base.bulk(EVALUATOR, MASKED_VALUES, name, about, change, layer)
@@ -262,7 +262,7 @@ def _masked_values(base: ActiveBase) -> Iterator[Fault]:
 
 
 def _outputs(base: ActiveBase, sender: str, receiver: str) -> Iterator[Fault]:
-    """Yield the faults of output shares for the other side."""
+    """Yield test vectors with faults in the output shares that one side sends the other."""
 
     def made(name: str, about: str, layer: str, **fields: object) -> Fault:
         ends = {"sender": sender, "receiver": receiver}
@@ -316,7 +316,7 @@ def _to_the_aggregator(base: ActiveBase, sender: str, receiver: str) -> Iterator
 
 
 def _envelopes(base: ActiveBase) -> Iterator[Fault]:
-    """Yield the faults of order, envelope and encoding: all have the one error too."""
+    """Yield test vectors with faults of order, envelope and encoding of messages."""
     index, envelope = base.step(a.EQUAL)
     _, coin = base.step(a.COIN)
     about = "The seed comes where the digest of the triples is due."

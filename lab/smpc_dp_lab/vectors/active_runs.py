@@ -54,7 +54,7 @@ COPIES = """7 10
 
 
 def _scenario(name: str, about: str, output: Output, instances: int = 1, **terms: object) -> Scenario:
-    """Return a scenario with the terms that all have."""
+    """Return a scenario in malicious security, with defaults that all scenarios share."""
     fields = {"k": 4, "mode": "unique", "security": "malicious", **terms}
     return Scenario(name, about, output, instances, **fields)  # type: ignore[arg-type]
 
@@ -117,7 +117,7 @@ SCENARIOS = (
 
 
 def to_json(scenario: Scenario) -> JsonObject:
-    """Return the vector of one run."""
+    """Run a scenario, and return its test vector, with the secrets that both sides hold together."""
     run = new_run(scenario).execute()
     vector = pairwise_runs.run_json(run)
     vector["intermediate"] = {**_dict(vector["intermediate"]), **_secrets(run)}
@@ -125,14 +125,14 @@ def to_json(scenario: Scenario) -> JsonObject:
 
 
 def _dict(value: object) -> JsonObject:
-    """Return the value, a JSON object."""
+    """Return the value as a JSON object; raise LocalError if it is none."""
     if not isinstance(value, dict):
         raise LocalError("not an object")
     return value
 
 
 def _secrets(run: Run) -> JsonObject:
-    """Return what both sides hold together: contexts, both correlations, keys, and the groups."""
+    """Return the secrets of both sides for a test vector: contexts, correlations, keys and groups."""
     deltas, contexts = {}, {}
     for name in (GARBLER, EVALUATOR):
         setups = run.transfers[name]
@@ -150,7 +150,7 @@ def _secrets(run: Run) -> JsonObject:
 
 
 def _groups(run: Run) -> list[JsonObject]:
-    """Return the sizes of each group of triples, and its shuffle."""
+    """Return the size of each group of AND triples, and the shuffle that its coin gives."""
     plan = run.plan
     if not isinstance(plan, ActivePlan):
         raise LocalError("a plan without triples")

@@ -34,7 +34,7 @@ GROUP_ORDER = (1 << 252) + 27742317777372353535851937790883648493
 
 
 def all_faults() -> Iterator[Negative]:
-    """Yield every negative vector."""
+    """Yield all negative test vectors of checked totals: one changed message, and who must refuse it."""
     base = Base("checked", SCENARIOS, kinds=CHECKED_KINDS)
     yield from _roots(base)
     yield from _masked(base)
@@ -47,7 +47,7 @@ def all_faults() -> Iterator[Negative]:
 
 
 def _roots(base: Base) -> Iterator[Negative]:
-    """Yield the faults of the root of values."""
+    """Yield test vectors with faults in the Merkle root over vector commitments, or in its proof."""
     for name, about, fields in (
         ("root", "Under the root of values alice has another commitment.", {"values_root": flip}),
         ("proof", "One bit of the proof under the root of values is flipped.", {"values_proof": flip}),
@@ -57,7 +57,7 @@ def _roots(base: Base) -> Iterator[Negative]:
 
 
 def _masked(base: Base) -> Iterator[Negative]:
-    """Yield the faults of an opening, to the aggregator."""
+    """Yield test vectors with faults in the commitment that a party opens to the aggregator."""
     other = base.read(m.MASKED, "bob")
     for name, about, fields in (
         ("of-another", "Carol shows bob's commitment.", {"point": other.point}),
@@ -70,7 +70,7 @@ def _masked(base: Base) -> Iterator[Negative]:
 
 
 def _results(base: Base) -> Iterator[Negative]:
-    """Yield the faults of a result, to a party."""
+    """Yield test vectors with faults in the result message that a party gets."""
 
     def changed(name: str, about: str, fields: Mapping[str, object]) -> Negative:
         return base.fault(f"checked-result-{name}", about, m.RESULT, fields)
@@ -112,7 +112,7 @@ def _other_commitment(base: Base) -> Negative:
 
 
 def _totals(base: Base) -> Iterator[Negative]:
-    """Yield the faults of what a checker is shown, of what it attests, and of the result that it gets."""
+    """Yield test vectors with faults in what a checking party is shown, signs, and gets at the end."""
     for name, about, fields in (
         ("total", "The first element is greater by one.", {"total": lambda total: _added(total, 1)}),
         ("blinding", "The sum of the blindings is another one.", {"blinding": _next}),
@@ -133,7 +133,7 @@ def _totals(base: Base) -> Iterator[Negative]:
 
 
 def _certified(base: Base) -> Iterator[Negative]:
-    """Yield the faults of a result that others have checked."""
+    """Yield test vectors with faults in a result that checking parties have signed."""
     run, result = base.run, base.read(m.RESULT)
     run_id = base.find(m.RESULT)[1].run_id
     digest = base.read(m.ATTEST_TOTAL, "alice").set_digest
@@ -193,15 +193,15 @@ def _certified(base: Base) -> Iterator[Negative]:
 
 
 def _order() -> bytes:
-    """Return the order of the group as a scalar would be."""
+    """Return the order of the group as 32 little-endian bytes: the least invalid scalar."""
     return GROUP_ORDER.to_bytes(32, "little")
 
 
 def _added(data: bytes, more: int) -> bytes:
-    """Return a little-endian integer with another one added."""
+    """Return a little-endian integer plus `more`, in as many bytes."""
     return (int.from_bytes(data, "little") + more).to_bytes(len(data), "little")
 
 
 def _next(scalar: bytes) -> bytes:
-    """Return another scalar."""
+    """Return the scalar plus 1."""
     return commit.add_blindings([scalar, _added(bytes(32), 1)])

@@ -20,7 +20,7 @@ VARIANCE = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedScenario(Scenario):
-    """The inputs of one run whose total is checked.
+    """Inputs of one recorded run whose total is checked; noise variance, and limit for checks by all.
 
     `variance`: of each party's noise, in squared steps; `most_shown`: of more parties some check for all.
     """
@@ -47,7 +47,7 @@ class CheckedScenario(Scenario):
 
     @property
     def stated(self) -> dict[str, object]:
-        """What the session states besides."""
+        """Further fields of the session in the test vector: that the total is checked, and noise."""
         stated: dict[str, object] = {"total": "checked"}
         if self.variance:
             stated["noise_variance"] = self.variance

@@ -18,7 +18,7 @@ JsonObject = dict[str, object]
 
 
 def all_to_json() -> dict[str, JsonObject]:
-    """Return the vector of this module by name."""
+    """Return the test vector of evidence that an aggregator signed two results, by file name."""
     first, second = Base("complete"), Base("second")
     evidence = _evidence(second)
     other = first.find(m.MERKLE_COMMITMENT)[1]
@@ -60,7 +60,7 @@ def all_to_json() -> dict[str, JsonObject]:
 
 
 def _evidence(second: Base) -> dict[str, bytes]:
-    """Return the evidence of a party that is named another result than it holds."""
+    """Return the evidence of a party to which the aggregator names another result than it holds."""
     [other] = [fault for fault in last_results(second) if fault.name == "start-last-results-other"]
     [scenario] = [scenario for scenario in runs.SCENARIOS if scenario.name == second.name]
     party = runs.new_run(scenario).parties[VICTIM]

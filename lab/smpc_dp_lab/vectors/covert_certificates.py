@@ -34,14 +34,14 @@ ANOTHER_POINT = BaseSender(EVALUATOR, bytes(32), bytes(32)).first
 
 
 class _OtherTables(GarblerCopy):
-    """A copy whose signed tables do not follow from its seed."""
+    """Garbler's copy whose signed digest of tables is wrong: it does not follow from the seed."""
 
     def digests(self, *, store: bool = False) -> dict[int, bytes]:
         return super().digests(store=store) | {t.TABLES: bytes(32)}
 
 
 class _Cheat(CovertGarblerRole):
-    """A garbler that cheats in all copies."""
+    """Garbler role that signs wrong tables in all copies."""
 
     def _copy(self, terms: t.Terms, copy: int, seed: bytes) -> GarblerCopy:
         return _OtherTables(terms, copy, seed)
@@ -62,7 +62,7 @@ class Made:
 
 
 def generate() -> dict[str, JsonObject]:
-    """Return the vectors by name."""
+    """Return all test vectors of certificates against cheating garblers, by name."""
     faults = {fault.name: fault for fault in all_faults()}
     vectors: dict[str, JsonObject] = {}
     for fault in faults.values():
@@ -83,7 +83,7 @@ def generate() -> dict[str, JsonObject]:
 
 
 def _convicts(certificate: bytes) -> JsonObject:
-    """Return the offence that a certificate shows."""
+    """Return, as JSON data, the offence and the offender that a certificate proves."""
     conviction = judge(certificate)
     return {
         "garbler": conviction.garbler,
@@ -125,7 +125,7 @@ def _of_session() -> bytes:
 
 
 def _json(name: str, about: str, certificate: bytes, convicts: JsonObject | None) -> JsonObject:
-    """Return one vector."""
+    """Return one test vector of a certificate; `convicts` is None if it convicts nobody."""
     return {
         **header("certificate", name, about),
         "certificate": certificate.hex(),
@@ -134,7 +134,7 @@ def _json(name: str, about: str, certificate: bytes, convicts: JsonObject | None
 
 
 def _certificate(fault: Fault) -> bytes:
-    """Return the certificate that the evaluator makes of a fault."""
+    """Return the certificate that the evaluator makes when it meets this fault."""
     base = Base(find(fault.base, SCENARIOS), COVERT_KINDS)
     ended = replay(new_run(base.scenario).roles[fault.receiver], base.run.sent_to(fault.receiver), fault).end
     if not isinstance(ended, PeerFault):
@@ -143,7 +143,7 @@ def _certificate(fault: Fault) -> bytes:
 
 
 def _made(faults: dict[str, Fault]) -> Made:
-    """Return the parts of false certificates."""
+    """Return true certificates and statements, from which false certificates are put together."""
     true = Certificate.decode(_certificate(faults["sign-checked-tables"]))
     base = Base(find(BASE, SCENARIOS), COVERT_KINDS)
 

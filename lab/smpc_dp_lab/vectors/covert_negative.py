@@ -47,7 +47,7 @@ SEED_FIRST, CORRECTIONS, LABELS, TABLES = 0, 5, 6, 7
 
 
 def all_faults() -> Iterator[Fault]:
-    """Yield every negative vector."""
+    """Yield all negative test vectors of covert security: one changed message, and its error."""
     both, third = (Base(find(name, SCENARIOS), COVERT_KINDS) for name in ("both", "aggregator"))
     yield from _seeds(both)
     yield from _statements(both)
@@ -57,13 +57,13 @@ def all_faults() -> Iterator[Fault]:
 
 
 def _closed(base: Base) -> int:
-    """Return the closed copy of the run."""
+    """Return the number of the copy that is not opened for a check in the run."""
     _, envelope = base.step(c.OPEN, EVALUATOR, GARBLER)
     return decode(envelope.body, c.Open, EVALUATOR).closed
 
 
 def _pieces(base: Base, sender: str, receiver: str) -> Callable[..., Fault]:
-    """Return the function that makes the fault of a piece with another content."""
+    """Return a function that makes the test vector of a bulk message with changed content."""
     side = FROM_GARBLER if sender == GARBLER else FROM_EVALUATOR
 
     def made(
@@ -77,7 +77,7 @@ def _pieces(base: Base, sender: str, receiver: str) -> Callable[..., Fault]:
 
 
 def _seeds(base: Base) -> Iterator[Fault]:
-    """Yield the faults before the transfers: another number of copies, commitments, the seed transfer."""
+    """Yield test vectors with faults before the transfers: number of copies, commitments, seeds."""
     about = "The garbler plans another number of copies, which its plan digest tells; nothing has been sent."
     yield base.claimed(
         "hello-with-another-plan", about, m.HELLO, {"plan": flip}, AGREEMENT, error="ConfigError"
@@ -98,7 +98,7 @@ def _seeds(base: Base) -> Iterator[Fault]:
 
 
 def _statements(base: Base) -> Iterator[Fault]:
-    """Yield the faults of the statement that the garbler signs."""
+    """Yield test vectors with faults in the statement about all copies that the garbler signs."""
     closed = _closed(base)
     checked = 3 - closed
 
@@ -137,7 +137,7 @@ def _statements(base: Base) -> Iterator[Fault]:
 
 
 def _opened(base: Base) -> Iterator[Fault]:
-    """Yield the faults of the evaluator's openings."""
+    """Yield test vectors with faults in the evaluator's message that opens the checked copies."""
 
     def made(name: str, about: str, layer: str, **fields: object) -> Fault:
         ends = {"sender": EVALUATOR, "receiver": GARBLER}
@@ -168,7 +168,7 @@ def _opened(base: Base) -> Iterator[Fault]:
 
 
 def _closed_copy(base: Base) -> Iterator[Fault]:
-    """Yield the faults of the messages of the closed copy."""
+    """Yield test vectors with faults in the messages about the closed (evaluated) copy."""
     to_garbler = _pieces(base, EVALUATOR, GARBLER)
     to_evaluator = _pieces(base, GARBLER, EVALUATOR)
     about = "There are more masked inputs than the evaluator has."

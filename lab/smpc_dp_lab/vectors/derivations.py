@@ -26,7 +26,7 @@ JsonObject = dict[str, object]
 
 
 def all_to_json() -> dict[str, JsonObject]:
-    """Return every vector of this module by name."""
+    """Return the test vectors of derivations, masks, shares, drawn graphs and encodings, by name."""
     return {
         "derivations": _derivations(),
         "masks": _masks(),
@@ -37,7 +37,7 @@ def all_to_json() -> dict[str, JsonObject]:
 
 
 def _derivations() -> JsonObject:
-    """Return the vectors of key derivations."""
+    """Return the test vector of key derivations: keys, digests and signatures for given inputs."""
     source = SeededRandomnessForSimulation(1, "secagg vectors derivations")
     names = ("alice", "bob", "carol")
     signing = {name: SigningKey(source.bytes(32)) for name in (*names, "relay")}
@@ -137,7 +137,7 @@ def _derivations() -> JsonObject:
 
 
 def _masks() -> JsonObject:
-    """Return the vectors of masks."""
+    """Return the test vector of masks that are expanded from seeds."""
     source = SeededRandomnessForSimulation(1, "secagg vectors masks")
     cases = []
     for seed in (bytes(32), bytes(range(32)), source.bytes(32)):
@@ -152,7 +152,7 @@ def _masks() -> JsonObject:
 
 
 def _shamir() -> JsonObject:
-    """Return the vectors of Shamir sharing."""
+    """Return the test vector of Shamir sharing: secrets, coefficients and shares."""
     source = SeededRandomnessForSimulation(1, "secagg vectors shamir")
     cases = []
     for threshold, holders in ((1, (1,)), (2, (1, 2, 3)), (3, (2, 5, 300, 65535))):
@@ -171,7 +171,7 @@ def _shamir() -> JsonObject:
 
 
 class _Scripted:
-    """Randomness that returns given words."""
+    """Randomness that returns prescribed words, one after the other."""
 
     def __init__(self, words: Sequence[bytes]) -> None:
         self._words = list(words)
@@ -181,7 +181,7 @@ class _Scripted:
 
 
 def _draws() -> JsonObject:
-    """Return the vectors of drawing neighbours."""
+    """Return the test vector of drawing neighbours from random words."""
     source = SeededRandomnessForSimulation(1, "secagg vectors draws")
     cases = []
     for index, parties, degree in ((1, 5, 4), (1, 5, 2), (3, 6, 3), (1000, 1000, 8), (40000, 65535, 4)):
@@ -208,7 +208,7 @@ def _draw(index: int, parties: int, degree: int, words: Sequence[bytes], drawn: 
 
 
 def _encodings() -> JsonObject:
-    """Return the vectors of encodings."""
+    """Return the test vector of fixed-point encodings of vectors, with sums."""
     real = {"length": 4, "lower": -1.5, "upper": 1000.25, "precision": 0.001, "parties": 10}
     weighted = {
         "length": 2,

@@ -49,7 +49,7 @@ _KINDS: Kinds = {
 
 @dataclass(frozen=True, slots=True)
 class DirectNegative:
-    """One fault: after the first `after` messages of the base run to `receiver`, it gets `envelopes`.
+    """Test vector of a fault: after `after` messages of a run, `receiver` gets `envelopes` instead.
 
     `deadline`: then nothing comes until the deadline of what it waits for passes. If the receiver `ends`, it
     must raise `error` and name the culprits at the last of it. Else it gets the base run's messages from
@@ -69,7 +69,7 @@ class DirectNegative:
     deadline: bool = False
 
     def to_json(self) -> dict[str, object]:
-        """Return the vector."""
+        """Return the test vector as JSON data: base run, changed envelopes and expected error."""
         return {
             **header("direct-negative", self.name, self.about),
             "base": f"direct-run-{self.base}.json",
@@ -104,7 +104,7 @@ class _Base(Base):
         return self.with_message(self.find(step, sender)[1], fields)
 
     def first_participants(self, number: int) -> Envelope:
-        """Return the proposal with the first parties alone."""
+        """Return the coordinator's proposal, changed to the first `number` parties alone."""
         return self.change(
             d.PARTICIPANTS,
             participants=pack_set(range(1, number + 1), PARTIES),
@@ -113,7 +113,7 @@ class _Base(Base):
         )
 
     def swapped(self, name: str, about: str, *changed: Envelope, **more: Any) -> DirectNegative:
-        """Return the vector of changed messages.
+        """Return the test vector in which changed messages replace those of the run.
 
         Those between them stay, to the last one or the end of its step.
         """
@@ -136,7 +136,7 @@ class _Base(Base):
 
 
 def all_faults() -> Iterator[DirectNegative]:
-    """Yield every negative vector."""
+    """Yield all negative test vectors of runs without an aggregator."""
     base = _Base("all")
     yield from _up_to_the_certificate(base)
     yield from _certificates(base)
@@ -167,7 +167,7 @@ def _at(number: int, to: object) -> Callable[[Sequence[Any]], list[Any]]:
 
 
 def _up_to_the_certificate(base: _Base) -> Iterator[DirectNegative]:
-    """Yield the faults in steps up to the certificate."""
+    """Yield test vectors with faults in the steps before the participants are certified."""
     about = "Bob's nonce in the start is not the one that he sent: an old start shown again."
     changed = base.change(d.START, nonces=lambda packed: flip(packed, 32))
     yield base.swapped("start-without-my-nonce", about, changed)
@@ -224,7 +224,7 @@ def _up_to_the_certificate(base: _Base) -> Iterator[DirectNegative]:
 
 
 def _revealing(base: _Base, number: int, reveal: Envelope) -> Envelope:
-    """Return the participants with another reveal of one party."""
+    """Return the proposal of participants in which one party's reveal is replaced."""
     bodies, signatures = _at(number, reveal.body), _with(number, reveal.signature)
     return base.change(d.PARTICIPANTS, reveals=bodies, signatures=signatures)
 
@@ -235,7 +235,7 @@ def _proof(first: Envelope, second: Envelope) -> d.Proof:
 
 
 def _certificates(base: _Base) -> Iterator[DirectNegative]:
-    """Yield the faults in certificates."""
+    """Yield test vectors with faults in certificates, and in the signatures for them."""
     about = "Carol's signature of the set is not one: it counts for nothing."
     attested = altered(base.find(m.ATTEST_PARTICIPANTS, CULPRIT)[1], {"signature": flip})
     settings = {"layer": ENVELOPE, "culprits": (CULPRIT,), "ends": False}
@@ -251,7 +251,7 @@ def _certificates(base: _Base) -> Iterator[DirectNegative]:
 
 
 def _witnesses(base: _Base) -> Iterator[DirectNegative]:
-    """Yield the faults in messages of witnesses."""
+    """Yield test vectors with faults in messages in which one party shows another's signature."""
     other = base.first_participants(4)
 
     def shown(signature: bytes) -> Envelope:
@@ -272,7 +272,7 @@ def _witnesses(base: _Base) -> Iterator[DirectNegative]:
 
 
 def _publications(base: _Base) -> Iterator[DirectNegative]:
-    """Yield the faults in publications."""
+    """Yield test vectors with faults in published vectors."""
     first = base.find(g.PUBLISH, CULPRIT)[1]
     carols = {"culprits": (CULPRIT,), "ends": False}
     about = "Carol's publication has an invalid signature and is not taken; the good one that comes later is."
@@ -297,14 +297,14 @@ def _publications(base: _Base) -> Iterator[DirectNegative]:
 
 
 def _listing(base: _Base, publication: Envelope) -> Envelope:
-    """Return the list of the published with another publication of the culprit."""
+    """Return the list of published vectors in which the culprit's publication is replaced."""
     digest = hashlib.sha256(publication.body).digest()
     hashes, signatures = _with(CULPRIT_NUMBER, digest), _with(CULPRIT_NUMBER, publication.signature)
     return base.change(d.PUBLISHED, hashes=hashes, signatures=signatures)
 
 
 def _totals(base: _Base) -> Iterator[DirectNegative]:
-    """Yield the faults in totals."""
+    """Yield test vectors with faults in the coordinator's lists of published vectors."""
     without_me = base.change(
         d.PUBLISHED,
         published=pack_set((1, 3, 4, 5), PARTIES),

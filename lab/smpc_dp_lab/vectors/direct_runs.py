@@ -23,12 +23,12 @@ _ROWS: tuple[Row, ...] = ((0.5, -1.25), (-2.0, 0.0078125), (0.1, -0.1), (1.999, 
 
 
 def direct_parameters(scenario: GopaScenario) -> DirectParameters:
-    """Return the parameters of a scenario's roles."""
+    """Return the parameters of a scenario's roles, for a run without an aggregator."""
     return without_relay(scenario.parameters)
 
 
 def _scenario(name: str, about: str, **kill: int) -> GopaScenario:
-    """Return a scenario of a run without an aggregator."""
+    """Return the inputs of a recorded run without an aggregator; `kill` says who dies when."""
     parties = len(_ROWS)
     plan = plan_secagg(parties, dropout=0.2, corrupt=0.0)
     neighbourhood = Neighbourhood(least_own=parties - 2, most_drawn_by=parties - 1)
@@ -73,7 +73,7 @@ def new_run(scenario: GopaScenario) -> RecordedRun:
 
 
 def to_json(scenario: GopaScenario) -> dict[str, object]:
-    """Return the vector of one run."""
+    """Run a scenario, and return its test vector."""
     run = new_run(scenario).execute()
     outcome, by_step = run.parties[COORDINATOR].result, run.by_step
     evidence = outcome.evidence

@@ -32,7 +32,7 @@ Boxes = list[tuple[int, bytes]]
 
 
 class Base(fault.Base):
-    """A finished exchange."""
+    """Recorded run of an exchange of vectors, whose messages are changed for test vectors."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name, SCENARIOS, new_run, KINDS)
@@ -44,7 +44,7 @@ class Base(fault.Base):
 
 
 def all_faults() -> Iterator[Negative]:
-    """Yield every negative vector."""
+    """Yield all negative test vectors of exchanges: one changed message, and its error."""
     average = Base("average")
     yield from _envelopes(average)
     yield from _starts(average)
@@ -54,7 +54,7 @@ def all_faults() -> Iterator[Negative]:
 
 
 def _envelopes(base: Base) -> Iterator[Negative]:
-    """Yield the faults in envelopes."""
+    """Yield test vectors with faults in the envelope of a delivery: signature, receiver, run."""
     about = "One bit of the signature is flipped."
     yield base.forged("signature-flipped", about, m.DELIVER, {"signature": flip}, ENVELOPE, signed=False)
     index, _ = base.find(m.DELIVER)
@@ -74,7 +74,7 @@ def _envelopes(base: Base) -> Iterator[Negative]:
 
 
 def _starts(base: Base) -> Iterator[Negative]:
-    """Yield the faults in starts."""
+    """Yield test vectors with faults in the aggregator's start message."""
 
     def start(
         name: str, about: str, field: str, to: object, layer: str = CONTENT, culprit: str = AGGREGATOR
@@ -110,7 +110,7 @@ def _starts(base: Base) -> Iterator[Negative]:
 
 
 def _delivers(base: Base, absent: Base, edges: Base) -> Iterator[Negative]:
-    """Yield the faults in deliveries."""
+    """Yield test vectors with faults in the aggregator's delivery of vectors."""
 
     def bobs(name: str, about: str, change: Callable[[Boxes], bytes]) -> Negative:
         """Return the vector of a delivery with another box instead of bob's."""
@@ -145,7 +145,7 @@ def _delivers(base: Base, absent: Base, edges: Base) -> Iterator[Negative]:
 
 
 def _apart(base: Base) -> Iterator[Negative]:
-    """Yield the faults where every receiver gets its own vector."""
+    """Yield test vectors with faults in exchanges in which every receiver gets its own vector."""
     about = "Carol is said not to have sent, where no message may lack."
     two: Fields = {"senders": pack_set((1, 2), 3), "boxes": lambda boxes: boxes[:1]}
     yield base.fault("deliver-without-one-of-whom-all-are-needed", about, m.DELIVER, two)
@@ -159,7 +159,7 @@ def _apart(base: Base) -> Iterator[Negative]:
 
 
 def _to_the_aggregator(base: Base) -> Iterator[Negative]:
-    """Yield the faults in messages to the aggregator."""
+    """Yield test vectors with faults in messages of a party to the aggregator."""
     for name, about, fields in (
         ("of-another-session", "Carol's hello is to another session.", {"session_digest": bytes(32)}),
         ("of-another-request", "Carol's hello is to another request.", {"request": 2}),

@@ -26,7 +26,7 @@ VARIANCE = Fraction(1_000_003)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeScenario(Scenario):
-    """The inputs of one exchange; `given` are the parameters of its roles.
+    """Inputs of a recorded run in which parties exchange vectors; `given`: its parameters.
 
     Where vectors differ by receiver, party i has for party j the row i + j of `_ROWS`, counted around.
     """
@@ -46,12 +46,12 @@ class ExchangeScenario(Scenario):
 
     @property
     def parameters(self) -> ExchangeParameters:
-        """The parameters of the roles."""
+        """The parameters of the exchange's roles, as given."""
         return self.given
 
     @property
     def operation(self) -> str:
-        """The operation: variance and edges."""
+        """The operation's text that parties ask for: an average, its variance and edges."""
         return f"average {self.given.planned()}"
 
 
@@ -117,7 +117,7 @@ def new_run(scenario: ExchangeScenario) -> RecordedRun:
 
 
 def to_json(scenario: ExchangeScenario) -> dict[str, object]:
-    """Return the vector of one run."""
+    """Run a scenario, and return its test vector."""
     run, given = new_run(scenario).execute(), scenario.given
     ended = {name: party for name, party in run.parties.items() if name not in scenario.kill}
     content = inputs_json(run)

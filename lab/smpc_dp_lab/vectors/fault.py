@@ -51,7 +51,7 @@ ENVELOPE, ORDER, DECODING, CONTENT = "envelope", "order", "decoding", "content"
 
 @dataclass(frozen=True, slots=True)
 class Negative:
-    """One fault: after the first `after` messages of the base run to `envelope.receiver`, it gets `envelope`.
+    """Test vector of a fault: after `after` messages of a run, the receiver gets `envelope` instead.
 
     A party must raise `error`. The aggregator must exclude the culprit and notify it by an `Abort`.
     """
@@ -67,7 +67,7 @@ class Negative:
     prefix: str = ""
 
     def to_json(self) -> dict[str, object]:
-        """Return the vector."""
+        """Return the test vector as JSON data: base run, changed envelope and expected error."""
         return {
             **header(f"{self.prefix}negative", self.name, self.about),
             "base": f"{self.prefix}run-{self.base}.json",
@@ -78,7 +78,7 @@ class Negative:
 
 
 def envelope_json(envelope: Envelope) -> dict[str, str]:
-    """Return an envelope as vectors have it, bytes in hex."""
+    """Return an envelope's fields as JSON data of a test vector, bytes in hex."""
     return {
         "run_id": envelope.run_id.hex(),
         "step": envelope.step,
@@ -90,26 +90,26 @@ def envelope_json(envelope: Envelope) -> dict[str, str]:
 
 
 class Finished(Protocol):
-    """Interface of a finished run."""
+    """Interface of a finished run: messages sent, signing context and keys."""
 
     @property
     def sent(self) -> list[Envelope]:
-        """Every message sent, in order."""
+        """All messages that were sent in the run, in order."""
 
     @property
     def context(self) -> Context:
-        """The context for which messages are signed."""
+        """The context of the run, for which its messages are signed."""
 
     @property
     def signers(self) -> Mapping[str, Signer]:
-        """The signing key of each member."""
+        """The signing key of each member, by name."""
 
 
 R = TypeVar("R", bound=Finished)
 
 
 class RecordedRun(Generic[R]):
-    """A finished run; its messages are changed one at a time.
+    """Finished run from which negative test vectors are made, by changing one message at a time.
 
     Faults are those of `aggregator` in what it sends to `victim`, and of `culprit` in what it sends to
     `aggregator`.
@@ -146,19 +146,19 @@ class RecordedRun(Generic[R]):
         raise LookupError(f"{self.name}: no {step} from {sender} to {receiver}")
 
     def read(self, step: str, sender: str = "", receiver: str = "") -> Any:
-        """Return the decoded message that `find` finds."""
+        """Return the decoded body of the first message of this step, sender and receiver."""
         envelope = self.find(step, sender, receiver)[1]
         return decode(envelope.body, self._kinds[step], envelope.sender)
 
     def sign(self, envelope: Envelope, **changes: Any) -> Envelope:
-        """Return the envelope changed and signed by its sender."""
+        """Return an envelope with changed fields, signed anew by its sender."""
         changed = msgspec.structs.replace(envelope, **changes)
         addressed = msgspec.structs.replace(changed, receiver=self._for(changed))
         signed = signed_again(self.run.context, self.run.signers[changed.sender], addressed)
         return msgspec.structs.replace(signed, receiver=changed.receiver)
 
     def _for(self, envelope: Envelope) -> str:
-        """Return the receiver that is part of the signature."""
+        """Return the receiver's name that the envelope's signature covers."""
         return envelope.receiver
 
     def with_message(self, envelope: Envelope, fields: Fields) -> Envelope:
@@ -214,7 +214,7 @@ class RecordedRun(Generic[R]):
 
 
 class Base(RecordedRun[runs.RecordedRun]):
-    """A finished run of one of some scenarios."""
+    """Recorded run of the scenario of this name, from which negative test vectors are made."""
 
     def __init__(
         self,
@@ -236,14 +236,14 @@ def signed_again(context: Context, signer: Signer, envelope: Envelope) -> Envelo
 
 
 def altered(struct: S, fields: Fields) -> S:
-    """Return the message or envelope with some fields changed."""
+    """Return a copy of a message or envelope in which some fields are replaced."""
     given = fields(struct) if callable(fields) else fields
     new = {name: to(getattr(struct, name)) if callable(to) else to for name, to in given.items()}
     return msgspec.structs.replace(struct, **new)
 
 
 def flip(data: bytes, index: int = 0, mask: int = 1) -> bytes:
-    """Return the data with bits of one byte flipped."""
+    """Return a copy of the bytes in which the bits `mask` of one byte are flipped."""
     changed = bytearray(data)
     changed[index] ^= mask
     return bytes(changed)

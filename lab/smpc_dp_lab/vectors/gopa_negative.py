@@ -16,7 +16,7 @@ from smpc_dp_lab.vectors.runs import AGGREGATOR
 
 
 def all_faults() -> Iterator[Negative]:
-    """Yield every negative vector."""
+    """Yield all negative test vectors of GOPA: one changed message, and its error."""
     keep, roll_back = Base("keep", SCENARIOS), Base("roll-back", SCENARIOS)
     early = Base("keep-lost-before-the-certificate", SCENARIOS)
     yield from _averages(keep, early)
@@ -26,7 +26,7 @@ def all_faults() -> Iterator[Negative]:
 
 
 def _averages(base: Base, early: Base) -> Iterator[Negative]:
-    """Yield the faults in announced averages."""
+    """Yield test vectors with faults in the average that the aggregator announces."""
     about = "The average lacks alice, who published."
     yield base.fault("average-without-me", about, g.AVERAGE, {"published": pack_set((2, 3, 4), 4)})
     about = "The average is over two users where three are due."
@@ -67,7 +67,7 @@ def _left_out(message: m.Neighbours, party_count: int, parties: Sequence[int]) -
 
 
 def _sets(keep: Base, early: Base, roll_back: Base) -> Iterator[Negative]:
-    """Yield the faults in sets of parties."""
+    """Yield test vectors with faults in sets of parties, and in their certificates."""
     about = "The users that reveal, who are the participants, lack alice."
     without_me = _left_out(keep.read(m.NEIGHBOURS), 4, [1])
     yield keep.fault("participants-without-me", about, m.NEIGHBOURS, without_me)
@@ -84,7 +84,7 @@ def _sets(keep: Base, early: Base, roll_back: Base) -> Iterator[Negative]:
 
 
 def _indices(base: Base) -> Iterator[Negative]:
-    """Yield the faults in the indexes of parties."""
+    """Yield test vectors with faults in the neighbours that the aggregator forwards."""
     merkle_commitment = advertisements_of(base)
 
     def without_my_draws(message: m.Neighbours) -> Mapping[str, object]:
@@ -105,7 +105,7 @@ def _indices(base: Base) -> Iterator[Negative]:
 
 
 def _to_the_relay(keep: Base, roll_back: Base) -> Iterator[Negative]:
-    """Yield the faults in messages to the aggregator."""
+    """Yield test vectors with faults in messages of a party to the aggregator."""
     about = "The published vector lacks its last byte."
     yield keep.fault("publication-too-short", about, g.PUBLISH, {"x_hat": lambda x_hat: x_hat[:-1]})
     yield attests_another_set(keep)

@@ -35,7 +35,7 @@ OWN_VARIANCE, PAIR_VARIANCE = 1_000_003, 5_000_000_029
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GopaScenario(Scenario):
-    """The inputs of one run; `neighbourhood` as in a plan, `total` as in a session file."""
+    """Inputs of one recorded run of GOPA: vectors, graph, noise, and who dies at which message."""
 
     on_dropout: OnDropout
     neighbourhood: Neighbourhood
@@ -67,12 +67,12 @@ class GopaScenario(Scenario):
 
     @property
     def stated(self) -> dict[str, object]:
-        """What the session states besides."""
+        """Further fields of the session in the test vector: that the total is checked, if it is."""
         return {"total": self.total} if self.total == "checked" else {}
 
     @property
     def operation(self) -> str:
-        """The operation: an average, and the variances."""
+        """The operation's text that parties ask for: an average, with the noise variances."""
         return f"average {self.parameters.planned()}"
 
 
@@ -190,7 +190,7 @@ SCENARIOS: tuple[GopaScenario, ...] = (
 
 
 def to_json(scenario: GopaScenario) -> dict[str, object]:
-    """Return the vector of one run."""
+    """Run a scenario, and return its test vector."""
     run = new_run(scenario).execute()
     outcome, by_step = run.aggregator.result, run.by_step
     evidence, keep = outcome.evidence, scenario.on_dropout == "keep"
@@ -227,7 +227,7 @@ def to_json(scenario: GopaScenario) -> dict[str, object]:
 
 
 def gopa_session_json(run: RecordedRun, scenario: GopaScenario) -> dict[str, object]:
-    """Return the public data before a run of GOPA."""
+    """Return, as JSON data, all public data that are known before a run of GOPA."""
     return session_json(run) | {
         "on_dropout": scenario.on_dropout,
         "own_variance": OWN_VARIANCE,

@@ -21,7 +21,7 @@ Keys = list[m.Advertisement]
 
 
 def all_faults() -> Iterator[Negative]:
-    """Yield every negative vector."""
+    """Yield all negative test vectors of secure aggregation: one changed message, and its error."""
     complete, sparse, dropout = Base("complete"), Base("sparse"), Base("dropout-before-masked")
     yield from last_results(Base("second"))
     yield from _envelopes(complete)
@@ -34,7 +34,7 @@ def all_faults() -> Iterator[Negative]:
 
 
 def last_results(base: Base) -> Iterator[Negative]:
-    """Yield the faults in what `start` says of last results; the run id follows from all but one."""
+    """Yield test vectors with faults in the last results that the aggregator's start names."""
     index, envelope = base.find(m.START)
     start, context = base.read(m.START), base.run.context
 
@@ -58,7 +58,7 @@ def last_results(base: Base) -> Iterator[Negative]:
 
 
 def _envelopes(base: Base) -> Iterator[Negative]:
-    """Yield the faults in envelopes."""
+    """Yield test vectors with faults in envelopes: signature, receiver, run, order and encoding."""
 
     def merkle_commitment(
         name: str, about: str, layer: str, *, later: int = 0, signed: bool = True, **fields: object
@@ -103,7 +103,7 @@ def _envelopes(base: Base) -> Iterator[Negative]:
 
 
 def _to_a_party(base: Base) -> Iterator[Negative]:
-    """Yield the faults in other messages to a party."""
+    """Yield test vectors with faults in the aggregator's deliveries and totals."""
     yield base.fault(
         "shares-withheld",
         "The aggregator keeps back what bob sealed for alice.",
@@ -123,7 +123,7 @@ def _to_a_party(base: Base) -> Iterator[Negative]:
 
 
 def _sets(base: Base) -> Iterator[Negative]:
-    """Yield the faults in sets of parties."""
+    """Yield test vectors with faults in the sets of parties that the aggregator announces."""
     without_me, too_few, all_four = pack_set((2, 3, 4), 4), pack_set((1, 2), 4), pack_set((1, 2, 3, 4), 4)
     # Three of four as bits, with the last bit of the byte.
     padded = bytes([0, 0b1110_0001])
@@ -148,7 +148,7 @@ def _sets(base: Base) -> Iterator[Negative]:
 
 
 def _certificates(base: Base, dropout: Base) -> Iterator[Negative]:
-    """Yield the faults in certificates."""
+    """Yield test vectors with faults in certificates of participants and survivors."""
 
     def signatures(run: Base, step: str) -> dict[str, bytes]:
         return {e.sender: e.signature for e in run.to(AGGREGATOR) if e.step == step}
@@ -179,7 +179,7 @@ def _certificates(base: Base, dropout: Base) -> Iterator[Negative]:
 
 
 def _neighbours(base: Base, sparse: Base) -> Iterator[Negative]:
-    """Yield the faults in lists of neighbours."""
+    """Yield test vectors with faults in the neighbours' keys that the aggregator forwards."""
 
     def changed(name: str, about: str, how: Callable[[Keys], Keys]) -> Negative:
         return base.fault(name, about, m.NEIGHBOURS, {"advertisements": how})

@@ -14,7 +14,7 @@ from smpc_dp_lab.vectors.fault import CONTENT, ENVELOPE, ORDER, Base, Negative, 
 
 
 def to_the_aggregator(base: Base) -> Iterator[Negative]:
-    """Yield the faults of a party, in the order of the steps."""
+    """Yield test vectors with faults in a party's messages, in the order of the steps."""
     about = "Carol's session file differs."
     yield base.fault("hello-of-another-session", about, m.HELLO, {"session_digest": flip})
     about = "Carol derived another threshold."
@@ -48,13 +48,13 @@ def to_the_aggregator(base: Base) -> Iterator[Negative]:
 
 
 def attests_another_set(base: Base) -> Negative:
-    """Return the fault of a party that attests another set than the aggregator sent."""
+    """Return the test vector of a party that signs another set than the aggregator sent."""
     about = "Carol signs a digest that is not the participants'."
     return base.fault("attests-another-set", about, m.ATTEST_PARTICIPANTS, {"set_digest": flip})
 
 
 def masked_and_unmasked(base: Base) -> Iterator[Negative]:
-    """Yield the faults of a masked vector, and of the shares that unmask it."""
+    """Yield test vectors with faults in a masked vector, and in shares that unmask it."""
     about = "The masked vector lacks its last byte."
     yield base.fault("masked-too-short", about, m.MASKED, {"vector": lambda vector: vector[:-1]})
     sizes = {"dealers": 2, "shares": 32, "others": 32, "signatures": 64}

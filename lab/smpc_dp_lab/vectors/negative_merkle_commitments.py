@@ -15,18 +15,18 @@ OTHERS = (2, 3, 4)
 
 
 def _advertised(base: Base) -> dict[int, bytes]:
-    """Return what each party of a run gave to the tree over all advertisements."""
+    """Return, by party, the digest that it gave to the tree over all advertisements."""
     names = enumerate(base.run.context.names, 1)
     return {number: hashlib.sha256(base.find(m.ADVERTISE, name)[1].body).digest() for number, name in names}
 
 
 def advertisements_of(base: Base) -> MerkleCommitment:
-    """Return the tree over all advertisements of a run."""
+    """Return the Merkle tree over all parties' advertisements in a run."""
     return MerkleCommitment(base.run.context, Label.ADVERTISEMENTS, _advertised(base))
 
 
 def of_merkle_commitments(base: Base) -> Iterator[Negative]:
-    """Yield the faults of `start`, `roll` and of the proof in `neighbours`; of a complete run of four."""
+    """Yield test vectors with faults in Merkle roots and proofs that a party is sent."""
     context = base.run.context
     names = dict(enumerate(context.names, 1))
     nonces = {number: base.read(m.HELLO, name).nonce for number, name in names.items()}

@@ -83,7 +83,7 @@ def replay(
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault: `receiver` gets the base run's messages, but `message` from `sender` after the first `after`.
+    """Test vector of a fault: after `after` messages of a run, `receiver` gets `message` instead.
 
     It must raise `error` once it has taken that message and `later` more. Where all faults have one error,
     `step` is its step then, and `code` what it tells the others.
@@ -104,7 +104,7 @@ class Fault:
     code: str = ""
 
     def to_json(self) -> dict[str, object]:
-        """Return the vector."""
+        """Return the test vector as JSON data: base run, changed message and expected error."""
         return {
             **header("negative", self.name, self.about),
             "base": f"run-{self.base}.json",
@@ -122,7 +122,7 @@ class Fault:
 
 
 class Base:
-    """A finished run; its messages are changed one at a time.
+    """Finished two-party run from which test vectors are made, by changing one message at a time.
 
     Faults are those of the garbler in what it sends to the evaluator, where nobody else is named.
     """
@@ -155,7 +155,7 @@ class Base:
         return pieces[number]
 
     def sign(self, envelope: Envelope, **changes: Any) -> Envelope:
-        """Return the envelope changed and signed by its sender."""
+        """Return an envelope with changed fields, signed anew by its sender."""
         changed = msgspec.structs.replace(envelope, **changes)
         return signed_again(self.run.context, self.run.signers[changed.sender], changed)
 
@@ -199,20 +199,20 @@ class Base:
 
 
 def opened(data: bytes, sender: str) -> Envelope:
-    """Decode the envelope of a signed message."""
+    """Decode a signed message, as it was on the wire, to its envelope."""
     return decode_envelope(data[1:], sender)
 
 
 def framed(envelope: Envelope) -> bytes:
-    """Encode an envelope as the bytes on the wire."""
+    """Encode an envelope as the bytes of a signed message on the wire."""
     return bytes([CONTROL]) + encode_envelope(envelope)
 
 
 def piece_of(side: int, number: int, content: bytes) -> bytes:
-    """Return a piece with its header."""
+    """Return a bulk message (piece) as on the wire: header, and content."""
     return PIECE_HEADER.pack(BULK, side, number, len(content)) + content
 
 
 def uint64(n: int) -> bytes:
-    """Return 8 bytes, big-endian."""
+    """Return an integer as 8 bytes, big-endian."""
     return struct.pack(">Q", n)

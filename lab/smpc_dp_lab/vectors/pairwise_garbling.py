@@ -94,7 +94,7 @@ def generate() -> dict[str, JsonObject]:
 
 
 def compiled(scenario: Scenario) -> garble.GarblingCircuit:
-    """Return the scenario's circuit, compiled."""
+    """Return the circuit of the scenario's gates, compiled for garbling."""
     op, a, b, out = np.array(scenario.gates, dtype=np.uint32).T
     return garble.compile_circuit(
         op.astype(np.uint8),
@@ -197,5 +197,5 @@ def _give_inputs(
 
 
 def _hex(array: Bytes) -> object:
-    """Return the last axis as hex, the others as lists."""
+    """Return an array of bytes as nested lists, with its last axis as hex text."""
     return array.tobytes().hex() if array.ndim == 1 else [_hex(part) for part in array]

@@ -36,7 +36,7 @@ from smpc_dp_lab.vectors.pairwise_runs import find as scenario
 
 
 def all_faults() -> Iterator[Fault]:
-    """Yield every negative vector."""
+    """Yield all negative test vectors of two-party evaluation: one changed message, and its error."""
     both, third = (Base(scenario(name)) for name in ("both", "aggregator"))
     yield from _hellos(both, third)
     yield from _retained(Base(scenario("second")))
@@ -49,7 +49,7 @@ def all_faults() -> Iterator[Fault]:
 
 
 def _hellos(both: Base, third: Base) -> Iterator[Fault]:
-    """Yield the faults in hellos."""
+    """Yield test vectors with faults in hellos, such as another circuit or plan."""
     # Differing plans are nobody's fault.
     error = "ConfigError"
     about = "The circuits differ; the error names both digests, and nothing has been garbled."
@@ -68,7 +68,7 @@ def _hellos(both: Base, third: Base) -> Iterator[Fault]:
 
 
 def _retained(base: Base) -> Iterator[Fault]:
-    """Yield the faults of a hello between two members with stored transfers, which the garbler then uses."""
+    """Yield test vectors with faults in a hello of two members that have stored transfers."""
     fields: Fields
     for name, about, fields in (
         (
@@ -92,7 +92,7 @@ def _retained(base: Base) -> Iterator[Fault]:
 
 
 def _envelopes(both: Base, third: Base) -> Iterator[Fault]:
-    """Yield the faults in envelopes."""
+    """Yield test vectors with faults in envelopes: signature, receiver, run and order."""
     index, hello = both.step(m.HELLO)
 
     def at_hello(name: str, about: str, message: bytes, layer: str) -> Fault:
@@ -143,7 +143,7 @@ def _envelopes(both: Base, third: Base) -> Iterator[Fault]:
 
 
 def _starts(base: Base) -> Iterator[Fault]:
-    """Yield the faults in starts."""
+    """Yield test vectors with faults in the message that starts the garbling."""
     index, start = base.step(m.START)
     until_check = base.step(m.CHECK)[0] - index
     shorter: Fields = {"start": lambda drawn: drawn[:-1]}
@@ -159,7 +159,7 @@ def _starts(base: Base) -> Iterator[Fault]:
 
 
 def _pieces(base: Base) -> Iterator[Fault]:
-    """Yield the faults in pieces."""
+    """Yield test vectors with faults in bulk messages (pieces), such as garbled tables."""
     index, tables = base.piece(-1)
     check_neighbourhood, check = base.step(m.CHECK)
     number = decode(check.body, m.Check, GARBLER).pieces - 1
@@ -194,7 +194,7 @@ def _pieces(base: Base) -> Iterator[Fault]:
 
 
 def _ends(base: Base) -> Iterator[Fault]:
-    """Yield the faults in the last messages."""
+    """Yield test vectors with faults in the last messages: check and confirmation."""
 
     def check(name: str, about: str, layer: str, **fields: object) -> Fault:
         return base.claimed(f"check-{name}", about, m.CHECK, fields, layer)

@@ -13,7 +13,7 @@ from smpc_dp_lab.vectors.pairwise_runs import AGGREGATOR, EVALUATOR, GARBLER
 
 
 class _Given:
-    """Randomness that returns given bytes once."""
+    """Source of randomness whose `bytes(n)` returns the first n of prescribed bytes, on each call."""
 
     def __init__(self, drawn: bytes) -> None:
         self._drawn = drawn
@@ -33,7 +33,7 @@ def inside(base: Base, sender: str, step: str, change: Callable[[bytes], bytes])
 
 
 def at_the_third_party(base: Base) -> Iterator[Fault]:
-    """Yield the faults of sealed outputs, and of the receipt."""
+    """Yield test vectors with faults in outputs sealed for the third party, and in its receipt."""
 
     def made(name: str, about: str, step: str, fields: Fields, layer: str = CONTENT, **expect: Any) -> Fault:
         sender = EVALUATOR if step in (m.LABELS, m.HELLO) else GARBLER

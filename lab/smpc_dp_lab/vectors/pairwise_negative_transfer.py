@@ -32,7 +32,7 @@ ENTRY = 80
 
 
 def transfers(base: Base) -> Iterator[Fault]:
-    """Yield the faults of set-up, extension and corrections."""
+    """Yield test vectors with faults in messages of oblivious transfer, to either side."""
     yield from _to_the_garbler(base)
     yield from _to_the_evaluator(base)
 
@@ -49,7 +49,7 @@ def _pieces(base: Base, receiver: str, sender: str, side: int) -> Callable[..., 
 
 
 def _to_the_garbler(base: Base) -> Iterator[Fault]:
-    """Yield the faults in messages to the garbler."""
+    """Yield test vectors with faults in transfer messages that the garbler gets."""
     made = _pieces(base, GARBLER, EVALUATOR, FROM_EVALUATOR)
 
     for name, about, point in (
@@ -95,7 +95,7 @@ def _to_the_garbler(base: Base) -> Iterator[Fault]:
 
 
 def _to_the_evaluator(base: Base) -> Iterator[Fault]:
-    """Yield the faults in messages to the evaluator."""
+    """Yield test vectors with faults in transfer messages that the evaluator gets."""
     made = _pieces(base, EVALUATOR, GARBLER, FROM_GARBLER)
 
     def until_check(number: int) -> int:

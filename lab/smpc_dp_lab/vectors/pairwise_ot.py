@@ -23,7 +23,7 @@ def generate() -> dict[str, JsonObject]:
 
 
 def transcript(k: int) -> JsonObject:
-    """Return the transcript for field size `k`, bytes in hex."""
+    """Return the test vector of oblivious transfers with field size `k`: all messages, in hex."""
     sender = ot.Sender("receiver", CONTEXT, SENDER_SEED, k)
     receiver = ot.Receiver("sender", CONTEXT, RECEIVER_SEED, k)
     first = receiver.first_message()

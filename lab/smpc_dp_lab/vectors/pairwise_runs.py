@@ -54,7 +54,7 @@ FREE = """3 7
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """The terms of one evaluation; its inputs and random bytes follow from its name.
+    """Settings of one recorded evaluation; inputs and random bytes follow from its name.
 
     `before`: the scenario that the same two have played before, with the oblivious transfers set up there;
     who `forgot` has lost its side of them. `k`: that of the transfers, if the security is "malicious".
@@ -76,14 +76,14 @@ class Scenario:
 
     @property
     def plan(self) -> Plan:
-        """The plan, as both sides make it."""
+        """The plan of the evaluation, as both sides compute it."""
         if self.security == "malicious":
             return ActivePlan(self.built, self.parameters, self.k)
         return Plan(self.built, self.parameters)
 
     @property
     def parameters(self) -> PairwiseParameters:
-        """The parameters, as a session file would give them."""
+        """The parameters of the evaluation, as a session file would give them."""
         return PairwiseParameters(
             circuit="circuit.txt",
             garbler=GARBLER,
@@ -100,7 +100,7 @@ class Scenario:
 
     @property
     def built(self) -> Circuit:
-        """The circuit of the scenario."""
+        """The parsed circuit of the scenario."""
         return parse_bristol(self.circuit.encode())
 
 
@@ -189,7 +189,7 @@ class Run:
     ends: dict[str, Evaluated] = field(default_factory=dict)
 
     def execute(self) -> Run:
-        """Run the roles to their ends."""
+        """Run all roles to their ends in memory, recording every message; return this object."""
 
         def listen(sender: str, to: str, data: bytes) -> list[bytes]:
             self.sent.append((sender, to, data))
@@ -260,7 +260,7 @@ def new_run(scenario: Scenario) -> Run:
 
 
 def find(name: str, scenarios: Sequence[Scenario] = SCENARIOS) -> Scenario:
-    """Return the scenario of this name."""
+    """Return the scenario of this name; raise ValueError for an unknown name."""
     [scenario] = [scenario for scenario in scenarios if scenario.name == name]
     return scenario
 
@@ -272,12 +272,12 @@ def _values(source: SeededRandomnessForSimulation, plan: Plan, index: int) -> li
 
 
 def to_json(scenario: Scenario) -> JsonObject:
-    """Return the vector of one run."""
+    """Run a scenario, and return its test vector."""
     return run_json(new_run(scenario).execute())
 
 
 def run_json(run: Run) -> JsonObject:
-    """Return the vector of a finished run."""
+    """Return the test vector of a finished run: settings, inputs, draws, messages and results."""
     scenario, plan = run.scenario, run.plan
     first = next(plan.blocks())
     end = run.ends[GARBLER]
@@ -320,7 +320,7 @@ def run_json(run: Run) -> JsonObject:
 
 
 def described(sender: str, data: bytes) -> str:
-    """Return the step of a signed message, or "piece"."""
+    """Return the step of a signed message, or "piece" for a bulk message."""
     return decode_envelope(data[1:], sender).step if data[0] == CONTROL else "piece"
 
 

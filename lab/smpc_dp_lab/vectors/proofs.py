@@ -31,12 +31,12 @@ def generate() -> dict[str, JsonObject]:
 
 
 def _source(name: str) -> SeededRandomnessForSimulation:
-    """Return the seeded randomness of a vector."""
+    """Return seeded randomness for the test vector of this name."""
     return SeededRandomnessForSimulation(0, f"vectors {name}")
 
 
 def _commitments() -> JsonObject:
-    """Return the vectors of commitments."""
+    """Return the test vector of commitments: values, blindings, and commitments."""
     source = _source("commitment")
     cases: list[JsonObject] = []
     for values in ([], [0], [1], [5, -3, 0], [VALUE_LIMIT - 1, 1 - VALUE_LIMIT]):
@@ -52,12 +52,12 @@ def _commitments() -> JsonObject:
 
 
 def _case(fault: str, statement: JsonObject) -> JsonObject:
-    """Return a statement as a case; `fault` names its fault."""
+    """Return a statement as a case of a test vector; `fault` names why it is false, "" if it is true."""
     return {"valid": not fault, "fault": fault, **statement}
 
 
 def _with(statement: JsonObject, **changed: object) -> JsonObject:
-    """Return the statement with some fields changed."""
+    """Return a copy of the statement with some fields replaced."""
     return {**statement, **changed}
 
 
@@ -92,7 +92,7 @@ def _faults_of(statement: JsonObject) -> list[JsonObject]:
 
 
 def _ranges() -> JsonObject:
-    """Return the vectors of range proofs."""
+    """Return the test vector of range proofs with one range for all values."""
     source = _source("range")
     cases: list[JsonObject] = []
     for values, lo, hi in (([1], 0, 1), ([50], -7, 50), ([0, 6, 4], 0, 6), ([1 << 64], 0, (1 << 100) + 1)):
@@ -114,7 +114,7 @@ def _ranges() -> JsonObject:
 
 
 def _boxes() -> JsonObject:
-    """Return the vectors of range proofs of vectors."""
+    """Return the test vector of range proofs with a range for each coordinate."""
     source = _source("box")
     cases: list[JsonObject] = []
     for values, lo, hi in (
@@ -162,7 +162,7 @@ def _spelt(bound: proofs.Bound) -> str | list[str]:
 
 
 def _noise() -> JsonObject:
-    """Return the vectors of noise proofs."""
+    """Return the test vector of proofs that noise follows from secret bits and coins."""
     source = _source("noise")
     cases: list[JsonObject] = []
     for length, bits in ((1, 2), (1, 8), (2, 6)):
@@ -206,7 +206,7 @@ def _noise_statement(length: int, bits: int, source: SeededRandomnessForSimulati
 
 
 def _norms() -> JsonObject:
-    """Return the vectors of norm proofs."""
+    """Return the test vector of proofs of bounded norms."""
     source = _source("norm")
     cases: list[JsonObject] = []
     for values, bound in (([1], 1), ([1, -2, 0], 5), ([3, 4], 30)):

@@ -43,7 +43,7 @@ Row = tuple[float, ...] | tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """The inputs of one run.
+    """Inputs of one recorded run: vectors, plan, encoding, and who dies before which message.
 
     `kill`: the number of the message before which a party dies (1 is its hello). `follows`: the session's run
     of request 1, where this is that of request 2.
@@ -60,27 +60,27 @@ class Scenario:
 
     @property
     def session(self) -> Scenario:
-        """The scenario of the session's first run."""
+        """The scenario of the first run in the same session; itself if it is the first."""
         return self.follows or self
 
     @property
     def parameters(self) -> SumParameters:
-        """The parameters of the roles."""
+        """The parameters of the run's roles."""
         return SecAggParameters(self.encoding, self.plan)
 
     @property
     def operation(self) -> str:
-        """The operation that the parties request."""
+        """The operation that the parties ask for: "sum"."""
         return "sum"
 
     @property
     def stated(self) -> dict[str, object]:
-        """What the session states besides."""
+        """Further fields of the session in the test vector; here none."""
         return {}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parties, in roster order."""
+        """The names of the parties, in roster order."""
         return NAMES[: len(self.vectors)]
 
     def weight(self, index: int) -> int | None:
@@ -88,13 +88,13 @@ class Scenario:
         return None if self.weights is None else self.weights[index]
 
     def encoded(self, index: int) -> RingVector:
-        """Return what the party of this index gives."""
+        """Return the encoded vector of the party with this index."""
         vector, name = self.vectors[index], self.names[index]
         return self.encoding.encode(vector, party=name, weight=self.weight(index))[0]
 
 
 def real(length: int, parties: int, max_weight: int = 0) -> Encoding:
-    """Return the encoding of vectors between -2 and 2."""
+    """Return the encoding of vectors with values between -2 and 2, with precision 0.01."""
     return Encoding.plan(
         length=length, lower=-2.0, upper=2.0, precision=0.01, parties=parties, max_weight=max_weight
     )
@@ -167,14 +167,14 @@ SCENARIOS = (
 
 
 class Recording:
-    """Randomness that records the bytes drawn, in order."""
+    """Wrapper of a source of randomness that records all bytes drawn, in order."""
 
     def __init__(self, source: Randomness) -> None:
         self._source = source
         self.draws: list[bytes] = []
 
     def bytes(self, n: int) -> bytes:
-        """Return the next `n` bytes of the source."""
+        """Return the next `n` bytes of the wrapped source, and record them."""
         drawn = self._source.bytes(n)
         self.draws.append(drawn)
         return drawn
@@ -188,7 +188,7 @@ class RecordingNetwork(MemoryNetwork):
         self.sent: list[Envelope] = []
 
     def send(self, envelope: Envelope) -> None:
-        """Send an envelope, and record it."""
+        """Deliver an envelope, and record it unless its sender was killed."""
         before = self.messages
         super().send(envelope)
         if self.messages > before:
@@ -213,16 +213,16 @@ class RecordedRun:
 
     @property
     def kinds(self) -> m.Kinds:
-        """Types of the messages that differ where totals are checked."""
+        """The message types that differ where totals are checked."""
         return self.scenario.parameters.kinds
 
     @property
     def by_step(self) -> dict[tuple[str, str], bytes]:
-        """The bodies sent, by step and sender."""
+        """The bodies of all sent messages, by (step, sender)."""
         return {(envelope.step, envelope.sender): envelope.body for envelope in self.sent}
 
     def execute(self) -> Self:
-        """Drive the run to its end."""
+        """Run all roles to the end in memory, recording the messages; return this object."""
         network = RecordingNetwork(Faults(kill=self.scenario.kill))
         roles = [*([self.aggregator] if self.aggregator else []), *self.parties.values()]
         drive(roles, network, roles[0].name, mesh=self.aggregator is None)
@@ -286,12 +286,12 @@ def new_run(scenario: Scenario) -> RecordedRun:
 
 
 def header(kind: str, name: str, about: str) -> dict[str, object]:
-    """Return the first fields of a vector."""
+    """Return the first fields of any test vector: schema, kind, name and description."""
     return {"schema": SCHEMA, "kind": kind, "name": name, "about": about}
 
 
 def to_json(scenario: Scenario) -> dict[str, object]:
-    """Return the vector of one run."""
+    """Run a scenario, and return its test vector."""
     run = new_run(scenario).execute()
     outcome = run.aggregator.result
     survivors = outcome.evidence.survivors
@@ -319,7 +319,7 @@ def to_json(scenario: Scenario) -> dict[str, object]:
 
 
 def identities_json(context: Context, signers: Mapping[str, Signer]) -> dict[str, dict[str, str]]:
-    """Return the public keys of all members."""
+    """Return, by member, the seed of its signing key and its public key, in hex."""
     return {
         name: {"signing_seed": bytes(signer.key).hex(), "public_key": context.keys[name].hex()}
         for name, signer in signers.items()
@@ -327,12 +327,12 @@ def identities_json(context: Context, signers: Mapping[str, Signer]) -> dict[str
 
 
 def draws_json(sources: Mapping[str, Recording]) -> dict[str, list[str]]:
-    """Return the bytes that each member has drawn."""
+    """Return, by member, the random bytes that it has drawn, in hex."""
     return {name: [draw.hex() for draw in source.draws] for name, source in sources.items()}
 
 
 def inputs_json(run: RecordedRun, kind: str = "run") -> dict[str, object]:
-    """Return the first part of a vector: all inputs of a run."""
+    """Return the first part of a run's test vector: session, keys, inputs and draws."""
     scenario = run.scenario
     return {
         **header(kind, scenario.name, scenario.about),
@@ -366,7 +366,7 @@ def messages_json(run: RecordedRun) -> list[dict[str, str]]:
 
 
 def result_json(outcome: Outcome) -> dict[str, object]:
-    """Return the outcome of a run."""
+    """Return the result of a run as JSON data: survivors, absent ones, weight and total."""
     return {
         "survivors": list(outcome.survivors),
         "absent": list(outcome.absent),
@@ -386,7 +386,7 @@ def context_json(context: Context) -> dict[str, object]:
 
 
 def session_json(run: RecordedRun) -> dict[str, object]:
-    """Return the public data before a run."""
+    """Return, as JSON data, all public data that are known before a run."""
     plan = run.scenario.plan
     return {
         **context_json(run.context),

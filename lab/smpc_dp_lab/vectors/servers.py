@@ -47,7 +47,7 @@ Change = Callable[[Envelope], Envelope | None]
 
 
 def _source(purpose: str) -> SeededRandomnessForSimulation:
-    """Return the seeded randomness for a purpose."""
+    """Return seeded randomness for one purpose."""
     return SeededRandomnessForSimulation(1, f"{MPYC} vectors {purpose}")
 
 
@@ -74,7 +74,7 @@ class SeededParty(PartyRun):
 
 
 class Setup:
-    """All roles of one run; `change` may alter or drop (None) messages."""
+    """All roles of one simulated run; `change` may alter a message, or drop it by returning None."""
 
     def __init__(self, change: Change = lambda envelope: envelope) -> None:
         self.change = change
@@ -156,7 +156,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault: `message` instead of that of its sender, receiver and step.
+    """Test vector of a fault: `message` replaces that of its sender, receiver and step in a run.
 
     With `left_out` the receiver, a server, leaves that party out; else it ends with PeerFault that names
     `culprit`.
@@ -169,7 +169,7 @@ class Fault:
     left_out: str = ""
 
     def to_json(self) -> dict[str, object]:
-        """Return the vector."""
+        """Return the test vector as JSON data: changed message, expected culprit, and those left out."""
         return {
             **header("negative", self.name, self.about),
             "base": "run-all.json",
@@ -196,7 +196,7 @@ SCENARIOS: dict[str, tuple[str, str, str] | None] = {
 
 
 def run_json(name: str) -> dict[str, object]:
-    """Return the vector of one run: inputs and draws, every message, the lost ones, and signed data."""
+    """Return the test vector of one run: inputs, draws, all messages, lost members and signed data."""
     lost = SCENARIOS[name]
 
     def change(envelope: Envelope) -> Envelope | None:
@@ -246,7 +246,7 @@ def run_json(name: str) -> dict[str, object]:
 
 
 def all_faults() -> Iterator[Fault]:
-    """Yield every negative vector: one message, changed in one part."""
+    """Yield all negative test vectors: one message, changed in one part."""
     setup = Setup().execute()
     ran = RecordedRun("all", setup, KINDS)
 
@@ -300,7 +300,7 @@ def all_faults() -> Iterator[Fault]:
 
 
 def end_of(message: Envelope) -> tuple[str, tuple[str, ...], SmpcError | None]:
-    """Return whom the receiver of `message` names, whom the servers leave out in the end, and the error.
+    """Return (whom the receiver blames, parties that the servers leave out, the receiver's error or None).
 
     That is the error of the receiver at its own place.
     """
@@ -315,6 +315,6 @@ def end_of(message: Envelope) -> tuple[str, tuple[str, ...], SmpcError | None]:
 
 
 def all_to_json() -> dict[str, dict[str, object]]:
-    """Return every vector by its name."""
+    """Return all test vectors of secret sharing, by name."""
     files = {f"run-{name}": run_json(name) for name in SCENARIOS}
     return files | {f"negative-{fault.name}": fault.to_json() for fault in all_faults()}

@@ -48,12 +48,12 @@ class SignedScenario:
     kill: Mapping[str, int] = field(default_factory=dict)
 
     def identity(self, name: str) -> Identity:
-        """Return a member's key, the same in all scenarios."""
+        """Return the key of the member of this name, equal in all scenarios."""
         return Identity.from_seed(name, SeededRandomnessForSimulation(1, f"signed results {name}").bytes(32))
 
     @functools.cached_property
     def text(self) -> str:
-        """The session file."""
+        """The text of the session file."""
         lines = [f"protocol = {toml(self.protocol, 'protocol')}"]
         lines += [f"version = {self.version or VERSIONS[self.protocol]}", "", "[parameters]"]
         lines += [
@@ -65,18 +65,18 @@ class SignedScenario:
 
     @functools.cached_property
     def session(self) -> SessionFile:
-        """The session."""
+        """The parsed and checked session."""
         return parse_session(self.text)
 
     @property
     def request_parameters(self) -> Any:
-        """The parameters of a request."""
+        """The checked parameters of the session's one kind of request."""
         [parameters] = self.session.checked_parameters.requests
         return parameters
 
     @property
     def context(self) -> Context:
-        """The context of its first request."""
+        """The context of the session's first request."""
         session, parameters = self.session, self.request_parameters
         operation = " ".join(part for part in (self.kind, "week 7", parameters.planned()) if part)
         return Context(
@@ -91,12 +91,12 @@ class SignedScenario:
         )
 
     def vector(self, index: int) -> Any:
-        """Return the vector of the party of this index."""
+        """Return the vector of the party with this index."""
         return ROWS[index][:LENGTH]
 
     @functools.cached_property
     def outcomes(self) -> dict[str, Outcome]:
-        """The outcomes of all that have one, by member."""
+        """The outcomes of a simulated run, by name of the members that have one."""
         context, parameters = self.context, self.request_parameters
         parties = []
         for index, name in enumerate(context.names):
@@ -112,7 +112,7 @@ class SignedScenario:
 
     @property
     def results(self) -> dict[str, Json]:
-        """The results as JSON data, by member."""
+        """The outcomes as results in JSON data, by name of the member."""
         parameters = self.request_parameters
         return {
             name: msgspec.to_builtins(
@@ -188,7 +188,7 @@ SCENARIOS = (
 
 @dataclass(frozen=True)
 class Fault:
-    """A change of a result, the check that refuses it, and whether the aggregator signed it."""
+    """Change of a stored result, the check that must refuse it, and whether the aggregator signed it."""
 
     name: str
     about: str
@@ -199,7 +199,7 @@ class Fault:
 
 
 def _set(*path: str, to: Any) -> Callable[[Json], None]:
-    """Return the change of a field; `to`: its value, or what makes it of the value before."""
+    """Return a function that sets a result's field at `path`: to a value, or a function of the old."""
 
     def change(result: Json) -> None:
         *folders, last = path
@@ -212,13 +212,13 @@ def _set(*path: str, to: Any) -> Callable[[Json], None]:
 
 
 def flip(text: str, at: int = 0) -> str:
-    """Return hex digits with one changed, from the end."""
+    """Return hex text in which one digit, counted from the end, has its lowest bit flipped."""
     at = len(text) - 1 - at
     return f"{text[:at]}{int(text[at], 16) ^ 1:x}{text[at + 1 :]}"
 
 
 def sign_body(scenario: SignedScenario, result: Json, body: bytes) -> None:
-    """Put another body in a result, which the aggregator signs."""
+    """Replace the signed message's body in a result, and sign it anew as the aggregator, in place."""
     evidence = result["evidence"]
     signed, parameters = evidence["signed_result"], scenario.request_parameters
     statement = scenario.context.statement(
@@ -232,7 +232,7 @@ def sign_body(scenario: SignedScenario, result: Json, body: bytes) -> None:
 
 
 def resigned(change: Callable[[m.CheckedResult], bytes]) -> Callable[[Json], None]:
-    """Return a change of the body, which the aggregator signs."""
+    """Return a function that changes the signed body of a result, and signs it as the aggregator."""
 
     def applied(result: Json) -> None:
         body = bytes.fromhex(result["evidence"]["signed_result"]["body"])
@@ -242,7 +242,7 @@ def resigned(change: Callable[[m.CheckedResult], bytes]) -> Callable[[Json], Non
 
 
 def _fields(**fields: Callable[[bytes], bytes]) -> Callable[[Json], None]:
-    """Return a change of fields of the body."""
+    """Return a function that changes fields of the signed body of a result, and signs it anew."""
     return resigned(
         lambda message: msgspec.msgpack.encode(
             msgspec.structs.replace(
@@ -253,7 +253,7 @@ def _fields(**fields: Callable[[bytes], bytes]) -> Callable[[Json], None]:
 
 
 def flip_byte(at: int) -> Callable[[bytes], bytes]:
-    """Return the change of a byte."""
+    """Return a function that flips the lowest bit of one byte of its argument."""
     return lambda content: content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
 
@@ -483,7 +483,7 @@ FAULTS = (
 
 
 def all_to_json() -> dict[str, Json]:
-    """Return the content of every file by its name."""
+    """Return all test vectors of signed results, by file name."""
     files = {f"result-{scenario.name}": _holding(scenario) for scenario in SCENARIOS}
     files["result-compared"] = _compared()
     for fault in FAULTS:
@@ -499,7 +499,7 @@ def all_to_json() -> dict[str, Json]:
 
 
 def _holding(scenario: SignedScenario) -> Json:
-    """Return the vector of a result that holds."""
+    """Return the test vector of a valid stored result."""
     result = scenario.results[RECEIVER]
     return {
         **header("result", scenario.name, scenario.about),
@@ -511,7 +511,7 @@ def _holding(scenario: SignedScenario) -> Json:
 
 
 def _compared() -> Json:
-    """Return the vector of results to compare: for another receiver the same, and another total."""
+    """Return the test vector of comparing results: one equal for another receiver, one that differs."""
     other = copy.deepcopy(CHECKED.results[OTHER])
     two = copy.deepcopy(other)
     _fields(total=flip_byte(0))(two)
@@ -529,7 +529,7 @@ def _compared() -> Json:
 
 
 def _evidence_of(result: Json) -> Json:
-    """Return a result without most of what is no evidence."""
+    """Return a result without most of the fields that no audit reads."""
     stored = {name: value for name, value in result.items() if name not in ("faults", "clipped", "receipt")}
     numbers = {name: result["privacy"][name] for name in ("unit", "epsilon", "delta")}
     return stored | {"privacy": numbers}

@@ -44,7 +44,7 @@ Base = RecordedRun[Run]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame that BEN must refuse after the first `after` frames of its partner."""
+    """Test vector of a relayed frame that BEN must refuse, after `after` frames of its partner."""
 
     name: str
     about: str
@@ -55,7 +55,7 @@ class Frame:
     frame: bytes
 
     def to_json(self) -> JsonObject:
-        """Return the vector."""
+        """Return the test vector as JSON data: base run, changed frame and expected error."""
         return {
             **header("statistic-negative-frame", self.name, self.about),
             "base": f"statistic-run-{self.base}.json",
@@ -69,7 +69,7 @@ class Frame:
 
 
 def all_faults() -> Iterator[Negative | Frame]:
-    """Yield every negative vector."""
+    """Yield all negative test vectors of pairwise statistics: one changed message or frame."""
     matchings, labels, again, relayed = (
         Base(
             scenario.name,
@@ -91,7 +91,7 @@ def all_faults() -> Iterator[Negative | Frame]:
 
 
 def _starts(base: Base, labels: Base) -> Iterator[Negative]:
-    """Yield the faults in starts."""
+    """Yield test vectors with faults in the aggregator's start message."""
     each = m.COMMITMENT_BYTES
 
     def start(name: str, about: str, layer: str = CONTENT, **fields: object) -> Negative:
@@ -137,7 +137,7 @@ def _starts(base: Base, labels: Base) -> Iterator[Negative]:
 
 
 def _draws(base: Base, again: Base) -> Iterator[Negative]:
-    """Yield the faults in the draws of matchings."""
+    """Yield test vectors with faults in coins and matchings, and in repeated draws."""
 
     def matched(name: str, about: str, coins: Callable[[bytes], bytes]) -> Negative:
         return base.fault(f"matched-{name}", about, m.MATCHED, {"coins": coins})
@@ -167,7 +167,7 @@ def _draws(base: Base, again: Base) -> Iterator[Negative]:
 
 
 def _tunnel_to_a_party(base: Base, relayed: Base) -> Iterator[Negative]:
-    """Yield the faults in a relayed channel to a party."""
+    """Yield test vectors with faults in a channel to a party that the aggregator relays."""
     # Ada has no partner in any matching of the first run.
     index, pair = base.find(m.PAIR, AGGREGATOR, BEN)
     second, negative = (base.with_message(pair, {"number": number}) for number in (1, -1))
@@ -184,7 +184,7 @@ def _tunnel_to_a_party(base: Base, relayed: Base) -> Iterator[Negative]:
 
 
 def _to_the_aggregator(base: Base, labels: Base) -> Iterator[Negative]:
-    """Yield the faults in messages to the aggregator."""
+    """Yield test vectors with faults in messages of a party to the aggregator."""
     drawn = base.run.randomness
     for name, about, step, fields in (
         ("hello-of-another-session", "Another session file.", m.HELLO, {"session_digest": flip}),
@@ -222,7 +222,7 @@ def _to_the_aggregator(base: Base, labels: Base) -> Iterator[Negative]:
 
 
 def _relays_to_the_aggregator(base: Base) -> Iterator[Negative]:
-    """Yield the faults in relayed frames to the aggregator."""
+    """Yield test vectors with faults in frames that a party sends for relaying."""
     # Whose partner has not sent a frame yet.
     first = next(envelope.sender for envelope in base.to(AGGREGATOR) if envelope.step == m.RELAY)
 
@@ -240,7 +240,7 @@ def _relays_to_the_aggregator(base: Base) -> Iterator[Negative]:
 
 
 def _frames(base: Base) -> Iterator[Frame]:
-    """Yield faults of the frames themselves, which the aggregator forwards and the partner refuses."""
+    """Yield test vectors with faults in frames that the aggregator forwards and the partner refuses."""
     run = base.run
     [evaluation] = [each for each in run.evaluations if BEN in each.pair]
     peer = next(name for name in evaluation.pair if name != BEN)

@@ -41,7 +41,7 @@ EPSILON = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One run; its records and random bytes follow from its name.
+    """Settings of one recorded statistic; records and random bytes follow from its name.
 
     `silent`: who never opens the coin of which attempt. `relayed`: no pair has a channel of its own.
     """
@@ -56,7 +56,7 @@ class Scenario:
 
     @property
     def plan(self) -> StatisticPlan:
-        """The compiled statistic."""
+        """The planned statistic, compiled, with randomised response as noise."""
         return plan_statistic(
             self.kernel, len(NAMES), EPSILON, partners=self.partners, noise="randomised_response"
         )
@@ -84,7 +84,7 @@ SCENARIOS = (
 
 
 def find(name: str) -> Scenario:
-    """Return the scenario of this name."""
+    """Return the scenario of this name; raise ValueError for an unknown name."""
     [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
     return scenario
 
@@ -149,7 +149,7 @@ class Run:
         self._frames: dict[tuple[str, int], deque[m.Relay]] = {}
 
     def source(self, name: str, purpose: str) -> SeededRandomnessForSimulation:
-        """Return the randomness of one member for one purpose."""
+        """Return seeded randomness of one member for one purpose."""
         return SeededRandomnessForSimulation(1, f"statistic vectors {self.scenario.name} {purpose} {name}")
 
     def _record(self, name: str) -> int:
@@ -157,7 +157,7 @@ class Run:
         return byte % 4
 
     def execute(self) -> Run:
-        """Run the roles to their ends."""
+        """Run all roles to their ends in memory, recording all messages; return this object."""
         self.deliver([envelope for party in self.parties.values() for envelope in party.handle(Start())])
         while self.aggregator.step in m.COINS:
             self.deliver(self.aggregator.handle(Deadline()))
@@ -170,7 +170,7 @@ class Run:
 
     @cached_property
     def pairs(self) -> tuple[tuple[tuple[str, str], ...], ...]:
-        """The drawn pairs of each matching, the garbler first."""
+        """The drawn pairs of each matching, as (garbler, evaluator)."""
         coins = b"".join(self.randomness[name].draws[len(self.scenario.silent)] for name in self._present)
         public_labels = self.scenario.public_labels or (-1,) * len(NAMES)
         labels = bytes(public_labels[NAMES.index(name)] + 1 for name in self._present)
@@ -182,7 +182,7 @@ class Run:
         return [name for name in NAMES if isinstance(self.parties[name].state, Evaluating)]
 
     def deliver(self, envelopes: Iterable[Envelope]) -> None:
-        """Deliver these envelopes, and the answers to them."""
+        """Deliver envelopes, and the answers to them, until no message is left; record all."""
         waiting = deque(envelopes)
         while waiting:
             envelope = waiting.popleft()
@@ -208,7 +208,7 @@ class Run:
         return self.wires[name].context(self.parties[name].run_id, matching, plan)
 
     def _evaluate(self, matching: int, pair: tuple[str, str]) -> None:
-        """Run both roles of a pair to their ends."""
+        """Run garbler and evaluator of a pair to their ends, and record the evaluation."""
         garbler, evaluator = pair
         contexts = {name: self.pair_context(name, matching, pair) for name in pair}
         sources = {name: Recording(self.source(name, f"pair {matching}")) for name in pair}
@@ -274,7 +274,7 @@ class Run:
 
 
 class Connection:
-    """One end of a pair's own channel."""
+    """One end of an in-memory channel between the two parties of a pair."""
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
@@ -282,16 +282,16 @@ class Connection:
         self._other: Connection | None = None
 
     def connect(self, other: Connection) -> None:
-        """Connect the other end."""
+        """Store the other end, to which messages are then sent."""
         self._other = other
 
     def send(self, data: bytes) -> None:
-        """Send one message."""
+        """Append a message to the other end's inbox; drop it if there is no other end."""
         if self._other is not None:
             self._other._inbox.append(data)
 
     def inbox(self) -> deque[bytes]:
-        """Return the messages that have arrived and wait."""
+        """Return the queue of messages that have arrived and were not read yet."""
         return self._inbox
 
 
@@ -305,12 +305,12 @@ class RelayedConnection(Connection):
         self._message = b""
 
     def connect(self, other: Connection) -> None:
-        """Send this end's key."""
+        """Store the other end, and send this end's key through the aggregator."""
         super().connect(other)
         self.frame(self.line.first())
 
     def frame(self, content: bytes) -> None:
-        """Send one frame, or without content an acknowledgement."""
+        """Send one frame through the aggregator; empty content acknowledges frames alone."""
         number, self._reported = self._sent, self._taken
         self._sent += bool(content)
         message = m.Relay(self._matching, number, self._reported, content)
@@ -325,7 +325,7 @@ class RelayedConnection(Connection):
                 self._other.take()
 
     def take(self) -> None:
-        """Read the frames that have arrived."""
+        """Process all frames that have arrived, and acknowledge after every 4."""
         waiting = self._run.frames(self._name, self._matching)
         while waiting:
             content = waiting.popleft().content
@@ -345,7 +345,7 @@ class RelayedConnection(Connection):
 
 
 def _connect(connections: Mapping[str, Connection], pair: tuple[str, str]) -> None:
-    """Connect both ends; relayed ones have each other's key afterwards."""
+    """Connect both ends of a pair's channel; relayed ends also exchange their keys."""
     first, second = (connections[name] for name in pair)
     first.connect(second)
     second.connect(first)
@@ -355,7 +355,7 @@ def _connect(connections: Mapping[str, Connection], pair: tuple[str, str]) -> No
 
 
 def to_json(scenario: Scenario) -> JsonObject:
-    """Return the vector of one run."""
+    """Run a scenario, and return its test vector."""
     run = Run(scenario).execute()
     plan, outcome = run.plan, run.aggregator.result
     evidence = outcome.evidence

@@ -28,12 +28,12 @@ MISSING = (3, 77, 400)
 
 
 def all_to_json() -> dict[str, JsonObject]:
-    """Return every vector of this module by name."""
+    """Return the test vectors of Merkle trees and of sampled certificates, by name."""
     return {"merkle": _trees(), "certificates": _certificates()}
 
 
 def _trees() -> JsonObject:
-    """Return the vectors of Merkle trees."""
+    """Return the test vector of Merkle trees: roots and proofs for several sizes."""
     cases: list[JsonObject] = []
     for size, requested in (
         (1, [(0,)]),
@@ -58,7 +58,7 @@ def _trees() -> JsonObject:
 
 
 def signing_seed(party: int) -> bytes:
-    """Return the Ed25519 seed of a party of these vectors."""
+    """Return the Ed25519 seed of a party, derived from its number."""
     return hashlib.sha256(f"certificate signer {party}".encode()).digest()
 
 
@@ -72,7 +72,7 @@ def setup() -> tuple[Context, dict[str, Signer]]:
 
 
 def _certificates() -> JsonObject:
-    """Return the vectors of compact certificates."""
+    """Return the test vector of certificates that show a random sample of signatures."""
     context, signers = setup()
     run_id, digest, step = bytes(range(32)), bytes(range(32, 64)), m.ATTEST_PARTICIPANTS
     attesting = [party for party in range(1, PARTIES + 1) if party not in MISSING]

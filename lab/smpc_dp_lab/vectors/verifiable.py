@@ -38,7 +38,7 @@ from smpc_dp_lab.vectors.verifiable_runs import (
 
 
 def all_cheats() -> Iterator[Cheat]:
-    """Yield every cheat."""
+    """Yield all test vectors of cheats in verifiable GOPA: changed logs, and what an audit finds."""
     yield from verifiable_parties.all_cheats()
     yield from verifiable_norms.all_cheats()
     yield from verifiable_boxes.all_cheats()

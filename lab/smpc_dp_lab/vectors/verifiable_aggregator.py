@@ -37,7 +37,7 @@ from smpc_dp_lab.vectors.verifiable_runs import (
 
 
 def all_cheats() -> Iterator[Cheat]:
-    """Yield every cheat of an aggregator."""
+    """Yield all test vectors of logs in which the aggregator has cheated."""
     yield from _entries()
     yield from _header()
     yield from _tally()
@@ -45,7 +45,7 @@ def all_cheats() -> Iterator[Cheat]:
 
 
 def _entries() -> Iterator[Cheat]:
-    """Yield the cheats in entries."""
+    """Yield cheats of an aggregator that leaves out, adds or exchanges log entries."""
 
     def without(kind: str, party: str) -> Change:
         return entries(kind, party, 1, lambda _ran, _one: [])
@@ -97,7 +97,7 @@ def _entries() -> Iterator[Cheat]:
 
 
 def _header() -> Iterator[Cheat]:
-    """Yield the cheats in the header."""
+    """Yield cheats of an aggregator that changes the log's header."""
 
     def changed(**fields: object) -> Change:
         return lambda ran: ran.log(ran.entries, altered(ran.header, fields))
@@ -120,7 +120,7 @@ def _header() -> Iterator[Cheat]:
 
 
 def _tally() -> Iterator[Cheat]:
-    """Yield the cheats in the tally."""
+    """Yield cheats of an aggregator that announces a wrong tally."""
 
     def tally(name: str, about: str, check: str, **fields: object) -> Cheat:
         return changed_log(name, about, check, rewritten(v.TALLY, RELAY, fields), RELAY)
@@ -142,7 +142,7 @@ def _tally() -> Iterator[Cheat]:
 
 
 def _certificates() -> Iterator[Cheat]:
-    """Yield the cheats in certificates."""
+    """Yield cheats of an aggregator that logs invalid certificates."""
 
     def certified(name: str, about: str, check: str, kind: str, fields: Fields) -> Cheat:
         return changed_log(name, about, check, rewritten(kind, RELAY, fields), RELAY)

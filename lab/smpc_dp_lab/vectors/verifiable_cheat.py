@@ -29,7 +29,7 @@ ROUNDS_BASE = "verifiable-run-false-openings"
 
 @dataclass(frozen=True, slots=True)
 class Cheat:
-    """One cheat with its log and the expected finding.
+    """Test vector of one cheat: the log that it leaves, and what an audit must find.
 
     Attributes:
         name, about: what is done, one thing.

@@ -32,7 +32,7 @@ KINDS: Kinds = {
 
 
 def all_cheats() -> Iterator[Cheat]:
-    """Yield every cheat of the holder of a log."""
+    """Yield all test vectors of logs that their holder has changed without any key."""
     yield from _lines()
     yield from _format()
     yield from _signatures()
@@ -52,7 +52,7 @@ def changed_log(
 
 
 def index_of(ran: RecordedRun, kind: str, party: str = RELAY) -> int:
-    """Return the index of an entry among the lines."""
+    """Return the number of the line with the entry of this kind and party."""
     return entry_of(ran, kind, party).sequence
 
 
@@ -85,7 +85,7 @@ def rewritten(kind: str, party: str, fields: Fields) -> Change:
 
 
 def _lines() -> Iterator[Cheat]:
-    """Yield the changes of whole lines."""
+    """Yield cheats that remove, repeat, cut or exchange whole lines of a log."""
 
     def lines(party: str, size: int, change: Callable[[list[bytes]], Sequence[bytes]]) -> Change:
         """Return a change of so many lines from a party's coin on."""
@@ -123,7 +123,7 @@ def _lines() -> Iterator[Cheat]:
 
 
 def _format() -> Iterator[Cheat]:
-    """Yield the changes of the file's format."""
+    """Yield cheats that change the JSON form of a log's lines."""
 
     def at(change: Callable[[bytes], bytes], index: int = 2) -> Change:
         return lambda ran: [*ran.lines[:index], change(ran.lines[index]), *ran.lines[index + 1 :]]
@@ -163,7 +163,7 @@ def _format() -> Iterator[Cheat]:
 
 
 def _signatures() -> Iterator[Cheat]:
-    """Yield the changes of signatures."""
+    """Yield cheats that change entries' signatures."""
 
     def flipped(signature: str) -> str:
         return signature[:-1] + ("0" if signature[-1] != "0" else "1")

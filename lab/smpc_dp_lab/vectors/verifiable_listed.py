@@ -37,7 +37,7 @@ QUORUM = PARTIES[:4]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The runs, the session log after them, and what `PARTY` stored before each."""
+    """Five runs of one session, their session log, and what `PARTY` had stored before each run."""
 
     runs: tuple[RecordedRun, ...]
     seen: tuple[Seen, ...]
@@ -46,19 +46,19 @@ class Listed:
 
     @property
     def context(self) -> Context:
-        """The context of the last run."""
+        """The context of the last of the runs."""
         return self.runs[-1].context
 
     def line(self, number: int) -> RunLine:
-        """Return the line of a run."""
+        """Return the session log's line of run `number`, from 1."""
         return self.log.lines[number - 1]
 
     def index(self, number: int) -> int:
-        """Return the index of a run's line in the file."""
+        """Return the index of run `number`'s line in the session log's file."""
         return self.lines.index(encode_line(self.line(number)))
 
     def end(self, number: int) -> bytes:
-        """Return the last head of the log of a run."""
+        """Return the last hash of the log of run `number`."""
         ran = self.runs[number - 1]
         chain = Chain(ran.header)
         for entry in ran.entries:
@@ -116,7 +116,7 @@ class Listed:
 
 @functools.cache
 def listed() -> Listed:
-    """Return the five runs, one after the other on one board."""
+    """Run the five runs, one after the other, and return them with their session log; cached."""
     board, retained = MemoryBoard(honest().header.session), dict[str, Seen]()
     ran: list[RecordedRun] = []
     seen: list[Seen] = []
@@ -131,15 +131,15 @@ def listed() -> Listed:
 
 
 def packed(names: Sequence[str]) -> bytes:
-    """Encode a set of parties as in messages."""
+    """Encode a set of parties, given by name, as messages do."""
     return pack_set([PARTIES.index(name) + 1 for name in names], len(PARTIES))
 
 
 def shown_line(line: RunLine) -> Shown:
-    """Encode a run's line as in messages."""
+    """Return a run's line of the session log in the form in which messages show it."""
     return line.request, bytes.fromhex(line.run_id), bytes.fromhex(line.before)
 
 
 def with_fields(line: RunLine, **fields: object) -> bytes:
-    """Return the line of a run with other fields."""
+    """Return a run's line of the session log, as bytes, with some fields replaced."""
     return encode_line(replace(line, **fields))

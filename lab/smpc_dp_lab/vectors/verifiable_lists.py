@@ -35,7 +35,7 @@ File = Callable[[], Sequence[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Falsified:
-    """One falsified list.
+    """Test vector of a falsified session log: how it is made, and which check must refuse it.
 
     Attributes:
         name, about: what is done, one thing.
@@ -55,7 +55,7 @@ class Falsified:
 
 
 def all_falsified() -> Iterator[Falsified]:
-    """Yield every falsified list."""
+    """Yield all test vectors of falsified session logs."""
     for name, about, make in _spelling():
         yield Falsified(name, about, FORMAT, READER, make)
     for name, about, make in _order():
@@ -67,7 +67,7 @@ def all_falsified() -> Iterator[Falsified]:
 
 
 def _with(index: int, *lines: bytes) -> list[bytes]:
-    """Return the valid file with these lines instead of one."""
+    """Return the lines of the valid session log with one line replaced by these."""
     known = listed().lines
     index %= len(known)
     return [*known[:index], *lines, *known[index + 1 :]]
@@ -84,7 +84,7 @@ def _run(run: int, **fields: object) -> File:
 
 
 def _spelling() -> Iterator[tuple[str, str, File]]:
-    """Yield files with lines in another spelling."""
+    """Yield name, description and content of session logs whose lines are not canonical JSON."""
 
     def field_missing(line: bytes) -> bytes:
         fields = json.loads(line)
@@ -113,7 +113,7 @@ def _spelling() -> Iterator[tuple[str, str, File]]:
 
 
 def _order() -> Iterator[tuple[str, str, File]]:
-    """Yield files with lines in another order."""
+    """Yield name, description and content of session logs with lines in a wrong order."""
 
     def twice() -> list[bytes]:
         line = encode_line(listed().line(3))
@@ -137,7 +137,7 @@ def _order() -> Iterator[tuple[str, str, File]]:
 
 
 def _content() -> Iterator[Falsified]:
-    """Yield lists with false content."""
+    """Yield falsified session logs with false content in valid lines."""
 
     def refused(name: str, about: str, check: str, make: File, session_head: bool = False) -> Falsified:
         return Falsified(name, about, check, AUDIT, make, session_head)

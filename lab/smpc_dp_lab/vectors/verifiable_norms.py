@@ -24,7 +24,7 @@ from smpc_dp_lab.vectors.verifiable_runs import BALL, BALL_INPUTS
 
 
 def all_cheats() -> Iterator[Cheat]:
-    """Yield every cheat of a party whose vector has a bounded norm."""
+    """Yield all test vectors of logs in which a party's vector breaks its norm bound."""
     for name, about, check, tamper in (
         (
             "norm-one-step-too-large",

@@ -50,35 +50,35 @@ Opening = Callable[[Cheater, msgspec.Struct], msgspec.Struct]
 
 
 def opened(message: msgspec.Struct) -> v.Open:
-    """Return the message, which must be an opening."""
+    """Return the message as an opening of edges; raise LocalError for another message."""
     if not isinstance(message, v.Open):
         raise LocalError("not an opening")
     return message
 
 
 def to_something_else(party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
-    """Open an edge with another blinding."""
+    """Return a party's opening of edges with a wrong blinding."""
     return replace(opened(message), blindings=party.fresh_blinding())
 
 
 def too_far_out(_party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
-    """Open an edge to a term beyond the bound of pairwise noise."""
+    """Return a party's opening with a term beyond the permitted bound of pairwise noise."""
     deltas = np.frombuffer(opened(message).deltas, dtype=GRID) + (1 << 40)
     return replace(opened(message), deltas=deltas.astype(GRID).tobytes())
 
 
 def nothing(_party: Cheater, _message: msgspec.Struct) -> msgspec.Struct:
-    """Claim that there is no edge to open."""
+    """Return an opening that falsely claims that there is no edge to open."""
     return v.Open(b"", b"", b"")
 
 
 def one_more(party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
-    """Open the edge to a party that has sent nothing false as well."""
+    """Return a party's opening with one edge more, to a party that has sent nothing false."""
     return party.open_too(opened(message))
 
 
 def too_long(_party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
-    """Open with 4,096 bytes too many."""
+    """Return a party's opening with 4,096 bytes too many."""
     return replace(opened(message), deltas=opened(message).deltas + bytes(4096))
 
 
@@ -106,13 +106,13 @@ def in_two_rounds() -> RecordedRun:
 
 
 def all_cheats() -> Iterator[Cheat]:
-    """Yield every cheat about openings."""
+    """Yield all test vectors of logs with false openings of edges, or false rounds of openings."""
     yield from _parties()
     yield from _relays()
 
 
 def _parties() -> Iterator[Cheat]:
-    """Yield the cheats of parties."""
+    """Yield cheats of parties that open edges falsely."""
     for name, about, check, opening in (
         ("opening-false", "to something else than it has committed to", OPENING, to_something_else),
         ("opening-out-of-bounds", "to more than pairwise noise can be", OPENING_BOUNDS, too_far_out),
@@ -136,7 +136,7 @@ def _parties() -> Iterator[Cheat]:
 
 
 def _relays() -> Iterator[Cheat]:
-    """Yield the cheats of aggregators."""
+    """Yield cheats of aggregators that leave out or change rounds of openings."""
     made = functools.partial(changed_log, ran=in_one_round, base=ROUNDS_BASE)
     reason = "who was shown false is excluded"
 

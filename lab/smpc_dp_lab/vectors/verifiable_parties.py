@@ -51,7 +51,7 @@ GRID = np.dtype("<i8")
 
 
 def all_cheats() -> Iterator[Cheat]:
-    """Yield every cheat of a party."""
+    """Yield all test vectors of logs in which a party has sent false messages."""
     yield from _ranges()
     yield from _noises()
     yield from _sums()
@@ -61,7 +61,7 @@ def all_cheats() -> Iterator[Cheat]:
 
 
 def at(step: str, change: Callable[[Cheater, Any], msgspec.Struct]) -> Tamper:
-    """Return a tampering that changes the message of one step."""
+    """Return a function that changes a cheating party's message of one step, and no other message."""
 
     def tamper(party: Cheater, now: str, message: msgspec.Struct) -> msgspec.Struct:
         return change(party, message) if now == step else message
@@ -70,12 +70,12 @@ def at(step: str, change: Callable[[Cheater, Any], msgspec.Struct]) -> Tamper:
 
 
 def instead(step: str, **fields: object) -> Tamper:
-    """Return a tampering that replaces fields in one step by values, or by functions of the true ones."""
+    """Return a function that replaces fields of one step's message, by values or functions of the old."""
     return at(step, lambda _party, message: altered(message, fields))
 
 
 def copied(step: str, *fields: str, party: str = OTHER, run: int = RUN, setting: Setting = SETTING) -> Tamper:
-    """Return a tampering that copies another party's fields in one step, or those of another run."""
+    """Return a function that copies another party's fields into one step's message, or another run's."""
 
     def change(_party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         claimed = message_of(honest(run, setting=setting), step, type(message), party)
@@ -87,18 +87,18 @@ def copied(step: str, *fields: str, party: str = OTHER, run: int = RUN, setting:
 def excluded(
     name: str, about: str, check: str, tamper: Tamper, setting: Setting = SETTING, base: str = BASE
 ) -> Cheat:
-    """Return the cheat of a false message for which the party is excluded."""
+    """Return the test vector of a cheat for which the party at fault must be excluded."""
     make = partial(lines_of, {CHEAT: tamper}, setting=setting)
     return Cheat(name, about, check, EXCLUDED, (CHEAT,), make, base)
 
 
 def flip_last(data: bytes) -> bytes:
-    """Return the data with the lowest bit of the last byte flipped."""
+    """Return a copy of the bytes with the lowest bit of the last one flipped."""
     return flip(data, -1)
 
 
 def longer(data: bytes) -> bytes:
-    """Return the data lengthened by 4,096 bytes."""
+    """Return the bytes with 4,096 zero bytes appended."""
     return data + bytes(4096)
 
 
@@ -106,17 +106,17 @@ def longer(data: bytes) -> bytes:
 
 
 def out_of_range(values: Sequence[int]) -> Tamper:
-    """Commit to these values, with a proof for the nearest ones within the bounds."""
+    """Return a function that commits to these values, with a proof about the nearest permitted ones."""
     return at(v.COMMIT, lambda party, message: replace(message, value=party.use_values(values)))
 
 
 def with_body(body: bytes) -> Callable[[Cheater, msgspec.Struct], msgspec.Struct]:
-    """Replace the expected message by these bytes, signed."""
+    """Return a function that replaces a party's message by these bytes, which are then signed."""
     return lambda _party, _message: cast("msgspec.Struct", msgspec.Raw(body))
 
 
 def _ranges() -> Iterator[Cheat]:
-    """Yield the cheats with values out of range."""
+    """Yield cheats that commit to values out of range."""
     yield excluded("range-off-by-one", "A value is one above the upper bound.", RANGE, out_of_range((4, 5)))
     about = "The vector that is committed to has the coordinates of the proven one, exchanged."
     yield excluded("range-coordinates-swapped", about, RANGE, out_of_range((1, 4)))
@@ -143,22 +143,22 @@ def _ranges() -> Iterator[Cheat]:
 
 
 def with_noise(noise: Callable[[Cheater], Sequence[int]]) -> Tamper:
-    """Publish with a chosen noise and all else to match, and the proof of the true noise."""
+    """Return a function that publishes with chosen noise, but the proof of the true noise."""
     return at(v.PUBLISH, lambda party, message: party.with_noise(message, noise(party), committed=True))
 
 
 def one_more_noise(party: Cheater) -> Sequence[int]:
-    """Return the noise with one more in the first coordinate."""
+    """Return the party's noise, with 1 added in the first coordinate."""
     return (party.secret.given[0] + 1, *party.secret.given[1:])
 
 
 def swapped_noise(party: Cheater) -> Sequence[int]:
-    """Return the noise with its coordinates exchanged."""
+    """Return the party's noise in reversed order of coordinates."""
     return party.secret.given[::-1]
 
 
 def _noises() -> Iterator[Cheat]:
-    """Yield the cheats with independent noise."""
+    """Yield cheats with independent noise that is not the proven one."""
     yield excluded("noise-none", "The noise is zero.", NOISE, with_noise(lambda _party: (0, 0)))
     yield excluded("noise-chosen", "The noise is chosen.", NOISE, with_noise(lambda _party: (6, -6)))
     about = "One coordinate of the noise is one more than the bits and the coins give."
@@ -193,12 +193,12 @@ def _noises() -> Iterator[Cheat]:
 
 
 def shifted(change: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> Tamper:
-    """Publish another x_hat."""
+    """Return a function that changes the published vector x_hat by `change`."""
     return instead(v.PUBLISH, x_hat=lambda x_hat: change(np.frombuffer(x_hat, dtype=GRID)).tobytes())
 
 
 def swap(x_hat: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return x_hat with its coordinates exchanged."""
+    """Return the published vector in reversed order of coordinates."""
     return x_hat[::-1]
 
 
@@ -206,7 +206,7 @@ off_by_one = shifted(lambda x_hat: x_hat + np.eye(1, x_hat.size, dtype=GRID)[0])
 
 
 def far_out(of: Callable[[VerifiableParameters], int]) -> Tamper:
-    """Publish this as the first coordinate of x_hat."""
+    """Return a function that sets the first coordinate of the published vector to `of(parameters)`."""
 
     def publish(party: Cheater, message: v.Publish) -> v.Publish:
         x_hat = np.frombuffer(message.x_hat, dtype=GRID).copy()
@@ -220,12 +220,12 @@ too_far_out = far_out(lambda parameters: parameters.greatest_published + 1)
 
 
 def cut_proof(_party: Cheater, message: v.Publish) -> v.Publish:
-    """Publish with a noise proof that lacks its last byte."""
+    """Return a publication whose noise proof lacks its last byte."""
     return replace(message, noise_proof=message.noise_proof[:-1])
 
 
 def _sums() -> Iterator[Cheat]:
-    """Yield the cheats with published sums."""
+    """Yield cheats whose published vector is not the sum of the committed terms."""
     yield excluded("sum-off-by-one", "x_hat is one more than the sum.", SUM, off_by_one)
     yield excluded("sum-coordinates-swapped", "The coordinates of x_hat are swapped.", SUM, shifted(swap))
     about = "x_hat is with another value, within the bounds, chosen once the noise was known."
@@ -258,7 +258,7 @@ def _sums() -> Iterator[Cheat]:
 
 
 def _edges() -> Iterator[Cheat]:
-    """Yield the cheats with pairwise noise."""
+    """Yield cheats with pairwise noise that the two ends of an edge do not share."""
 
     def one_sided(party: Cheater, message: v.Commit) -> v.Commit:
         return party.leave_out(message, min(party.next.edges))
@@ -295,7 +295,7 @@ def without_an_edge() -> RecordedRun:
 
 
 def _take_coin(_relay: object, state: CollectCoin, party: int, envelope: Envelope) -> Item:
-    """Accept every coin, as a deviating aggregator does."""
+    """Record and return a party's coin without a check, as a deviating aggregator does."""
     decode(envelope.body, v.Coin, envelope.sender)
     item = Item(None, envelope.body, envelope.signature)
     state.coins[party] = Statement.of(item)
@@ -306,7 +306,7 @@ _TAKES_COINS = Host(role=AGGREGATOR.with_row(CollectCoin, accept=_take_coin))
 
 
 def _coins() -> Iterator[Cheat]:
-    """Yield the cheats with coins."""
+    """Yield cheats with coins that differ from the committed ones."""
     of_commit, of_coin = copied(v.COMMIT, "coin"), copied(v.COIN, "coin")
 
     def copy(party: Cheater, step: str, message: msgspec.Struct) -> msgspec.Struct:

@@ -122,12 +122,12 @@ class WatchedSecret(proofs.NoiseSecret):
         self.blinding = b""
 
     def use(self, drawn: proofs.NoiseSecret) -> None:
-        """Use these secret bits."""
+        """Set the secret bits from which noise is then made."""
         self.length, self.bits, self.commitment = drawn.length, drawn.bits, drawn.commitment
         self._drawn = drawn
 
     def noise(self, coins: bytes) -> list[int]:
-        """Return the noise, and record it."""
+        """Return the noise for these coins (or for `coins_instead`), and record it in `given`."""
         noise = self._drawn.noise(coins if self.coins_instead is None else self.coins_instead)
         self.given = tuple(noise)
         return noise
@@ -135,7 +135,7 @@ class WatchedSecret(proofs.NoiseSecret):
     def prove(
         self, context: bytes, coins: bytes, blinding: bytes, randomness: Randomness
     ) -> tuple[bytes, bytes]:
-        """Prove the noise, and record the blinding."""
+        """Return commitment and proof of the noise, and record the blinding."""
         self.blinding = blinding
         used = coins if self.coins_instead is None else self.coins_instead
         return self._drawn.prove(context, used, blinding, randomness)
@@ -167,7 +167,7 @@ ENTRIES: tuple[tuple[type[PartyState], Apply, type[msgspec.Struct]], ...] = (
 
 
 class Cheater(Run[Outcome]):
-    """A party that may send another message than it should, in any entry of its own; and its means for that.
+    """A party that may send changed messages of its own, and the methods that make them.
 
     `next` is the state that follows what it says, which it may change as well; `last` the newest one, but for
     that in which it has stopped.
@@ -185,14 +185,14 @@ class Cheater(Run[Outcome]):
 
     @property
     def secret(self) -> WatchedSecret:
-        """The secret bits, once they are committed to."""
+        """The party's watched secret bits; raises LocalError before it has committed to them."""
         if not self.member.watched:
             raise LocalError(f"{self.name} has committed to nothing")
         secret: WatchedSecret = self.member.watched[0]
         return secret
 
     def handle(self, event: Event) -> Sequence[Envelope]:
-        """Take one step, and record the state."""
+        """Pass an event to the role, and record its state for later deviations; return messages."""
         try:
             return super().handle(event)
         finally:
@@ -213,11 +213,11 @@ class Cheater(Run[Outcome]):
         self.next = replace(self.next, secrets=replace(self.next.secrets, **changes))
 
     def fresh_blinding(self) -> bytes:
-        """Return a random blinding."""
+        """Return a new random blinding of a commitment."""
         return commit.fresh_blinding(self.member.random)
 
     def fresh_coin(self) -> bytes:
-        """Return another coin."""
+        """Return a new random coin, 32 bytes, which the party has not committed to."""
         coin: bytes = self.member.random.bytes(32)
         return coin
 
@@ -234,7 +234,7 @@ class Cheater(Run[Outcome]):
         return proofs.prove_range(context, values, blinding, low, high, self.member.random)
 
     def draw_again(self) -> None:
-        """Draw other secret bits, once the first ones are committed to."""
+        """Replace the secret bits by newly drawn ones, after the first ones were committed to."""
         secret = self.secret
         drawn = proofs.draw_secret_bytes(secret.length, secret.bits, self.member.random)
         self._change_secrets(noise_secret=drawn)
@@ -246,7 +246,7 @@ class Cheater(Run[Outcome]):
         return replace(message, x_hat=x_hat.astype("<i8").tobytes(), noise=point)
 
     def without_edge(self, message: v.Publish) -> v.Publish:
-        """Return a publication without the first pairwise term."""
+        """Return the publication with the first edge's term subtracted from it."""
         delta, blinding = self.next.terms[min(self.next.terms)]
         x_hat = np.frombuffer(message.x_hat, dtype="<i8") - delta.view(np.int64)
         left = commit.add_blindings([message.blinding], [blinding])
@@ -272,7 +272,7 @@ class Cheater(Run[Outcome]):
         return v.Open(parties, message.deltas + packed, message.blindings + blinding)
 
     def shift_edge(self, peer: int, shift: int) -> bytes:
-        """Use another term for an edge, and return its commitment."""
+        """Add `shift` to an edge's term from now on, and return the new commitment."""
         delta, blinding = self.next.terms[peer]
         shifted = delta + np.uint64(shift)
         edge = commit.commit(signed(shifted), blinding)
@@ -282,7 +282,7 @@ class Cheater(Run[Outcome]):
 
 @dataclass(frozen=True)
 class Host:
-    """The aggregator of a run, with its deviation.
+    """A cheating or honest aggregator of a run: what it signs and logs, its states, and its run.
 
     Attributes:
         member: what it signs and logs, and how.
@@ -316,12 +316,12 @@ class RecordedRun:
 
     @property
     def header(self) -> Header:
-        """The header of the log."""
+        """The header of the run's log."""
         return decode_line(self.lines[0], Header)
 
     @property
     def entries(self) -> list[Entry]:
-        """The entries of the log."""
+        """The entries of the run's log, in order."""
         return [decode_line(line, Entry) for line in self.lines[1:]]
 
     def sign(self, entry: Entry, payload: bytes | None = None, signer: str | None = None) -> Entry:
@@ -349,7 +349,7 @@ class RecordedRun:
 
 @functools.cache
 def parameters(setting: Setting = SETTING, *, ball: bool = False) -> VerifiableParameters:
-    """Return the checked parameters of all these runs, or of those with a bound on the norm."""
+    """Return the checked parameters of `setting`, or with `ball` of the runs that bound the norm."""
     setting = BALL if ball else setting
     checked, faults = check_for_version(setting.version, setting.declared, len(setting.inputs))
     if not isinstance(checked, VerifiableParameters):
@@ -366,7 +366,7 @@ def _identities(keys: int, setting: Setting) -> dict[str, Identity]:
 
 
 def members(keys: int = 0, setting: Setting = SETTING) -> list[Member]:
-    """Return the roster's members, with this set of identities."""
+    """Return the roster's members for a setting, with the identities that `keys` selects."""
     return [
         identity.entry("aggregator", "relay.example:4433") if name == RELAY else identity.entry()
         for name, identity in _identities(keys, setting).items()
@@ -388,7 +388,7 @@ def execute(
     board: MemoryBoard | None = None,
     seen: Mapping[str, Seen] | None = None,
 ) -> RecordedRun:
-    """Run the protocol among the parties of a setting.
+    """Run verifiable GOPA among a setting's parties, with these deviations; return the recorded run.
 
     Args:
         tampers: who says something else, and what.
@@ -429,7 +429,7 @@ def execute(
 
 @dataclass(frozen=True)
 class Deviations:
-    """Deviations in a run: see `execute`."""
+    """Deviations of a run: tampering parties, aggregator, kills, and members that skip checks."""
 
     tampers: Mapping[str, Tamper] = field(default_factory=dict)
     relay: Host = HONEST
@@ -471,20 +471,20 @@ def run_protocol(
 
 @functools.cache
 def honest(run: int = RUN, keys: int = 0, *, ball: bool = False, setting: Setting = SETTING) -> RecordedRun:
-    """Return a run in which nobody deviates."""
+    """Run the protocol without deviations, and return the recorded run; cached."""
     return execute(run=run, keys=keys, ball=ball, setting=setting)
 
 
 def entry_of(ran: RecordedRun, kind: str, party: str = RELAY) -> Entry:
-    """Return the entry of this kind and party."""
+    """Return the first entry of this kind and party in a run's log."""
     return next(entry for entry in ran.entries if (entry.kind, entry.party) == (kind, party))
 
 
 def message_of(ran: RecordedRun, kind: str, message: type[S], party: str = RELAY) -> S:
-    """Return the message in the entry of this kind and party."""
+    """Return the decoded message of type `message` in the entry of this kind and party."""
     return decode(entry_of(ran, kind, party).payload, message, "")
 
 
 def lines_of(tampers: Mapping[str, Tamper] | None = None, **given: Any) -> list[bytes]:
-    """Return the log of a run, with arguments as of `execute`."""
+    """Run the protocol with these deviations, and return the lines of its log."""
     return execute(tampers, **given).lines

@@ -26,7 +26,7 @@ def generate() -> dict[str, dict[str, object]]:
 
 
 def checkpoints(base: Listed) -> dict[str, object]:
-    """Return checkpoints of the valid list at all sizes, proofs, and a cosignature."""
+    """Return the test vector of checkpoints of all sizes, proofs, and a witness's cosignature."""
     signer, cosigner = Identity.from_seed("checkpoints", b"c" * 32), Identity.from_seed("w1", b"w" * 32)
     logs = [read_all(base.lines[:size]) for size in range(1, len(base.lines) + 1)]
     notes = [sign_checkpoint(log, signer) for log in logs]
@@ -50,7 +50,7 @@ def checkpoints(base: Listed) -> dict[str, object]:
 
 
 def _valid(base: Listed) -> dict[str, object]:
-    """Return the vector of the valid list."""
+    """Return the test vector of the valid session log of five runs."""
     about = (
         "Five users. Run 1 stops, since ben withholds its coin; run 3 has no quorum; the others end."
         " Runs 1 and 2 are of request 1, the others of request 2."
@@ -101,7 +101,7 @@ def _body(shown: Begin) -> str:
 
 
 def _seen(seen: Seen) -> dict[str, object]:
-    """Return a party's stored state as plain data."""
+    """Return, as JSON data, what a party has seen of a session log."""
     return {
         "number": seen.number,
         "head": seen.head.hex(),

@@ -53,7 +53,7 @@ def check_begin(
 
 
 def session_head(header: Header, scope: bytes) -> bytes:
-    """Return the hash of a session log after the line of the run in a log's header.
+    """Return the session log's hash after the run in a log's header; VerificationError for a wrong start.
 
     Raises VerificationError if it is the first line and does not begin the log of that scope.
     """
@@ -76,7 +76,7 @@ def logged_run(seen: Seen) -> LoggedRun:
 def attest_begin(
     context: Context, seen: Seen, run_id: bytes, present: PartySet, body: bytes
 ) -> tuple[Seen, m.Attestation]:
-    """Check the session log that the aggregator shows; return the state to save, and the attestation.
+    """Check the session log that is shown; return the state to save, and the attestation, or raise PeerFault.
 
     Raises PeerFault where the session log that is shown does not extend the one that the party has seen.
     """
@@ -132,7 +132,7 @@ def begin_log(
     present: bytes,
     root: bytes,
 ) -> tuple[RunLog, SessionLog]:
-    """Add a run to a copy of the session log; queue its line and its own log's header; return both logs."""
+    """Add a run to a copy of the session log, and queue its first lines; return run log and copy."""
     board, runs, request = collector.board, collector.runs.copy(), collector.context.request
     before = board.head_of(runs.lines[-1]) if runs.lines else NO_HEAD
     line = runs.begin(request, run_id, before)
@@ -168,7 +168,7 @@ class BeginningState(Protocol):
 
 
 def accept_begin(collector: Collector[Any], state: BeginningState, _party: int, envelope: Envelope) -> Item:
-    """Return a party's signature on the session log; raise PeerFault if it signed another digest."""
+    """Return an item with a party's signature on the session log; PeerFault if it signed another digest."""
     expected = attestation_digest(collector.context, state.run_id, state.log.session_head, state.present)
     if decode(envelope.body, m.Attestation, envelope.sender).set_digest != expected:
         raise PeerFault(
@@ -178,7 +178,7 @@ def accept_begin(collector: Collector[Any], state: BeginningState, _party: int, 
 
 
 def certify_begin(collector: Collector[Any], state: Any, quorum: int) -> m.Certified:
-    """Queue a quorum's signatures for the session log; return them as the log entry's content.
+    """Queue a log line with a quorum's signatures, and return these; raise TimeoutFault if there are fewer.
 
     `state`: a `BeginningState` of a collecting role.
     """

@@ -85,7 +85,7 @@ def certify(
     given: Mapping[int, bytes] | None = None,
     quorum: int | None = None,
 ) -> tuple[m.Certificate, Certificate]:
-    """Return the shortest certificate of a set from the parties' signatures, and the signatures used.
+    """Return the shortest certificate, and the signatures used; TimeoutFault if too few parties signed.
 
     `given`: their signatures, those received in the step by default. `quorum`: that of the plan by default.
     """

@@ -117,7 +117,7 @@ def check_certificate(
     members: Container[int],
     certificate: Certificate,
 ) -> result.Certificate:
-    """Check a certificate's signatures; return it by party name, or raise PeerFault naming the aggregator.
+    """Return a checked certificate by party name, from a cache if equal; PeerFault naming the aggregator.
 
     It holds when at least `quorum` members of the set have signed exactly `set_digest` in `step`.
     """
@@ -136,7 +136,7 @@ def _checked(
     members: Container[int],
     certificate: Certificate,
 ) -> result.Certificate:
-    """Check a certificate's signatures; return it by party name, or raise PeerFault naming the aggregator."""
+    """Check a certificate's signatures without a cache; return it by name; PeerFault for a wrong one."""
     aggregator = context.aggregator
 
     def refuse(reason: str, check: Check) -> PeerFault:

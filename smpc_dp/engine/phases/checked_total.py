@@ -62,7 +62,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 def commit_vector(member: Member[SumParameters], vector: RingVector) -> tuple[RingVector, Committed | None]:
-    """Return the vector to be masked and a commitment; unchanged, and None, if totals are not checked."""
+    """Return a noisy copy of the vector, and its commitment; the vector and None if totals are unchecked."""
     if not member.parameters.is_checked:
         return vector, None
     noisy = vector.copy()
@@ -224,7 +224,7 @@ def check_attested(
 
 
 def checkers_of(parameters: SumParameters, run_id: bytes, left: Collection[int]) -> tuple[int, ...]:
-    """Return, ascending, those remaining parties that check the total for all, others in each run.
+    """Return the parties, ascending, that check the total for all; the run id chooses them among `left`.
 
     As many that a quorum stays if all other dropouts of the plan are among them.
     """

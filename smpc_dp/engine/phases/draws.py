@@ -6,7 +6,7 @@ from smpc_dp.crypto.randomness import Randomness
 
 
 def draw_neighbours(index: int, parties: int, degree: int, randomness: Randomness) -> tuple[int, ...]:
-    """Return `degree` distinct parties other than `index`, uniformly, in ascending order."""
+    """Return `degree` distinct parties other than `index` (from 1), uniformly, ascending; all if too few."""
     others = parties - 1
     if degree >= others:
         return tuple(party for party in range(1, parties + 1) if party != index)

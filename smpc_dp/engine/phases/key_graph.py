@@ -186,7 +186,7 @@ def say_hello(member: SumMember[SumParameters], state: Ready) -> Transition:
 
 
 def on_start(member: SumMember[SumParameters], state: AwaitStart, body: bytes) -> Transition:
-    """After the start: draw neighbours, make keys, and send commitments to draw and masking key."""
+    """After a valid start: draw neighbours, make keys, and send commitments to both; else PeerFault."""
     context = member.context
     start = decode(body, m.FollowingStart, context.aggregator)
     present = check_present(member, state.nonce, start)
@@ -306,7 +306,7 @@ def draw(
 def open_draw(
     member: Member[SumParameters], run_id: bytes, drawn: Drawn, body: bytes
 ) -> tuple[Advertised, m.Reveal]:
-    """Check that a Merkle root includes this party's commitments; return the message that opens them."""
+    """Return what a party keeps, and the message that opens its commitments, once a Merkle root has them."""
     message = decode(body, member.parameters.kinds.merkle_commitment, member.context.aggregator)
     members = members_of(member, message.advertised, drawn.start.present, "roll")
     _check_advertised(member, message.root, members, {member.index: drawn.advertisement}, message.proof)
@@ -326,7 +326,7 @@ def open_draw(
 def join_graph(
     member: Member[SumParameters], run_id: bytes, advertised: Advertised, body: bytes
 ) -> tuple[Graph, Sealing]:
-    """Check the messages of all neighbours; return this party's neighbourhood and encryption keys."""
+    """Check the message about neighbours, else PeerFault; return this party's part of the graph, and keys."""
     message = decode(body, m.Neighbours, member.context.aggregator)
     revealed = members_of(member, message.revealed, advertised.roots.advertised, "revealed parties")
     drew_me = tuple(opening.party for opening in message.openings)
@@ -347,7 +347,7 @@ def join_graph(
 def check_forwarded(
     member: Member[Any], run_id: bytes, step: str, forwarded: m.Advertisement | m.Opening
 ) -> str:
-    """Check that a forwarded message is signed by its author; return the author's name.
+    """Return a forwarded message's author; PeerFault naming the aggregator unless the author signed it.
 
     A wrong signature is the aggregator's fault.
     """
@@ -635,7 +635,7 @@ def begin(
     fixed: FixedSurvivors | None = None,
     last: SentResults | None = None,
 ) -> Begun:
-    """Choose the operation of most parties, exclude the others, and return the run that begins.
+    """Choose the operation of most parties, and exclude others; return the run; TimeoutFault if too few.
 
     `last`: the results that `start` names; None in a run with a log.
     """
@@ -679,7 +679,7 @@ def merkle_commitment_of(context: Context, forwarded: Mapping[int, m.Advertiseme
 
 
 def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[Commitments, list[Envelope]]:
-    """Bind all advertisements by Merkle roots; return them with the digest, and each party's message."""
+    """Return all advertisements with a digest of Merkle roots over them, and a proof for each party."""
     inbox, context = state.inbox, collector.context
     packed = pack_set(inbox.alive, collector.parties)
     forwarded = {

@@ -100,7 +100,7 @@ class HeldResult:
             raise _contradiction(aggregator, self.refusal)
 
     def check(self, context: Context, named: bytes) -> str:
-        """Compare the last result with those the aggregator names; return a warning or raise PeerFault.
+        """Raise PeerFault if the aggregator names another last result; warn if it names none, else return "".
 
         Returns a warning if none is of its run. Raises PeerFault, with its signature, if one is and differs.
         """
@@ -134,7 +134,7 @@ def are_sound(named: bytes, parties: int) -> bool:
 
 
 def check_contradiction(key: bytes, evidence: Mapping[str, bytes]) -> None:
-    """Raise unless the evidence shows that an aggregator signed two results of one run.
+    """Raise VerificationError unless evidence shows that an aggregator signed two results of one run.
 
     `key`: the aggregator's Ed25519 key; `evidence`: of a PeerFault whose check is "other-result".
 

@@ -69,7 +69,7 @@ class Delivered(Secret, frozen=True):
 def open_delivery(
     member: Member[SumParameters], run_id: bytes, graph: Graph, sealing: Sealing, body: bytes
 ) -> Delivered:
-    """Decrypt and check the shares for this party from each participant that drew it as neighbour."""
+    """Return the decrypted shares for this party, and dealers of invalid ones; PeerFault if some lack."""
     message = decode(body, m.Deliver, member.context.aggregator)
     participants = members_of(member, message.participants, graph.revealed, "participants")
     expected = tuple(party for party in graph.drew_me if party in participants)
@@ -104,7 +104,7 @@ def check_holders(member: Member[SumParameters], chosen: Sequence[int], present:
 def _open_share(
     member: Member[SumParameters], run_id: bytes, sealing: Sealing, dealer: int, sealed: bytes
 ) -> m.Share:
-    """Decrypt a dealer's share for this party and check its signature; raise if it is invalid."""
+    """Decrypt a dealer's share for this party and check its signature; raise an error if it is invalid."""
     context, name = member.context, member.name_of(dealer)
     key = sealing.key(member, run_id, dealer, sending=False)
     opened = unseal(key, sealed, keys.seal_context(context, run_id, name, member.name))
@@ -191,7 +191,7 @@ def accept_deal(edges: Edges, party: int, envelope: Envelope) -> Item:
 def deliver(
     collector: Collector[SumParameters], state: CollectorState, edges: Edges
 ) -> tuple[Dealt, Attesting, list[Envelope]]:
-    """Return what was dealt, the participants that are to sign, and each holder's message with its shares."""
+    """Return the record of dealt shares, the participants to be signed, and each holder's message."""
     participants, items = PartySet.of(state.inbox.alive, collector.parties), state.inbox.items
     boxes: dict[int, list[tuple[int, bytes]]] = {party: [] for party in participants}
     for dealer in participants:
@@ -221,7 +221,7 @@ def add_masked(
     envelope: Envelope,
     masked: m.Masked,
 ) -> Item:
-    """Add a party's masked vector to the total in place; note dealers whose share was invalid."""
+    """Add a party's masked vector to `total` in place; return its complaints; PeerFault for wrong ones."""
     bad_dealers = unpack_list(masked.bad_dealers, aggregator.parties, envelope.sender)
     if not set(bad_dealers) <= set(dealt.dealers_of[party]):
         raise PeerFault(
@@ -238,7 +238,7 @@ def add_vector(
     packed: bytes | memoryview,
     kind: str,
 ) -> None:
-    """Add a party's packed vector to the total, in place.
+    """Add a party's packed vector to the total, in place; PeerFault naming the sender if malformed.
 
     Storing it would take the memory of a vector for each party.
     """

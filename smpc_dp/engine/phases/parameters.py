@@ -79,12 +79,12 @@ class RequestParameters:
 
     @property
     def is_checked(self) -> bool:
-        """Whether parties, each or some for all, check the total against commitments to vectors."""
+        """Whether parties, each or some for all, check totals against commitments; by default False."""
         return False
 
     @property
     def has_checkers(self) -> bool:
-        """Whether a few survivors check the total for all parties, in large sessions."""
+        """Whether a few survivors check the total for all parties; by default False."""
         return False
 
     @property
@@ -94,7 +94,7 @@ class RequestParameters:
 
     @property
     def view(self) -> str:
-        """The key in `report.roles.VIEWS` of what each member sees of a request; "" if undescribed."""
+        """Key of a text in `report.roles.VIEWS` on what each member sees; by default "", no text."""
         return ""
 
     @property
@@ -109,45 +109,45 @@ class RequestParameters:
         return self.sum_encoding.operations
 
     def largest_message(self, servers: int) -> int:
-        """Return the most bytes that any message of a run may have, given the number of servers."""
+        """Return the most bytes of any message of a run with so many servers; subclasses override it."""
         raise NotImplementedError
 
     @property
     def keeps_survivors(self) -> bool:
-        """Whether all sums of a session must include exactly the same parties."""
+        """Whether all sums of a session must include exactly the same parties; by default False."""
         return False
 
     @property
     def quorum(self) -> int:
-        """The number of parties that must sign a set of parties; 0 if sets are not signed."""
+        """The number of parties that must sign a set of parties; 0, as by default, if sets are not signed."""
         return 0
 
     @property
     def steps(self) -> int:
-        """The number of requests, one after the other, after which the answers are complete."""
+        """The number of successive requests that one computation takes until its answer; by default 1."""
         return 1
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the answers to print with a plan, besides their errors."""
+        """Sentences about the answers to print with a plan, besides their errors; by default none."""
         return ()
 
     @property
     def total_note(self) -> str:
-        """The sentence on who vouches for a total, and what a check costs a party; maybe ""."""
+        """The sentence that says who checks a total, and the cost of a check; by default ""."""
         return ""
 
     @property
     def share_name(self) -> str | None:
-        """The name of the distribution of a party's noise; None without noise or name."""
+        """The name of the distribution of a party's noise; None, the default, without noise or name."""
         return None
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:  # noqa: ARG002
-        """Return `count` draws, in grid steps, of one party's noise in one coordinate."""
+        """Return `count` draws, in grid steps, of one party's noise in a coordinate; by default zeros."""
         return np.zeros(count, dtype=np.int64)
 
     def planned(self) -> str:
-        """Return further values derived with floating point, as text, that members compare."""
+        """Return further planned values, as text, that members compare; by default ""."""
         return ""
 
     def planned_answers(self, parties: int, error: float = 0.0) -> tuple[list[PlannedAnswer], list[str]]:
@@ -158,15 +158,15 @@ class RequestParameters:
         return average_answer(self.sum_encoding, parties, error)
 
     def noise_distributions(self, survivors: int, residual_pairs: int) -> tuple[Part, ...]:  # noqa: ARG002
-        """Return the distribution and the number of each independent term of the noise."""
+        """Return the distribution and number of each independent noise term; by default none."""
         return ()
 
     def following(self, last: Any) -> Self:  # noqa: ARG002
-        """Return the parameters of the next request, after this result: by default unchanged."""
+        """Return the parameters of the next request, given the last result: by default unchanged."""
         return self
 
     def result(self, outcome: Outcome, names: tuple[str, ...]) -> Any:  # noqa: ARG002
-        """Return the result of a request as the aggregator has it, for these parties in roster order."""
+        """Return the aggregator's result of a request: by default of the first operation."""
         return Result.of(outcome, self.operations[0], distributions=self.noise_distributions)
 
 
@@ -179,7 +179,7 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
 
     @property
     def tolerated(self) -> tuple[int, int, int]:
-        """The number of parties, how many may be lost, and how many may collude with the aggregator."""
+        """Three numbers: parties in all, most parties lost, most parties colluding with the aggregator."""
         return self.plan.parties, self.plan.max_dropouts, self.plan.max_corrupt
 
     @property
@@ -205,12 +205,12 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
 
     @property
     def deals_shares(self) -> bool:
-        """Whether parties share secrets so that a lost party's masks can be taken out of the sum."""
+        """Whether parties share secrets by which a lost party's masks are removed; by default True."""
         return True
 
     @property
     def is_signed(self) -> bool:
-        """Whether ring elements are decoded as two's complement, since noisy values may be negative."""
+        """Whether ring elements are read as two's complement, for negative sums; by default False."""
         return False
 
     @property
@@ -226,11 +226,11 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         return RESULT
 
     def survivors_in(self, message: Any) -> bytes | None:  # noqa: ARG002
-        """Return the packed survivors listed in a message with the total; None if they are certified."""
+        """Return the packed survivors listed in a message with the total; None, the default, if certified."""
         return None
 
     def residual_pairs(self, message: Any, participants: int, survivors: PartySet) -> int:  # noqa: ARG002
-        """Return the number of pairs whose noise did not cancel in the total of a message.
+        """Return the number of pairs whose noise did not cancel in a message's total; by default 0.
 
         Raises VerificationError if that is impossible with so many participants and these survivors.
         """
@@ -266,23 +266,23 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
 
     @property
     def extra_bytes(self) -> int:
-        """How many bytes longer a message may be than in plain secure aggregation."""
+        """By how many bytes a message may exceed plain secure aggregation's; by default 0."""
         return 0
 
     def add_pair_terms(
         self, ring_vector: RingVector, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
     ) -> None:
-        """Add the masks shared with neighbours, each from a seed and with a sign, to the vector."""
+        """Add the mask of each pair, expanded from its seed, times its sign, to the vector in place."""
         add_uniform_terms(ring_vector, seeds, signs, threads)
 
     def check_neighbourhood(self, party: str, own: int, drawn_by: int) -> None:
-        """Raise PrivacyError if a party has too few neighbours for the claim to hold.
+        """Raise PrivacyError if a party has too few neighbours for the claim; by default do nothing.
 
         Of the parties that it drew `own` participate, and `drawn_by` drew it.
         """
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
-        """Add the noise that remains in the sum to the vector in place; do nothing without privacy."""
+        """Add the noise that remains in the sum to the vector in place; by default do nothing."""
 
     def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
         """Return the sum on the integer grid and its weight; raise VerificationError if impossible.
@@ -292,7 +292,7 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         return self.encoding.decoded(total, contributors)
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
-        """Return the noise in a sum over this many survivors; None for an exact sum."""
+        """Return the noise in a sum over this many survivors; None for an exact sum, the default."""
         return None
 
     def event(self) -> Event:
@@ -307,7 +307,7 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         return self.event()
 
     def claim(self, survivors: int) -> Claim:
-        """Return the privacy claim of a run over this many survivors: what members learn, and limits."""
+        """Return the privacy claim of a run over this many survivors; subclasses override it."""
         raise NotImplementedError
 
     def privacy(self, survivors: int) -> Privacy:

@@ -90,7 +90,7 @@ class Recovery:
         return self._context.names[party - 1]
 
     def _share(self, dealer: int, holder: int) -> bytes | None:
-        """Return the share of a dealer's secret that a holder revealed, or None."""
+        """Return the share of a dealer's secret that a holder revealed; None if it revealed none."""
         if holder not in self._unmasks:
             return None
         indices, unmask = self._unmasks[holder]
@@ -98,7 +98,7 @@ class Recovery:
         return None if index is None else unmask.shares[m.SHARE_BYTES * index : m.SHARE_BYTES * (index + 1)]
 
     def _recover(self, dealer: int) -> bytes:
-        """Return the secret that a party has shared, reconstructed from the survivors' shares."""
+        """Return a dealer's secret from revealed shares; record wrong shares, raise if too few are left."""
         shares: dict[int, bytes] = {}
         for holder in self._drawn[dealer]:
             share = self._share(dealer, holder)
@@ -119,7 +119,7 @@ class Recovery:
         return self._without_one(dealer, shares)
 
     def _without_one(self, dealer: int, shares: Mapping[int, bytes]) -> bytes:
-        """Return the secret from signed shares of which one may be wrong, by leaving out each in turn.
+        """Return the secret from signed shares, of which one may be wrong; PeerFault for more wrong ones.
 
         `combine` takes the lowest holders, so only their shares can be wrong. More than one wrong signed
         share is the dealer's fault, and the run stops with its name.

@@ -74,7 +74,7 @@ class LoggingAggregator(Collector[P_co]):
     runs: SessionLog
 
     def write_log(self, state: CollectorState) -> None:
-        """Write the new lines in a state's inbox to the logs, without those already written."""
+        """Write the waiting lines of a state's inbox to session log and run log, and remove them."""
         inbox = state.inbox
         for line in inbox.unwritten:
             if isinstance(line, Header):
@@ -131,7 +131,7 @@ def signed_by(collector: Collector[Any], statements: Mapping[int, Statement]) ->
 
 
 def append(inbox: Inbox, log: RunLog, kind: str, signed: Iterable[Signed]) -> tuple[RunLog, bytes]:
-    """Add signed messages of one kind to the log, in order; return the log's new end, and the digests."""
+    """Add signed messages of one kind to the log, in order; return its new end, and all digests joined."""
     entries: list[Entry] = []
     digests: list[bytes] = []
     length, head = log.length, log.head

@@ -41,7 +41,7 @@ class FixedSurvivors:
             self._members, self._request = survivors, context.request
 
     def check(self, context: Context, survivors: PartySet) -> None:
-        """Raise PrivacyError if a run's survivors differ from those that the session fixed.
+        """Raise PrivacyError if a run's survivors differ from the fixed set; do nothing before it is fixed.
 
         Raises:
             PrivacyError: the session has another set since an earlier request; names the missing and the new

@@ -117,7 +117,7 @@ class SecureAverage:
     def flatten(
         self, arrays: Mapping[str, NDArray[Any]], metrics: Mapping[str, object], *, clip: bool = False
     ) -> Tree:
-        """Flatten model arrays and declared metrics into one vector to be averaged.
+        """Flatten model arrays and declared metrics into one vector; ConfigError for wrong metrics.
 
         Arrays of integers are averaged as numbers with fractions, as Flower does.
 
@@ -157,7 +157,7 @@ class SecureAverage:
         return " ".join(part for part in ("average", task, planned, tree.structure) if part)
 
     def encode(self, tree: Tree, examples: object) -> tuple[RingVector, int]:
-        """Encode a tree as integers to be summed; return them with the number of clipped values.
+        """Encode a tree for a secure sum; return (ring elements, number of clipped values).
 
         In a session with weights they are times the number of examples.
 
@@ -185,7 +185,7 @@ def task_of(kind: str, parts: Iterable[bytes]) -> str:
 
 
 def structure_of(operation: str) -> str:
-    """Return the part of an operation's text that describes the arrays' shapes; "" if absent."""
+    """Return the part of an operation's text that describes the arrays' shapes and types; "" if absent."""
     return "".join(operation.partition("tree:")[1:])
 
 

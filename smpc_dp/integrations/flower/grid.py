@@ -137,7 +137,7 @@ class SecureGrid(Grid):  # type: ignore[misc]
             self._strategy = None
 
     def get_node_ids(self) -> Iterable[int]:
-        """Wait for all nodes, later for as many as are needed; return the ids of all that are connected.
+        """Wait for all nodes, later for enough; return all connected ids; TimeoutFault if too few come.
 
         Raises TimeoutFault if fewer than the session needs come within its `connect` seconds.
         """

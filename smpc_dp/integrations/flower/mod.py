@@ -50,7 +50,7 @@ def secure_mod(message: Message, context: Context, call_next: Call) -> Message:
 
 
 def _answer(message: Message, context: Context, call_next: Call) -> Answer:
-    """Handle one message of the server at a node, and return the node's answer; raises on any error."""
+    """Begin or continue a request by the server's message; return the node's answer, or raise an error."""
     if message.has_error():
         raise PeerFault("server", "sent an error", Check.MALFORMED)
     kind: str = message.metadata.message_type
@@ -81,7 +81,7 @@ def _work(kind: str, message: Message, context: Context, call_next: Call) -> Con
 
 
 def node_file(node_config: Any) -> Path:
-    """Return the path of the node's settings file, with the simulated node's number filled in.
+    """Return the path of the node's settings file, with a simulated node's number; ConfigError if unset.
 
     Raises ConfigError if there is none.
     """

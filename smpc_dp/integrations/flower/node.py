@@ -100,7 +100,7 @@ class Node:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], app_hash: Callable[[], str]) -> Node:
-        """Read a node's settings file with all sessions, keys and the ledger that it names.
+        """Read a node's settings file, with its sessions, keys and ledger; ConfigError if it is incomplete.
 
         `app_hash` computes the hash of the app that runs, where one is pinned.
 
@@ -171,7 +171,7 @@ class Node:
         return Answer(tuple(map(encode_envelope, run.handle(Start()))), trust=self.trust, note=note)
 
     def proceed(self, kind: str, number: int, messages: Sequence[bytes]) -> Answer:
-        """Continue a saved request with messages of the aggregator; return the node's answer.
+        """Continue a saved request with messages; return the node's answer; PrivacyError for a past request.
 
         A message that comes again is answered with the stored bytes. After an error the role's last state is
         a tombstone, and the answer is `leave` with a code.
@@ -277,7 +277,7 @@ class Node:
 
 
 def read_node_file(path: str | os.PathLike[str]) -> NodeFile:
-    """Read a node's settings file, make its paths absolute, and create the folders of states.
+    """Read a node's settings file with absolute paths, and create folders of states, or raise ConfigError.
 
     Raises:
         LocalError: it cannot be read, or a folder cannot be made.

@@ -101,7 +101,7 @@ class Aggregation:
         return answers
 
     def _events(self, answers: Mapping[int, Answer]) -> list[Event]:
-        """Convert nodes' answers to events of the aggregator's role.
+        """Convert answers to events of the aggregator's role; record wrong ones as refusals of their node.
 
         A message with a fault becomes a refusal, and a conviction of its party if that is known.
         """
@@ -135,7 +135,7 @@ class Aggregation:
         return envelope
 
     def _event(self, envelope: Envelope) -> Event:
-        """Return the event that a party's message means; another model's party is excluded.
+        """Return the event `Message`, or `Conviction` for a first message with other arrays than expected.
 
         The role excludes those that were sent another task than most.
         """

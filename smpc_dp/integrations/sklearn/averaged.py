@@ -232,7 +232,7 @@ def _coefficients(fitted: Any, name: str) -> NDArray[np.float64]:
 
 
 def coefficient_count(name: str, features: int, classes: int) -> int:
-    """Return how many coefficients and intercepts the scikit-learn model of this name has.
+    """Return how many coefficients and intercepts a scikit-learn model has; ConfigError for others.
 
     That is the length of a vector of `SecureAveraged`: they are counted after a fit to made-up rows.
 

@@ -47,7 +47,7 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     epsilon: float | None
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:  # noqa: N803 - scikit-learn's
-        """Simulate the training, with rows divided among parties by `groups`; return the classifier.
+        """Simulate training, rows divided by `groups`; return self; ConfigError or ValueError if unfit.
 
         Args:
             X: features, shape (rows, columns); those beyond `bounds` count as the nearest bound.
@@ -109,7 +109,7 @@ class _NetworkClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return coefficients, weights[:, -1] - coefficients @ centre
 
     def _settings(self, sizes: list[int], features: int) -> dict[str, Any]:
-        """Return the simulation's parameters for these party sizes; subclasses implement this."""
+        """Return the simulation's arguments for party sizes and features; subclasses override it."""
         raise NotImplementedError
 
     def _keep(self, values: Floats) -> None:
@@ -133,7 +133,7 @@ class _PersonalizedClassifier(_NetworkClassifier):
     """Base of scikit-learn classifiers that learn one model for each party of a network."""
 
     def decision_function(self, X: Any, groups: Any = None) -> Floats:  # noqa: N803
-        """Return each row's score, above 0 for `classes_[1]`, by the model of its group.
+        """Return each row's score, above 0 for `classes_[1]`, by its group's model, or raise ConfigError.
 
         Args:
             groups: the party of each row, whose model scores it; None: the mean of all parties' models.
@@ -165,7 +165,7 @@ class _PersonalizedClassifier(_NetworkClassifier):
         return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
 
     def _terms(self, rows: Floats) -> Floats:
-        """Return the values that models weigh for each row; subclasses implement this."""
+        """Return by row the values that a model's weights multiply; subclasses override it."""
         raise NotImplementedError
 
     def _edges(self) -> Any:

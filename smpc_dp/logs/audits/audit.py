@@ -187,7 +187,7 @@ def audit_stream(
 
 
 def _receipt(wanted: Wanted, verdict: Verdict | None) -> LoggedReceipt | None:
-    """Return the party and entry of the receipt that the user gave, and if it counted; None without."""
+    """Return the receipt's party, its entry, and if the verdict counts it; None without a receipt."""
     receipt = wanted.receipt
     if receipt is None or verdict is None:
         return None
@@ -237,7 +237,7 @@ def _read(
 
 
 def _settle(auditor: LogAuditor) -> None:
-    """Wait until the auditor has finished checks that run in parallel; raise the first fault found."""
+    """Wait until the auditor's parallel checks are done; raise BadLog at the first entry with a fault."""
     try:
         auditor.settle()
     except EarlierFault as fault:
@@ -288,7 +288,7 @@ def _judge(
     known: dict[str, Any],
     head: bytes,
 ) -> None:
-    """Put the auditor's verdict, and which run the log is of, in `known`; raise BadLog if checks fail."""
+    """Check run, receipt and checkpoint, and put the verdict in `known`; raise BadLog if a check fails."""
     try:
         wanted.check_run(auditor.last_run_id())
         result = identify_run(wanted, reader.header, head, auditor.context, auditor.quorum)
@@ -339,7 +339,7 @@ def _auditor(
     again: Again,
     pool: Workers,
 ) -> LogAuditor:
-    """Return a new auditor for a log with this header; raise if header and session do not agree."""
+    """Return a new auditor for a log with this header; VerificationError if the session does not fit."""
     if kind is None or session.aggregator is None:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
     context = functools.partial(
@@ -362,7 +362,7 @@ def _auditor(
 
 
 def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:
-    """Yield the entries of a log read anew from the start, each with the log's hash before it."""
+    """Yield a log's entries read anew, each with the hash before it; VerificationError if it has changed."""
     try:
         with reopen() as stream, LogReader(stream) as reader:
             head = reader.chain.head

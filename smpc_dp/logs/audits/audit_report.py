@@ -98,7 +98,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "pla
 
     @property
     def statement(self) -> str:
-        """Conclusion of the audit in sentences for a person, after what it does not show."""
+        """Sentences for a person: first what the audit cannot show, then its conclusion."""
         return " ".join(part for part in (self.limits, self.conclusion) if part)
 
     def _repr_html_(self) -> str:
@@ -111,7 +111,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "pla
 
     @property
     def digest_lines(self) -> tuple[str, ...]:
-        """Lines that state the digests of session, run and log, of those that are known."""
+        """Lines that state the known digests of session, run and log; unknown ones are left out."""
         lines = [
             f"{name}: {value}" for name, value in (("session", self.session), ("run", self.run_id)) if value
         ]

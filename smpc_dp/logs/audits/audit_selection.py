@@ -47,7 +47,7 @@ class CheckpointPolicy:
     def of(
         cls, checkpoint: str | os.PathLike[str], witnesses: Sequence[str] = (), least: int | None = None
     ) -> CheckpointPolicy:
-        """Read a checkpoint file and witnesses' keys; by default all of the witnesses must have cosigned.
+        """Read a checkpoint file and check witnesses' keys, of which `least` (default: all) must sign.
 
         Raises ConfigError or LocalError.
         """
@@ -134,7 +134,7 @@ class Wanted:
         return cls(own["session"], request, own["run"], own["head"], log, receipt, policy)
 
     def check_checkpoint(self, header: Header, public_key: bytes | None) -> LoggedCheckpoint | None:
-        """Return what the user's checkpoint states, checked by the session log; None if none was given.
+        """Return the user's checkpoint, checked by the session log, None if not given; raise if it is wrong.
 
         Raises VerificationError if it is not of the session log, does not cover the run of the log, or too
         few witnesses have cosigned it.
@@ -182,7 +182,7 @@ class Selected:
 
 
 def session_digest_of(text: str | os.PathLike[str]) -> str:
-    """Return the hex digest of a session, given as a digest or as the path of a session file."""
+    """Return a session's hex digest: the text itself, or of the session file there; else ConfigError."""
     given = os.fspath(text)
     if _DIGEST.fullmatch(given):
         return given
@@ -195,7 +195,7 @@ def session_digest_of(text: str | os.PathLike[str]) -> str:
 
 
 def read_session_log(path: str | os.PathLike[str], keep: IO[bytes] | None = None) -> SessionLog:
-    """Read the list of all runs of a session (its session log) from a file, with a copy to `keep`.
+    """Read a session log from a file, copying it to `keep`; LocalError if unreadable or invalid.
 
     Raises LocalError if the file cannot be read or is no session log.
     """
@@ -222,7 +222,7 @@ def _lines(file: BinaryIO, keep: IO[bytes] | None) -> Iterator[bytes]:
 
 
 def identify_run(wanted: Wanted, header: Header, head: bytes, context: Context, quorum: int) -> Selected:
-    """Return the place of a log's run in the session log, and if the arguments determine the run.
+    """Return the run's place in the session log, and if the arguments determine it; raise if unlisted.
 
     Raises VerificationError or PeerFault if the session log does not list it so, or the given head is that of
     neither log.
@@ -271,7 +271,7 @@ def check_one_log(selected: Selected, wanted: Wanted, head: bytes, doubt: str) -
 def _check_listed(
     log: SessionLog, header: Header, head: bytes, own: bytes, context: Context, quorum: int
 ) -> None:
-    """Raise unless a quorum signed that the session log lists this run, and its next line has this head."""
+    """Raise VerificationError unless a quorum signed that this run, with this head, is in the list."""
     first = (context.session_digest.hex(), context.scope.hex())
     if (log.first.session, log.first.scope) != first:
         raise VerificationError("the session log is of another session or group", Check.OTHER_SESSION)

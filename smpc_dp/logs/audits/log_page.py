@@ -91,7 +91,7 @@ class LogPages:
         return self._render("board_parties.html", rows=rows, pages=() if name else steps, name=name)
 
     def entries(self, first: int = 1) -> str:
-        """Return the HTML page of log entries from number `first` on."""
+        """Return the HTML page of at most ROWS log entries, from number `first` on."""
         with self._watch.lock:
             run = self._watch.run or Run(self._watch.path)
             last = min(first + ROWS - 1, run.entries)
@@ -122,7 +122,7 @@ class LogPages:
         )
 
     def line(self, number: int) -> tuple[bytes | None, Run | None]:
-        """Return the raw line of a log entry, and the watched run; None if no such entry was read."""
+        """Return the raw line of a log entry, and the watched run; each None if there is no such one."""
         with self._watch.lock:
             run = self._watch.run
             if run is None or not 1 <= number <= run.entries:
@@ -139,7 +139,7 @@ class LogPages:
         return self._render("board_receipt.html", result=result, command=command, most=MOST_RECEIPT)
 
     def find(self, text: str) -> dict[str, object]:
-        """Look up a party's receipt (JSON) in the log; return if it is there, and what is known of it."""
+        """Look up a receipt (JSON) in the log: return "found" with facts about it, or with a "reason"."""
         try:
             receipt = decode_json(text.encode("utf-8", "surrogatepass"), LogReceipt)
             if (receipt.format, receipt.version) != (FORMAT, VERSION):
@@ -184,7 +184,7 @@ class LogPages:
 
     @staticmethod
     def _beside(run: Run, kind: str) -> Path | None:
-        """Return the path of a run's session log or checkpoint file, which is in the log's folder."""
+        """Return the path that a run's session log or checkpoint file has; None before the run is known."""
         context = run.context
         if context is None:
             return None
@@ -307,7 +307,7 @@ def _done(run: Run) -> list[tuple[str, int]]:
 
 
 def _party(run: Run, index: int) -> dict[str, object]:
-    """Return template values for a party's row: its state in words, and links to its log entries."""
+    """Return template values for a party's row: number, name, state, its colour, and entries by step."""
     name = run.names[index]
     made = {kind: steps[index] for kind, steps in run.steps.items() if steps[index]}
     state, kind = _state(run, name, index, made)
@@ -333,7 +333,7 @@ def _meaning(run: Run, kind: str) -> str:
 
 
 def _fields(run: Run, entry: Entry) -> list[tuple[str, int, str]]:
-    """Return the fields of an entry's payload for the page: name, length in bytes, begin in hex or text."""
+    """Return a payload's fields: name, length in bytes, start in hex or text; [] for unknown kinds."""
     message = run.view.messages.get(entry.kind)
     if message is None:
         return []
@@ -350,7 +350,7 @@ def _fields(run: Run, entry: Entry) -> list[tuple[str, int, str]]:
 
 
 def _pages(first: int, count: int) -> list[tuple[str, int]]:
-    """Return links to the other pages of a long list: the words, and the number of the first row."""
+    """Return the links first, previous, next and last of a long list, each with its first row."""
     last = max(1, (count - 1) // ROWS * ROWS + 1)
     others = [("first", 1), ("previous", max(1, first - ROWS)), ("next", first + ROWS), ("last", last)]
     return [(word, at) for word, at in others if at != first and at <= max(count, 1)]

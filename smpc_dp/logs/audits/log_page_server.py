@@ -63,7 +63,7 @@ class LogPageSite(LogSite):
         self._streams = 0
 
     def log_path(self) -> Path:
-        """Return the path of the newest log at this moment."""
+        """Return the path of the newest log at this moment; LocalError if there is none yet."""
         run = self.watch.run if self.watch.is_looked_at else None
         path = self.watch.newest() if run is None else run.path
         if path is None:

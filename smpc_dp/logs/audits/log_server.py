@@ -157,7 +157,7 @@ def _refused(who: str, error: SmpcError) -> None:
 
 
 def _content(path: Path) -> tuple[int, Iterator[bytes]]:
-    """Return the log's present size in bytes, and an iterator of its content in parts.
+    """Return the log's size in bytes, and an iterator of its content; LocalError if it is unreadable.
 
     What is appended meanwhile is left out.
     """

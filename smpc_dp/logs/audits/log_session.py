@@ -60,7 +60,7 @@ class LogSession:
     digest: bytes
 
     def planned(self, known: bytes | None = None) -> object:
-        """Check the session's parameters and return what the protocol plans from them, such as noise.
+        """Return what the protocol plans from checked parameters, such as noise; LocalError if too much work.
 
         A session whose digest is not the `known` one may be anybody's: the work of its plan is limited to
         `STRANGERS_CELLS`. Raises LocalError beyond that, and ConfigError with each fault.
@@ -83,7 +83,7 @@ class LogSession:
         return checked
 
     def most_corrupt(self, known: bytes | None = None) -> int:
-        """Return the greatest number of corrupt parties that the session assumes, for logs of pairs.
+        """Return the greatest number of corrupt parties, for logs of pairs, or raise VerificationError.
 
         A protocol of another package is planned for it. Raises VerificationError for a session without sums
         through an aggregator, else as `planned`.
@@ -219,7 +219,7 @@ class _Reading:
         )
 
     def _member(self) -> Member:
-        """Parse one member of the roster, which is a JSON object."""
+        """Parse one member of the roster, a JSON object; raise ValueError for anything else."""
         member = read_member("", self._value(), [])
         if member is None:
             raise ValueError("no member")

@@ -65,15 +65,15 @@ class LogView:
     messages: ClassVar[Mapping[str, type[msgspec.Struct]]] = MappingProxyType({})
 
     def verdict(self, run: Run, report: Report) -> dict[str, str]:
-        """Return the page's notice for a valid log: kind ("good" or "warning"), title and text."""
+        """Return the page's notice for a valid log: kind, title and text; subclasses override this."""
         raise NotImplementedError
 
     def result(self, report: Report) -> dict[str, object]:  # noqa: ARG002
-        """Return template values that show the result of a valid log on the first page."""
+        """Return template values that show a valid log's result on the first page; by default none."""
         return {}
 
     def counts(self, report: Report) -> dict[str, list[int]]:  # noqa: ARG002
-        """Return, by kind, a number for each party, counted once when the audit has ended; here none."""
+        """Return by kind of entry a number for each party, known when the audit has ended; here none."""
         return {}
 
     def state(self, run: Run, index: int, made: Mapping[str, int]) -> tuple[str, str]:  # noqa: ARG002
@@ -260,7 +260,7 @@ class LogWatch:
             run.header, run.session = replace(header, session=""), session
 
     def took(self, entry: Entry, byte: int, auditor: LogAuditor) -> None:
-        """Store an entry that the auditor has accepted (called by the audit); proofs may be pending."""
+        """Store an entry that the auditor has accepted; LocalError, which ends the audit, once stopped."""
         if self.stopped:
             raise LocalError(f"{self.path}: is watched no longer")
         with self._changing() as run:
@@ -309,7 +309,7 @@ class LogWatch:
             AUDITING.release()
 
     def _follow(self, path: Path) -> None:
-        """Audit one log while it grows, until it ends or a newer log appears."""
+        """Audit one log while it grows, until it ends or a newer log appears; store its report or failure."""
         self._finished = threading.Event()
         with self.lock:
             self.run = Run(path)
@@ -341,7 +341,7 @@ class LogWatch:
 
 
 def newest_log(path: Path, accepts: Callable[[Path], bool] = lambda _path: True) -> Path | None:
-    """Return the log at `path`, or the newest in that folder, that has begun and `accepts` takes; or None."""
+    """Return the log at `path`, or the newest in that folder, that has begun and is accepted; else None."""
 
     def counts(log: Path) -> bool:
         return _has_begun(log) and accepts(log)

@@ -136,7 +136,7 @@ def differences(report: Report, opinion: Opinion) -> list[str]:
 
 
 def _findings(report: Report, opinion: Opinion) -> Findings:
-    """Return what the two auditors found in the run, as pairs to be compared."""
+    """Return pairs of what both auditors found, to compare; LocalError if the second one failed."""
     verdict: Verdict | None = report.verdict or report.statistic
     try:
         return {} if verdict is None else verdict.compared(opinion)

@@ -116,7 +116,7 @@ class ServedLog:
             return await asyncio.to_thread(lambda: audit_stream(read, wanted=wanted))
 
     async def _some(self, first: int) -> list[bytes]:
-        """Ask the aggregator for lines of the log from `first` on, and return those it sends."""
+        """Ask the aggregator for log lines from `first` on, and return them; PeerFault if they differ."""
         membership, relay = self._membership, self._membership.aggregator
         context = membership.context(self._request)
         [request] = context.write(membership.identity, context.session_digest, FETCH, (relay,), Fetch(first))
@@ -138,7 +138,7 @@ class ServedLog:
 
 
 def _put_aside(spool: tempfile.SpooledTemporaryFile[bytes], lines: Sequence[bytes]) -> None:
-    """Append log lines to a temporary file."""
+    """Append log lines to a temporary file; raise LocalError if the disk is full."""
     try:
         spool.writelines(line + b"\n" for line in lines)
     except OSError as error:
@@ -146,7 +146,7 @@ def _put_aside(spool: tempfile.SpooledTemporaryFile[bytes], lines: Sequence[byte
 
 
 def _keep(log: BinaryIO, path: str | os.PathLike[str]) -> None:
-    """Copy a downloaded log to the file at `path`."""
+    """Copy a downloaded log to the file at `path`; raise LocalError if it cannot be written."""
     log.seek(0)
     try:
         replace_file(path, lambda out: shutil.copyfileobj(log, out))

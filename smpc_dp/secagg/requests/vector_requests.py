@@ -36,7 +36,7 @@ async def request_average(
     label: str,
     number: int | None,
 ) -> Result:
-    """Run one request for the average of a vector or a tree of arrays, and return the result."""
+    """Run one request for the average of a vector or tree; ConfigError for a vector with `bounds`."""
     if isinstance(vector, Mapping):
         return await request_tree(requests, vector, bounds, weight, clip, label, number)
     if bounds is not None:

@@ -45,7 +45,7 @@ class VectorTask(Task):
     async def serve(
         self, host: HostMember, role: Role, requests: int | None, results: list[Any]
     ) -> list[str]:
-        """Serve requests as aggregator or server, append results to `results`; return no error texts.
+        """Serve requests as aggregator or server, appending to `results`; return no texts, raise errors.
 
         Raises the error of the first request that has none.
         """
@@ -89,7 +89,7 @@ class VectorTask(Task):
     async def contribute(
         self, host: HostMember, membership: Membership, options: Mapping[str, Any], results: list[Any]
     ) -> Report | None:
-        """Encode the party's vector, connect, compute, and audit the log if that is requested."""
+        """Encode and sum the party's vector, adding to `results`; return the log's audit if asked for."""
         from smpc_dp.session.inputs import read_vector
 
         if host.audit is not None and not membership.session.is_logged:
@@ -118,7 +118,7 @@ class VectorTask(Task):
         *,
         number: int | None,
     ) -> Result:
-        """Compute a sum in one request: the given one, or the one that can be joined if it is saved."""
+        """Run one request for a sum, of this number; without a number, the next that can be joined."""
         following = number
         if number is None and host.state is not None:
             following = host.state.following(host.state.number)
