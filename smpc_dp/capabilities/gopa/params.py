@@ -115,7 +115,7 @@ class GopaParameters(CheckableParameters, frozen=True):
     def add_pair_terms(
         self, ring_vector: RingVector, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
     ) -> None:
-        """Add pairwise noise to a vector, from the seed shared with each neighbour; it cancels in sums."""
+        """Add in place the pairwise noise of each seed shared with a neighbour, times its sign (1 or -1)."""
         del threads
         for seed, sign in zip(seeds, signs, strict=True):
             source = NoiseSource.keyed(seed, b"gopa", b"pair")

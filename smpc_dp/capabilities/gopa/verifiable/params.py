@@ -204,7 +204,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return GridTotal(total, contributors * self.encoding.lowest), contributors
 
     def check_total(self, total: Sequence[int], contributors: int, residual_pairs: int) -> None:
-        """Raise VerificationError if no values within the bounds and their noise have this total."""
+        """Raise VerificationError if no bounded values and noise give a total; skip if pairs left noise."""
         if residual_pairs:
             return
         most = contributors * self.bits // 2
